@@ -1,0 +1,157 @@
+//! The seam between a congestion-control algorithm and everything that drives it.
+//!
+//! A [`Controller`] only decides. The sender measures: its ledger turns sends
+//! and acknowledgements into complete samples, so that no algorithm keeps books of its own. Time
+//! arrives with each call and randomness with the seed in the configuration; the same calls always
+//! give the same answers, in a simulator and on a socket.
+
+use std::fmt;
+
+use crate::recovery::Recovery;
+use crate::units::{Bytes, Duration, Rate, Time};
+
+/// Decides how much a flow may send.
+///
+/// Calls arrive in the order of time. When several things happen at one instant, feedback comes
+/// before the tick and departures last.
+pub trait Controller: fmt::Debug + Send {
+    /// The flow begins. Every packet will be of `packet_size` bytes until
+    /// [`on_packet_size`](Self::on_packet_size) says otherwise.
+    fn on_start(&mut self, _now: Time, _packet_size: Bytes) {}
+
+    /// A packet left. Called once for each, retransmissions included.
+    fn on_sent(&mut self, _packet: &Departure) {}
+
+    /// Feedback arrived: all that one acknowledgement, or one expired loss timer, revealed.
+    fn on_feedback(&mut self, feedback: &Feedback<'_>);
+
+    /// Silence outlasted the retransmission timeout; everything in flight is presumed lost.
+    fn on_timeout(&mut self, timeout: &Timeout<'_>);
+
+    /// The instant asked for by [`next_tick`](Self::next_tick) has come, perhaps late.
+    fn on_tick(&mut self, _now: Time, _in_flight: Bytes) {}
+
+    /// The packet size changed (path MTU discovery).
+    fn on_packet_size(&mut self, _size: Bytes) {}
+
+    /// The congestion window: recorded with each packet, and drawn.
+    fn window(&self) -> Bytes;
+
+    /// How many bytes may leave now. A packet may leave while this is at least its size.
+    fn sendable(&self, in_flight: Bytes) -> Bytes {
+        self.window().saturating_sub(in_flight)
+    }
+
+    /// The rate at which departures are spread; `None` sends as soon as the window allows.
+    fn pacing_rate(&self) -> Option<Rate> {
+        None
+    }
+
+    /// When to call [`on_tick`](Self::on_tick) next, if at all.
+    fn next_tick(&self) -> Option<Time> {
+        None
+    }
+
+    /// How this algorithm tells loss from reordering and silence from delay.
+    fn recovery(&self) -> Recovery {
+        Recovery::rack()
+    }
+
+    /// Internal quantities by name with their unit last, read only by recorders.
+    fn probe(&self, _record: &mut dyn FnMut(&'static str, f64)) {}
+
+    /// The learned delay profile as (window in packets, delay in ms) points and fitted curve, if
+    /// the algorithm has one; read only by recorders.
+    fn profile(&self) -> Option<ProfileSnapshot> {
+        None
+    }
+}
+
+/// A delay profile at one instant, for plots (Verus Fig. 5 and 7b).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProfileSnapshot {
+    /// Measured points: (window in packets, averaged delay in ms).
+    pub points: Vec<(f64, f64)>,
+    /// The fitted curve, sampled at each whole window from 1: (window in packets, delay in ms).
+    pub curve: Vec<(f64, f64)>,
+}
+
+/// A packet as it was when it left, kept until its fate is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Departure {
+    /// The packet's number. Never reused: a retransmission gets a new one.
+    pub number: u64,
+    /// When it left.
+    pub at: Time,
+    /// Its size (IP).
+    pub size: Bytes,
+    /// The controller's window at that moment (W in Verus).
+    pub window: Bytes,
+    /// Bytes in flight, this packet included.
+    pub in_flight: Bytes,
+    /// Bytes acknowledged by then: rounds and delivery rates follow from it.
+    pub delivered: Bytes,
+    /// When `delivered` last grew, or the flow's first departure before that.
+    pub delivered_at: Time,
+    /// Whether the source, not the window, was what held the sender back.
+    pub app_limited: bool,
+}
+
+/// A packet acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Acked {
+    /// The packet as it left.
+    pub packet: Departure,
+    /// This packet's own round-trip time, unsmoothed; the receiver's hold time is removed where it
+    /// is known.
+    pub rtt: Duration,
+    /// Arrival by the receiver's clock, where the transport carries it.
+    pub received_at: Option<Time>,
+}
+
+/// Everything that one feedback event revealed, each list in order of departure.
+#[derive(Clone, Copy, Debug)]
+pub struct Feedback<'a> {
+    /// When it arrived.
+    pub now: Time,
+    /// Packets newly acknowledged.
+    pub acked: &'a [Acked],
+    /// Packets newly declared lost.
+    pub lost: &'a [Departure],
+    /// Packets declared lost before (by a gap or a timeout) and acknowledged after all.
+    pub recovered: &'a [Acked],
+    /// How many packets bore a congestion mark (ECN).
+    pub marked: usize,
+    /// What the algorithm's own receiver half says, where it has one.
+    pub report: Option<&'a [u8]>,
+    /// Bytes in flight before this event.
+    pub in_flight_before: Bytes,
+    /// Bytes in flight after it.
+    pub in_flight: Bytes,
+    /// Bytes acknowledged in the flow's life, this event included.
+    pub delivered: Bytes,
+    /// The smoothed round-trip time (RFC 6298) after this event.
+    pub smoothed_rtt: Duration,
+    /// The least round-trip time of the flow's life, this event included.
+    pub min_rtt: Duration,
+}
+
+impl Feedback<'_> {
+    /// The path's delivery rate while `acked` was in flight (draft-cheng-iccrg-delivery-rate-
+    /// estimation): bytes delivered since it left, over the time since `delivered` last grew
+    /// before it left.
+    pub fn delivery_rate(&self, acked: &Acked) -> Rate {
+        (self.delivered - acked.packet.delivered) / self.now.since(acked.packet.delivered_at)
+    }
+}
+
+/// A retransmission timeout.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeout<'a> {
+    /// When it fired.
+    pub now: Time,
+    /// Everything that was in flight, in order of departure.
+    pub presumed_lost: &'a [Departure],
+    /// How many timeouts have fired in a row, this one included (1 for the first).
+    pub backoff: u32,
+}

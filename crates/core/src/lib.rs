@@ -1,0 +1,12 @@
+//! Sans-IO congestion control.
+//!
+//! The core knows no clock, socket, thread, file or unseeded randomness: `now` is an argument.
+//! A simulator, an emulator, a UDP transport and a QUIC stack all drive the same code.
+
+pub mod controller;
+pub mod recovery;
+pub mod units;
+
+pub use controller::{Acked, Controller, Departure, Feedback, ProfileSnapshot, Timeout};
+pub use recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
+pub use units::{Bytes, Duration, Rate, Time};
