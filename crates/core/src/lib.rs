@@ -4,6 +4,7 @@
 //! A simulator, an emulator, a UDP transport and a QUIC stack all drive the same code.
 
 pub mod controller;
+pub mod random;
 pub mod recovery;
 pub mod units;
 
