@@ -1,1 +1,19 @@
-//! Under construction.
+//! Every metric, from packet events: one implementation for simulator, emulator and Mahimahi logs.
+//!
+//! A [`Meter`] is told what happens at one bottleneck and at the ends of the flows that cross it,
+//! in time order, and answers with [`Metrics`] at the end. It keeps sums and histograms, never
+//! packets, so its memory does not grow with the traffic: only the time series grow, with time.
+//! A Mahimahi link log feeds the same meter.
+//!
+//! It knows no clock, file or congestion controller.
+
+mod distribution;
+mod fairness;
+mod meter;
+mod metrics;
+mod signal;
+
+pub use distribution::exact_quantile;
+pub use fairness::jain;
+pub use meter::{Meter, rate_series};
+pub use metrics::{FlowMetrics, FlowSeries, Metrics};

@@ -1,0 +1,482 @@
+//! The meter: packet events in, metrics out.
+
+use verus_core::{Bytes, Duration, Time};
+
+use crate::distribution::Distribution;
+use crate::fairness::{self, Average};
+use crate::metrics::{FlowMetrics, FlowSeries, Metrics};
+use crate::signal::SignalDelay;
+
+/// Fairness is judged over windows of this length.
+const FAIRNESS_WINDOW: Duration = Duration::from_secs(1);
+
+/// Measures one bottleneck and the flows that cross it.
+///
+/// Events come in time order. Every packet is told of when it reaches the bottleneck
+/// ([`on_arrival`](Meter::on_arrival), dropped or not) and then at most once more, when it leaves
+/// ([`on_departure`](Meter::on_departure), in the order of entering) or is dropped
+/// ([`on_drop`](Meter::on_drop)). What the ends saw is optional: without it, goodput, round-trip
+/// times and retransmissions are reported as unknown.
+///
+/// Nothing is allocated per packet: bins grow with time and histograms with the longest delay.
+#[derive(Debug)]
+pub struct Meter {
+    flows: Vec<Flow>,
+    /// Base round-trip times, one per flow, or none if unknown.
+    base_rtt: Vec<Duration>,
+    signal: SignalDelay,
+    bin: Duration,
+    bin_end: Time,
+    /// Start of the measured interval; [`Time::MAX`] until it is known.
+    start: Time,
+    window_end: Time,
+    /// The earlier of `bin_end` and `window_end`.
+    next_roll: Time,
+    jain: Average,
+    jain_active: Average,
+    /// Whether anybody told which flows are on.
+    activity_known: bool,
+    /// Whether anybody told what the ends saw.
+    ends_observed: bool,
+    whole_millis: bool,
+}
+
+/// One flow's sums so far.
+#[derive(Debug)]
+struct Flow {
+    arrivals: u64,
+    arrived_bytes: u64,
+    departures: u64,
+    departed_bytes: u64,
+    drops: u64,
+    dropped_bytes: u64,
+    delivered_bytes: u64,
+    sent: u64,
+    retransmitted: u64,
+    qdelay: Distribution,
+    rtt: Distribution,
+    /// The sums when the current bin began, its largest delay, and the bins that are complete.
+    bin_mark: Mark,
+    bin_max: u64,
+    bins: Vec<Bin>,
+    /// `departed_bytes` when the current fairness window began.
+    window_mark: u64,
+    active: bool,
+    /// Whether it was on at some time in the current fairness window.
+    was_active: bool,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Mark {
+    departures: u64,
+    bytes: u64,
+    delay_sum: u128,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bin {
+    departures: u64,
+    bytes: u64,
+    delay_sum: u128,
+    delay_max: u64,
+}
+
+impl Flow {
+    fn new() -> Self {
+        Flow {
+            arrivals: 0,
+            arrived_bytes: 0,
+            departures: 0,
+            departed_bytes: 0,
+            drops: 0,
+            dropped_bytes: 0,
+            delivered_bytes: 0,
+            sent: 0,
+            retransmitted: 0,
+            qdelay: Distribution::new(),
+            rtt: Distribution::new(),
+            bin_mark: Mark::default(),
+            bin_max: 0,
+            bins: Vec::new(),
+            window_mark: 0,
+            active: false,
+            was_active: false,
+        }
+    }
+
+    /// What the current bin holds, and starts the next.
+    fn take_bin(&mut self) -> Bin {
+        let now = Mark {
+            departures: self.departures,
+            bytes: self.departed_bytes,
+            delay_sum: self.qdelay.sum(),
+        };
+        let then = std::mem::replace(&mut self.bin_mark, now);
+        Bin {
+            departures: now.departures - then.departures,
+            bytes: now.bytes - then.bytes,
+            delay_sum: now.delay_sum - then.delay_sum,
+            delay_max: std::mem::take(&mut self.bin_max),
+        }
+    }
+}
+
+impl Meter {
+    /// A meter for `flows` flows whose base round-trip times (propagation, no queue) are
+    /// `base_rtt`, one each, or empty if they are not known; time series in bins of `bin`.
+    ///
+    /// # Panics
+    /// If `base_rtt` has neither one entry per flow nor none, or `bin` is zero.
+    pub fn new(flows: usize, base_rtt: &[Duration], bin: Duration) -> Self {
+        assert!(
+            base_rtt.is_empty() || base_rtt.len() == flows,
+            "a base RTT for each flow, or none"
+        );
+        assert!(!bin.is_zero(), "time series need bins of some width");
+        Meter {
+            flows: (0..flows).map(|_| Flow::new()).collect(),
+            base_rtt: base_rtt.to_vec(),
+            signal: SignalDelay::new(),
+            bin,
+            bin_end: Time::ZERO + bin,
+            start: Time::MAX,
+            window_end: Time::MAX,
+            next_roll: Time::ZERO + bin,
+            jain: Average::default(),
+            jain_active: Average::default(),
+            activity_known: false,
+            ends_observed: false,
+            whole_millis: false,
+        }
+    }
+
+    /// Makes room for time series that last until `end`.
+    pub fn reserve(&mut self, end: Time) {
+        for flow in &mut self.flows {
+            flow.bins.reserve(bin_count(end, self.bin).min(1 << 20));
+        }
+    }
+
+    /// Starts the measured interval at `start` rather than at the first arrival, as Mahimahi's
+    /// scripts do for the first event of a log. Must come before the first event.
+    pub fn measure_from(&mut self, start: Time) {
+        self.begin(start);
+    }
+
+    /// Every instant that will be told is a whole millisecond, so delays are too: reports quantiles
+    /// as such, exact below 16 s.
+    pub fn whole_milliseconds(&mut self) {
+        self.whole_millis = true;
+    }
+
+    /// A packet of `flow` reaches the bottleneck queue, to be dropped or not.
+    #[inline]
+    pub fn on_arrival(&mut self, now: Time, flow: usize, size: Bytes) {
+        if self.start == Time::MAX {
+            self.begin(now);
+        }
+        let flow = &mut self.flows[flow];
+        flow.arrivals += 1;
+        flow.arrived_bytes += size.get();
+    }
+
+    /// A packet that had reached the bottleneck is dropped there.
+    #[inline]
+    pub fn on_drop(&mut self, now: Time, flow: usize, size: Bytes) {
+        self.on_drops(now, flow, 1, size);
+    }
+
+    /// `packets` packets of `size` altogether, that had reached the bottleneck, are dropped there.
+    pub fn on_drops(&mut self, _now: Time, flow: usize, packets: u64, size: Bytes) {
+        let flow = &mut self.flows[flow];
+        flow.drops = flow.drops.saturating_add(packets);
+        flow.dropped_bytes = flow.dropped_bytes.saturating_add(size.get());
+    }
+
+    /// A packet that entered the bottleneck queue at `entered` leaves it.
+    #[inline]
+    pub fn on_departure(&mut self, now: Time, flow: usize, size: Bytes, entered: Time) {
+        if now >= self.next_roll {
+            self.roll(now);
+        }
+        let delay = now.since(entered);
+        self.signal.on_departure(entered, delay);
+        let flow = &mut self.flows[flow];
+        flow.departures += 1;
+        flow.departed_bytes += size.get();
+        flow.qdelay.record(delay.as_nanos());
+        flow.bin_max = flow.bin_max.max(delay.as_nanos());
+    }
+
+    /// `new_bytes` that the receiver of `flow` did not have before reach it.
+    #[inline]
+    pub fn on_delivery(&mut self, _now: Time, flow: usize, new_bytes: Bytes) {
+        self.ends_observed = true;
+        self.flows[flow].delivered_bytes += new_bytes.get();
+    }
+
+    /// The sender of `flow` learns a packet's round-trip time.
+    #[inline]
+    pub fn on_rtt(&mut self, flow: usize, rtt: Duration) {
+        self.flows[flow].rtt.record(rtt.as_nanos());
+    }
+
+    /// The sender of `flow` sends a packet.
+    #[inline]
+    pub fn on_sent(&mut self, flow: usize, _size: Bytes, retransmission: bool) {
+        self.ends_observed = true;
+        let flow = &mut self.flows[flow];
+        flow.sent += 1;
+        flow.retransmitted += u64::from(retransmission);
+    }
+
+    /// `flow` goes on or off, for [`Metrics::jain_active`]. A flow is off until it is told to be
+    /// on; if no flow is ever told, all count as on.
+    pub fn set_active(&mut self, now: Time, flow: usize, active: bool) {
+        if now >= self.next_roll {
+            self.roll(now);
+        }
+        self.activity_known = true;
+        // Going off at the very instant at which a window begins is not being on in it.
+        let window_begins = self.start <= now && now + FAIRNESS_WINDOW == self.window_end;
+        let flow = &mut self.flows[flow];
+        flow.active = active;
+        flow.was_active = active || (flow.was_active && !window_begins);
+    }
+
+    /// The metrics of the run, which ends at `end`. `capacity(from, to)` tells how many bytes the
+    /// channel could have carried then; it is asked once, about the measured interval.
+    pub fn finish(mut self, end: Time, capacity: impl FnOnce(Time, Time) -> Bytes) -> Metrics {
+        self.roll(end);
+        let start = self.start.min(end);
+        let interval = end.since(start);
+        let capacity_mbps = mbps(capacity(start, end).get(), interval);
+
+        let series = self.take_series(end);
+        let per_flow: Vec<_> = (0..self.flows.len())
+            .map(|flow| self.flow_metrics(flow, interval))
+            .collect();
+
+        let sum = |of: fn(&Flow) -> u64| self.flows.iter().map(of).fold(0, u64::saturating_add);
+        let (arrivals, departures, drops) =
+            (sum(|f| f.arrivals), sum(|f| f.departures), sum(|f| f.drops));
+        let departed_bytes = sum(|f| f.departed_bytes);
+        let throughput_mbps = mbps(departed_bytes, interval);
+        let (sent, retransmitted) = (sum(|f| f.sent), sum(|f| f.retransmitted));
+        // Each packet's own base, so that the mean is over the same packets as the mean delay.
+        let base_ms = self
+            .base_rtt
+            .iter()
+            .zip(&self.flows)
+            .map(|(base, flow)| base.as_millis_f64() * flow.departures as f64);
+        let base_ms = ratio(base_ms.sum(), departures as f64).filter(|_| !self.base_rtt.is_empty());
+        let delivered = sum(|f| f.delivered_bytes);
+        let goodput_mbps = self.ends_observed.then(|| mbps(delivered, interval));
+        let arrived_bytes = sum(|f| f.arrived_bytes);
+        let dropped_bytes = sum(|f| f.dropped_bytes);
+
+        let quantile_ms = quantile_ms(self.whole_millis);
+        let mut qdelay = Distribution::new();
+        let mut rtt = Distribution::new();
+        if let [only] = &mut self.flows[..] {
+            std::mem::swap(&mut qdelay, &mut only.qdelay);
+            std::mem::swap(&mut rtt, &mut only.rtt);
+        } else {
+            for flow in &self.flows {
+                qdelay.add(&flow.qdelay);
+                rtt.add(&flow.rtt);
+            }
+        }
+        let quantiles = qdelay.quantiles([0.5, 0.95, 0.99]);
+        let jain = self.jain.mean();
+        Metrics {
+            interval_s: interval.as_secs_f64(),
+            capacity_mbps,
+            throughput_mbps,
+            goodput_mbps,
+            utilization: ratio(throughput_mbps, capacity_mbps),
+            qdelay_mean_ms: qdelay.mean_ms(),
+            qdelay_p50_ms: quantiles.map(|q| quantile_ms(q[0])),
+            qdelay_p95_ms: quantiles.map(|q| quantile_ms(q[1])),
+            qdelay_p99_ms: quantiles.map(|q| quantile_ms(q[2])),
+            qdelay_max_ms: qdelay.max_ms(),
+            signal_delay_p95_ms: self.signal.finish_p95().map(quantile_ms),
+            rtt_mean_ms: rtt.mean_ms(),
+            rtt_p95_ms: rtt.quantiles([0.95]).map(|q| quantile_ms(q[0])),
+            loss_rate: ratio(drops as f64, arrivals as f64),
+            retransmit_rate: ratio(retransmitted as f64, sent as f64),
+            jain,
+            jain_active: if self.activity_known {
+                self.jain_active.mean()
+            } else {
+                jain
+            },
+            power: power(throughput_mbps, qdelay.mean_ms(), base_ms),
+            arrivals,
+            arrived_bytes,
+            departures,
+            departed_bytes,
+            drops,
+            dropped_bytes,
+            backlog: arrivals.saturating_sub(departures).saturating_sub(drops),
+            per_flow,
+            series,
+        }
+    }
+
+    fn flow_metrics(&self, index: usize, interval: Duration) -> FlowMetrics {
+        let flow = &self.flows[index];
+        let quantile_ms = quantile_ms(self.whole_millis);
+        let throughput_mbps = mbps(flow.departed_bytes, interval);
+        let quantiles = flow.qdelay.quantiles([0.5, 0.95, 0.99]);
+        let base_ms = self.base_rtt.get(index).map(|base| base.as_millis_f64());
+        FlowMetrics {
+            flow: index,
+            throughput_mbps,
+            goodput_mbps: self
+                .ends_observed
+                .then(|| mbps(flow.delivered_bytes, interval)),
+            qdelay_mean_ms: flow.qdelay.mean_ms(),
+            qdelay_p50_ms: quantiles.map(|q| quantile_ms(q[0])),
+            qdelay_p95_ms: quantiles.map(|q| quantile_ms(q[1])),
+            qdelay_p99_ms: quantiles.map(|q| quantile_ms(q[2])),
+            qdelay_max_ms: flow.qdelay.max_ms(),
+            rtt_mean_ms: flow.rtt.mean_ms(),
+            rtt_p95_ms: flow.rtt.quantiles([0.95]).map(|q| quantile_ms(q[0])),
+            loss_rate: ratio(flow.drops as f64, flow.arrivals as f64),
+            retransmit_rate: ratio(flow.retransmitted as f64, flow.sent as f64),
+            power: power(throughput_mbps, flow.qdelay.mean_ms(), base_ms),
+            arrivals: flow.arrivals,
+            departures: flow.departures,
+            drops: flow.drops,
+            sent: flow.sent,
+            retransmitted: flow.retransmitted,
+        }
+    }
+
+    fn begin(&mut self, start: Time) {
+        self.start = start;
+        self.window_end = start + FAIRNESS_WINDOW;
+        self.next_roll = self.bin_end.min(self.window_end);
+        for flow in &mut self.flows {
+            flow.was_active = flow.active;
+        }
+    }
+
+    /// Closes every bin and fairness window that has ended by `now`. What happens at the end of
+    /// one belongs to the next.
+    #[cold]
+    fn roll(&mut self, now: Time) {
+        while self.bin_end <= now {
+            for flow in &mut self.flows {
+                let bin = flow.take_bin();
+                flow.bins.push(bin);
+            }
+            self.bin_end += self.bin;
+        }
+        while self.window_end <= now {
+            self.close_window();
+            self.window_end += FAIRNESS_WINDOW;
+        }
+        self.next_roll = self.bin_end.min(self.window_end);
+    }
+
+    fn close_window(&mut self) {
+        let share = |flow: &Flow| (flow.departed_bytes - flow.window_mark) as f64;
+        self.jain.add(fairness::of(self.flows.iter().map(share)));
+        let active = self.flows.iter().filter(|flow| flow.was_active);
+        self.jain_active.add(fairness::of(active.map(share)));
+        for flow in &mut self.flows {
+            flow.window_mark = flow.departed_bytes;
+            flow.was_active = flow.active;
+        }
+    }
+
+    fn take_series(&mut self, end: Time) -> Vec<FlowSeries> {
+        let bin = self.bin;
+        let open_since = self.bin_end - bin;
+        let mut series = Vec::with_capacity(self.flows.len());
+        for (index, flow) in self.flows.iter_mut().enumerate() {
+            let last = flow.take_bin();
+            match flow.bins.last_mut() {
+                // What leaves at the very end has a bin of no width: it joins the one before.
+                Some(before) if end <= open_since => {
+                    before.departures += last.departures;
+                    before.bytes += last.bytes;
+                    before.delay_sum += last.delay_sum;
+                    before.delay_max = before.delay_max.max(last.delay_max);
+                }
+                _ if end > open_since => flow.bins.push(last),
+                _ => {}
+            }
+            let of = |value: fn(&Bin) -> f64| {
+                flow.bins
+                    .iter()
+                    .map(move |bin| (bin.departures > 0).then(|| value(bin)))
+                    .collect()
+            };
+            series.push(FlowSeries {
+                flow: index,
+                bin_ms: bin.as_millis_f64(),
+                throughput_mbps: (flow.bins.iter().enumerate())
+                    .map(|(i, counts)| mbps(counts.bytes, width(i, bin, end)))
+                    .collect(),
+                qdelay_mean_ms: of(|bin| bin.delay_sum as f64 / bin.departures as f64 / 1e6),
+                qdelay_max_ms: of(|bin| bin.delay_max as f64 / 1e6),
+            });
+        }
+        series
+    }
+}
+
+/// Bins of a run that ends at `end`.
+fn bin_count(end: Time, bin: Duration) -> usize {
+    usize::try_from(end.as_nanos().div_ceil(bin.as_nanos())).unwrap_or(usize::MAX)
+}
+
+/// Width of bin `index`, the last one cut at `end`.
+fn width(index: usize, bin: Duration, end: Time) -> Duration {
+    let start = Time::ZERO + bin * index as u64;
+    let cut = end.since(start);
+    if cut.is_zero() { bin } else { cut.min(bin) }
+}
+
+/// A rate over time in Mbit/s, in the bins of [`FlowSeries`], for a run that ends at `end`:
+/// `bytes(from, to)` is asked once per bin, in order. For the capacity under the flows' series.
+pub fn rate_series(
+    end: Time,
+    bin: Duration,
+    mut bytes: impl FnMut(Time, Time) -> Bytes,
+) -> Vec<f64> {
+    let rate = |index| {
+        let from = Time::ZERO + bin * index as u64;
+        let width = width(index, bin, end);
+        mbps(bytes(from, from + width).get(), width)
+    };
+    (0..bin_count(end, bin)).map(rate).collect()
+}
+
+/// Mbit/s; zero over an empty span.
+fn mbps(bytes: u64, span: Duration) -> f64 {
+    ratio(bytes as f64 * 8.0 * 1e3, span.as_nanos() as f64).unwrap_or(0.0)
+}
+
+/// `part` / `whole`; none when there is no whole.
+fn ratio(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole)
+}
+
+fn power(throughput_mbps: f64, qdelay_ms: Option<f64>, base_ms: Option<f64>) -> Option<f64> {
+    ratio(throughput_mbps, (qdelay_ms? + base_ms?) / 1e3)
+}
+
+/// How a quantile in ns is stated in ms.
+fn quantile_ms(whole: bool) -> impl Fn(u64) -> f64 + Copy {
+    move |nanos| {
+        if whole {
+            nanos.div_ceil(1_000_000) as f64
+        } else {
+            Duration::from_nanos(nanos).as_millis_f64()
+        }
+    }
+}
