@@ -414,7 +414,10 @@ mod tests {
 
     #[test]
     fn bytes_over_time_is_a_rate() {
-        assert_eq!(Bytes::new(1500) / Duration::from_millis(1), Rate::from_mbps(12.0));
+        assert_eq!(
+            Bytes::new(1500) / Duration::from_millis(1),
+            Rate::from_mbps(12.0)
+        );
         assert_eq!(Bytes::new(1500) / Duration::ZERO, Rate::from_bps(0));
     }
 

@@ -1,0 +1,812 @@
+//! The ledger of packets in flight: turns sends and acknowledgements into complete events.
+//!
+//! Every transmission has a number of its own, so each acknowledgement yields that packet's
+//! round-trip time without Karn's ambiguity. A packet is in flight until it is acknowledged or
+//! declared lost. A lost packet is remembered for a while: if its acknowledgement arrives after
+//! all, it is reported as recovered, and the algorithm can undo what the loss made it do.
+//!
+//! ```text
+//!            acknowledged
+//! in flight ──────────────▶ acknowledged
+//!     │ loss timer, timeout      ▲
+//!     └─────────▶ lost ──────────┘ recovered
+//!                  │ too long ago
+//!                  └──────────▶ forgotten
+//! ```
+//!
+//! The ledger stays true whatever an algorithm believes, and its memory is bounded by the window:
+//! a slot for each number between the oldest packet still of interest and the newest.
+
+use std::collections::VecDeque;
+
+use crate::controller::{Acked, Departure};
+use crate::receiver::{Ack, DataRange};
+use crate::recovery::{LossRule, TimeoutBase, TimeoutRule};
+use crate::units::{Bytes, Duration, Time};
+
+/// Packets overtaken by this many are lost at once while no reordering has been seen (DupThresh,
+/// RFC 8985 §6.2).
+const DUP_THRESH: u64 = 3;
+
+/// A lost packet is remembered for this long plus [`FORGET_RTTS`] round trips after it was
+/// declared lost: reordering on real paths is far shorter.
+const FORGET_AFTER: Duration = Duration::from_secs(2);
+const FORGET_RTTS: u64 = 4;
+
+/// What the ledger keeps of a packet.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    packet: Departure,
+    data: DataRange,
+    state: State,
+    /// In flight and overtaken: when it is lost. Lost: when it was declared so.
+    deadline: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    InFlight,
+    Lost,
+    /// Acknowledged, recovered or forgotten: waits only for its turn to leave the ring.
+    Done,
+}
+
+/// What one acknowledgement or timer revealed; buffers are reused from event to event.
+#[derive(Debug, Default)]
+pub struct Revealed {
+    /// Newly acknowledged, in order of departure.
+    pub acked: Vec<Acked>,
+    /// Newly lost.
+    pub lost: Vec<Departure>,
+    /// Lost before, acknowledged after all.
+    pub recovered: Vec<Acked>,
+    /// The data that the newly lost packets carried.
+    pub lost_data: Vec<DataRange>,
+    /// The data that the recovered packets carried.
+    pub recovered_data: Vec<DataRange>,
+}
+
+impl Revealed {
+    /// Forgets the last event.
+    pub fn clear(&mut self) {
+        self.acked.clear();
+        self.lost.clear();
+        self.recovered.clear();
+        self.lost_data.clear();
+        self.recovered_data.clear();
+    }
+
+    /// Whether there is nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        self.acked.is_empty() && self.lost.is_empty() && self.recovered.is_empty()
+    }
+}
+
+/// Smoothed round-trip time and its mean deviation (RFC 6298 §2).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RttEstimate {
+    smoothed: Duration,
+    deviation: Duration,
+    latest: Duration,
+    least: Option<Duration>,
+}
+
+impl RttEstimate {
+    /// Takes one sample.
+    #[inline]
+    pub fn update(&mut self, rtt: Duration) {
+        self.latest = rtt;
+        match self.least {
+            None => {
+                self.least = Some(rtt);
+                self.smoothed = rtt;
+                self.deviation = rtt / 2;
+            }
+            Some(least) => {
+                self.least = Some(least.min(rtt));
+                // RTTVAR before SRTT, with β = 1/4 and α = 1/8.
+                let error = self.smoothed.abs_diff(rtt);
+                self.deviation = (self.deviation * 3 + error) / 4;
+                self.smoothed = (self.smoothed * 7 + rtt) / 8;
+            }
+        }
+    }
+
+    /// SRTT; zero before the first sample.
+    pub fn smoothed(&self) -> Duration {
+        self.smoothed
+    }
+
+    /// RTTVAR; zero before the first sample.
+    pub fn deviation(&self) -> Duration {
+        self.deviation
+    }
+
+    /// The last sample; zero before the first.
+    pub fn latest(&self) -> Duration {
+        self.latest
+    }
+
+    /// The least sample of the flow's life.
+    pub fn least(&self) -> Option<Duration> {
+        self.least
+    }
+
+    /// The retransmission timeout after `backoff` timeouts in a row.
+    pub fn timeout(&self, rule: &TimeoutRule, backoff: u32) -> Duration {
+        let base = match (self.least, rule.base) {
+            (None, _) => rule.initial,
+            (Some(_), TimeoutBase::Smoothed) => self.smoothed + self.deviation * 4,
+            (Some(_), TimeoutBase::LastDelay { factor }) => self.latest.mul_f64(factor),
+        };
+        let doublings = if rule.backoff { backoff.min(16) } else { 0 };
+        (base.max(rule.min) * (1 << doublings)).min(rule.max)
+    }
+}
+
+/// RACK's idea of how far packets are reordered (RFC 8985 §6.2, step 4).
+#[derive(Clone, Copy, Debug)]
+struct Reordering {
+    seen: bool,
+    /// Multiplies min_rtt / 4; grows by one for each round that proved a loss spurious.
+    multiplier: u64,
+    /// Packets numbered below this left before the last growth: one growth a round.
+    round_end: u64,
+}
+
+/// The ledger of one flow.
+#[derive(Debug)]
+pub struct Ledger {
+    rule: LossRule,
+    /// Packets `base..next_number`, by number.
+    slots: VecDeque<Slot>,
+    base: u64,
+    next_number: u64,
+    in_flight: Bytes,
+    in_flight_packets: u64,
+    delivered: Bytes,
+    delivered_at: Time,
+    largest_acked: Option<u64>,
+    /// Departure and round-trip time of the acknowledged packet that left last (RACK.xmit_ts and
+    /// RACK.rtt).
+    newest_acked: (Time, Duration),
+    /// Overtaken but not yet lost, ascending.
+    missing: VecDeque<u64>,
+    /// Lost, overtaken and remembered, ascending.
+    lost: VecDeque<u64>,
+    /// The earliest deadline among `missing`.
+    loss_deadline: Option<Time>,
+    reordering: Reordering,
+    rtt: RttEstimate,
+    /// Packets up to here belong to a time when the source ran dry.
+    app_limited_until: Bytes,
+}
+
+impl Ledger {
+    /// An empty ledger that tells loss by `rule`.
+    pub fn new(rule: LossRule) -> Self {
+        Ledger {
+            rule,
+            slots: VecDeque::with_capacity(256),
+            base: 0,
+            next_number: 0,
+            in_flight: Bytes::ZERO,
+            in_flight_packets: 0,
+            delivered: Bytes::ZERO,
+            delivered_at: Time::ZERO,
+            largest_acked: None,
+            newest_acked: (Time::ZERO, Duration::ZERO),
+            missing: VecDeque::new(),
+            lost: VecDeque::new(),
+            loss_deadline: None,
+            reordering: Reordering {
+                seen: false,
+                multiplier: 1,
+                round_end: 0,
+            },
+            rtt: RttEstimate::default(),
+            app_limited_until: Bytes::ZERO,
+        }
+    }
+
+    /// Bytes in flight.
+    #[inline]
+    pub fn in_flight(&self) -> Bytes {
+        self.in_flight
+    }
+
+    /// Packets in flight.
+    #[inline]
+    pub fn in_flight_packets(&self) -> u64 {
+        self.in_flight_packets
+    }
+
+    /// Bytes acknowledged in the flow's life.
+    #[inline]
+    pub fn delivered(&self) -> Bytes {
+        self.delivered
+    }
+
+    /// The round-trip time estimate.
+    #[inline]
+    pub fn rtt(&self) -> &RttEstimate {
+        &self.rtt
+    }
+
+    /// When an overtaken packet will be declared lost.
+    #[inline]
+    pub fn next_loss(&self) -> Option<Time> {
+        self.loss_deadline
+    }
+
+    /// The source has nothing to send though the window is open: samples from packets that leave
+    /// before all this is delivered say nothing about the path's capacity.
+    pub fn set_app_limited(&mut self) {
+        self.app_limited_until = (self.delivered + self.in_flight).max(Bytes::new(1));
+    }
+
+    /// A packet leaves.
+    #[inline]
+    pub fn on_sent(&mut self, now: Time, size: Bytes, window: Bytes, data: DataRange) -> Departure {
+        if self.in_flight_packets == 0 {
+            self.delivered_at = now;
+        }
+        self.in_flight += size;
+        self.in_flight_packets += 1;
+        let packet = Departure {
+            number: self.next_number,
+            at: now,
+            size,
+            window,
+            in_flight: self.in_flight,
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            app_limited: self.delivered < self.app_limited_until,
+        };
+        self.next_number += 1;
+        self.slots.push_back(Slot {
+            packet,
+            data,
+            state: State::InFlight,
+            deadline: Time::MAX,
+        });
+        packet
+    }
+
+    /// An acknowledgement arrives. What it reveals is appended to `out`, losses included.
+    #[inline]
+    pub fn on_ack(&mut self, now: Time, ack: &Ack, out: &mut Revealed) {
+        let Some(newest) = ack.ranges().first().map(|range| range.last) else {
+            return;
+        };
+        if newest >= self.next_number {
+            return; // acknowledges what was never sent: nothing in it can be trusted
+        }
+        let from = self.largest_acked.map_or(self.base, |largest| largest + 1);
+        if self.missing.is_empty() && self.lost.is_empty() {
+            // Nothing is open below: only numbers from `from` on can be news.
+        } else {
+            self.settle_overtaken(now, ack, from, out);
+        }
+        if newest >= from {
+            self.settle_new(now, ack, from, newest, out);
+        }
+        self.detect(now, out);
+        self.tidy(now);
+    }
+
+    /// Declares overtaken packets lost whose time has come, appending them to `out`.
+    pub fn on_loss_timer(&mut self, now: Time, out: &mut Revealed) {
+        self.detect(now, out);
+    }
+
+    /// Declares everything in flight lost.
+    pub fn on_timeout(&mut self, now: Time, out: &mut Revealed) {
+        self.missing.clear();
+        self.loss_deadline = None;
+        for at in 0..self.slots.len() {
+            if self.slots[at].state == State::InFlight {
+                self.lose(at, now, out);
+            }
+        }
+        debug_assert!(self.in_flight.is_zero());
+    }
+
+    /// Data and size of the newest packet still in flight: what a tail probe repeats.
+    pub fn tail(&self) -> Option<(DataRange, Bytes)> {
+        let tail = self
+            .slots
+            .iter()
+            .rev()
+            .find(|slot| slot.state == State::InFlight)?;
+        Some((tail.data, tail.packet.size))
+    }
+
+    /// Numbers below `end` that the acknowledgement covers and that were still open.
+    #[cold]
+    fn settle_overtaken(&mut self, now: Time, ack: &Ack, end: u64, out: &mut Revealed) {
+        for range in ack.ranges().iter().rev() {
+            if range.first >= end {
+                continue;
+            }
+            let mut at = self.missing.partition_point(|&number| number < range.first);
+            while at < self.missing.len() && self.missing[at] <= range.last {
+                let number = self.missing.remove(at).expect("at is within");
+                let late = self.slot(number).packet;
+                self.note_reordering(late.number);
+                self.deliver(now, number, ack, out);
+            }
+            at = self.lost.partition_point(|&number| number < range.first);
+            while at < self.lost.len() && self.lost[at] <= range.last {
+                let number = self.lost.remove(at).expect("at is within");
+                self.note_reordering(number);
+                self.recover(now, number, out);
+            }
+        }
+    }
+
+    /// Numbers from `from` to `newest`: acknowledged, or newly overtaken.
+    #[inline]
+    fn settle_new(&mut self, now: Time, ack: &Ack, from: u64, newest: u64, out: &mut Revealed) {
+        self.largest_acked = Some(newest);
+        let mut next = from;
+        for range in ack.ranges().iter().rev() {
+            if range.last < next {
+                continue;
+            }
+            while next < range.first {
+                self.overtaken(now, next);
+                next += 1;
+            }
+            while next <= range.last {
+                match self.slot(next).state {
+                    State::InFlight => self.deliver(now, next, ack, out),
+                    State::Lost => self.recover(now, next, out),
+                    State::Done => {}
+                }
+                next += 1;
+            }
+        }
+    }
+
+    fn overtaken(&mut self, now: Time, number: u64) {
+        let deadline = match self.rule {
+            // RACK's deadline moves with its estimates; `detect` works it out.
+            LossRule::Rack => Time::MAX,
+            LossRule::DelayTimer { factor } => {
+                let delay = self.rtt.smoothed().max(self.rtt.latest());
+                now + delay.mul_f64(factor)
+            }
+            LossRule::FixedTimer { after } => now + after,
+        };
+        let slot = self.slot_mut(number);
+        match slot.state {
+            State::InFlight => {
+                slot.deadline = deadline;
+                self.missing.push_back(number);
+                self.loss_deadline = Some(self.loss_deadline.map_or(deadline, |d| d.min(deadline)));
+            }
+            State::Lost => self.lost.push_back(number),
+            State::Done => {}
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, now: Time, number: u64, ack: &Ack, out: &mut Revealed) {
+        let slot = self.slot_mut(number);
+        slot.state = State::Done;
+        let packet = slot.packet;
+        self.in_flight -= packet.size;
+        self.in_flight_packets -= 1;
+        self.delivered += packet.size;
+        self.delivered_at = now;
+        let is_newest = ack.ranges()[0].last == number;
+        let mut rtt = now.since(packet.at);
+        if is_newest {
+            // The hold is known for the newest only. A receiver that overstates it cannot
+            // push the sample below a time that the path has shown (RFC 9002 §5.3).
+            let held = rtt.saturating_sub(ack.hold);
+            if self.rtt.least().is_none_or(|least| held >= least) {
+                rtt = held;
+            }
+        }
+        self.rtt.update(rtt);
+        if packet.at >= self.newest_acked.0 {
+            self.newest_acked = (packet.at, rtt);
+        }
+        out.acked.push(Acked {
+            packet,
+            rtt,
+            received_at: is_newest.then_some(ack.received_at),
+        });
+    }
+
+    #[cold]
+    fn recover(&mut self, now: Time, number: u64, out: &mut Revealed) {
+        let slot = self.slot_mut(number);
+        slot.state = State::Done;
+        let (packet, data) = (slot.packet, slot.data);
+        self.delivered += packet.size;
+        self.delivered_at = now;
+        let rtt = now.since(packet.at);
+        self.rtt.update(rtt);
+        if packet.at >= self.newest_acked.0 {
+            self.newest_acked = (packet.at, rtt);
+        }
+        out.recovered.push(Acked {
+            packet,
+            rtt,
+            received_at: None,
+        });
+        out.recovered_data.push(data);
+    }
+
+    /// A packet arrived after others had overtaken it.
+    fn note_reordering(&mut self, number: u64) {
+        self.reordering.seen = true;
+        if number >= self.reordering.round_end {
+            self.reordering.multiplier += 1;
+            self.reordering.round_end = self.next_number;
+        }
+    }
+
+    #[inline]
+    fn detect(&mut self, now: Time, out: &mut Revealed) {
+        if self.missing.is_empty() {
+            self.loss_deadline = None;
+            return;
+        }
+        if self.rule != LossRule::Rack && self.loss_deadline.is_some_and(|at| at > now) {
+            return;
+        }
+        self.detect_overtaken(now, out);
+    }
+
+    #[cold]
+    fn detect_overtaken(&mut self, now: Time, out: &mut Revealed) {
+        let reorder_window = self.reorder_window();
+        let newest = self
+            .largest_acked
+            .expect("overtaken by an acknowledged packet");
+        let mut earliest = None;
+        let mut kept = 0;
+        for at in 0..self.missing.len() {
+            let number = self.missing[at];
+            let slot = self.slot(number);
+            let deadline = match self.rule {
+                LossRule::Rack if !self.reordering.seen && newest - number >= DUP_THRESH => now,
+                LossRule::Rack => slot.packet.at + self.newest_acked.1 + reorder_window,
+                LossRule::DelayTimer { .. } | LossRule::FixedTimer { .. } => slot.deadline,
+            };
+            if deadline <= now {
+                let index = (number - self.base) as usize;
+                self.lose(index, now, out);
+                let place = self.lost.partition_point(|&other| other < number);
+                self.lost.insert(place, number);
+            } else {
+                earliest = Some(earliest.map_or(deadline, |e: Time| e.min(deadline)));
+                self.missing[kept] = number;
+                kept += 1;
+            }
+        }
+        self.missing.truncate(kept);
+        self.loss_deadline = earliest;
+    }
+
+    fn reorder_window(&self) -> Duration {
+        let quarter = self.rtt.least().unwrap_or_default() / 4;
+        (quarter * self.reordering.multiplier).min(self.rtt.smoothed())
+    }
+
+    fn lose(&mut self, index: usize, now: Time, out: &mut Revealed) {
+        let slot = &mut self.slots[index];
+        slot.state = State::Lost;
+        slot.deadline = now;
+        out.lost.push(slot.packet);
+        out.lost_data.push(slot.data);
+        self.in_flight -= slot.packet.size;
+        self.in_flight_packets -= 1;
+    }
+
+    /// Lets go of packets whose fate is settled.
+    #[inline]
+    fn tidy(&mut self, now: Time) {
+        if !self.lost.is_empty() {
+            self.forget(now);
+        }
+        while self
+            .slots
+            .front()
+            .is_some_and(|slot| slot.state == State::Done)
+        {
+            self.slots.pop_front();
+            self.base += 1;
+        }
+    }
+
+    #[cold]
+    fn forget(&mut self, now: Time) {
+        let remembered = FORGET_AFTER + self.rtt.smoothed() * FORGET_RTTS;
+        while let Some(&number) = self.lost.front() {
+            let slot = self.slot_mut(number);
+            if now.since(slot.deadline) <= remembered {
+                break;
+            }
+            slot.state = State::Done;
+            self.lost.pop_front();
+        }
+    }
+
+    #[inline]
+    fn slot(&self, number: u64) -> &Slot {
+        &self.slots[(number - self.base) as usize]
+    }
+
+    #[inline]
+    fn slot_mut(&mut self, number: u64) -> &mut Slot {
+        &mut self.slots[(number - self.base) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::receiver::NumberRange;
+    use proptest::prelude::*;
+
+    const SIZE: Bytes = Bytes::new(1000);
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn ack(ranges: &[(u64, u64)]) -> Ack {
+        let ranges = ranges
+            .iter()
+            .map(|&(first, last)| NumberRange { first, last });
+        Ack::new(ranges, Time::ZERO, Duration::ZERO)
+    }
+
+    fn sent(ledger: &mut Ledger, count: u64, at: Time) {
+        for _ in 0..count {
+            let data = DataRange {
+                start: ledger.next_number * 1000,
+                len: 1000,
+            };
+            ledger.on_sent(at, SIZE, Bytes::new(10_000), data);
+        }
+    }
+
+    fn numbers(list: &[Departure]) -> Vec<u64> {
+        list.iter().map(|packet| packet.number).collect()
+    }
+
+    fn acked_numbers(list: &[Acked]) -> Vec<u64> {
+        list.iter().map(|acked| acked.packet.number).collect()
+    }
+
+    #[test]
+    fn each_packet_yields_its_own_round_trip_time() {
+        let mut ledger = Ledger::new(LossRule::Rack);
+        let mut out = Revealed::default();
+        sent(&mut ledger, 1, ms(0));
+        sent(&mut ledger, 1, ms(7));
+        ledger.on_ack(ms(50), &ack(&[(0, 1)]), &mut out);
+        let rtts: Vec<_> = out.acked.iter().map(|acked| acked.rtt).collect();
+        assert_eq!(rtts, [Duration::from_millis(50), Duration::from_millis(43)]);
+        assert_eq!(ledger.in_flight(), Bytes::ZERO);
+    }
+
+    #[test]
+    fn three_later_arrivals_make_a_loss_at_once() {
+        let mut ledger = Ledger::new(LossRule::Rack);
+        let mut out = Revealed::default();
+        sent(&mut ledger, 5, ms(0));
+        ledger.on_ack(ms(40), &ack(&[(2, 2), (0, 0)]), &mut out);
+        assert!(
+            out.lost.is_empty(),
+            "one overtaking packet may be reordering"
+        );
+        ledger.on_ack(ms(41), &ack(&[(2, 4), (0, 0)]), &mut out);
+        assert_eq!(numbers(&out.lost), [1]);
+        assert_eq!(
+            out.lost_data,
+            [DataRange {
+                start: 1000,
+                len: 1000
+            }]
+        );
+    }
+
+    #[test]
+    fn rack_waits_a_quarter_of_the_least_round_trip() {
+        // Packet 0 left at 0 ms; packet 1, left at 10 ms, is acknowledged at 50 ms: RACK.rtt is
+        // 40 ms and the reordering window 10 ms, so packet 0 is lost at 0 + 40 + 10 = 50 ms.
+        let mut ledger = Ledger::new(LossRule::Rack);
+        let mut out = Revealed::default();
+        sent(&mut ledger, 1, ms(0));
+        sent(&mut ledger, 1, ms(20));
+        ledger.on_ack(ms(60), &ack(&[(1, 1)]), &mut out);
+        assert_eq!(
+            numbers(&out.lost),
+            [0],
+            "0 + 40 + 10 ms has passed by 60 ms"
+        );
+        let mut ledger = Ledger::new(LossRule::Rack);
+        sent(&mut ledger, 1, ms(0));
+        sent(&mut ledger, 1, ms(5));
+        out.clear();
+        ledger.on_ack(ms(45), &ack(&[(1, 1)]), &mut out);
+        assert!(out.lost.is_empty());
+        assert_eq!(ledger.next_loss(), Some(ms(50)));
+        ledger.on_loss_timer(ms(50), &mut out);
+        assert_eq!(numbers(&out.lost), [0]);
+    }
+
+    #[test]
+    fn verus_gives_a_missing_packet_three_times_the_delay() {
+        let mut ledger = Ledger::new(LossRule::DelayTimer { factor: 3.0 });
+        let mut out = Revealed::default();
+        sent(&mut ledger, 1, ms(0));
+        ledger.on_ack(ms(40), &ack(&[(0, 0)]), &mut out);
+        sent(&mut ledger, 6, ms(40));
+        ledger.on_ack(ms(80), &ack(&[(2, 6), (0, 0)]), &mut out);
+        assert!(
+            out.lost.is_empty(),
+            "no duplicate threshold under this rule"
+        );
+        assert_eq!(ledger.next_loss(), Some(ms(80 + 3 * 40)));
+        ledger.on_loss_timer(ms(200), &mut out);
+        assert_eq!(numbers(&out.lost), [1]);
+    }
+
+    #[test]
+    fn a_late_acknowledgement_of_a_lost_packet_is_a_recovery() {
+        let mut ledger = Ledger::new(LossRule::Rack);
+        let mut out = Revealed::default();
+        sent(&mut ledger, 5, ms(0));
+        ledger.on_ack(ms(40), &ack(&[(1, 4)]), &mut out);
+        assert_eq!(numbers(&out.lost), [0]);
+        out.clear();
+        ledger.on_ack(ms(45), &ack(&[(0, 4)]), &mut out);
+        assert_eq!(acked_numbers(&out.recovered), [0]);
+        assert!(out.acked.is_empty());
+        assert!(
+            ledger.reordering.seen,
+            "the next gap waits for the reordering window"
+        );
+    }
+
+    #[test]
+    fn after_a_timeout_late_acknowledgements_are_honoured() {
+        let mut ledger = Ledger::new(LossRule::Rack);
+        let mut out = Revealed::default();
+        sent(&mut ledger, 3, ms(0));
+        ledger.on_timeout(ms(1000), &mut out);
+        assert_eq!(numbers(&out.lost), [0, 1, 2]);
+        assert_eq!(ledger.in_flight(), Bytes::ZERO);
+        sent(&mut ledger, 1, ms(1000));
+        out.clear();
+        ledger.on_ack(ms(1010), &ack(&[(0, 2)]), &mut out);
+        assert_eq!(acked_numbers(&out.recovered), [0, 1, 2]);
+        assert_eq!(
+            ledger.in_flight(),
+            SIZE,
+            "the retransmission is still under way"
+        );
+    }
+
+    #[test]
+    fn an_acknowledgement_of_what_was_never_sent_changes_nothing() {
+        let mut ledger = Ledger::new(LossRule::Rack);
+        let mut out = Revealed::default();
+        sent(&mut ledger, 2, ms(0));
+        ledger.on_ack(ms(10), &ack(&[(0, 2)]), &mut out);
+        assert!(out.is_empty());
+        assert_eq!(ledger.in_flight(), SIZE * 2);
+    }
+
+    #[test]
+    fn the_timeout_follows_rfc_6298_and_backs_off() {
+        let rule = crate::recovery::Recovery::rack().timeout;
+        let mut rtt = RttEstimate::default();
+        assert_eq!(rtt.timeout(&rule, 0), Duration::from_secs(1));
+        rtt.update(Duration::from_millis(100));
+        // SRTT 100, RTTVAR 50: 100 + 4 × 50.
+        assert_eq!(rtt.timeout(&rule, 0), Duration::from_millis(300));
+        rtt.update(Duration::from_millis(140));
+        // RTTVAR (3 × 50 + 40) / 4 = 47.5, SRTT (7 × 100 + 140) / 8 = 105.
+        assert_eq!(rtt.timeout(&rule, 0), Duration::from_millis(295));
+        assert_eq!(rtt.timeout(&rule, 2), Duration::from_millis(4 * 295));
+        assert_eq!(rtt.timeout(&rule, 40), rule.max);
+    }
+
+    #[test]
+    fn lost_packets_are_forgotten_in_time_so_that_the_ring_stays_short() {
+        let mut ledger = Ledger::new(LossRule::Rack);
+        let mut out = Revealed::default();
+        sent(&mut ledger, 5, ms(0));
+        ledger.on_ack(ms(40), &ack(&[(1, 4)]), &mut out);
+        for step in 1..200 {
+            sent(&mut ledger, 1, ms(40 + step * 20));
+            let newest = ledger.next_number - 1;
+            ledger.on_ack(ms(60 + step * 20), &ack(&[(1, newest)]), &mut out);
+        }
+        assert!(ledger.slots.len() < 3);
+        assert!(ledger.lost.is_empty());
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Send(u64),
+        Ack(Vec<(u64, u64)>),
+        LossTimer,
+        Timeout,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => (1u64..8).prop_map(Step::Send),
+            6 => prop::collection::vec((0u64..120, 0u64..6), 1..4).prop_map(Step::Ack),
+            1 => Just(Step::LossTimer),
+            1 => Just(Step::Timeout),
+        ];
+        prop::collection::vec(step, 1..120)
+    }
+
+    fn disjoint_descending(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+        ranges.sort();
+        let mut out: Vec<(u64, u64)> = Vec::new();
+        for (first, len) in ranges {
+            let first = out.last().map_or(first, |&(_, last)| first.max(last + 2));
+            out.push((first, first + len));
+        }
+        out.reverse();
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn the_books_balance(steps in steps(), rule in 0..3) {
+            let rule = match rule {
+                0 => LossRule::Rack,
+                1 => LossRule::DelayTimer { factor: 3.0 },
+                _ => LossRule::FixedTimer { after: Duration::from_millis(150) },
+            };
+            let mut ledger = Ledger::new(rule);
+            let mut out = Revealed::default();
+            let (mut acked, mut lost, mut recovered) = (0, 0, 0);
+            let mut fates = std::collections::BTreeMap::new();
+            for (index, step) in steps.into_iter().enumerate() {
+                let now = ms(index as u64 * 13);
+                out.clear();
+                match step {
+                    Step::Send(count) => sent(&mut ledger, count, now),
+                    Step::Ack(ranges) => {
+                        ledger.on_ack(now, &ack(&disjoint_descending(ranges)), &mut out);
+                    }
+                    Step::LossTimer => ledger.on_loss_timer(now, &mut out),
+                    Step::Timeout => ledger.on_timeout(now, &mut out),
+                }
+                acked += out.acked.len() as u64;
+                lost += out.lost.len() as u64;
+                recovered += out.recovered.len() as u64;
+                for entry in &out.acked {
+                    prop_assert_eq!(fates.insert(entry.packet.number, "acked"), None);
+                }
+                for packet in &out.lost {
+                    prop_assert_eq!(fates.insert(packet.number, "lost"), None);
+                }
+                for entry in &out.recovered {
+                    prop_assert_eq!(fates.insert(entry.packet.number, "recovered"), Some("lost"));
+                }
+                prop_assert_eq!(ledger.next_number, acked + lost + ledger.in_flight_packets());
+                prop_assert_eq!(ledger.in_flight(), SIZE * ledger.in_flight_packets());
+                let sum: Bytes = ledger.slots.iter()
+                    .filter(|slot| slot.state == State::InFlight).map(|slot| slot.packet.size).sum();
+                prop_assert_eq!(ledger.in_flight(), sum);
+                prop_assert_eq!(ledger.delivered(), SIZE * (acked + recovered));
+            }
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! What to acknowledge, and when.
+//!
+//! An acknowledgement names every packet received lately as ranges of packet numbers, so that a
+//! lost acknowledgement costs nothing but time. Verus needs one for each packet (SIGCOMM 2015
+//! §4); TCP receivers acknowledge every other one (RFC 5681 §4.2). [`Receiver`] also keeps the data
+//! apart from its copies: only bytes that are new count as goodput.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Bytes, Duration, Time};
+
+/// How many ranges one acknowledgement carries, as many as TCP's selective acknowledgements.
+pub const RANGES_PER_ACK: usize = 4;
+
+/// How many ranges of packet numbers the receiver remembers: bounds its memory, whatever arrives.
+const RANGES_KEPT: usize = 32;
+
+/// How many separate pieces of out-of-order data are remembered: bounds memory likewise.
+const PIECES_KEPT: usize = 1 << 16;
+
+/// A range of packet numbers, both ends included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NumberRange {
+    /// The first number.
+    pub first: u64,
+    /// The last number, at least `first`.
+    pub last: u64,
+}
+
+/// A piece of the flow's data: where it starts in the stream, and how long it is. What a packet
+/// carries; a retransmission carries the same piece under a new packet number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DataRange {
+    /// Offset of the first byte in the stream.
+    pub start: u64,
+    /// Length in bytes.
+    pub len: u64,
+}
+
+/// An acknowledgement, independent of any wire format.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ack {
+    ranges: [NumberRange; RANGES_PER_ACK],
+    count: usize,
+    /// When the packet with the largest number arrived, by the receiver's clock.
+    pub received_at: Time,
+    /// How long the receiver held the acknowledgement of that packet.
+    pub hold: Duration,
+}
+
+impl Ack {
+    /// An acknowledgement of `ranges`, given most recent first; those past
+    /// [`RANGES_PER_ACK`] are left out.
+    pub fn new(
+        ranges: impl IntoIterator<Item = NumberRange>,
+        received_at: Time,
+        hold: Duration,
+    ) -> Self {
+        let mut ack = Ack {
+            ranges: [NumberRange::default(); RANGES_PER_ACK],
+            count: 0,
+            received_at,
+            hold,
+        };
+        for (slot, range) in ack.ranges.iter_mut().zip(ranges) {
+            *slot = range;
+            ack.count += 1;
+        }
+        ack
+    }
+
+    /// The acknowledged ranges, most recent first, disjoint.
+    pub fn ranges(&self) -> &[NumberRange] {
+        &self.ranges[..self.count]
+    }
+}
+
+/// When a receiver acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReceiverConfig {
+    /// Acknowledge at once when this many packets wait for it (1: each packet; TCP: 2).
+    pub ack_every: u32,
+    /// Acknowledge no later than this after the first that waits (Linux delays by at least 40 ms).
+    pub max_delay: Duration,
+}
+
+impl Default for ReceiverConfig {
+    fn default() -> Self {
+        ReceiverConfig {
+            ack_every: 1,
+            max_delay: Duration::from_millis(40),
+        }
+    }
+}
+
+/// The receiving end of a flow.
+#[derive(Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    /// Received numbers, ascending and disjoint, the oldest forgotten first.
+    ranges: VecDeque<NumberRange>,
+    assembly: Assembly,
+    waiting: u32,
+    largest_at: Time,
+    ack_due: Option<Time>,
+}
+
+impl Receiver {
+    /// A receiver that has seen nothing yet.
+    pub fn new(config: ReceiverConfig) -> Self {
+        Receiver {
+            config,
+            ranges: VecDeque::with_capacity(RANGES_KEPT + 1),
+            assembly: Assembly::default(),
+            waiting: 0,
+            largest_at: Time::ZERO,
+            ack_due: None,
+        }
+    }
+
+    /// A packet arrived; returns how many of its bytes are new. Ask [`poll_ack`](Self::poll_ack)
+    /// next.
+    #[inline]
+    pub fn on_packet(&mut self, now: Time, number: u64, data: DataRange) -> Bytes {
+        let in_order = match self.ranges.back_mut() {
+            Some(last) if number == last.last + 1 => {
+                last.last = number;
+                self.largest_at = now;
+                true
+            }
+            None => {
+                self.ranges.push_back(NumberRange {
+                    first: number,
+                    last: number,
+                });
+                self.largest_at = now;
+                true
+            }
+            Some(_) => {
+                self.insert(now, number);
+                false
+            }
+        };
+        self.waiting += 1;
+        if !in_order || self.waiting >= self.config.ack_every {
+            // Out of order: acknowledge at once, so that the sender sees the gap (RFC 5681 §4.2).
+            self.ack_due = Some(now);
+        } else if self.ack_due.is_none() {
+            self.ack_due = Some(now + self.config.max_delay);
+        }
+        self.assembly.insert(data)
+    }
+
+    /// The acknowledgement due by now, if any.
+    #[inline]
+    pub fn poll_ack(&mut self, now: Time) -> Option<Ack> {
+        if self.ack_due? > now {
+            return None;
+        }
+        self.ack_due = None;
+        self.waiting = 0;
+        let recent = self.ranges.iter().rev().copied();
+        Some(Ack::new(
+            recent,
+            self.largest_at,
+            now.since(self.largest_at),
+        ))
+    }
+
+    /// When [`poll_ack`](Self::poll_ack) will have something to say.
+    #[inline]
+    pub fn next_timer(&self) -> Option<Time> {
+        self.ack_due
+    }
+
+    fn insert(&mut self, now: Time, number: u64) {
+        let at = self.ranges.partition_point(|range| range.last < number);
+        match self.ranges.get_mut(at) {
+            None => {
+                self.ranges.push_back(NumberRange {
+                    first: number,
+                    last: number,
+                });
+                self.largest_at = now;
+            }
+            Some(range) if range.first <= number => return, // a duplicate
+            Some(_) => self.ranges.insert(
+                at,
+                NumberRange {
+                    first: number,
+                    last: number,
+                },
+            ),
+        }
+        // Join with the neighbours that the number touches.
+        if at + 1 < self.ranges.len() && self.ranges[at].last + 1 == self.ranges[at + 1].first {
+            self.ranges[at].last = self.ranges[at + 1].last;
+            self.ranges.remove(at + 1);
+        }
+        if at > 0 && self.ranges[at - 1].last + 1 == self.ranges[at].first {
+            self.ranges[at - 1].last = self.ranges[at].last;
+            self.ranges.remove(at);
+        }
+        if self.ranges.len() > RANGES_KEPT {
+            self.ranges.pop_front();
+        }
+    }
+}
+
+/// Which bytes of the stream have arrived.
+#[derive(Debug, Default)]
+struct Assembly {
+    /// Everything before this has arrived.
+    next: u64,
+    /// Pieces beyond, as (start, end), ascending, disjoint and apart.
+    pieces: VecDeque<(u64, u64)>,
+}
+
+impl Assembly {
+    /// Notes a piece; returns how many of its bytes are new.
+    #[inline]
+    fn insert(&mut self, data: DataRange) -> Bytes {
+        let (start, end) = (
+            data.start.max(self.next),
+            data.start.saturating_add(data.len),
+        );
+        if start >= end {
+            return Bytes::ZERO;
+        }
+        if self.pieces.is_empty() && start == self.next {
+            self.next = end;
+            return Bytes::new(end - start);
+        }
+        self.insert_apart(start, end)
+    }
+
+    fn insert_apart(&mut self, mut start: u64, mut end: u64) -> Bytes {
+        let from = self.pieces.partition_point(|piece| piece.1 < start);
+        let to = self.pieces.partition_point(|piece| piece.0 <= end);
+        let mut known = 0;
+        for &(piece_start, piece_end) in self.pieces.range(from..to) {
+            known += piece_end.min(end) - piece_start.max(start).min(piece_end.min(end));
+        }
+        let new = Bytes::new(end - start - known);
+        if from < to {
+            start = start.min(self.pieces[from].0);
+            end = end.max(self.pieces[to - 1].1);
+            self.pieces.drain(from + 1..to);
+            self.pieces[from] = (start, end);
+        } else {
+            self.pieces.insert(from, (start, end));
+        }
+        while let Some(&(first, last)) = self.pieces.front() {
+            if first > self.next && self.pieces.len() <= PIECES_KEPT {
+                break;
+            }
+            self.next = last;
+            self.pieces.pop_front();
+        }
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn piece(number: u64) -> DataRange {
+        DataRange {
+            start: number * 1000,
+            len: 1000,
+        }
+    }
+
+    fn range(first: u64, last: u64) -> NumberRange {
+        NumberRange { first, last }
+    }
+
+    #[test]
+    fn each_packet_is_acknowledged_at_once_by_default() {
+        let mut receiver = Receiver::new(ReceiverConfig::default());
+        assert_eq!(receiver.on_packet(ms(1), 0, piece(0)), Bytes::new(1000));
+        let ack = receiver
+            .poll_ack(ms(1))
+            .expect("one packet, one acknowledgement");
+        assert_eq!(ack.ranges(), [range(0, 0)]);
+        assert_eq!(receiver.poll_ack(ms(1)), None);
+    }
+
+    #[test]
+    fn a_gap_shows_as_two_ranges_most_recent_first() {
+        let mut receiver = Receiver::new(ReceiverConfig::default());
+        for number in [0, 1, 3] {
+            receiver.on_packet(ms(number), number, piece(number));
+        }
+        let ack = receiver.poll_ack(ms(3)).expect("due");
+        assert_eq!(ack.ranges(), [range(3, 3), range(0, 1)]);
+        receiver.on_packet(ms(4), 2, piece(2));
+        assert_eq!(
+            receiver.poll_ack(ms(4)).expect("due").ranges(),
+            [range(0, 3)]
+        );
+    }
+
+    #[test]
+    fn delayed_acknowledgements_wait_for_a_second_packet_or_the_timer_but_not_past_a_gap() {
+        let config = ReceiverConfig {
+            ack_every: 2,
+            max_delay: Duration::from_millis(40),
+        };
+        let mut receiver = Receiver::new(config);
+        receiver.on_packet(ms(0), 0, piece(0));
+        assert_eq!(receiver.poll_ack(ms(0)), None);
+        assert_eq!(receiver.next_timer(), Some(ms(40)));
+        let held = receiver.poll_ack(ms(40)).expect("the timer ran out");
+        assert_eq!(held.hold, Duration::from_millis(40));
+        receiver.on_packet(ms(41), 1, piece(1));
+        receiver.on_packet(ms(42), 2, piece(2));
+        assert!(receiver.poll_ack(ms(42)).is_some(), "two packets wait");
+        receiver.on_packet(ms(43), 4, piece(4));
+        assert!(
+            receiver.poll_ack(ms(43)).is_some(),
+            "a gap is reported at once"
+        );
+    }
+
+    #[test]
+    fn only_new_bytes_count() {
+        let mut assembly = Assembly::default();
+        assert_eq!(
+            assembly.insert(DataRange {
+                start: 100,
+                len: 50
+            }),
+            Bytes::new(50)
+        );
+        assert_eq!(
+            assembly.insert(DataRange {
+                start: 120,
+                len: 100
+            }),
+            Bytes::new(70)
+        );
+        assert_eq!(
+            assembly.insert(DataRange { start: 0, len: 110 }),
+            Bytes::new(100)
+        );
+        assert_eq!(
+            assembly.insert(DataRange { start: 0, len: 220 }),
+            Bytes::ZERO
+        );
+        assert_eq!(assembly.next, 220);
+        assert!(assembly.pieces.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn new_bytes_add_up_to_the_union(inserts in prop::collection::vec((0u64..300, 0u64..60), 0..60)) {
+            let mut assembly = Assembly::default();
+            let mut union = BTreeSet::new();
+            for (start, len) in inserts {
+                let before = union.len();
+                union.extend(start..start + len);
+                let new = assembly.insert(DataRange { start, len });
+                prop_assert_eq!(new.get() as usize, union.len() - before);
+            }
+        }
+
+        #[test]
+        fn acknowledged_numbers_are_those_received(numbers in prop::collection::vec(0u64..60, 1..80)) {
+            let mut receiver = Receiver::new(ReceiverConfig::default());
+            let mut seen = BTreeSet::new();
+            for number in numbers {
+                receiver.on_packet(ms(0), number, piece(number));
+                seen.insert(number);
+                let ack = receiver.poll_ack(ms(0)).expect("each packet is acknowledged");
+                for range in ack.ranges() {
+                    prop_assert!((range.first..=range.last).all(|n| seen.contains(&n)));
+                }
+                prop_assert_eq!(ack.ranges()[0].last, *seen.last().expect("not empty"));
+            }
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! The sending end of a flow: ledger, controller and pacer behind one sans-IO interface.
+//!
+//! A transport, real or simulated, does four things: it asks [`Sender::poll_transmit`] for packets
+//! until there is none, hands acknowledgements to [`Sender::on_ack`], and calls
+//! [`Sender::on_timer`] at [`Sender::next_timer`]. Nothing here knows which clock is ticking.
+
+use std::collections::VecDeque;
+
+use crate::controller::{Controller, Feedback, Timeout};
+use crate::flight::{Ledger, Revealed};
+use crate::pacer::Pacer;
+use crate::receiver::{Ack, DataRange};
+use crate::recovery::Recovery;
+use crate::units::{Bytes, Duration, Time};
+
+/// A tail probe waits two smoothed round trips (RFC 8985 §7.2), and never less than this.
+const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(10);
+
+/// A packet for the transport to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Its number: never used before.
+    pub number: u64,
+    /// Its size (IP).
+    pub size: Bytes,
+    /// The data it carries.
+    pub data: DataRange,
+    /// Whether that data left before, in a packet since lost.
+    pub retransmission: bool,
+}
+
+/// What a sender counts, whatever its algorithm believes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets sent, retransmissions included.
+    pub sent: u64,
+    /// Of these, retransmissions.
+    pub retransmitted: u64,
+    /// Packets declared lost.
+    pub lost: u64,
+    /// Packets declared lost that arrived after all.
+    pub recovered: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Tail probes.
+    pub probes: u64,
+}
+
+/// What there is to send: a stream of bytes, of which some are available now.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    next: u64,
+    /// Bytes beyond `next` that may leave; `None` for a source that never runs dry.
+    available: Option<u64>,
+}
+
+impl Source {
+    fn take(&mut self, size: Bytes) -> Option<DataRange> {
+        let len = match &mut self.available {
+            None => size.get(),
+            Some(0) => return None,
+            Some(available) => {
+                let len = size.get().min(*available);
+                *available -= len;
+                len
+            }
+        };
+        let start = self.next;
+        self.next += len;
+        Some(DataRange { start, len })
+    }
+
+    fn is_dry(&self) -> bool {
+        self.available == Some(0)
+    }
+}
+
+/// The sending end of one flow.
+#[derive(Debug)]
+pub struct Sender {
+    controller: Box<dyn Controller>,
+    recovery: Recovery,
+    ledger: Ledger,
+    pacer: Pacer,
+    packet_size: Bytes,
+    source: Source,
+    /// Lost data that waits to be sent again.
+    resend: VecDeque<DataRange>,
+    revealed: Revealed,
+    /// From when the retransmission timeout counts: the last acknowledgement of anything new, the
+    /// departure that ended an idle time, or the last timeout (RFC 6298 §5).
+    silent_since: Time,
+    last_departure: Time,
+    backoff: u32,
+    /// A tail probe is out and unanswered, or none is due.
+    probed: bool,
+    probe_now: bool,
+    counters: Counters,
+}
+
+impl Sender {
+    /// A sender whose packets are of `packet_size` (IP), with nothing to send yet.
+    ///
+    /// # Panics
+    /// If `packet_size` is zero.
+    pub fn new(mut controller: Box<dyn Controller>, packet_size: Bytes, now: Time) -> Self {
+        assert!(!packet_size.is_zero(), "a packet has at least one byte");
+        let recovery = controller.recovery();
+        controller.on_start(now, packet_size);
+        Sender {
+            controller,
+            recovery,
+            ledger: Ledger::new(recovery.loss),
+            pacer: Pacer::default(),
+            packet_size,
+            source: Source {
+                next: 0,
+                available: Some(0),
+            },
+            resend: VecDeque::new(),
+            revealed: Revealed::default(),
+            silent_since: now,
+            last_departure: now,
+            backoff: 0,
+            probed: false,
+            probe_now: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The source never runs dry from now on (bulk transfer).
+    pub fn offer_bulk(&mut self) {
+        self.source.available = None;
+    }
+
+    /// The source has `bytes` more to send. No effect on a bulk source.
+    pub fn offer(&mut self, bytes: Bytes) {
+        if let Some(available) = &mut self.source.available {
+            *available = available.saturating_add(bytes.get());
+        }
+    }
+
+    /// The source stops: nothing new is sent, and lost data is no longer repeated.
+    pub fn stop(&mut self) {
+        self.source.available = Some(0);
+        self.resend.clear();
+    }
+
+    /// The next packet to send at `now`, or `None` if the controller, the pacer or an empty source
+    /// says to wait.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
+        let size = self.packet_size;
+        if self.probe_now {
+            return self.transmit_probe(now);
+        }
+        if self.controller.sendable(self.ledger.in_flight()) < size {
+            return None;
+        }
+        let rate = self.controller.pacing_rate();
+        if rate.is_some() && self.pacer.next() > now {
+            return None;
+        }
+        let (data, retransmission) = match self.resend.pop_front() {
+            Some(data) => (data, true),
+            None => match self.source.take(size) {
+                Some(data) => (data, false),
+                None => {
+                    self.ledger.set_app_limited();
+                    return None;
+                }
+            },
+        };
+        if let Some(rate) = rate {
+            self.pacer.on_sent(now, size, rate);
+        }
+        Some(self.transmit(now, data, retransmission))
+    }
+
+    #[inline]
+    fn transmit(&mut self, now: Time, data: DataRange, retransmission: bool) -> Transmit {
+        if self.ledger.in_flight_packets() == 0 {
+            self.silent_since = now;
+        }
+        self.last_departure = now;
+        let window = self.controller.window();
+        let packet = self.ledger.on_sent(now, self.packet_size, window, data);
+        self.controller.on_sent(&packet);
+        self.counters.sent += 1;
+        self.counters.retransmitted += u64::from(retransmission);
+        Transmit {
+            number: packet.number,
+            size: packet.size,
+            data,
+            retransmission,
+        }
+    }
+
+    /// Sends something that draws an acknowledgement, window or no window: new data if there is
+    /// any, else the newest data in flight once more (RFC 8985 §7.3).
+    #[cold]
+    fn transmit_probe(&mut self, now: Time) -> Option<Transmit> {
+        self.probe_now = false;
+        let (data, again) = match self.source.take(self.packet_size) {
+            Some(data) => (data, false),
+            None => (self.ledger.tail()?.0, true),
+        };
+        self.counters.probes += 1;
+        // The timeout counts from the probe: it has a round trip to be answered.
+        self.silent_since = now;
+        Some(self.transmit(now, data, again))
+    }
+
+    /// An acknowledgement arrives. `report` is what the algorithm's own receiver half says.
+    #[inline]
+    pub fn on_ack(&mut self, now: Time, ack: &Ack, report: Option<&[u8]>) {
+        let in_flight_before = self.ledger.in_flight();
+        self.revealed.clear();
+        self.ledger.on_ack(now, ack, &mut self.revealed);
+        if !self.revealed.acked.is_empty() || !self.revealed.recovered.is_empty() {
+            self.silent_since = now;
+            self.backoff = 0;
+            self.probed = false;
+            self.probe_now = false;
+        } else if self.revealed.is_empty() && report.is_none() {
+            return;
+        }
+        self.feed_back(now, in_flight_before, report);
+    }
+
+    /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
+    pub fn on_timer(&mut self, now: Time) {
+        if self.ledger.next_loss().is_some_and(|at| at <= now) {
+            let in_flight_before = self.ledger.in_flight();
+            self.revealed.clear();
+            self.ledger.on_loss_timer(now, &mut self.revealed);
+            if !self.revealed.is_empty() {
+                self.feed_back(now, in_flight_before, None);
+            }
+        }
+        if self.timeout_at().is_some_and(|at| at <= now) {
+            self.on_timeout(now);
+        } else if self.probe_at().is_some_and(|at| at <= now) {
+            self.probed = true;
+            self.probe_now = true;
+        }
+        if self.tick_at().is_some_and(|at| at <= now) {
+            self.controller.on_tick(now, self.ledger.in_flight());
+        }
+    }
+
+    /// When to call [`on_timer`](Self::on_timer) next, if at all.
+    #[inline]
+    pub fn next_timer(&self) -> Option<Time> {
+        let mut next = self.ledger.next_loss();
+        for timer in [
+            self.timeout_at(),
+            self.probe_at(),
+            self.tick_at(),
+            self.release_at(),
+        ] {
+            next = match (next, timer) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+        }
+        next
+    }
+
+    /// The algorithm.
+    pub fn controller(&self) -> &dyn Controller {
+        &*self.controller
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Bytes in flight.
+    pub fn in_flight(&self) -> Bytes {
+        self.ledger.in_flight()
+    }
+
+    /// The ledger's round-trip time samples revealed by the last event: for recorders.
+    pub fn last_revealed(&self) -> &Revealed {
+        &self.revealed
+    }
+
+    /// Whether everything offered has been sent and acknowledged.
+    pub fn is_idle(&self) -> bool {
+        self.source.is_dry() && self.resend.is_empty() && self.ledger.in_flight().is_zero()
+    }
+
+    #[inline]
+    fn feed_back(&mut self, now: Time, in_flight_before: Bytes, report: Option<&[u8]>) {
+        if !self.revealed.lost.is_empty() || !self.revealed.recovered.is_empty() {
+            self.note_losses();
+        }
+        let rtt = self.ledger.rtt();
+        self.controller.on_feedback(&Feedback {
+            now,
+            acked: &self.revealed.acked,
+            lost: &self.revealed.lost,
+            recovered: &self.revealed.recovered,
+            marked: 0,
+            report,
+            in_flight_before,
+            in_flight: self.ledger.in_flight(),
+            delivered: self.ledger.delivered(),
+            smoothed_rtt: rtt.smoothed(),
+            min_rtt: rtt.least().unwrap_or_default(),
+        });
+    }
+
+    #[cold]
+    fn note_losses(&mut self) {
+        self.counters.lost += self.revealed.lost.len() as u64;
+        self.counters.recovered += self.revealed.recovered.len() as u64;
+        for data in &self.revealed.recovered_data {
+            // It arrived after all: there is no need to send it again, if that has not happened.
+            if let Some(at) = self.resend.iter().position(|waiting| waiting == data) {
+                self.resend.remove(at);
+            }
+        }
+        self.queue_lost_data();
+    }
+
+    fn queue_lost_data(&mut self) {
+        if self.recovery.retransmit {
+            self.resend.extend(self.revealed.lost_data.iter().copied());
+        }
+    }
+
+    #[cold]
+    fn on_timeout(&mut self, now: Time) {
+        self.backoff += 1;
+        self.counters.timeouts += 1;
+        self.silent_since = now;
+        self.probe_now = false;
+        self.revealed.clear();
+        self.ledger.on_timeout(now, &mut self.revealed);
+        self.counters.lost += self.revealed.lost.len() as u64;
+        self.queue_lost_data();
+        self.controller.on_timeout(&Timeout {
+            now,
+            presumed_lost: &self.revealed.lost,
+            backoff: self.backoff,
+        });
+    }
+
+    #[inline]
+    fn timeout_at(&self) -> Option<Time> {
+        if self.ledger.in_flight_packets() == 0 {
+            return None;
+        }
+        let rule = &self.recovery.timeout;
+        Some(self.silent_since + self.ledger.rtt().timeout(rule, self.backoff))
+    }
+
+    #[inline]
+    fn probe_at(&self) -> Option<Time> {
+        let armed = self.recovery.tail_probe
+            && !self.probed
+            && self.backoff == 0
+            && self.ledger.in_flight_packets() > 0
+            && self.ledger.next_loss().is_none()
+            && self.ledger.rtt().least().is_some();
+        let wait = (self.ledger.rtt().smoothed() * 2).max(MIN_PROBE_TIMEOUT);
+        armed.then(|| self.last_departure.max(self.silent_since) + wait)
+    }
+
+    /// The controller's tick; an idle flow asks for none.
+    #[inline]
+    fn tick_at(&self) -> Option<Time> {
+        let idle =
+            self.source.is_dry() && self.resend.is_empty() && self.ledger.in_flight_packets() == 0;
+        if idle {
+            None
+        } else {
+            self.controller.next_tick()
+        }
+    }
+
+    /// When the pacer lets the next packet go, if it is all that holds it.
+    #[inline]
+    fn release_at(&self) -> Option<Time> {
+        self.controller.pacing_rate()?;
+        let ready = !(self.source.is_dry() && self.resend.is_empty())
+            && self.controller.sendable(self.ledger.in_flight()) >= self.packet_size;
+        ready.then(|| self.pacer.next())
+    }
+}

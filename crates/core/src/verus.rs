@@ -1,0 +1,534 @@
+//! Verus: delay-based congestion control that learns what delay each window brings (Zaki et al.,
+//! *Adaptive Congestion Control for Unpredictable Cellular Networks*, SIGCOMM 2015).
+//!
+//! Four parts (§4), each in a file of its own: the [delay estimator](delay) watches the largest delay of
+//! each 5 ms epoch, the [delay profiler](profile) learns delay as a function of the window, the
+//! [window estimator](window) steps along that curve, and the loss handler, here, cuts the window
+//! by Eq. 6 and lets it recover.
+//!
+//! ```text
+//!                 delay > N·D_min, or a loss
+//!  SlowStart ───────────────────────────────▶ Recovery ◀──────┐
+//!      ▲                                        │             │ loss (Eq. 6)
+//!      ┆ prototype: curve cannot be inverted    │ ACK of a window ≤ W
+//!      └┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ Tracking ◀───┘             │
+//!                                   │  └──────────────────────┘
+//!                    timeout (Eq. 6)│  ▲ anything is acknowledged
+//!                                   ▼  │
+//!                                 Silent
+//! ```
+//!
+//! In slow start and recovery the window is filled as acknowledgements make room. In tracking each
+//! epoch grants a budget of packets (Eq. 5), and the window is only what the budget aims at.
+
+pub mod config;
+pub mod delay;
+pub mod minimum;
+pub mod profile;
+pub mod window;
+
+use crate::controller::{Acked, Controller, Departure, Feedback, ProfileSnapshot, Timeout};
+use crate::recovery::Recovery;
+use crate::units::{Bytes, Duration, Time};
+
+use config::{AtFloor, ChartedWindow, DelayMin, SlowStartExit, WindowReference};
+pub use config::{Config, ConfigError, Mode};
+use delay::DelayEstimator;
+use minimum::{DRAINED_PACKETS, DelayMinimum};
+use profile::Profile;
+
+/// After a timeout, how many packets probe the path until one is answered.
+const SILENT_WINDOW_PACKETS: u64 = 2;
+
+/// What the flow is doing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// The window grows by one with each acknowledgement (§5.1).
+    SlowStart,
+    /// Epochs decide.
+    Tracking,
+    /// After a loss: the profile is frozen, the window grows by 1/W with each acknowledgement.
+    Recovery {
+        /// Entered by the delay threshold of slow start rather than by a loss.
+        by_threshold: bool,
+    },
+    /// After a timeout: a trickle until anything is answered.
+    Silent,
+}
+
+/// What a loss or timeout changed, kept until it proves real: restored if every packet thought
+/// lost arrives after all.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    window: f64,
+    estimate: f64,
+    phase: Phase,
+    outstanding: usize,
+}
+
+/// The prototype's books: it forgets at timeouts and restarts, so it counts for itself.
+#[derive(Debug, Default)]
+struct OwnCount {
+    in_flight: u64,
+    /// Packets numbered below this are ignored.
+    session_start: u64,
+    /// Slow start's debt: what it has granted but not yet sent.
+    granted: u64,
+}
+
+/// The Verus controller.
+#[derive(Debug)]
+pub struct Verus {
+    config: Config,
+    phase: Phase,
+    packet_size: Bytes,
+    delay: DelayEstimator,
+    minimum: DelayMinimum,
+    profile: Profile,
+    /// W, in packets.
+    window: f64,
+    /// D_est, in ms.
+    estimate: f64,
+    /// S: what is left of the open epoch's budget, in packets; a fraction carries over.
+    budget: f64,
+    epoch_end: Option<Time>,
+    refit_at: Time,
+    rtt: Duration,
+    undo: Option<Undo>,
+    own: OwnCount,
+    next_number: u64,
+    restarts: u64,
+}
+
+impl Verus {
+    /// A controller at the beginning of its slow start.
+    ///
+    /// # Errors
+    /// Names the parameter that is out of range.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Verus {
+            config,
+            phase: Phase::SlowStart,
+            packet_size: Bytes::new(1),
+            delay: DelayEstimator::new(),
+            minimum: DelayMinimum::new(),
+            profile: Profile::new(),
+            window: 1.0,
+            estimate: 0.0,
+            budget: 0.0,
+            epoch_end: None,
+            refit_at: Time::ZERO,
+            rtt: Duration::ZERO,
+            undo: None,
+            own: OwnCount::default(),
+            next_number: 0,
+            restarts: 0,
+        })
+    }
+
+    fn packets(&self, bytes: Bytes) -> f64 {
+        bytes / self.packet_size
+    }
+
+    /// W_i or the packets in flight, as the algorithm sees them.
+    fn in_flight_packets(&self, in_flight: Bytes) -> u64 {
+        if self.config.forgets_at_timeout {
+            self.own.in_flight
+        } else {
+            in_flight.get() / self.packet_size.get()
+        }
+    }
+
+    #[inline]
+    fn on_acked(&mut self, now: Time, acked: &Acked) {
+        let packet = &acked.packet;
+        if self.config.forgets_at_timeout {
+            if packet.number < self.own.session_start {
+                return; // the prototype discards what belongs to an earlier session
+            }
+            self.own.in_flight = self.own.in_flight.saturating_sub(1);
+        }
+        let delay_ms = acked.rtt.as_millis_f64();
+        self.rtt = match self.rtt {
+            Duration::ZERO => acked.rtt,
+            rtt => (rtt * 7 + acked.rtt) / 8,
+        };
+        if self.phase == Phase::SlowStart && self.exceeds_slow_start(delay_ms) {
+            self.leave_slow_start(now, packet);
+        }
+        if let Phase::Recovery { .. } = self.phase {
+            // "if the protocol receives an acknowledgement with a sending window that is smaller
+            // than or equal to the current sending window" (§4).
+            if self.packets(packet.window) <= self.window {
+                self.phase = Phase::Tracking;
+                if self.config.epochs_in_recovery {
+                    self.delay.discard_epoch();
+                }
+            }
+        }
+        self.delay.on_sample(now, acked.rtt);
+        self.minimum.on_sample(now, packet.at, delay_ms);
+        match self.phase {
+            Phase::Recovery { .. } => {
+                self.window += 1.0 / self.window;
+                if let Some(delay) = self.profile.delay_at(self.window) {
+                    self.estimate = if self.config.epochs_in_recovery {
+                        self.estimate.min(delay)
+                    } else {
+                        delay
+                    };
+                }
+            }
+            Phase::SlowStart | Phase::Tracking | Phase::Silent => {
+                if !packet.app_limited {
+                    self.chart(now, packet, acked.rtt);
+                }
+                if self.phase == Phase::SlowStart {
+                    self.window += 1.0;
+                    if self.config.forgets_at_timeout {
+                        let room = self.window - self.own.in_flight as f64;
+                        self.own.granted += room.max(0.0) as u64;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds a packet's delay to the profile, under the window it left with.
+    fn chart(&mut self, now: Time, packet: &Departure, rtt: Duration) {
+        let window = match self.config.charted_window {
+            ChartedWindow::InFlight => packet.in_flight,
+            ChartedWindow::Target => packet.window,
+        };
+        let window = self.packets(window);
+        self.profile.add(now, window, rtt, self.config.point_weight);
+    }
+
+    fn exceeds_slow_start(&self, delay_ms: f64) -> bool {
+        match self.config.slow_start_exit {
+            SlowStartExit::Multiple(n) => {
+                self.minimum.get().is_some_and(|least| delay_ms > n * least)
+            }
+            SlowStartExit::Delay(limit) => delay_ms > limit.as_millis_f64(),
+        }
+    }
+
+    /// The delay threshold ends slow start: the window that brought this delay was too large, and
+    /// is cut as by a loss (Eq. 6).
+    fn leave_slow_start(&mut self, now: Time, packet: &Departure) {
+        self.cut(now, packet.window, true);
+        if self.config.epochs_in_recovery
+            && let Some(least) = self.minimum.get()
+        {
+            self.estimate = 0.75 * least * self.config.ratio;
+        }
+    }
+
+    /// Eq. 6: W = M · W_loss.
+    fn cut(&mut self, now: Time, window_at_loss: Bytes, by_threshold: bool) {
+        let was_slow_start = self.phase == Phase::SlowStart;
+        let cut = self.config.decrease_factor * self.packets(window_at_loss);
+        self.window = self.window.min(cut).max(1.0);
+        if was_slow_start {
+            self.refit(now);
+        }
+        if let Some(delay) = self.profile.delay_at(self.window) {
+            self.estimate = delay;
+        }
+        self.phase = Phase::Recovery { by_threshold };
+        self.budget = 0.0;
+        if self.epoch_end.is_none() {
+            self.epoch_end = Some(now + self.config.epoch);
+        }
+    }
+
+    fn on_lost(&mut self, now: Time, lost: &[Departure]) {
+        if self.config.forgets_at_timeout {
+            let known = lost
+                .iter()
+                .filter(|packet| packet.number >= self.own.session_start)
+                .count();
+            self.own.in_flight = self.own.in_flight.saturating_sub(known as u64);
+            if known == 0 {
+                return;
+            }
+        }
+        if let Some(undo) = &mut self.undo {
+            undo.outstanding += lost.len();
+        }
+        // One cut an episode: what was under way when the first loss showed shares its cause.
+        if matches!(self.phase, Phase::Recovery { .. } | Phase::Silent) {
+            return;
+        }
+        // The prototype lets slow start run on through losses at small windows.
+        if self.config.forgets_at_timeout && self.phase == Phase::SlowStart && self.window <= 20.0 {
+            return;
+        }
+        if self.phase != Phase::SlowStart {
+            self.undo = Some(Undo {
+                window: self.window,
+                estimate: self.estimate,
+                phase: self.phase,
+                outstanding: lost.len(),
+            });
+        }
+        self.cut(now, lost[0].window, false);
+    }
+
+    /// Packets thought lost have arrived. Once all have, the cut was for nothing.
+    fn on_recovered(&mut self, now: Time, recovered: &[Acked]) {
+        if self.config.forgets_at_timeout {
+            return;
+        }
+        for acked in recovered {
+            self.delay.on_sample(now, acked.rtt);
+            self.minimum
+                .on_sample(now, acked.packet.at, acked.rtt.as_millis_f64());
+        }
+        let Some(undo) = &mut self.undo else { return };
+        undo.outstanding = undo.outstanding.saturating_sub(recovered.len());
+        if undo.outstanding == 0 {
+            self.window = undo.window;
+            self.estimate = undo.estimate;
+            self.phase = undo.phase;
+            self.undo = None;
+        }
+    }
+
+    /// Closes the epochs that have ended and opens the next.
+    #[inline]
+    fn close_epochs(&mut self, now: Time, ended: u64, in_flight: Bytes) {
+        let under_way = self.in_flight_packets(in_flight);
+        let Some(report) = self.delay.end_epoch(now, &self.config) else {
+            return;
+        };
+        let Some(delay_min) = self.minimum.get() else {
+            return;
+        };
+        let recovering = match self.phase {
+            Phase::SlowStart | Phase::Silent => return,
+            Phase::Recovery { by_threshold } => {
+                if !self.config.epochs_in_recovery {
+                    return;
+                }
+                by_threshold
+            }
+            Phase::Tracking => {
+                if self.config.delay_min == DelayMin::Rising {
+                    if self.minimum.advance(now, under_way) {
+                        self.delay.discard_epoch();
+                    }
+                    if self.minimum.is_draining() {
+                        self.budget = 0.0;
+                        return;
+                    }
+                }
+                false
+            }
+        };
+        let config = &self.config;
+        self.estimate = next_estimate(
+            self.estimate,
+            &report,
+            delay_min,
+            ended as f64,
+            recovering,
+            config,
+        );
+        let mut pause = false;
+        if config.at_floor == AtFloor::PauseOrRaise
+            && report.tested / delay_min > config.ratio
+            && !recovering
+            && self.estimate <= delay_min
+        {
+            if under_way < 2 {
+                self.minimum.raise(10.0);
+            } else {
+                pause = true;
+            }
+        }
+        let Some(wanted) = self.profile.window_at(self.estimate, config) else {
+            return self.restart();
+        };
+        let current = match config.window_reference {
+            WindowReference::CurrentWindow => self.window,
+            WindowReference::InFlight => under_way as f64,
+        };
+        self.window = wanted.max(1.0);
+        let granted = window::budget(self.window, current, self.rtt, config.epoch);
+        if config.whole_windows {
+            // The prototype's budgets add up until its sending thread has spent them.
+            if !pause {
+                self.budget = self.budget.max(0.0) + granted.floor();
+            }
+        } else {
+            // Less than a packet is not lost but saved for the next epoch.
+            self.budget = granted + self.budget.clamp(0.0, 1.0).fract();
+        }
+    }
+
+    fn refit(&mut self, now: Time) {
+        let delay_min = self.minimum.get().unwrap_or_default();
+        self.profile.refit(now, delay_min, &self.config);
+        self.refit_at = now + self.config.update_interval;
+    }
+
+    /// The prototype, when its curve gives no window for the delay it wants: everything is
+    /// forgotten and slow start begins again.
+    #[cold]
+    fn restart(&mut self) {
+        self.restarts += 1;
+        self.profile.clear();
+        self.delay = DelayEstimator::new();
+        self.minimum = DelayMinimum::new();
+        self.phase = Phase::SlowStart;
+        self.window = 1.0;
+        self.estimate = 0.0;
+        self.budget = 0.0;
+        self.rtt = Duration::ZERO;
+        self.epoch_end = None;
+        self.own = OwnCount {
+            in_flight: 0,
+            session_start: self.next_number,
+            granted: 1,
+        };
+    }
+}
+
+use window::next_estimate;
+
+impl Controller for Verus {
+    fn on_start(&mut self, now: Time, packet_size: Bytes) {
+        self.packet_size = packet_size;
+        self.refit_at = now + self.config.update_interval;
+        self.own.granted = 1;
+    }
+
+    #[inline]
+    fn on_sent(&mut self, packet: &Departure) {
+        self.next_number = packet.number + 1;
+        self.own.in_flight += 1;
+        self.own.granted = self.own.granted.saturating_sub(1);
+        self.budget -= 1.0;
+    }
+
+    #[inline]
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        let now = feedback.now;
+        if self.phase == Phase::Silent
+            && !(feedback.acked.is_empty() && feedback.recovered.is_empty())
+        {
+            self.phase = Phase::Recovery {
+                by_threshold: false,
+            };
+        }
+        if !feedback.recovered.is_empty() {
+            self.on_recovered(now, feedback.recovered);
+        }
+        for acked in feedback.acked {
+            self.on_acked(now, acked);
+        }
+        if !feedback.lost.is_empty() {
+            self.on_lost(now, feedback.lost);
+        }
+    }
+
+    fn on_timeout(&mut self, timeout: &Timeout<'_>) {
+        if self.config.forgets_at_timeout {
+            // The window stays, nothing is believed to be under way, what arrives late is
+            // ignored: the sender runs away in an outage.
+            self.own.in_flight = 0;
+            self.own.session_start = self.next_number;
+            if let Some(least) = self.minimum.get() {
+                self.estimate = least;
+            }
+            if self.phase == Phase::SlowStart {
+                self.own.granted = self.own.granted.max(1);
+            }
+            return;
+        }
+        let lost = timeout.presumed_lost;
+        match &mut self.undo {
+            Some(undo) => undo.outstanding += lost.len(),
+            None if self.phase == Phase::SlowStart => {}
+            None => {
+                self.undo = Some(Undo {
+                    window: self.window,
+                    estimate: self.estimate,
+                    phase: self.phase,
+                    outstanding: lost.len(),
+                });
+            }
+        }
+        if let Some(first) = lost.first() {
+            self.cut(timeout.now, first.window, false);
+        }
+        self.phase = Phase::Silent;
+    }
+
+    #[inline]
+    fn on_tick(&mut self, now: Time, in_flight: Bytes) {
+        let Some(end) = self.epoch_end else { return };
+        let epoch = self.config.epoch.as_nanos();
+        let ended = 1 + now.since(end).as_nanos() / epoch;
+        self.epoch_end = Some(end + self.config.epoch * ended);
+        if now >= self.refit_at && self.phase == Phase::Tracking {
+            // In recovery and silence the profile is frozen (§4).
+            self.refit(now);
+        }
+        self.close_epochs(now, ended, in_flight);
+    }
+
+    fn on_packet_size(&mut self, size: Bytes) {
+        self.packet_size = size;
+    }
+
+    #[inline]
+    fn window(&self) -> Bytes {
+        self.packet_size.mul_f64(self.window)
+    }
+
+    #[inline]
+    fn sendable(&self, in_flight: Bytes) -> Bytes {
+        let size = self.packet_size;
+        match self.phase {
+            Phase::SlowStart if self.config.forgets_at_timeout => size * self.own.granted,
+            Phase::Tracking if self.minimum.is_draining() => {
+                (size * DRAINED_PACKETS).saturating_sub(in_flight)
+            }
+            Phase::Recovery { .. } if self.config.epochs_in_recovery => size.mul_f64(self.budget),
+            Phase::Tracking => size.mul_f64(self.budget),
+            Phase::SlowStart | Phase::Recovery { .. } => self.window().saturating_sub(in_flight),
+            Phase::Silent => (size * SILENT_WINDOW_PACKETS).saturating_sub(in_flight),
+        }
+    }
+
+    #[inline]
+    fn next_tick(&self) -> Option<Time> {
+        self.epoch_end
+    }
+
+    fn recovery(&self) -> Recovery {
+        self.config.recovery
+    }
+
+    fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
+        let phase = match self.phase {
+            Phase::SlowStart => 0.0,
+            Phase::Tracking => 1.0,
+            Phase::Recovery { .. } => 2.0,
+            Phase::Silent => 3.0,
+        };
+        record("phase", phase);
+        record("window_packets", self.window);
+        record("delay_estimate_ms", self.estimate);
+        record("delay_max_ms", self.delay.delay_max().unwrap_or(f64::NAN));
+        record("delay_min_ms", self.minimum.get().unwrap_or(f64::NAN));
+        record("restarts", self.restarts as f64);
+    }
+
+    fn profile(&self) -> Option<ProfileSnapshot> {
+        Some(self.profile.snapshot())
+    }
+}

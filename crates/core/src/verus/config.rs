@@ -1,0 +1,379 @@
+//! Verus's parameters, and the three modes as presets of them.
+//!
+//! The paper leaves holes and its authors' released prototype fills them, at times against the
+//! text. Each difference is a field here, so a mode is only a preset and every field can be set
+//! by itself.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
+use crate::units::Duration;
+
+/// A preset of Verus's configuration and of its sender's recovery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// What we ship: the paper's equations with a monotone profile, a timeout that cuts the window
+    /// and backs off, late acknowledgements honoured, a D_min that can rise again, no restart.
+    #[default]
+    Robust,
+    /// The text of the paper, with the smallest sensible completion of its holes.
+    Paper,
+    /// The behaviour of the authors' released code of 2017, its behavioural hazards included.
+    Prototype,
+}
+
+/// How the points of the profile become a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fit {
+    /// Natural cubic spline through every point (§5.1).
+    Interpolation,
+    /// Penalised regression spline (the prototype).
+    Penalised,
+    /// Isotonic regression joined by monotone cubics.
+    Monotone,
+}
+
+/// W_i, the term of Eq. 5 that stands for what is already under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WindowReference {
+    /// The current sending window (the text below Eq. 5).
+    CurrentWindow,
+    /// The packets in flight (the prototype): errors of past epochs correct themselves.
+    InFlight,
+}
+
+/// The window that is kept with a packet and charted against its delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChartedWindow {
+    /// The packets in flight when it left, itself included (§4: "W_i, i.e. number of packets in
+    /// flight").
+    InFlight,
+    /// The target window when it left (the prototype).
+    Target,
+}
+
+/// ΔD of Eq. 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DelayChange {
+    /// The difference of two averages (Eq. 3).
+    Averaged,
+    /// The epoch's raw maximum minus the average before it (the prototype).
+    Raw,
+}
+
+/// D_max of an epoch in which nothing was acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SilentEpoch {
+    /// Stays what it was.
+    Hold,
+    /// The time since the last acknowledgement, once that exceeds the average.
+    SinceLastAck,
+}
+
+/// Where D_est lies above the whole curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AboveProfile {
+    /// The curve goes on with its slope.
+    Extrapolate,
+    /// Slow start begins again (the prototype).
+    Restart,
+}
+
+/// When slow start ends, short of a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SlowStartExit {
+    /// A delay above N × D_min (§5.1, N = 15).
+    Multiple(f64),
+    /// An absolute delay (the prototype: 500 ms).
+    Delay(Duration),
+}
+
+/// What to do when D_est has reached D_min and the ratio is still above R.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AtFloor {
+    /// Nothing special.
+    Continue,
+    /// Send nothing this epoch; with fewer than two packets in flight raise D_min by 10 ms (the
+    /// prototype).
+    PauseOrRaise,
+}
+
+/// What D_min is the minimum of.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DelayMin {
+    /// Every delay of the flow's life.
+    Ever,
+    /// Every delay, but able to rise again once the flow has kept its own queue empty and the
+    /// path still answers more slowly; see `minimum.rs`.
+    Rising,
+}
+
+/// A configuration of Verus. Every field can be set by itself; [`Config::preset`] gives the modes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// The preset that this configuration began as.
+    pub mode: Mode,
+    /// R: the largest D_max/D_min that is tolerated (§4; 2 in Table 1, 2, 4, 6 elsewhere).
+    pub ratio: f64,
+    /// ε: the time between window decisions (§5.3: 5 ms).
+    pub epoch: Duration,
+    /// δ₁: how far D_est falls when delay rises, in ms (§5.3: 1).
+    pub decrement_ms: f64,
+    /// δ₂: how far D_est rises, and falls above R, in ms (§5.3: 2).
+    pub increment_ms: f64,
+    /// α: the weight of history in D_max (Eq. 2; no value in the paper, the prototype has 0.2).
+    pub history_weight: f64,
+    /// M: the multiplicative decrease (Eq. 6; no value in the paper, the prototype has 0.7).
+    pub decrease_factor: f64,
+    /// When slow start ends, short of a loss.
+    pub slow_start_exit: SlowStartExit,
+    /// How often the profile is fitted again (§5.3: 1 s).
+    pub update_interval: Duration,
+    /// Weight of history in a point of the profile (the prototype: 0.875).
+    pub point_weight: f64,
+    /// How the points become a curve.
+    pub fit: Fit,
+    /// Whether the curve is anchored at D_min for an empty window.
+    pub anchor: bool,
+    /// How long a point keeps half its weight without news; `None`: for ever.
+    pub point_memory: Option<Duration>,
+    /// W_i of Eq. 5.
+    pub window_reference: WindowReference,
+    /// What is charted against a packet's delay.
+    pub charted_window: ChartedWindow,
+    /// ΔD of Eq. 3.
+    pub delay_change: DelayChange,
+    /// A ΔD up to this many ms is no rise (the prototype: 10⁻⁴).
+    pub change_threshold_ms: f64,
+    /// Whether case 1 of Eq. 4 stops at D_min too.
+    pub floor: bool,
+    /// What happens at that floor.
+    pub at_floor: AtFloor,
+    /// D_max of an epoch without acknowledgements.
+    pub silent_epoch: SilentEpoch,
+    /// Where D_est lies above the curve.
+    pub above_profile: AboveProfile,
+    /// Whether windows and budgets are cut to whole packets (the prototype) rather than carried
+    /// over.
+    pub whole_windows: bool,
+    /// D_min.
+    pub delay_min: DelayMin,
+    /// Whether epochs go on deciding during recovery (the prototype); otherwise W grows by 1/W
+    /// with each acknowledgement alone (§4).
+    pub epochs_in_recovery: bool,
+    /// Whether the flow believes nothing to be in flight after a timeout and ignores what arrives
+    /// late (the prototype); otherwise the window is cut and late acknowledgements undo it.
+    pub forgets_at_timeout: bool,
+    /// How the sender tells loss and silence.
+    pub recovery: Recovery,
+}
+
+/// A parameter out of its range.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[error("verus: {field} must be {expected}, not {value}")]
+pub struct ConfigError {
+    /// The parameter.
+    pub field: &'static str,
+    /// Its range, in words.
+    pub expected: &'static str,
+    /// What was given.
+    pub value: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config::preset(Mode::Robust)
+    }
+}
+
+impl Config {
+    /// The configuration of a mode.
+    pub fn preset(mode: Mode) -> Self {
+        let paper = Config {
+            mode: Mode::Paper,
+            ratio: 2.0,
+            epoch: Duration::from_millis(5),
+            decrement_ms: 1.0,
+            increment_ms: 2.0,
+            history_weight: 0.2,
+            decrease_factor: 0.7,
+            slow_start_exit: SlowStartExit::Multiple(15.0),
+            update_interval: Duration::from_secs(1),
+            point_weight: 0.875,
+            fit: Fit::Interpolation,
+            anchor: false,
+            point_memory: None,
+            window_reference: WindowReference::CurrentWindow,
+            charted_window: ChartedWindow::InFlight,
+            delay_change: DelayChange::Averaged,
+            change_threshold_ms: 0.0,
+            floor: false,
+            at_floor: AtFloor::Continue,
+            silent_epoch: SilentEpoch::Hold,
+            above_profile: AboveProfile::Extrapolate,
+            whole_windows: false,
+            delay_min: DelayMin::Ever,
+            epochs_in_recovery: false,
+            forgets_at_timeout: false,
+            recovery: Recovery {
+                // §5.2: "a timeout timer of 3 × delay" for every missing packet.
+                loss: LossRule::DelayTimer { factor: 3.0 },
+                // §5.2: "similar to TCP".
+                timeout: TimeoutRule {
+                    base: TimeoutBase::Smoothed,
+                    initial: Duration::from_secs(1),
+                    min: Duration::from_millis(200),
+                    max: Duration::from_secs(60),
+                    backoff: true,
+                },
+                retransmit: true,
+                tail_probe: false,
+            },
+        };
+        match mode {
+            Mode::Paper => paper,
+            Mode::Robust => Config {
+                mode,
+                fit: Fit::Monotone,
+                anchor: true,
+                point_memory: Some(Duration::from_secs(2)),
+                window_reference: WindowReference::InFlight,
+                floor: true,
+                silent_epoch: SilentEpoch::SinceLastAck,
+                slow_start_exit: SlowStartExit::Multiple(4.0),
+                history_weight: 0.8,
+                delay_min: DelayMin::Rising,
+                recovery: Recovery {
+                    timeout: TimeoutRule {
+                        max: Duration::from_secs(1),
+                        ..paper.recovery.timeout
+                    },
+                    ..paper.recovery
+                },
+                ..paper
+            },
+            Mode::Prototype => Config {
+                mode,
+                slow_start_exit: SlowStartExit::Delay(Duration::from_millis(500)),
+                fit: Fit::Penalised,
+                window_reference: WindowReference::InFlight,
+                charted_window: ChartedWindow::Target,
+                delay_change: DelayChange::Raw,
+                change_threshold_ms: 1e-4,
+                floor: true,
+                at_floor: AtFloor::PauseOrRaise,
+                silent_epoch: SilentEpoch::SinceLastAck,
+                above_profile: AboveProfile::Restart,
+                whole_windows: true,
+                epochs_in_recovery: true,
+                forgets_at_timeout: true,
+                recovery: Recovery {
+                    loss: LossRule::FixedTimer {
+                        after: Duration::from_millis(150),
+                    },
+                    timeout: TimeoutRule {
+                        base: TimeoutBase::LastDelay { factor: 5.0 },
+                        initial: Duration::from_secs(1),
+                        min: Duration::from_millis(150),
+                        max: Duration::from_secs(1),
+                        backoff: false,
+                    },
+                    retransmit: false,
+                    tail_probe: false,
+                },
+                ..paper
+            },
+        }
+    }
+
+    /// Checks every field's range.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let check = |ok: bool, field, expected, value: f64| {
+            if ok {
+                Ok(())
+            } else {
+                Err(ConfigError {
+                    field,
+                    expected,
+                    value: value.to_string(),
+                })
+            }
+        };
+        let share = |x: f64| (0.0..1.0).contains(&x);
+        let step = |x: f64| x > 0.0 && x <= 1000.0;
+        let epoch = self.epoch.as_millis_f64();
+        let update = self.update_interval.as_millis_f64();
+        check(
+            self.ratio > 1.0 && self.ratio <= 1e6,
+            "ratio",
+            "above 1",
+            self.ratio,
+        )?;
+        check(
+            (0.1..=1000.0).contains(&epoch),
+            "epoch_ms",
+            "between 0.1 and 1000",
+            epoch,
+        )?;
+        check(
+            step(self.decrement_ms),
+            "decrement_ms",
+            "above 0 and at most 1000",
+            self.decrement_ms,
+        )?;
+        check(
+            step(self.increment_ms),
+            "increment_ms",
+            "above 0 and at most 1000",
+            self.increment_ms,
+        )?;
+        check(
+            share(self.history_weight),
+            "history_weight",
+            "at least 0 and below 1",
+            self.history_weight,
+        )?;
+        check(
+            share(self.point_weight),
+            "point_weight",
+            "at least 0 and below 1",
+            self.point_weight,
+        )?;
+        let m = self.decrease_factor;
+        check(m > 0.0 && m < 1.0, "decrease_factor", "between 0 and 1", m)?;
+        check(
+            update >= epoch && update <= 3.6e6,
+            "update_interval_ms",
+            "between an epoch and an hour",
+            update,
+        )?;
+        check(
+            self.change_threshold_ms >= 0.0 && self.change_threshold_ms.is_finite(),
+            "change_threshold_ms",
+            "at least 0",
+            self.change_threshold_ms,
+        )?;
+        match self.slow_start_exit {
+            SlowStartExit::Multiple(n) => {
+                check(n > 1.0 && n.is_finite(), "exit_multiple", "above 1", n)
+            }
+            SlowStartExit::Delay(d) => {
+                check(!d.is_zero(), "exit_delay_ms", "above 0", d.as_millis_f64())
+            }
+        }
+    }
+}

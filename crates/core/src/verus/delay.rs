@@ -1,0 +1,147 @@
+//! Delay estimator: the averaged maximum delay of each epoch, and how it changes (Verus §4,
+//! Eqs. 2 and 3).
+
+use crate::units::{Duration, Time};
+
+use super::config::{Config, DelayChange, SilentEpoch};
+
+/// What one ended epoch says about the path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DelayReport {
+    /// The delay that the ratio test compares with D_min (Eq. 4, case 1), in ms.
+    pub tested: f64,
+    /// ΔD, in ms: positive while delay rises.
+    pub change: f64,
+}
+
+/// Tracks the maximum delay within the open epoch and its average over past ones.
+#[derive(Debug)]
+pub struct DelayEstimator {
+    /// max(D⃗_i) so far in the open epoch, in ms.
+    epoch_max: Option<f64>,
+    /// D_max,i: the averaged maximum, in ms.
+    delay_max: Option<f64>,
+    last_ack: Time,
+}
+
+impl DelayEstimator {
+    /// An estimator that has heard nothing.
+    pub fn new() -> Self {
+        DelayEstimator {
+            epoch_max: None,
+            delay_max: None,
+            last_ack: Time::ZERO,
+        }
+    }
+
+    /// A packet's delay D_p,i.
+    #[inline]
+    pub fn on_sample(&mut self, now: Time, rtt: Duration) {
+        let delay = rtt.as_millis_f64();
+        self.epoch_max = Some(self.epoch_max.map_or(delay, |max| max.max(delay)));
+        self.last_ack = now;
+    }
+
+    /// The samples of the open epoch say nothing about the path any more (the prototype drops
+    /// them when recovery ends).
+    pub fn discard_epoch(&mut self) {
+        self.epoch_max = None;
+    }
+
+    /// The averaged maximum D_max, in ms, once there is one.
+    pub fn delay_max(&self) -> Option<f64> {
+        self.delay_max
+    }
+
+    /// Ends the open epoch at `now`. `None` until the first sample.
+    #[inline]
+    pub fn end_epoch(&mut self, now: Time, config: &Config) -> Option<DelayReport> {
+        let latest = match (self.epoch_max.take(), self.delay_max) {
+            (Some(max), _) => max,
+            (None, None) => return None,
+            (None, Some(average)) => match config.silent_epoch {
+                SilentEpoch::Hold => average,
+                // What waits has waited at least this long.
+                SilentEpoch::SinceLastAck => average.max(now.since(self.last_ack).as_millis_f64()),
+            },
+        };
+        let previous = self.delay_max.unwrap_or(latest);
+        let alpha = config.history_weight;
+        let average = alpha * previous + (1.0 - alpha) * latest; // Eq. 2
+        self.delay_max = Some(average);
+        Some(match config.delay_change {
+            // Eq. 3, both terms averaged; Eq. 4 tests the newest average.
+            DelayChange::Averaged => DelayReport {
+                tested: average,
+                change: average - previous,
+            },
+            // The prototype compares the raw maximum with the average before it.
+            DelayChange::Raw => DelayReport {
+                tested: previous,
+                change: latest - previous,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verus::config::Mode;
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    #[test]
+    fn the_maximum_is_averaged_and_its_change_is_the_difference_of_averages() {
+        // α = 0.2. Epoch 1: max(40, 50) = 50. Epoch 2: 100 → 0.2·50 + 0.8·100 = 90, ΔD = 40.
+        let config = Config {
+            history_weight: 0.2,
+            ..Config::preset(Mode::Paper)
+        };
+        let mut estimator = DelayEstimator::new();
+        estimator.on_sample(ms(1), Duration::from_millis(50));
+        estimator.on_sample(ms(2), Duration::from_millis(40));
+        let first = estimator.end_epoch(ms(5), &config).expect("a sample came");
+        assert_eq!((first.tested, first.change), (50.0, 0.0));
+        estimator.on_sample(ms(6), Duration::from_millis(100));
+        let second = estimator.end_epoch(ms(10), &config).expect("a sample came");
+        assert_eq!((second.tested, second.change), (90.0, 40.0));
+    }
+
+    #[test]
+    fn the_prototype_tests_the_previous_average_and_the_raw_change() {
+        let config = Config {
+            history_weight: 0.2,
+            ..Config::preset(Mode::Prototype)
+        };
+        let mut estimator = DelayEstimator::new();
+        estimator.on_sample(ms(1), Duration::from_millis(50));
+        estimator.end_epoch(ms(5), &config);
+        estimator.on_sample(ms(6), Duration::from_millis(100));
+        let report = estimator.end_epoch(ms(10), &config).expect("a sample came");
+        assert_eq!((report.tested, report.change), (50.0, 50.0));
+    }
+
+    #[test]
+    fn a_silent_epoch_counts_the_silence_as_delay_once_it_exceeds_the_average() {
+        let config = Config {
+            history_weight: 0.0,
+            silent_epoch: SilentEpoch::SinceLastAck,
+            ..Config::preset(Mode::Robust)
+        };
+        let mut estimator = DelayEstimator::new();
+        assert_eq!(estimator.end_epoch(ms(5), &config), None);
+        estimator.on_sample(ms(10), Duration::from_millis(40));
+        estimator.end_epoch(ms(10), &config);
+        let silent = estimator
+            .end_epoch(ms(15), &config)
+            .expect("an average exists");
+        assert_eq!(silent.change, 0.0);
+        let outage = estimator
+            .end_epoch(ms(110), &config)
+            .expect("an average exists");
+        assert_eq!(outage.change, 60.0);
+    }
+}

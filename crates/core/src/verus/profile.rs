@@ -1,0 +1,304 @@
+//! Delay profiler: what delay each sending window brings, learned from every acknowledgement
+//! (Verus §4, §5.1).
+//!
+//! A *point* is kept for each window size in whole packets: a moving average of the delays of the
+//! packets that left under that window. Once an update interval the points are fitted with a
+//! *curve*, and the window estimator looks the curve up backwards: which window brings the delay
+//! that we want? The lookup is a table of integers, one for each window, that never falls; fits
+//! may use floating point, lookups do not need to.
+
+mod interpolation;
+mod monotone;
+mod penalised;
+
+use interpolation::Interpolation;
+use monotone::Monotone;
+use penalised::Penalised;
+
+use super::config::{AboveProfile, Config, Fit};
+use crate::controller::ProfileSnapshot;
+use crate::units::{Duration, Time};
+
+/// Windows beyond this many packets share the last point: bounds the profile's memory (the
+/// prototype's own bound).
+pub const LARGEST_WINDOW: usize = 40_000;
+
+/// A point as the fits see it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Point {
+    window: f64,
+    delay_ms: f64,
+    weight: f64,
+}
+
+/// A point as it is kept.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    delay_ms: f64,
+    updated: Option<Time>,
+}
+
+const NEVER: Kept = Kept {
+    delay_ms: 0.0,
+    updated: None,
+};
+
+/// The fitted curve as a lookup table.
+#[derive(Debug, Default)]
+struct Curve {
+    /// Entry w−1: the delay in µs that the curve gives window w, or a smaller one gives already:
+    /// the running maximum, so that the first window past a delay is found by bisection even
+    /// where a fit dips.
+    table: Vec<u32>,
+    /// The fit's own values at the last two windows, for the slope beyond.
+    last: [f64; 2],
+}
+
+impl Curve {
+    fn clear(&mut self) {
+        self.table.clear();
+        self.last = [0.0; 2];
+    }
+
+    /// Adds the delay in ms of the next window.
+    #[inline]
+    fn push(&mut self, delay_ms: f64) {
+        self.last = [self.last[1], delay_ms];
+        // Saturates below zero and above 71 minutes.
+        let micros = (delay_ms * 1000.0) as u32;
+        self.table
+            .push(self.table.last().map_or(micros, |&last| last.max(micros)));
+    }
+
+    fn delay_ms(&self, index: usize) -> f64 {
+        f64::from(self.table[index]) / 1000.0
+    }
+}
+
+/// The delay profile of one flow.
+#[derive(Debug)]
+pub struct Profile {
+    /// Point of each window; index 0 is never used.
+    kept: Vec<Kept>,
+    curve: Curve,
+    points: Vec<Point>,
+    monotone: Monotone,
+    penalised: Penalised,
+    interpolation: Interpolation,
+    /// Where the last lookup ended: the next is near.
+    cursor: usize,
+}
+
+impl Profile {
+    /// An empty profile.
+    pub fn new() -> Self {
+        Profile {
+            kept: vec![NEVER; 1],
+            curve: Curve::default(),
+            points: Vec::new(),
+            monotone: Monotone::default(),
+            penalised: Penalised::default(),
+            interpolation: Interpolation::default(),
+            cursor: 0,
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.kept.clear();
+        self.kept.push(NEVER);
+        self.curve.clear();
+        self.cursor = 0;
+    }
+
+    /// A packet that left under `window_packets` took `rtt` (§5.1: the point's moving average).
+    #[inline]
+    pub fn add(&mut self, now: Time, window_packets: f64, rtt: Duration, history_weight: f64) {
+        let at = (window_packets as usize).clamp(1, LARGEST_WINDOW);
+        if at >= self.kept.len() {
+            self.kept.resize(at + 1, NEVER);
+        }
+        let delay = rtt.as_millis_f64();
+        let point = &mut self.kept[at];
+        point.delay_ms = match point.updated {
+            None => delay,
+            Some(_) => history_weight * point.delay_ms + (1.0 - history_weight) * delay,
+        };
+        point.updated = Some(now);
+    }
+
+    /// The largest window with a point.
+    pub fn largest(&self) -> usize {
+        self.kept.len() - 1
+    }
+
+    /// Whether there is a curve to look up.
+    pub fn has_curve(&self) -> bool {
+        !self.curve.table.is_empty()
+    }
+
+    /// Fits the curve anew to the points. `delay_min` in ms anchors the curve where nothing was
+    /// ever sent.
+    pub fn refit(&mut self, now: Time, delay_min: f64, config: &Config) {
+        self.points.clear();
+        if config.anchor {
+            // One packet alone meets no queue of its own.
+            self.points.push(Point {
+                window: 0.0,
+                delay_ms: delay_min,
+                weight: 1.0,
+            });
+        }
+        let memory = config.point_memory;
+        for (window, kept) in self.kept.iter_mut().enumerate() {
+            let Some(updated) = kept.updated else {
+                continue;
+            };
+            let weight = match memory {
+                None => 1.0,
+                Some(memory) => {
+                    let age = now.since(updated) / memory;
+                    if age > FORGET_AGES {
+                        *kept = NEVER;
+                        continue;
+                    }
+                    1.0 / (1.0 + age * age)
+                }
+            };
+            self.points.push(Point {
+                window: window as f64,
+                delay_ms: kept.delay_ms,
+                weight,
+            });
+        }
+        while self.kept.len() > 1 && self.kept[self.kept.len() - 1].updated.is_none() {
+            self.kept.pop();
+        }
+        let largest = self.largest();
+        match config.fit {
+            Fit::Monotone => self.monotone.fit(&self.points, largest, &mut self.curve),
+            Fit::Penalised => self.penalised.fit(&self.points, largest, &mut self.curve),
+            Fit::Interpolation => self
+                .interpolation
+                .fit(&self.points, largest, &mut self.curve),
+        }
+        self.cursor = self.cursor.min(self.curve.table.len().saturating_sub(1));
+    }
+
+    /// f(W): the delay in ms of `window_packets`. `None` without a curve.
+    pub fn delay_at(&self, window_packets: f64) -> Option<f64> {
+        let count = self.curve.table.len();
+        if count == 0 {
+            return None;
+        }
+        let x = (window_packets - 1.0).max(0.0);
+        let at = x as usize;
+        Some(if at + 1 < count {
+            let (low, high) = (self.curve.delay_ms(at), self.curve.delay_ms(at + 1));
+            low + (x - at as f64) * (high - low)
+        } else {
+            self.curve.delay_ms(count - 1) + (x - (count - 1) as f64) * self.slope()
+        })
+    }
+
+    /// f⁻¹(D): the window in packets, at least 1, whose delay is `delay_ms`. `None` without a curve, or
+    /// where the configuration does not extrapolate and the curve never gets there.
+    #[inline]
+    pub fn window_at(&mut self, delay_ms: f64, config: &Config) -> Option<f64> {
+        let count = self.curve.table.len();
+        if count == 0 {
+            return None;
+        }
+        let micros = (delay_ms * 1000.0) as u32;
+        let above = self.first_above(micros);
+        if config.whole_windows {
+            // The prototype: one less than the first window of at least 2 past the delay.
+            return self.whole_window(above, delay_ms);
+        }
+        if above == 0 {
+            return Some(1.0);
+        }
+        let low = self.curve.delay_ms(above - 1);
+        if above < count {
+            let high = self.curve.delay_ms(above);
+            return Some(above as f64 + ((delay_ms - low) / (high - low)).clamp(0.0, 1.0));
+        }
+        match config.above_profile {
+            AboveProfile::Restart => None,
+            AboveProfile::Extrapolate => {
+                let window = count as f64 + (delay_ms - low).max(0.0) / self.slope();
+                Some(window.min(LARGEST_WINDOW as f64))
+            }
+        }
+    }
+
+    fn whole_window(&self, above: usize, delay_ms: f64) -> Option<f64> {
+        let count = self.curve.table.len();
+        if above < count {
+            return Some((above as f64).max(1.0));
+        }
+        // A cubic with natural ends goes on straight.
+        let slope = self.curve.last[1] - self.curve.last[0];
+        let beyond = (delay_ms - self.curve.last[1]) / slope;
+        let window = count as f64 + beyond.max(0.0).floor();
+        (slope > 0.0 && window < LARGEST_WINDOW as f64).then_some(window)
+    }
+
+    /// Index of the first table entry above `micros`; the table's length if there is none. The
+    /// estimate moves by a few milliseconds an epoch, so the search gallops from where the last
+    /// one ended.
+    #[inline]
+    fn first_above(&mut self, micros: u32) -> usize {
+        let table = &self.curve.table;
+        let mut low = 0;
+        let mut high = table.len();
+        let start = self.cursor.min(high - 1);
+        let mut stride = 4;
+        if table[start] > micros {
+            high = start;
+            while low + stride < high && table[high - stride] > micros {
+                high -= stride;
+                stride *= 2;
+            }
+            low = high.saturating_sub(stride).max(low);
+        } else {
+            low = start + 1;
+            while low + stride < high && table[low + stride - 1] <= micros {
+                low += stride;
+                stride *= 2;
+            }
+            high = (low + stride).min(high);
+        }
+        let at = low + table[low..high].partition_point(|&entry| entry <= micros);
+        self.cursor = at.min(table.len() - 1);
+        at
+    }
+
+    /// Delay in ms that each packet adds beyond the curve. A full pipe adds 1/C a packet, and its
+    /// delay is W/C, so the ratio of the two is a floor for the slope where the curve ends flat.
+    fn slope(&self) -> f64 {
+        let count = self.curve.table.len();
+        let end = self.curve.delay_ms(count - 1);
+        let through_origin = end / count as f64;
+        let from = count / 2;
+        let rise = (end - self.curve.delay_ms(from)) / (count - from).max(1) as f64;
+        through_origin.max(rise).max(1e-3)
+    }
+
+    /// Points and curve, for plots.
+    pub fn snapshot(&self) -> ProfileSnapshot {
+        let kept = self.kept.iter().enumerate();
+        ProfileSnapshot {
+            points: kept
+                .filter(|(_, kept)| kept.updated.is_some())
+                .map(|(window, kept)| (window as f64, kept.delay_ms))
+                .collect(),
+            curve: (0..self.curve.table.len())
+                .map(|at| ((at + 1) as f64, self.curve.delay_ms(at)))
+                .collect(),
+        }
+    }
+}
+
+/// Points older than this many memories are dropped.
+const FORGET_AGES: f64 = 8.0;

@@ -1,0 +1,114 @@
+//! Monotone fit: pool adjacent violators, then a shape-preserving cubic through the pools.
+//!
+//! More data in flight never arrives sooner, so a profile that falls anywhere is noise. The
+//! isotonic regression (Ayer et al. 1955) is the non-decreasing step function nearest to the
+//! points; Fritsch–Carlson (1980) slopes join its steps smoothly without overshoot. A monotone
+//! curve has one inverse everywhere, which is what spares Verus its restarts.
+
+use super::{Curve, Point};
+
+/// A run of points pooled to one level.
+#[derive(Clone, Copy, Debug)]
+struct Pool {
+    weight: f64,
+    delay: f64,
+    window: f64,
+}
+
+/// Buffers of the monotone fit, reused from refit to refit.
+#[derive(Debug, Default)]
+pub struct Monotone {
+    pools: Vec<Pool>,
+    slopes: Vec<f64>,
+}
+
+impl Monotone {
+    /// Fits `points` (ascending windows) and writes the curve for windows 1..=`largest`.
+    pub fn fit(&mut self, points: &[Point], largest: usize, curve: &mut Curve) {
+        self.pool(points);
+        self.slope();
+        self.draw(largest, curve);
+    }
+
+    fn pool(&mut self, points: &[Point]) {
+        self.pools.clear();
+        for point in points {
+            let mut pool = Pool {
+                weight: point.weight,
+                delay: point.delay_ms,
+                window: point.window,
+            };
+            while let Some(last) = self.pools.last() {
+                if last.delay < pool.delay {
+                    break;
+                }
+                let weight = last.weight + pool.weight;
+                let mean = |a: f64, b: f64| (a * last.weight + b * pool.weight) / weight;
+                pool = Pool {
+                    weight,
+                    delay: mean(last.delay, pool.delay),
+                    window: mean(last.window, pool.window),
+                };
+                self.pools.pop();
+            }
+            self.pools.push(pool);
+        }
+    }
+
+    /// Fritsch–Carlson slopes at the pools: the weighted harmonic mean of the secants on both
+    /// sides, the secant itself at the ends.
+    fn slope(&mut self) {
+        let pools = &self.pools;
+        let secant = |i: usize| {
+            (pools[i + 1].delay - pools[i].delay) / (pools[i + 1].window - pools[i].window)
+        };
+        self.slopes.clear();
+        let last = pools.len().saturating_sub(1);
+        for at in 0..pools.len() {
+            self.slopes.push(match at {
+                _ if last == 0 => 0.0,
+                0 => secant(0),
+                _ if at == last => secant(last - 1),
+                _ => {
+                    let (left, right) = (secant(at - 1), secant(at));
+                    let before = pools[at].window - pools[at - 1].window;
+                    let after = pools[at + 1].window - pools[at].window;
+                    let (w1, w2) = (2.0 * after + before, after + 2.0 * before);
+                    (w1 + w2) / (w1 / left + w2 / right)
+                }
+            });
+        }
+    }
+
+    fn draw(&self, largest: usize, curve: &mut Curve) {
+        curve.clear();
+        let pools = &self.pools;
+        let Some(first) = pools.first() else { return };
+        let mut segment = 0;
+        for window in 1..=largest {
+            let x = window as f64;
+            while segment + 1 < pools.len() && pools[segment + 1].window <= x {
+                segment += 1;
+            }
+            let from = &pools[segment];
+            let delay = if x <= first.window {
+                first.delay
+            } else if segment + 1 == pools.len() {
+                from.delay
+            } else {
+                let to = &pools[segment + 1];
+                let width = to.window - from.window;
+                let t = (x - from.window) / width;
+                let (m0, m1) = (
+                    self.slopes[segment] * width,
+                    self.slopes[segment + 1] * width,
+                );
+                let rise = to.delay - from.delay;
+                // Cubic Hermite in powers of t.
+                from.delay
+                    + t * (m0 + t * ((3.0 * rise - 2.0 * m0 - m1) + t * (m0 + m1 - 2.0 * rise)))
+            };
+            curve.push(delay);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Window estimator: from the change of delay to the delay wanted next (Eq. 4), and from there to
+//! the packets that may leave in the coming epoch (Eq. 5).
+
+use crate::units::Duration;
+
+use super::config::Config;
+use super::delay::DelayReport;
+
+/// D_est,i+1 in ms from D_est,i (Eq. 4). `times` epochs are closed alike (more than one only
+/// after a late tick).
+#[inline]
+pub fn next_estimate(
+    estimate: f64,
+    report: &DelayReport,
+    delay_min: f64,
+    times: f64,
+    ratio_frozen: bool,
+    config: &Config,
+) -> f64 {
+    if report.tested / delay_min > config.ratio {
+        if ratio_frozen {
+            return estimate;
+        }
+        let lower = estimate - times * config.increment_ms;
+        // The paper states no floor here; without any, the estimate would go below zero.
+        if config.floor {
+            lower.max(delay_min)
+        } else {
+            lower.max(0.0)
+        }
+    } else if report.change > config.change_threshold_ms {
+        (estimate - times * config.decrement_ms).max(delay_min)
+    } else {
+        estimate + times * config.increment_ms
+    }
+}
+
+/// S_i+1: how many packets may leave in the coming epoch (Eq. 5), given the window wanted and
+/// `current`, W_i, the packets that are under way already.
+///
+/// n = ⌈RTT/ε⌉ epochs make a round trip, of which one is over: n = 1 would divide by zero, and
+/// then what is missing is sent at once (as the prototype does).
+#[inline]
+pub fn budget(wanted: f64, current: f64, rtt: Duration, epoch: Duration) -> f64 {
+    let n = rtt.as_nanos().div_ceil(epoch.as_nanos()) as f64;
+    if n > 1.0 {
+        (wanted + (2.0 - n) / (n - 1.0) * current).max(0.0)
+    } else {
+        (wanted - current).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verus::config::Mode;
+
+    fn estimate(tested: f64, change: f64, from: f64) -> f64 {
+        let config = Config {
+            ratio: 2.0,
+            ..Config::preset(Mode::Robust)
+        };
+        let report = DelayReport { tested, change };
+        next_estimate(from, &report, 40.0, 1.0, false, &config)
+    }
+
+    #[test]
+    fn above_the_ratio_the_estimate_falls_by_delta_2_and_stops_at_the_minimum() {
+        assert_eq!(estimate(80.1, -5.0, 70.0), 68.0);
+        assert_eq!(estimate(80.1, -5.0, 41.0), 40.0);
+    }
+
+    #[test]
+    fn at_the_ratio_itself_the_sign_of_the_change_decides() {
+        assert_eq!(estimate(80.0, 1.0, 70.0), 69.0);
+        assert_eq!(estimate(80.0, 0.0, 70.0), 72.0);
+        assert_eq!(estimate(60.0, -1.0, 70.0), 72.0);
+        assert_eq!(estimate(60.0, 1.0, 40.5), 40.0);
+    }
+
+    #[test]
+    fn the_budget_spreads_the_window_over_the_round_trip() {
+        let epoch = Duration::from_millis(5);
+        // n = 8: S = 14 + (2 − 8)/(8 − 1) · 14 = 14 − 12 = 2, a seventh of the window.
+        assert!((budget(14.0, 14.0, Duration::from_millis(40), epoch) - 2.0).abs() < 1e-12);
+        // n = ⌈41/5⌉ = 9: S = 14 − 7/8 · 16 = 0.
+        assert_eq!(budget(14.0, 16.0, Duration::from_millis(41), epoch), 0.0);
+        // A smaller window than what is under way sends nothing.
+        assert_eq!(budget(5.0, 14.0, Duration::from_millis(40), epoch), 0.0);
+    }
+
+    #[test]
+    fn within_one_epoch_a_round_trip_sends_what_is_missing() {
+        let epoch = Duration::from_millis(5);
+        assert_eq!(budget(14.0, 4.0, Duration::from_millis(5), epoch), 10.0);
+        // n = 2: nothing is subtracted, since (2 − 2)/(2 − 1) = 0.
+        assert_eq!(budget(14.0, 4.0, Duration::from_millis(6), epoch), 14.0);
+    }
+}
