@@ -1,1 +1,17 @@
-//! Under construction.
+//! What a link is, without a clock.
+//!
+//! A channel is a schedule of opportunities to deliver ([`Trace`]) or a rate that changes in steps; a
+//! [`Link`] puts a queue before it and says when each packet leaves. Neither knows what time it is: the
+//! caller says, so a simulator and a real-time emulator drive the same code.
+
+pub mod error;
+pub mod link;
+pub mod queue;
+pub mod schedule;
+pub mod trace;
+
+pub use error::{Error, Problem};
+pub use link::{Departed, Link, Service, WhenOver};
+pub use queue::{QueueConfig, SpecError};
+pub use schedule::{RateSchedule, Schedule};
+pub use trace::Trace;

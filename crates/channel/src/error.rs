@@ -1,0 +1,137 @@
+//! What can go wrong with a trace, a raw log or a channel's name.
+
+use std::io;
+
+/// Why a trace, a raw arrival log or a channel could not be read, written or found. Each message
+/// names the file (or name) and, where there is one, the line.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file itself could not be opened, read or written.
+    #[error("cannot {action} `{name}`: {source}")]
+    Io {
+        /// What was attempted: `read`, `write`.
+        action: &'static str,
+        /// The file, as the caller named it.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A line that is not what the format asks for.
+    #[error("{what} `{name}`, line {line}: {problem}")]
+    Line {
+        /// What was being read: `trace` or `raw arrival log`.
+        what: &'static str,
+        /// The file, as the caller named it.
+        name: String,
+        /// The line, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        problem: Problem,
+    },
+    /// The whole of it makes no channel.
+    #[error("{what} `{name}`: {problem}")]
+    Whole {
+        /// What was being read: `trace` or `raw arrival log`.
+        what: &'static str,
+        /// The file, as the caller named it.
+        name: String,
+        /// What is wrong with it.
+        problem: Problem,
+    },
+    /// Compressed data that are damaged, cut short, or not compressed data at all.
+    #[error("{what} `{name}`: the {format} data are damaged or cut short ({reason})")]
+    Compressed {
+        /// What was being read.
+        what: &'static str,
+        /// The file, as the caller named it.
+        name: String,
+        /// `gzip` or `xz`.
+        format: &'static str,
+        /// What the decoder said.
+        reason: String,
+    },
+    /// This build leaves out a compression format.
+    #[error("`{name}`: this build was made without {format} (feature `{feature}`)")]
+    NoSupport {
+        /// The file, as the caller named it.
+        name: String,
+        /// `gzip` or `xz`.
+        format: &'static str,
+        /// The cargo feature that adds it.
+        feature: &'static str,
+    },
+    /// No channel has this name.
+    #[error("unknown channel `{text}`: {hint}")]
+    UnknownChannel {
+        /// What was asked for.
+        text: String,
+        /// Near matches, or where to look.
+        hint: String,
+    },
+    /// A public recording that is known but not on this machine.
+    #[error("the recording `{name}` is not on this machine; `verus trace fetch {name}` brings it")]
+    NotFetched {
+        /// Its name in the catalogue.
+        name: String,
+    },
+    /// A constant rate that is no rate.
+    #[error(
+        "channel `{text}`: `{value}` is not a rate in Mbit/s (a number above 0, such as rate:12)"
+    )]
+    BadRate {
+        /// What was asked for.
+        text: String,
+        /// The part after `rate:`.
+        value: String,
+    },
+}
+
+/// What is wrong with a line or with the whole.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Nothing in it.
+    #[error("it holds no opportunities; a trace has one time in milliseconds on each line")]
+    Empty,
+    /// A raw log without arrivals.
+    #[error("it holds no arrivals; a raw log has one Unix time in seconds on each line")]
+    NoArrivals,
+    /// Its period would be zero.
+    #[error("its last time is 0 ms, so it has no duration to repeat")]
+    ZeroPeriod,
+    /// A line without anything on it, before others.
+    #[error("the line is blank")]
+    Blank,
+    /// A comment.
+    #[error("`{0}` is a comment; a trace holds only times")]
+    Comment(String),
+    /// A minus sign.
+    #[error("the time `{0}` is negative")]
+    Negative(String),
+    /// Digits with a fraction, where whole milliseconds are due.
+    #[error(
+        "`{0}` is not a whole number of milliseconds (a raw arrival log is turned into a trace by `verus trace convert`)"
+    )]
+    Fraction(String),
+    /// Not a number.
+    #[error("`{0}` is not a time")]
+    NotATime(String),
+    /// Bytes that are not UTF-8 text.
+    #[error("not text (byte {0:#04x})")]
+    NotText(u8),
+    /// A number past what 64 bits hold.
+    #[error("the time `{0}` does not fit in 64 bits")]
+    TooLarge(String),
+    /// Earlier than the line before.
+    #[error("time goes backwards ({time} after {before})")]
+    Backwards {
+        /// This line's time, with its unit.
+        time: String,
+        /// The line's before, with its unit.
+        before: String,
+    },
+    /// More than is kept in memory.
+    #[error("more than {0} distinct milliseconds; cut the recording into parts")]
+    TooLong(u64),
+}

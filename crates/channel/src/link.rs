@@ -1,0 +1,694 @@
+//! A link: a queue, and what serves it.
+//!
+//! The caller owns the clock. It says when a packet arrives ([`Link::enqueue`]) and, at the instant that
+//! [`Link::next_departure`] names, takes what leaves ([`Link::depart`]). At one instant arrivals
+//! come before departures, so a packet that arrives at t may use an opportunity at t.
+//!
+//! ```text
+//!              refused                dropped (CoDel)
+//!                 ▲                        ▲
+//! enqueue ──► discipline ──► waiting ──► select ──► sending ──► depart
+//!                                          ▲            ▲
+//!                                  an opportunity, or the rate
+//! ```
+//!
+//! A trace-driven link works as Mahimahi's: each opportunity carries a fixed number of bytes, a packet may use
+//! parts of several, what it leaves of one goes to the next packet waiting at that instant, and an
+//! opportunity, or the rest of one, with nothing waiting is lost.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rand_chacha::ChaCha8Rng;
+use verus_core::{Bytes, Rate, Time};
+
+use crate::queue::{Arrival, Discipline, Head, QueueConfig};
+use crate::schedule::{BYTE, RateSchedule};
+use crate::trace::{Cursor, Trace};
+
+/// What serves the queue.
+#[derive(Clone, Debug)]
+pub enum Service {
+    /// Opportunities from a trace.
+    Trace {
+        /// When they are.
+        trace: Arc<Trace>,
+        /// Bytes that each carries: 1504 in Mahimahi (a 1500-byte packet and its 4-byte device header).
+        opportunity: Bytes,
+        /// What follows the last.
+        end: WhenOver,
+    },
+    /// A rate that changes in steps. A packet being sent when it changes is finished at the new rate; rate
+    /// zero is an outage.
+    Rate(RateSchedule),
+}
+
+/// What a trace does after its last opportunity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenOver {
+    /// Begins again, its period being its last time.
+    Loop,
+    /// Delivers nothing more.
+    End,
+}
+
+/// A packet with its history in the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departed<P> {
+    /// The packet.
+    pub packet: P,
+    /// The size at which it was accounted.
+    pub size: Bytes,
+    /// When it reached the queue.
+    pub entered: Time,
+}
+
+/// A queue and what serves it, without a clock. In the steady state nothing is allocated.
+#[derive(Clone, Debug)]
+pub struct Link<P> {
+    backlog: Backlog<P>,
+    /// Whether the packet at the front is being sent; it has then left the queue, though not the link.
+    sending: bool,
+    next: Option<Time>,
+    discipline: Discipline,
+    server: Server,
+}
+
+/// The packets in the link in order of arrival.
+#[derive(Clone, Debug)]
+struct Backlog<P> {
+    packets: VecDeque<Departed<P>>,
+    /// Bytes that wait: all but the packet being sent.
+    waiting: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Server {
+    Trace(TraceServer),
+    Rate(RateServer),
+}
+
+impl<P> Link<P> {
+    /// An empty link at time zero. `rng` serves the queue discipline alone.
+    pub fn new(service: Service, queue: &QueueConfig, rng: ChaCha8Rng) -> Self {
+        let server = match service {
+            Service::Trace {
+                trace,
+                opportunity,
+                end,
+            } => {
+                assert!(
+                    !opportunity.is_zero(),
+                    "an opportunity carries at least a byte"
+                );
+                let cursor = Cursor::new(trace, end == WhenOver::Loop);
+                Server::Trace(TraceServer {
+                    cursor,
+                    opportunity: opportunity.get(),
+                    left: 0,
+                })
+            }
+            Service::Rate(schedule) => Server::Rate(RateServer::new(schedule)),
+        };
+        Link {
+            backlog: Backlog {
+                packets: VecDeque::new(),
+                waiting: 0,
+            },
+            sending: false,
+            next: None,
+            discipline: Discipline::new(queue, rng),
+            server,
+        }
+    }
+
+    /// A packet of `size` reaches the queue at `now`, by when everything due to leave earlier has left.
+    ///
+    /// # Errors
+    /// Gives the packet back if the discipline refuses it.
+    #[inline]
+    pub fn enqueue(&mut self, now: Time, size: Bytes, packet: P) -> Result<(), P> {
+        debug_assert!(
+            self.next.is_none_or(|next| next >= now),
+            "departures before {now:?} first"
+        );
+        let idle = self.backlog.packets.is_empty();
+        let unused = if idle {
+            self.server.unused(now, &self.discipline)
+        } else {
+            None
+        };
+        let arrival = Arrival {
+            now,
+            size: size.get(),
+            waiting_bytes: self.backlog.waiting,
+            waiting_packets: self.backlog.packets.len() as u64 - u64::from(self.sending),
+            unused,
+        };
+        if !self.discipline.accepts(&arrival) {
+            return Err(packet);
+        }
+        self.backlog.packets.push_back(Departed {
+            packet,
+            size,
+            entered: now,
+        });
+        self.backlog.waiting += size.get();
+        if idle {
+            match &self.server {
+                Server::Trace(server) => self.next = server.cursor.time(),
+                // A packet that has not waited is not dropped.
+                Server::Rate(_) => self.start(now, |_| {}),
+            }
+        }
+        Ok(())
+    }
+
+    /// When to call [`Link::depart`] next; `None` while there is nothing to send or the service is
+    /// over. O(1).
+    #[inline]
+    pub fn next_departure(&self) -> Option<Time> {
+        self.next
+    }
+
+    /// Takes the packet that leaves at the instant [`Link::next_departure`] named. A call at a later `now`
+    /// does what would have happened at that instant, so a late real-time caller calls until nothing
+    /// more is due. Packets that the discipline drops from the head go to `dropped`. `None` if the packet
+    /// at the head only begins to be sent at this instant, because it needs more than one opportunity.
+    #[inline]
+    pub fn depart(
+        &mut self,
+        now: Time,
+        mut dropped: impl FnMut(Departed<P>),
+    ) -> Option<Departed<P>> {
+        let at = self.next.filter(|at| *at <= now)?;
+        if !self.sending {
+            if let Server::Trace(server) = &mut self.server {
+                server.take_opportunity();
+            }
+            self.start(at, &mut dropped);
+            if self.next != Some(at) {
+                return None;
+            }
+        }
+        let departed = self.backlog.packets.pop_front()?;
+        self.sending = false;
+        if self.backlog.packets.is_empty() {
+            self.server.on_idle(at);
+            self.next = None;
+        } else {
+            match &self.server {
+                Server::Trace(server) if server.left == 0 => self.next = server.cursor.time(),
+                _ => self.start(at, dropped),
+            }
+        }
+        Some(departed)
+    }
+
+    /// Begins to send the packet at the head.
+    #[inline]
+    fn start(&mut self, at: Time, dropped: impl FnMut(Departed<P>)) {
+        if let Discipline::CoDel(codel) = &mut self.discipline {
+            codel.select(
+                at,
+                &mut Dropping {
+                    backlog: &mut self.backlog,
+                    dropped,
+                },
+            );
+        }
+        let Some(head) = self.backlog.packets.front() else {
+            self.server.on_idle(at);
+            self.next = None;
+            return;
+        };
+        let size = head.size.get();
+        self.sending = true;
+        self.backlog.waiting -= size;
+        if self.backlog.packets.len() == 1 {
+            self.discipline.on_empty(at);
+        }
+        self.next = match &mut self.server {
+            Server::Trace(server) => server.finish(at, size),
+            Server::Rate(server) => server.finish(at, size),
+        };
+    }
+
+    /// All bytes in the link: waiting, and of the packet being sent.
+    pub fn queued_bytes(&self) -> Bytes {
+        Bytes::new(self.backlog.waiting + self.being_sent().map_or(0, |packet| packet.size.get()))
+    }
+
+    /// All packets in the link: waiting, and being sent.
+    pub fn queued_packets(&self) -> usize {
+        self.backlog.packets.len()
+    }
+
+    /// The bytes that wait, which is what the queue's thresholds concern.
+    pub fn waiting_bytes(&self) -> Bytes {
+        Bytes::new(self.backlog.waiting)
+    }
+
+    /// The packet being sent, which has left the queue but not the link.
+    pub fn being_sent(&self) -> Option<&Departed<P>> {
+        if self.sending {
+            self.backlog.packets.front()
+        } else {
+            None
+        }
+    }
+
+    /// RED's average queue in bytes; `None` for other disciplines.
+    pub fn average_queue(&self) -> Option<f64> {
+        self.discipline.average()
+    }
+
+    /// Bytes that the service could have carried in [`from`, `to`).
+    pub fn capacity(&self, from: Time, to: Time) -> Bytes {
+        match &self.server {
+            Server::Trace(server) => server.capacity(from, to),
+            Server::Rate(server) => server.schedule.bytes_between(from, to),
+        }
+    }
+}
+
+impl Service {
+    /// Bytes that the service could carry in [`from`, `to`).
+    pub fn capacity(&self, from: Time, to: Time) -> Bytes {
+        match self {
+            Service::Trace {
+                trace,
+                opportunity,
+                end,
+            } => trace_capacity(trace, opportunity.get(), *end == WhenOver::Loop, from, to),
+            Service::Rate(schedule) => schedule.bytes_between(from, to),
+        }
+    }
+}
+
+fn trace_capacity(trace: &Trace, opportunity: u64, looped: bool, from: Time, to: Time) -> Bytes {
+    let before = |time| trace.opportunities_before(time, looped);
+    Bytes::new(
+        before(to)
+            .saturating_sub(before(from))
+            .saturating_mul(opportunity),
+    )
+}
+
+/// A backlog whose head may be dropped.
+struct Dropping<'a, P, F> {
+    backlog: &'a mut Backlog<P>,
+    dropped: F,
+}
+
+impl<P, F: FnMut(Departed<P>)> Head for Dropping<'_, P, F> {
+    fn head(&self) -> Option<(Time, u64)> {
+        let head = self.backlog.packets.front()?;
+        Some((head.entered, self.backlog.waiting - head.size.get()))
+    }
+
+    fn drop_head(&mut self) {
+        if let Some(head) = self.backlog.packets.pop_front() {
+            self.backlog.waiting -= head.size.get();
+            (self.dropped)(head);
+        }
+    }
+}
+
+impl Server {
+    /// An idle link is about to be used again: moves past the opportunities lost until `now` and, if the
+    /// discipline asks, says how many they were.
+    #[inline]
+    fn unused(&mut self, now: Time, discipline: &Discipline) -> Option<u64> {
+        match self {
+            Server::Trace(server) => Some(server.cursor.seek(now)),
+            Server::Rate(server) if discipline.counts_unused() => Some(server.unused(now)),
+            Server::Rate(_) => None,
+        }
+    }
+
+    /// Nothing is left to send: what remains of an opportunity is lost.
+    #[inline]
+    fn on_idle(&mut self, now: Time) {
+        match self {
+            Server::Trace(server) => server.left = 0,
+            Server::Rate(server) => (server.idle_since, server.idle_bytes) = (now, 0),
+        }
+    }
+}
+
+/// Sends by opportunities.
+#[derive(Clone, Debug)]
+struct TraceServer {
+    /// At the first opportunity that is neither used nor lost.
+    cursor: Cursor,
+    /// Bytes that each carries.
+    opportunity: u64,
+    /// Bytes left of the opportunity in use, once the packet being sent is finished.
+    left: u64,
+}
+
+impl TraceServer {
+    /// Begins to use the opportunity at the cursor.
+    #[inline]
+    fn take_opportunity(&mut self) {
+        self.left = self.opportunity;
+        self.cursor.step();
+    }
+
+    /// When a packet that begins at `at` with what is left of an opportunity is finished.
+    #[inline]
+    fn finish(&mut self, at: Time, size: u64) -> Option<Time> {
+        if size <= self.left {
+            self.left -= size;
+            return Some(at);
+        }
+        let missing = size - self.left;
+        if missing > self.opportunity {
+            self.left = 0;
+            let whole = (missing - 1) / self.opportunity;
+            self.cursor.skip(whole);
+            return self.finish_in_next(missing - whole * self.opportunity);
+        }
+        self.finish_in_next(missing)
+    }
+
+    #[inline]
+    fn finish_in_next(&mut self, missing: u64) -> Option<Time> {
+        let at = self.cursor.time()?;
+        self.take_opportunity();
+        self.left -= missing;
+        Some(at)
+    }
+
+    fn capacity(&self, from: Time, to: Time) -> Bytes {
+        trace_capacity(
+            self.cursor.trace(),
+            self.opportunity,
+            self.cursor.looped(),
+            from,
+            to,
+        )
+    }
+}
+
+/// Sends bit by bit.
+#[derive(Clone, Debug)]
+struct RateServer {
+    schedule: RateSchedule,
+    /// The step in force, its rate and its end.
+    index: usize,
+    rate: Rate,
+    until: Time,
+    /// The last packet's size and how long it takes at this rate: nearly always the next one's as well.
+    size: u64,
+    span: verus_core::Duration,
+    /// Since when nothing is being sent, and what of that time has not yet made a whole packet.
+    idle_since: Time,
+    idle_bytes: u64,
+}
+
+/// What RED counts as one packet that an idle link could have sent, where no opportunity says.
+const TYPICAL_PACKET: u64 = 1500;
+
+impl RateServer {
+    fn new(schedule: RateSchedule) -> Self {
+        let (rate, until) = (schedule.steps()[0].1, schedule.end_of(0));
+        let (size, span) = (0, verus_core::Duration::ZERO);
+        RateServer {
+            schedule,
+            index: 0,
+            rate,
+            until,
+            size,
+            span,
+            idle_since: Time::ZERO,
+            idle_bytes: 0,
+        }
+    }
+
+    /// When a packet that begins at `at` is finished; `None` if never.
+    #[inline]
+    fn finish(&mut self, at: Time, size: u64) -> Option<Time> {
+        if at >= self.until {
+            self.index = self.schedule.index_at(at);
+            (self.rate, self.until) = (
+                self.schedule.steps()[self.index].1,
+                self.schedule.end_of(self.index),
+            );
+            self.size = 0;
+        }
+        if size != self.size || size == 0 {
+            (self.size, self.span) = (size, self.rate.time_for(Bytes::new(size)));
+        }
+        let end = at + self.span;
+        if end <= self.until && end < Time::MAX {
+            Some(end)
+        } else {
+            self.finish_over_steps(at, size)
+        }
+    }
+
+    /// [`RateServer::finish`] when the rate changes on the way.
+    #[cold]
+    fn finish_over_steps(&self, mut at: Time, size: u64) -> Option<Time> {
+        let mut work = u128::from(size) * BYTE;
+        let mut index = self.index;
+        loop {
+            let rate = u128::from(self.schedule.steps()[index].1.as_bps());
+            let end = self.schedule.end_of(index);
+            let possible = rate * u128::from((end - at).as_nanos());
+            if possible >= work && (rate > 0 || work == 0) {
+                let span = if work == 0 { 0 } else { work.div_ceil(rate) };
+                let span = verus_core::Duration::from_nanos(u64::try_from(span).ok()?);
+                return Some(at + span).filter(|end| *end < Time::MAX);
+            }
+            if end == Time::MAX {
+                return None;
+            }
+            work -= possible;
+            (at, index) = (end, index + 1);
+        }
+    }
+
+    /// Packets that could have been sent since the link went idle, or since the last such question.
+    fn unused(&mut self, now: Time) -> u64 {
+        let bytes = self.schedule.bytes_between(self.idle_since, now).get();
+        let bytes = bytes.saturating_add(self.idle_bytes);
+        (self.idle_since, self.idle_bytes) = (now, bytes % TYPICAL_PACKET);
+        bytes / TYPICAL_PACKET
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verus_core::{Duration, random};
+
+    fn at(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    fn trace_link(millis: &[u64], end: WhenOver, queue: &str) -> Link<u32> {
+        let trace = Arc::new(Trace::from_millis("made", millis.iter().copied()).unwrap());
+        let service = Service::Trace {
+            trace,
+            opportunity: Bytes::new(1500),
+            end,
+        };
+        Link::new(
+            service,
+            &QueueConfig::parse(queue).unwrap(),
+            random::stream(1, "queue", 0),
+        )
+    }
+
+    fn rate_link(steps: &[(u64, f64)], queue: &str) -> Link<u32> {
+        let steps = steps
+            .iter()
+            .map(|(ms, mbps)| (at(*ms), Rate::from_mbps(*mbps)));
+        let service = Service::Rate(RateSchedule::new(steps.collect()).unwrap());
+        Link::new(
+            service,
+            &QueueConfig::parse(queue).unwrap(),
+            random::stream(1, "queue", 0),
+        )
+    }
+
+    /// Runs the link until nothing is due by `end`; when each packet left, in ms, and which it was.
+    fn drain(link: &mut Link<u32>, end: Time) -> Vec<(f64, u32)> {
+        let mut left = Vec::new();
+        while let Some(due) = link.next_departure().filter(|due| *due <= end) {
+            if let Some(departed) = link.depart(due, |_| {}) {
+                left.push((due.as_millis_f64(), departed.packet));
+            }
+        }
+        left
+    }
+
+    #[test]
+    fn a_packet_that_arrives_with_an_opportunity_may_use_it() {
+        let mut link = trace_link(&[5, 10], WhenOver::End, "infinite");
+        link.enqueue(at(5), Bytes::new(1500), 0).unwrap();
+        assert_eq!(drain(&mut link, at(100)), [(5.0, 0)]);
+    }
+
+    #[test]
+    fn an_opportunity_with_nothing_waiting_is_lost() {
+        let mut link = trace_link(&[5, 10], WhenOver::End, "infinite");
+        link.enqueue(at(6), Bytes::new(1500), 0).unwrap();
+        link.enqueue(at(6), Bytes::new(1500), 1).unwrap();
+        assert_eq!(drain(&mut link, at(100)), [(10.0, 0)]);
+        assert_eq!(link.next_departure(), None);
+        assert_eq!(link.queued_packets(), 1);
+    }
+
+    #[test]
+    fn unused_bytes_of_an_opportunity_go_to_the_next_packet_waiting() {
+        // 1000 + 500 | 500 + 1000: three packets of 1000 in two opportunities.
+        let mut link = trace_link(&[5, 10, 15], WhenOver::End, "infinite");
+        for packet in 0..3 {
+            link.enqueue(at(0), Bytes::new(1000), packet).unwrap();
+        }
+        assert_eq!(drain(&mut link, at(100)), [(5.0, 0), (10.0, 1), (10.0, 2)]);
+    }
+
+    #[test]
+    fn what_remains_of_an_opportunity_is_lost_when_nothing_waits() {
+        let mut link = trace_link(&[5, 10, 15], WhenOver::End, "infinite");
+        link.enqueue(at(0), Bytes::new(100), 0).unwrap();
+        assert_eq!(drain(&mut link, at(5)), [(5.0, 0)]);
+        link.enqueue(at(6), Bytes::new(1500), 1).unwrap();
+        link.enqueue(at(6), Bytes::new(1500), 2).unwrap();
+        assert_eq!(drain(&mut link, at(100)), [(10.0, 1), (15.0, 2)]);
+    }
+
+    #[test]
+    fn a_packet_larger_than_an_opportunity_uses_several() {
+        let mut link = trace_link(&[5, 6, 7, 9], WhenOver::End, "infinite");
+        link.enqueue(at(0), Bytes::new(4000), 0).unwrap();
+        link.enqueue(at(0), Bytes::new(500), 1).unwrap();
+        link.enqueue(at(0), Bytes::new(1), 2).unwrap();
+        assert_eq!(link.next_departure(), Some(at(5)));
+        assert_eq!(drain(&mut link, at(100)), [(7.0, 0), (7.0, 1), (9.0, 2)]);
+    }
+
+    #[test]
+    fn several_opportunities_in_a_millisecond_carry_several_packets() {
+        let mut link = trace_link(&[5, 5, 5, 8], WhenOver::End, "infinite");
+        for packet in 0..4 {
+            link.enqueue(at(5), Bytes::new(1500), packet).unwrap();
+        }
+        assert_eq!(
+            drain(&mut link, at(100)),
+            [(5.0, 0), (5.0, 1), (5.0, 2), (8.0, 3)]
+        );
+    }
+
+    #[test]
+    fn a_looped_trace_repeats_with_its_last_time_as_period() {
+        // 0, 4, 10 | 10, 14, 20 | …
+        let mut link = trace_link(&[0, 4, 10], WhenOver::Loop, "infinite");
+        for packet in 0..6 {
+            link.enqueue(at(1), Bytes::new(1500), packet).unwrap();
+        }
+        let times: Vec<f64> = drain(&mut link, at(100))
+            .iter()
+            .map(|left| left.0)
+            .collect();
+        assert_eq!(times, [4.0, 10.0, 10.0, 14.0, 20.0, 20.0]);
+        // [0, 20) has 0, 4, 10, 10, 14; [20, 21) has 20, 20.
+        assert_eq!(link.capacity(at(0), at(20)), Bytes::new(5 * 1500));
+        assert_eq!(link.capacity(at(20), at(21)), Bytes::new(2 * 1500));
+    }
+
+    #[test]
+    fn a_constant_rate_sends_packets_back_to_back() {
+        let mut link = rate_link(&[(0, 12.0)], "infinite");
+        link.enqueue(at(1), Bytes::new(1500), 0).unwrap();
+        link.enqueue(at(1), Bytes::new(750), 1).unwrap();
+        assert_eq!(drain(&mut link, at(100)), [(2.0, 0), (2.5, 1)]);
+        link.enqueue(at(3), Bytes::new(1500), 2).unwrap();
+        assert_eq!(drain(&mut link, at(100)), [(4.0, 2)]);
+    }
+
+    #[test]
+    fn a_packet_being_sent_is_finished_at_the_new_rate() {
+        // Half of it in 0.5 ms at 12 Mbit/s, nothing for 8 ms, the rest in 2 ms at 3 Mbit/s.
+        let mut link = rate_link(&[(0, 12.0), (2, 0.0), (10, 3.0)], "infinite");
+        link.enqueue(Time::from_nanos(1_500_000), Bytes::new(1500), 0)
+            .unwrap();
+        link.enqueue(at(2), Bytes::new(1500), 1).unwrap();
+        assert_eq!(drain(&mut link, at(100)), [(12.0, 0), (16.0, 1)]);
+    }
+
+    #[test]
+    fn a_link_whose_rate_stays_zero_delivers_nothing_more() {
+        let mut link = rate_link(&[(0, 12.0), (2, 0.0)], "infinite");
+        link.enqueue(at(1), Bytes::new(1500), 0).unwrap();
+        link.enqueue(at(1), Bytes::new(1500), 1).unwrap();
+        assert_eq!(drain(&mut link, at(100)), [(2.0, 0)]);
+        assert_eq!(link.next_departure(), None);
+    }
+
+    #[test]
+    fn a_drop_tail_limit_concerns_what_waits_not_what_is_sent() {
+        let mut link = rate_link(&[(0, 12.0)], "droptail:bytes=3000");
+        let taken: Vec<bool> = (0..4)
+            .map(|packet| link.enqueue(at(0), Bytes::new(1500), packet).is_ok())
+            .collect();
+        assert_eq!(taken, [true, true, true, false]);
+        assert_eq!(link.waiting_bytes(), Bytes::new(3000));
+        assert_eq!(link.queued_bytes(), Bytes::new(4500));
+        let mut link = rate_link(&[(0, 12.0)], "droptail:packets=1");
+        assert_eq!(link.enqueue(at(0), Bytes::new(9000), 0), Ok(()));
+        assert_eq!(link.enqueue(at(0), Bytes::new(40), 1), Ok(()));
+        assert_eq!(link.enqueue(at(0), Bytes::new(40), 2), Err(2));
+    }
+
+    #[test]
+    fn a_late_caller_is_told_what_happened_on_time() {
+        let mut link = trace_link(&[5, 6, 7], WhenOver::End, "infinite");
+        for packet in 0..3 {
+            link.enqueue(at(0), Bytes::new(1500), packet).unwrap();
+        }
+        assert_eq!(link.depart(at(4), |_| {}), None);
+        assert!(link.depart(at(6), |_| {}).is_some());
+        assert!(link.depart(at(6), |_| {}).is_some());
+        assert_eq!(link.depart(at(6), |_| {}), None);
+        assert_eq!(link.next_departure(), Some(at(7)));
+    }
+
+    #[test]
+    fn codel_drops_at_the_head_once_the_delay_has_stood_for_an_interval() {
+        // 12 Mbit/s is a packet a millisecond; 1000 packets at once make a standing queue of a second.
+        let mut link = rate_link(&[(0, 12.0)], "codel");
+        for packet in 0..1000 {
+            link.enqueue(at(0), Bytes::new(1500), packet).unwrap();
+        }
+        let mut drops = Vec::new();
+        let mut left = 0;
+        while let Some(due) = link.next_departure() {
+            let mut dropped = 0;
+            left += u32::from(link.depart(due, |_| dropped += 1).is_some());
+            if dropped > 0 {
+                drops.push(due);
+            }
+            assert!(
+                dropped <= 1 || drops.len() > 50,
+                "drops are spaced at first"
+            );
+        }
+        // The packet that begins at 5 ms is the first to have waited 5 ms; drops begin an interval later, and then
+        // at 100/√1, 100/√2 … ms.
+        let mut due = at(105);
+        let mut expected = vec![due];
+        for count in 1..5 {
+            due += Duration::from_millis_f64(100.0 / f64::from(count).sqrt());
+            // Decided when the next packet begins, at a whole millisecond.
+            expected.push(at(due.as_nanos().div_ceil(1_000_000)));
+        }
+        assert_eq!(drops[..5], expected[..]);
+        assert_eq!(left + drops.len() as u32, 1000);
+    }
+}

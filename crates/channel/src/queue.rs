@@ -1,0 +1,805 @@
+//! Queue disciplines: what waits before a link, and what is refused or dropped.
+//!
+//! A discipline decides and counts; [`crate::Link`] holds the packets. All thresholds are in bytes (or
+//! packets, for a drop-tail queue that asks for them) and concern what *waits*: the packet being
+//! sent has left the queue, as in Linux, ns-3 and Mahimahi.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use verus_core::{Duration, Time};
+
+/// A queue discipline and its settings. As text (and in serialised form): `KIND[:key=value,…]`, for example
+/// `red:min=375000,max=1125000,p=0.1`, `droptail:bytes=120000`, `codel` or `infinite`; [`catalogue`] lists them all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum QueueConfig {
+    /// Everything waits.
+    Infinite,
+    /// What does not fit is refused.
+    DropTail(Limit),
+    /// Random early detection.
+    Red(RedConfig),
+    /// Controlled delay.
+    CoDel(CoDelConfig),
+}
+
+/// How much may wait in a drop-tail queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// This many bytes.
+    Bytes(u64),
+    /// This many packets, whatever their size.
+    Packets(u64),
+}
+
+/// Random early detection (Floyd & Jacobson 1993).
+#[derive(Clone, Debug, PartialEq)]
+pub struct RedConfig {
+    /// Average queue below which nothing is dropped, in bytes. Default 375,000: the 3 Mbit of Verus §6.
+    pub min: u64,
+    /// Average queue from which everything is (or, `gentle`, ever more is) dropped, in bytes. Default 1,125,000:
+    /// the 9 Mbit of Verus §6.
+    pub max: u64,
+    /// Drop probability as the average reaches `max`. Default 0.1 (Verus §6).
+    pub p: f64,
+    /// Bytes that may wait whatever the average says. Default: no limit, as the papers state none.
+    pub limit: Option<u64>,
+    /// w_q, the weight of each arrival in the average. Default 0.002 (Floyd & Jacobson 1993, §6).
+    pub weight: f64,
+    /// How drops are spaced, what is beyond `max`, and what an idle link does to the average.
+    pub preset: RedPreset,
+}
+
+/// The variants of RED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RedPreset {
+    /// As published: drops spaced evenly by counting the packets since the last one, everything dropped above `max`,
+    /// and an average that falls by one step for each opportunity unused while the link was idle.
+    #[default]
+    Floyd,
+    /// As `Floyd`, but between `max` and twice `max` the drop probability rises from `p` to 1.
+    Gentle,
+    /// As in the CS244 reproduction of 2017: drops are independent (its counter is reset by each accepted
+    /// packet), everything is dropped above `max`, and an empty queue forgets its average within a few
+    /// milliseconds (a constant that looks meant per second, applied per millisecond).
+    Cs244,
+}
+
+/// Controlled delay (RFC 8289).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CoDelConfig {
+    /// Acceptable standing delay in milliseconds. Default 5 (RFC 8289 §4.3).
+    pub target_ms: f64,
+    /// How long the delay must stay above it before the first drop, in milliseconds. Default 100 (RFC 8289 §4.3).
+    pub interval_ms: f64,
+    /// Bytes that may wait at all. Default: no limit.
+    pub limit: Option<u64>,
+}
+
+impl Default for RedConfig {
+    fn default() -> Self {
+        let preset = RedPreset::default();
+        RedConfig {
+            min: 375_000,
+            max: 1_125_000,
+            p: 0.1,
+            limit: None,
+            weight: 0.002,
+            preset,
+        }
+    }
+}
+
+impl Default for CoDelConfig {
+    fn default() -> Self {
+        CoDelConfig {
+            target_ms: 5.0,
+            interval_ms: 100.0,
+            limit: None,
+        }
+    }
+}
+
+// --- Text.
+
+/// One kind of queue, for people: what `verus list queues` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Kind {
+    /// The word before the colon.
+    pub name: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+    /// A complete example.
+    pub example: &'static str,
+    /// Its settings.
+    pub keys: &'static [Key],
+}
+
+/// One setting of a [`Kind`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Key {
+    /// The word before the equals sign.
+    pub key: &'static str,
+    /// Its unit, or the words it takes.
+    pub unit: &'static str,
+    /// Its value when not given.
+    pub default: &'static str,
+    /// What it sets.
+    pub meaning: &'static str,
+}
+
+const fn key(
+    key: &'static str,
+    unit: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        key,
+        unit,
+        default,
+        meaning,
+    }
+}
+
+const LIMIT: Key = key("limit", "bytes", "none", "hard limit on what waits");
+
+const KINDS: &[Kind] = &[
+    Kind {
+        name: "red",
+        summary: "random early detection: drops more often the longer the average queue (Floyd & Jacobson 1993)",
+        example: "red:min=375000,max=1125000,p=0.1",
+        keys: &[
+            key(
+                "min",
+                "bytes",
+                "375000",
+                "average queue below which nothing is dropped",
+            ),
+            key(
+                "max",
+                "bytes",
+                "1125000",
+                "average queue above which everything is dropped",
+            ),
+            key(
+                "p",
+                "probability",
+                "0.1",
+                "drop probability as the average reaches max",
+            ),
+            LIMIT,
+            key(
+                "weight",
+                "fraction",
+                "0.002",
+                "weight of each arrival in the average",
+            ),
+            key(
+                "preset",
+                "floyd | gentle | cs244",
+                "floyd",
+                "as published; dropping ever more between max and 2 max; as in the 2017 reproduction",
+            ),
+        ],
+    },
+    Kind {
+        name: "droptail",
+        summary: "first in, first out; refuses what does not fit",
+        example: "droptail:bytes=120000",
+        keys: &[
+            key(
+                "bytes",
+                "bytes",
+                "one of the two is needed",
+                "bytes that may wait",
+            ),
+            key(
+                "packets",
+                "packets",
+                "one of the two is needed",
+                "packets that may wait",
+            ),
+        ],
+    },
+    Kind {
+        name: "codel",
+        summary: "controlled delay: drops at the head while packets wait too long (RFC 8289)",
+        example: "codel:target_ms=5,interval_ms=100",
+        keys: &[
+            key("target_ms", "ms", "5", "acceptable standing delay"),
+            key(
+                "interval_ms",
+                "ms",
+                "100",
+                "how long it may be exceeded before the first drop",
+            ),
+            LIMIT,
+        ],
+    },
+    Kind {
+        name: "infinite",
+        summary: "first in, first out; never drops",
+        example: "infinite",
+        keys: &[],
+    },
+];
+
+/// Every kind of queue with its keys, units and defaults.
+pub fn catalogue() -> &'static [Kind] {
+    KINDS
+}
+
+/// Why a text is no queue.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("queue `{text}`: {problem}")]
+pub struct SpecError {
+    /// The whole text, as given.
+    pub text: String,
+    /// What is wrong with it.
+    pub problem: SpecProblem,
+}
+
+/// What is wrong with a queue's text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecProblem {
+    /// A word that is no kind of queue.
+    #[error("unknown kind `{kind}`; the kinds are {valid}")]
+    UnknownKind {
+        /// The word.
+        kind: String,
+        /// All kinds.
+        valid: String,
+    },
+    /// A key that the kind does not have.
+    #[error("`{kind}` has no key `{key}`; it has {valid}")]
+    UnknownKey {
+        /// The kind.
+        kind: &'static str,
+        /// The word.
+        key: String,
+        /// All keys of the kind.
+        valid: String,
+    },
+    /// A setting without an equals sign.
+    #[error("`{setting}` is not of the form key=value")]
+    NotASetting {
+        /// The setting, as given.
+        setting: String,
+    },
+    /// A key given more than once.
+    #[error("`{key}` is given twice")]
+    Twice {
+        /// The key.
+        key: String,
+    },
+    /// A value out of range, or of the wrong kind.
+    #[error("{key}={value}: must be {must}")]
+    BadValue {
+        /// The key.
+        key: &'static str,
+        /// Its value, as given.
+        value: String,
+        /// What it must be.
+        must: &'static str,
+    },
+    /// Neither `bytes` nor `packets`, or both.
+    #[error("`droptail` needs one of bytes=N and packets=N")]
+    OneLimit,
+}
+
+impl QueueConfig {
+    /// The queue that `text` describes.
+    ///
+    /// # Errors
+    /// If a kind, key or value is unknown or out of range; the message names it and lists the valid ones.
+    pub fn parse(text: &str) -> Result<QueueConfig, SpecError> {
+        parse(text).map_err(|problem| SpecError {
+            text: text.to_owned(),
+            problem,
+        })
+    }
+
+    /// Checks values that did not come through [`QueueConfig::parse`].
+    ///
+    /// # Errors
+    /// As for the same values as text.
+    pub fn check(&self) -> Result<(), SpecError> {
+        QueueConfig::parse(&self.to_string()).map(drop)
+    }
+}
+
+/// The settings of one kind, as text.
+struct Settings<'a> {
+    given: Vec<(&'a str, &'a str)>,
+}
+
+const WHOLE: &str = "a whole number above 0";
+
+impl<'a> Settings<'a> {
+    fn new(kind: &'static Kind, text: Option<&'a str>) -> Result<Self, SpecProblem> {
+        let mut given: Vec<(&str, &str)> = Vec::new();
+        for setting in text.into_iter().flat_map(|text| text.split(',')) {
+            let not_a_setting = || SpecProblem::NotASetting {
+                setting: setting.to_owned(),
+            };
+            let (key, value) = setting.split_once('=').ok_or_else(not_a_setting)?;
+            if !kind.keys.iter().any(|known| known.key == key) {
+                let valid = match kind.keys {
+                    [] => "none".to_owned(),
+                    keys => list(keys.iter().map(|key| key.key)),
+                };
+                return Err(SpecProblem::UnknownKey {
+                    kind: kind.name,
+                    key: key.to_owned(),
+                    valid,
+                });
+            }
+            if given.iter().any(|(other, _)| *other == key) {
+                return Err(SpecProblem::Twice {
+                    key: key.to_owned(),
+                });
+            }
+            given.push((key, value));
+        }
+        Ok(Settings { given })
+    }
+
+    fn get(&self, key: &str) -> Option<&'a str> {
+        self.given
+            .iter()
+            .find(|(other, _)| *other == key)
+            .map(|(_, value)| *value)
+    }
+
+    fn read<T: FromStr>(
+        &self,
+        key: &'static str,
+        must: &'static str,
+        valid: impl Fn(&T) -> bool,
+    ) -> Result<Option<T>, SpecProblem> {
+        let Some(text) = self.get(key) else {
+            return Ok(None);
+        };
+        let bad = || SpecProblem::BadValue {
+            key,
+            value: text.to_owned(),
+            must,
+        };
+        text.parse().ok().filter(valid).map(Some).ok_or_else(bad)
+    }
+
+    fn whole(&self, key: &'static str) -> Result<Option<u64>, SpecProblem> {
+        self.read(key, WHOLE, |value| *value > 0)
+    }
+
+    fn bad(
+        &self,
+        key: &'static str,
+        fallback: impl fmt::Display,
+        must: &'static str,
+    ) -> SpecProblem {
+        let value = self
+            .get(key)
+            .map_or_else(|| fallback.to_string(), str::to_owned);
+        SpecProblem::BadValue { key, value, must }
+    }
+}
+
+fn list(words: impl Iterator<Item = &'static str>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn parse(text: &str) -> Result<QueueConfig, SpecProblem> {
+    let (word, settings) = match text.split_once(':') {
+        Some((word, settings)) => (word, Some(settings)),
+        None => (text, None),
+    };
+    let kind =
+        KINDS
+            .iter()
+            .find(|kind| kind.name == word)
+            .ok_or_else(|| SpecProblem::UnknownKind {
+                kind: word.to_owned(),
+                valid: list(KINDS.iter().map(|kind| kind.name)),
+            })?;
+    let settings = Settings::new(kind, settings)?;
+    Ok(match kind.name {
+        "infinite" => QueueConfig::Infinite,
+        "droptail" => QueueConfig::DropTail(
+            match (settings.whole("bytes")?, settings.whole("packets")?) {
+                (Some(bytes), None) => Limit::Bytes(bytes),
+                (None, Some(packets)) => Limit::Packets(packets),
+                _ => return Err(SpecProblem::OneLimit),
+            },
+        ),
+        "codel" => QueueConfig::CoDel(parse_codel(&settings)?),
+        _ => QueueConfig::Red(parse_red(&settings)?),
+    })
+}
+
+fn parse_red(settings: &Settings<'_>) -> Result<RedConfig, SpecProblem> {
+    const PROBABILITY: &str = "above 0 and at most 1";
+    let fraction = |value: &f64| *value > 0.0 && *value <= 1.0;
+    let default = RedConfig::default();
+    let preset = match settings.get("preset") {
+        None | Some("floyd") => RedPreset::Floyd,
+        Some("gentle") => RedPreset::Gentle,
+        Some("cs244") => RedPreset::Cs244,
+        Some(_) => return Err(settings.bad("preset", "", "floyd, gentle or cs244")),
+    };
+    let config = RedConfig {
+        min: settings.whole("min")?.unwrap_or(default.min),
+        max: settings.whole("max")?.unwrap_or(default.max),
+        p: settings
+            .read("p", PROBABILITY, fraction)?
+            .unwrap_or(default.p),
+        limit: settings.whole("limit")?,
+        weight: settings
+            .read("weight", PROBABILITY, fraction)?
+            .unwrap_or(default.weight),
+        preset,
+    };
+    if config.min >= config.max {
+        return Err(settings.bad("min", config.min, "less than max"));
+    }
+    Ok(config)
+}
+
+fn parse_codel(settings: &Settings<'_>) -> Result<CoDelConfig, SpecProblem> {
+    // A day: beyond any use, and far from the end of the clock.
+    const MILLIS: &str = "a number of milliseconds above 0 and at most 86400000";
+    let millis = |value: &f64| *value > 0.0 && *value <= 86_400_000.0;
+    let default = CoDelConfig::default();
+    let config = CoDelConfig {
+        target_ms: settings
+            .read("target_ms", MILLIS, millis)?
+            .unwrap_or(default.target_ms),
+        interval_ms: settings
+            .read("interval_ms", MILLIS, millis)?
+            .unwrap_or(default.interval_ms),
+        limit: settings.whole("limit")?,
+    };
+    if config.target_ms > config.interval_ms {
+        return Err(settings.bad("target_ms", config.target_ms, "at most interval_ms"));
+    }
+    Ok(config)
+}
+
+impl fmt::Display for QueueConfig {
+    /// The text from which [`QueueConfig::parse`] makes the same queue again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = |f: &mut fmt::Formatter<'_>, limit: &Option<u64>| match limit {
+            Some(limit) => write!(f, ",limit={limit}"),
+            None => Ok(()),
+        };
+        match self {
+            QueueConfig::Infinite => f.write_str("infinite"),
+            QueueConfig::DropTail(Limit::Bytes(bytes)) => write!(f, "droptail:bytes={bytes}"),
+            QueueConfig::DropTail(Limit::Packets(packets)) => {
+                write!(f, "droptail:packets={packets}")
+            }
+            QueueConfig::CoDel(codel) => {
+                write!(
+                    f,
+                    "codel:target_ms={},interval_ms={}",
+                    codel.target_ms, codel.interval_ms
+                )?;
+                limit(f, &codel.limit)
+            }
+            QueueConfig::Red(red) => {
+                write!(f, "red:min={},max={},p={}", red.min, red.max, red.p)?;
+                limit(f, &red.limit)?;
+                if red.weight != RedConfig::default().weight {
+                    write!(f, ",weight={}", red.weight)?;
+                }
+                f.write_str(match red.preset {
+                    RedPreset::Floyd => "",
+                    RedPreset::Gentle => ",preset=gentle",
+                    RedPreset::Cs244 => ",preset=cs244",
+                })
+            }
+        }
+    }
+}
+
+impl FromStr for QueueConfig {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        QueueConfig::parse(text)
+    }
+}
+
+impl TryFrom<String> for QueueConfig {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        QueueConfig::parse(&text)
+    }
+}
+
+impl From<QueueConfig> for String {
+    fn from(config: QueueConfig) -> String {
+        config.to_string()
+    }
+}
+
+// --- Decisions.
+
+/// What waits when a packet arrives, and how long nothing did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub now: Time,
+    pub size: u64,
+    /// Bytes and packets that wait; the arriving packet and the one being sent are not among them.
+    pub waiting_bytes: u64,
+    pub waiting_packets: u64,
+    /// If nothing waits and nothing is being sent: the opportunities that went unused since then.
+    pub unused: Option<u64>,
+}
+
+/// A discipline at work.
+#[derive(Clone, Debug)]
+pub(crate) enum Discipline {
+    Infinite,
+    DropTailBytes(u64),
+    DropTailPackets(u64),
+    Red(Box<Red>),
+    CoDel(Box<CoDel>),
+}
+
+impl Discipline {
+    pub(crate) fn new(config: &QueueConfig, rng: ChaCha8Rng) -> Self {
+        match config {
+            QueueConfig::Infinite => Discipline::Infinite,
+            QueueConfig::DropTail(Limit::Bytes(bytes)) => Discipline::DropTailBytes(*bytes),
+            QueueConfig::DropTail(Limit::Packets(packets)) => Discipline::DropTailPackets(*packets),
+            QueueConfig::Red(red) => Discipline::Red(Box::new(Red::new(red.clone(), rng))),
+            QueueConfig::CoDel(codel) => Discipline::CoDel(Box::new(CoDel::new(codel))),
+        }
+    }
+
+    /// Whether the packet may wait.
+    #[inline]
+    pub(crate) fn accepts(&mut self, arrival: &Arrival) -> bool {
+        match self {
+            Discipline::Infinite => true,
+            Discipline::DropTailBytes(limit) => arrival.waiting_bytes + arrival.size <= *limit,
+            Discipline::DropTailPackets(limit) => arrival.waiting_packets < *limit,
+            Discipline::Red(red) => red.accepts(arrival),
+            Discipline::CoDel(codel) => codel.accepts(arrival),
+        }
+    }
+
+    /// The queue ran empty.
+    #[inline]
+    pub(crate) fn on_empty(&mut self, now: Time) {
+        if let Discipline::Red(red) = self {
+            red.empty_since = now;
+        }
+    }
+
+    /// Whether anybody asks for [`Arrival::unused`].
+    pub(crate) fn counts_unused(&self) -> bool {
+        matches!(self, Discipline::Red(_))
+    }
+
+    /// RED's average queue in bytes, for tests and recorders.
+    pub(crate) fn average(&self) -> Option<f64> {
+        match self {
+            Discipline::Red(red) => Some(red.average),
+            _ => None,
+        }
+    }
+}
+
+/// Random early detection (Floyd & Jacobson 1993, Fig. 2), in bytes. Whether a packet is dropped does not
+/// depend on its own size (RFC 7141 §2.3).
+#[derive(Clone, Debug)]
+pub(crate) struct Red {
+    config: RedConfig,
+    rng: ChaCha8Rng,
+    /// The moving average of the queue, in bytes.
+    average: f64,
+    /// Packets accepted since the last drop, or since the average rose above `min`.
+    accepted: u64,
+    /// When the queue ran empty.
+    empty_since: Time,
+}
+
+impl Red {
+    fn new(config: RedConfig, rng: ChaCha8Rng) -> Self {
+        Red {
+            config,
+            rng,
+            average: 0.0,
+            accepted: 0,
+            empty_since: Time::ZERO,
+        }
+    }
+
+    fn accepts(&mut self, arrival: &Arrival) -> bool {
+        self.update(arrival);
+        let full =
+            (self.config.limit).is_some_and(|limit| arrival.waiting_bytes + arrival.size > limit);
+        let chance = self.chance();
+        let dropped = full || chance >= 1.0 || chance > 0.0 && self.draw() < chance;
+        let in_range = chance > 0.0 || full;
+        let spaced = self.config.preset != RedPreset::Cs244;
+        // The counter that CS244's RED resets on each accepted packet is always 0.
+        self.accepted = if spaced && in_range && !dropped {
+            self.accepted + 1
+        } else {
+            0
+        };
+        !dropped
+    }
+
+    /// Moves the average to this arrival.
+    fn update(&mut self, arrival: &Arrival) {
+        let keep = 1.0 - self.config.weight;
+        if self.config.preset == RedPreset::Cs244 {
+            if arrival.waiting_packets > 0 {
+                self.average =
+                    keep * self.average + self.config.weight * arrival.waiting_bytes as f64;
+            } else {
+                let idle_ms = arrival
+                    .now
+                    .as_millis()
+                    .saturating_sub(self.empty_since.as_millis());
+                self.average *= power(keep, idle_ms.saturating_mul(1000));
+            }
+            return;
+        }
+        // A link that was idle could have sent this many packets, each finding an empty queue (the paper's m).
+        // The arrival itself finds one too, which its text leaves out but its authors' simulator counts.
+        if let Some(unused) = arrival.unused {
+            self.average *= power(keep, unused);
+        }
+        self.average = keep * self.average + self.config.weight * arrival.waiting_bytes as f64;
+    }
+
+    /// The probability with which this arrival is dropped.
+    fn chance(&self) -> f64 {
+        let RedConfig {
+            min,
+            max,
+            p,
+            preset,
+            ..
+        } = self.config;
+        let (min, max) = (min as f64, max as f64);
+        let base = if self.average < min {
+            return 0.0;
+        } else if self.average < max {
+            p * (self.average - min) / (max - min)
+        } else if preset == RedPreset::Gentle && self.average < 2.0 * max {
+            p + (1.0 - p) * (self.average - max) / max
+        } else {
+            return 1.0;
+        };
+        // Makes the gap between drops uniform instead of geometric: p_a = p_b / (1 − count·p_b).
+        let room = 1.0 - self.accepted as f64 * base;
+        if room > base { base / room } else { 1.0 }
+    }
+
+    /// A uniform number in [0, 1).
+    fn draw(&mut self) -> f64 {
+        (self.rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+}
+
+/// `base` to the power `exponent`, by squaring: the same bits on every machine, unlike the library's.
+fn power(mut base: f64, mut exponent: u64) -> f64 {
+    let mut result = 1.0;
+    while exponent > 0 && result > 0.0 {
+        if exponent & 1 == 1 {
+            result *= base;
+        }
+        base *= base;
+        exponent >>= 1;
+    }
+    result
+}
+
+/// Controlled delay (RFC 8289 §5), which decides as packets leave the queue.
+#[derive(Clone, Debug)]
+pub(crate) struct CoDel {
+    target: Duration,
+    interval: Duration,
+    limit: u64,
+    /// The largest packet seen: with less than that waiting, no queue is standing (§5.4: `maxpacket_`).
+    largest: u64,
+    first_above: Option<Time>,
+    drop_next: Time,
+    count: u64,
+    last_count: u64,
+    dropping: bool,
+}
+
+impl CoDel {
+    fn new(config: &CoDelConfig) -> Self {
+        CoDel {
+            target: Duration::from_millis_f64(config.target_ms),
+            interval: Duration::from_millis_f64(config.interval_ms),
+            limit: config.limit.unwrap_or(u64::MAX),
+            largest: 0,
+            first_above: None,
+            drop_next: Time::ZERO,
+            count: 0,
+            last_count: 0,
+            dropping: false,
+        }
+    }
+
+    fn accepts(&mut self, arrival: &Arrival) -> bool {
+        self.largest = self.largest.max(arrival.size);
+        arrival.waiting_bytes.saturating_add(arrival.size) <= self.limit
+    }
+
+    /// Decides which packet leaves the queue at `now` (§5.5, `deque`): drops those that must go, after which
+    /// the packet at the head of `queue` is the one to send.
+    pub(crate) fn select(&mut self, now: Time, queue: &mut impl Head) {
+        let mut ok_to_drop = self.ok_to_drop(now, queue);
+        if self.dropping {
+            self.dropping = ok_to_drop;
+            while self.dropping && now >= self.drop_next {
+                queue.drop_head();
+                self.count += 1;
+                ok_to_drop = self.ok_to_drop(now, queue);
+                if ok_to_drop {
+                    self.drop_next = self.control_law(self.drop_next);
+                } else {
+                    self.dropping = false;
+                }
+            }
+        } else if ok_to_drop {
+            queue.drop_head();
+            self.ok_to_drop(now, queue);
+            self.dropping = true;
+            // If the last drops were not long ago, their pace was about right: carry on from there.
+            let recent = now.since(self.drop_next) < self.interval * 16;
+            let earlier = self.count - self.last_count;
+            self.count = if recent && earlier > 1 { earlier } else { 1 };
+            self.drop_next = self.control_law(now);
+            self.last_count = self.count;
+        }
+    }
+
+    /// Whether the delay of the packet at the head has been above target for an interval (§5.6, `dodequeue`).
+    fn ok_to_drop(&mut self, now: Time, queue: &impl Head) -> bool {
+        let standing = queue.head().is_some_and(|(entered, behind)| {
+            now.since(entered) >= self.target && behind > self.largest
+        });
+        match self.first_above {
+            _ if !standing => {
+                self.first_above = None;
+                false
+            }
+            None => {
+                self.first_above = Some(now + self.interval);
+                false
+            }
+            Some(deadline) => now >= deadline,
+        }
+    }
+
+    /// When the next drop is due after one at `from` (§5.3): ever sooner while drops do not help.
+    fn control_law(&self, from: Time) -> Time {
+        from + self.interval.mul_f64(1.0 / (self.count as f64).sqrt())
+    }
+}
+
+/// The end of a queue that [`CoDel`] looks at.
+pub(crate) trait Head {
+    /// When the packet at the head entered, and the bytes that wait behind it.
+    fn head(&self) -> Option<(Time, u64)>;
+    /// Drops it.
+    fn drop_head(&mut self);
+}

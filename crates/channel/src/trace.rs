@@ -1,0 +1,924 @@
+//! Delivery-opportunity traces in Mahimahi's format.
+//!
+//! A trace is a schedule: one whole number a line, milliseconds from the start, never decreasing. Each line is one
+//! opportunity to deliver a packet; several in one millisecond repeat the number. The schedule
+//! repeats with a period equal to its last time, so lap `k` has an opportunity at `k·period + t` for each
+//! line `t`.
+//!
+//! In memory a trace is a list of runs (a distinct millisecond and how many opportunities it has),
+//! each two small variable-length numbers, with an index entry every [`BLOCK`] runs. A minute at 700 Mbit/s is
+//! then 120 kB, and a gigabyte of text about 200 MB at the very worst, whatever the
+//! number of opportunities; counting those before an instant is a binary search.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+use verus_core::{Bytes, Duration, Rate, Time};
+
+use crate::error::{Error, Problem};
+
+/// The most distinct milliseconds that a trace may have: 69 hours with an opportunity in each. It bounds memory at
+/// about half a gigabyte; a longer recording is refused with a clear error.
+pub const MAX_DISTINCT_MILLIS: u64 = 250_000_000;
+
+/// Runs between index entries: few enough that the scan after the binary search is short.
+const BLOCK: u64 = 128;
+
+/// No valid line is longer (20 digits, carriage return and newline), so no more of one is read.
+const LONGEST_LINE: u64 = 64;
+
+const WHAT: &str = "trace";
+const NANOS_PER_MILLI: u64 = 1_000_000;
+
+/// A delivery-opportunity schedule. Never empty; its period is at least 1 ms.
+#[derive(Clone)]
+pub struct Trace {
+    name: String,
+    /// Per run: milliseconds since the run before, and opportunities, each as a LEB128 number.
+    runs: Vec<u8>,
+    blocks: Vec<Block>,
+    distinct: u64,
+    opportunities: u64,
+    period_ms: u64,
+    /// SHA-256 of the text that was read, and of the file as stored.
+    hashes: Option<(String, String)>,
+}
+
+/// Where a block of runs begins.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// Time of the run before the block, which the block's first gap counts from.
+    base_ms: u64,
+    /// Opportunities before the block.
+    before: u64,
+    /// Its first byte in `runs`.
+    offset: usize,
+}
+
+impl std::fmt::Debug for Trace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trace")
+            .field("name", &self.name)
+            .field("opportunities", &self.opportunities)
+            .field("period_ms", &self.period_ms)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Equal when the schedules are equal, whatever their names.
+impl PartialEq for Trace {
+    fn eq(&self, other: &Self) -> bool {
+        self.runs == other.runs
+    }
+}
+
+impl Trace {
+    /// Reads the trace in the file at `path`: plain, gzip or xz, told apart by their first bytes.
+    ///
+    /// # Errors
+    /// If it cannot be read or is not a trace; the message names the file and the line.
+    pub fn read(path: &Path) -> Result<Trace, Error> {
+        let name = path.display().to_string();
+        let fail = |source| Error::Io {
+            action: "read",
+            name: name.clone(),
+            source,
+        };
+        if fs::metadata(path).map_err(fail)?.is_dir() {
+            return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
+        }
+        Trace::parse(&name, fs::File::open(path).map_err(fail)?)
+    }
+
+    /// Reads a trace from `bytes`: plain, gzip or xz, told apart by their first bytes. `name` is what
+    /// messages call it; its extension matters only when the bytes are neither compressed nor digits.
+    /// Never panics, whatever the bytes: a fuzz target can call this.
+    ///
+    /// # Errors
+    /// If the bytes are not a trace.
+    pub fn parse(name: &str, bytes: impl Read) -> Result<Trace, Error> {
+        let (builder, content, stored) = with_plain_lines(WHAT, name, bytes, |lines| {
+            let mut builder = Builder::default();
+            lines.for_each(|number, line| {
+                let time = match whole_millis(line) {
+                    Ok(time) => time,
+                    Err(problem) => return Err(line_error(name, number, problem)),
+                };
+                builder
+                    .push(time)
+                    .map_err(|problem| line_error(name, number, problem))
+            })?;
+            Ok(builder)
+        })?;
+        let mut trace = builder.finish(name)?;
+        trace.hashes = Some((content, stored));
+        Ok(trace)
+    }
+
+    /// A trace from times in milliseconds, one for each opportunity.
+    ///
+    /// # Errors
+    /// As for a file with these lines.
+    pub fn from_millis(name: &str, millis: impl IntoIterator<Item = u64>) -> Result<Trace, Error> {
+        let mut builder = Builder::default();
+        for (index, time) in millis.into_iter().enumerate() {
+            builder
+                .push(time)
+                .map_err(|problem| line_error(name, index as u64 + 1, problem))?;
+        }
+        builder.finish(name)
+    }
+
+    /// Writes the trace to `path`, compressed as its extension says (`.gz`, `.xz`, anything else is plain). The file
+    /// appears whole or not at all: it is written beside its place and then moved there.
+    ///
+    /// # Errors
+    /// If it cannot be written, or this build lacks the compression.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let name = path.display().to_string();
+        let fail = |source| Error::Io {
+            action: "write",
+            name: name.clone(),
+            source,
+        };
+        let format = Format::of_name(&name);
+        format.supported(&name)?;
+        write_whole(path, |file| {
+            let mut out = BufWriter::new(file);
+            format.encode(&mut out, |out| self.write_text(out))?;
+            out.flush()
+        })
+        .map_err(fail)
+    }
+
+    /// Writes the trace as plain text: one time a line, a newline after each.
+    fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut line = Vec::with_capacity(24);
+        for (ms, count) in self.runs() {
+            line.clear();
+            writeln!(line, "{ms}")?;
+            for _ in 0..count {
+                out.write_all(&line)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the trace is called: the file's path as it was given, or a generator's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The same trace under another name.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Trace {
+        self.name = name.to_owned();
+        self
+    }
+
+    /// The time of each opportunity in milliseconds, in order.
+    pub fn opportunities(&self) -> impl Iterator<Item = u64> + '_ {
+        self.runs()
+            .flat_map(|(ms, count)| (0..count).map(move |_| ms))
+    }
+
+    /// Each distinct millisecond with the number of its opportunities, in order.
+    pub fn runs(&self) -> Runs<'_> {
+        Runs {
+            runs: &self.runs,
+            position: 0,
+            ms: 0,
+        }
+    }
+
+    /// How many opportunities there are in one period.
+    pub fn len(&self) -> u64 {
+        self.opportunities
+    }
+
+    /// Never: a trace has at least one opportunity.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// How many distinct milliseconds have an opportunity.
+    pub fn distinct_millis(&self) -> u64 {
+        self.distinct
+    }
+
+    /// The time after which it repeats: its last opportunity, in milliseconds.
+    pub fn period_ms(&self) -> u64 {
+        self.period_ms
+    }
+
+    /// The time after which it repeats.
+    pub fn period(&self) -> Duration {
+        Duration::from_millis(self.period_ms)
+    }
+
+    /// The mean rate over one period when each opportunity carries `opportunity`.
+    pub fn mean_rate(&self, opportunity: Bytes) -> Rate {
+        let bits = u128::from(self.opportunities) * u128::from(opportunity.get()) * 8 * 1000;
+        Rate::from_bps(u64::try_from(bits / u128::from(self.period_ms)).unwrap_or(u64::MAX))
+    }
+
+    /// SHA-256 of the uncompressed text, in hexadecimal: of what was read, or, for a trace that was made
+    /// here, of what [`Trace::write`] would write.
+    pub fn sha256(&self) -> String {
+        match &self.hashes {
+            Some((content, _)) => content.clone(),
+            None => {
+                let mut hash = HashingWriter(Sha256::new());
+                self.write_text(&mut hash).expect("hashing cannot fail");
+                hex(&hash.0.finalize())
+            }
+        }
+    }
+
+    /// SHA-256 of the file as stored, perhaps compressed; `None` for a trace that was made here.
+    pub fn stored_sha256(&self) -> Option<&str> {
+        self.hashes.as_ref().map(|(_, stored)| stored.as_str())
+    }
+
+    /// How many opportunities of one period come before `ms`.
+    pub fn count_before(&self, ms: u64) -> u64 {
+        let (block, runs) = self.block_before(ms);
+        let mut count = block.before;
+        for (time, opportunities) in runs {
+            if time >= ms {
+                break;
+            }
+            count += opportunities;
+        }
+        count
+    }
+
+    /// How many opportunities come before `time` (not at it), the schedule repeating if `looped`.
+    pub fn opportunities_before(&self, time: Time, looped: bool) -> u64 {
+        let ms = time.as_nanos().div_ceil(NANOS_PER_MILLI);
+        if !looped || ms == 0 {
+            return self.count_before(ms);
+        }
+        // A lap that ended before `ms` is whole; the next begins at or before it; the one after does not.
+        let laps = (ms - 1) / self.period_ms;
+        laps.saturating_mul(self.opportunities)
+            .saturating_add(self.count_before(ms - laps * self.period_ms))
+    }
+
+    /// The last block all of whose runs may not come before `ms`, and its runs (and those after).
+    fn block_before(&self, ms: u64) -> (Block, Runs<'_>) {
+        let after = self.blocks.partition_point(|block| block.base_ms < ms);
+        let block = self.blocks[after.saturating_sub(1)];
+        (
+            block,
+            Runs {
+                runs: &self.runs,
+                position: block.offset,
+                ms: block.base_ms,
+            },
+        )
+    }
+}
+
+/// Iterates over the runs of a [`Trace`]: (millisecond, opportunities).
+#[derive(Clone, Debug)]
+pub struct Runs<'a> {
+    runs: &'a [u8],
+    position: usize,
+    ms: u64,
+}
+
+impl Iterator for Runs<'_> {
+    type Item = (u64, u64);
+
+    fn next(&mut self) -> Option<(u64, u64)> {
+        if self.position == self.runs.len() {
+            return None;
+        }
+        self.ms += get_varint(self.runs, &mut self.position);
+        Some((self.ms, get_varint(self.runs, &mut self.position)))
+    }
+}
+
+/// Walks a schedule's opportunities in order of time, forwards only. Steps cost O(1) amortised; a
+/// jump over much of the trace is a binary search.
+#[derive(Clone, Debug)]
+pub(crate) struct Cursor {
+    trace: Arc<Trace>,
+    looped: bool,
+    /// Milliseconds at which this lap began.
+    base_ms: u64,
+    /// Byte after the current run.
+    position: usize,
+    /// This run's time within its lap.
+    ms: u64,
+    /// Opportunities of this run not yet used; 0 only when the schedule is over.
+    left: u64,
+    /// When this opportunity is; `None` when the schedule is over.
+    time: Option<Time>,
+}
+
+impl Cursor {
+    /// At the first opportunity.
+    pub(crate) fn new(trace: Arc<Trace>, looped: bool) -> Self {
+        let mut cursor = Cursor {
+            trace,
+            looped,
+            base_ms: 0,
+            position: 0,
+            ms: 0,
+            left: 0,
+            time: None,
+        };
+        cursor.next_run();
+        cursor
+    }
+
+    /// The schedule it walks.
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// Whether the schedule repeats.
+    pub(crate) fn looped(&self) -> bool {
+        self.looped
+    }
+
+    /// When the opportunity at the cursor is; `None` when the schedule is over.
+    #[inline]
+    pub(crate) fn time(&self) -> Option<Time> {
+        self.time
+    }
+
+    /// Uses the opportunity at the cursor.
+    #[inline]
+    pub(crate) fn step(&mut self) {
+        if self.left > 1 {
+            self.left -= 1;
+        } else if self.time.is_some() {
+            self.next_run();
+        }
+    }
+
+    /// Uses `count` opportunities.
+    pub(crate) fn skip(&mut self, mut count: u64) {
+        while count > 0 && self.time.is_some() {
+            let used = count.min(self.left);
+            count -= used;
+            self.left -= used;
+            if self.left == 0 {
+                self.next_run();
+            }
+        }
+    }
+
+    /// Passes over the opportunities before `now` (not at it) and says how many there were.
+    pub(crate) fn seek(&mut self, now: Time) -> u64 {
+        let mut passed = 0u64;
+        // Nearly always a few runs; past that, count from the beginning with the index.
+        for _ in 0..BLOCK {
+            match self.time {
+                Some(time) if time < now => {
+                    passed = passed.saturating_add(self.left);
+                    self.next_run();
+                }
+                _ => return passed,
+            }
+        }
+        passed.saturating_add(self.jump(now))
+    }
+
+    /// [`Cursor::seek`] by the index.
+    fn jump(&mut self, now: Time) -> u64 {
+        if self.time.is_none_or(|time| time >= now) {
+            return 0;
+        }
+        // The cursor is at the beginning of a run here, so all before it are the runs before.
+        let here = u128::from(self.trace.count_before(self.ms))
+            + u128::from(self.base_ms / self.trace.period_ms)
+                * u128::from(self.trace.opportunities);
+        let ms = now.as_nanos().div_ceil(NANOS_PER_MILLI);
+        let lap = if self.looped {
+            (ms - 1) / self.trace.period_ms
+        } else {
+            0
+        };
+        self.base_ms = lap * self.trace.period_ms;
+        let target = ms - self.base_ms;
+        let (block, runs) = self.trace.block_before(target);
+        (self.position, self.ms) = (runs.position, runs.ms);
+        let mut before =
+            u128::from(block.before) + u128::from(lap) * u128::from(self.trace.opportunities);
+        self.next_run();
+        while self.time.is_some_and(|time| time < now) {
+            before += u128::from(self.left);
+            self.next_run();
+        }
+        u64::try_from(before.saturating_sub(here)).unwrap_or(u64::MAX)
+    }
+
+    /// Moves to the next run, in the next lap if need be.
+    fn next_run(&mut self) {
+        if self.position == self.trace.runs.len() {
+            match self.base_ms.checked_add(self.trace.period_ms) {
+                Some(base) if self.looped => (self.base_ms, self.position, self.ms) = (base, 0, 0),
+                _ => {
+                    (self.left, self.time) = (0, None);
+                    return;
+                }
+            }
+        }
+        self.ms += get_varint(&self.trace.runs, &mut self.position);
+        self.left = get_varint(&self.trace.runs, &mut self.position);
+        // Past the end of the clock (584 years) nothing is delivered.
+        self.time = (self.base_ms.checked_add(self.ms))
+            .and_then(|ms| ms.checked_mul(NANOS_PER_MILLI))
+            .map(Time::from_nanos);
+        if self.time.is_none() {
+            self.left = 0;
+        }
+    }
+}
+
+/// Collects times into runs.
+#[derive(Default)]
+struct Builder {
+    runs: Vec<u8>,
+    blocks: Vec<Block>,
+    distinct: u64,
+    opportunities: u64,
+    /// The run being collected, and the end of the one before.
+    ms: u64,
+    count: u64,
+    base_ms: u64,
+}
+
+impl Builder {
+    fn push(&mut self, ms: u64) -> Result<(), Problem> {
+        if self.count > 0 && ms == self.ms {
+            self.count += 1;
+            return Ok(());
+        }
+        if self.count > 0 && ms < self.ms {
+            let (time, before) = (format!("{ms} ms"), format!("{} ms", self.ms));
+            return Err(Problem::Backwards { time, before });
+        }
+        if self.distinct >= MAX_DISTINCT_MILLIS {
+            return Err(Problem::TooLong(MAX_DISTINCT_MILLIS));
+        }
+        self.end_run();
+        (self.ms, self.count) = (ms, 1);
+        Ok(())
+    }
+
+    fn end_run(&mut self) {
+        if self.count == 0 {
+            return;
+        }
+        if self.distinct.is_multiple_of(BLOCK) {
+            let (base_ms, before, offset) = (self.base_ms, self.opportunities, self.runs.len());
+            self.blocks.push(Block {
+                base_ms,
+                before,
+                offset,
+            });
+        }
+        put_varint(&mut self.runs, self.ms - self.base_ms);
+        put_varint(&mut self.runs, self.count);
+        self.base_ms = self.ms;
+        self.distinct += 1;
+        self.opportunities += self.count;
+        self.count = 0;
+    }
+
+    fn finish(mut self, name: &str) -> Result<Trace, Error> {
+        self.end_run();
+        let problem = match (self.opportunities, self.ms) {
+            (0, _) => Problem::Empty,
+            (_, 0) => Problem::ZeroPeriod,
+            _ => {
+                self.runs.shrink_to_fit();
+                return Ok(Trace {
+                    name: name.to_owned(),
+                    runs: self.runs,
+                    blocks: self.blocks,
+                    distinct: self.distinct,
+                    opportunities: self.opportunities,
+                    period_ms: self.ms,
+                    hashes: None,
+                });
+            }
+        };
+        Err(Error::Whole {
+            what: WHAT,
+            name: name.to_owned(),
+            problem,
+        })
+    }
+}
+
+fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+#[inline]
+fn get_varint(bytes: &[u8], position: &mut usize) -> u64 {
+    let mut byte = bytes[*position];
+    *position += 1;
+    let mut value = u64::from(byte & 0x7f);
+    let mut shift = 7;
+    while byte & 0x80 != 0 {
+        byte = bytes[*position];
+        *position += 1;
+        value |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+    }
+    value
+}
+
+fn line_error(name: &str, line: u64, problem: Problem) -> Error {
+    Error::Line {
+        what: WHAT,
+        name: name.to_owned(),
+        line,
+        problem,
+    }
+}
+
+/// The whole milliseconds that `line` states.
+fn whole_millis(line: &[u8]) -> Result<u64, Problem> {
+    let mut value = 0u64;
+    for digit in line {
+        if !digit.is_ascii_digit() {
+            return Err(not_a_whole_number(line));
+        }
+        value = value
+            .checked_mul(10)
+            .and_then(|value| value.checked_add(u64::from(digit - b'0')))
+            .ok_or_else(|| {
+                // A line full of digits is too large; one with something else later is no number.
+                if line.iter().all(u8::is_ascii_digit) {
+                    Problem::TooLarge(excerpt(line))
+                } else {
+                    not_a_whole_number(line)
+                }
+            })?;
+    }
+    Ok(value)
+}
+
+/// Names what keeps `line` from being a whole number.
+fn not_a_whole_number(line: &[u8]) -> Problem {
+    if let Some(problem) = not_text(line) {
+        return problem;
+    }
+    let text = excerpt(line);
+    match line {
+        [b'#', ..] => Problem::Comment(text),
+        [b'-', rest @ ..] if is_decimal(rest) => Problem::Negative(text),
+        _ if is_decimal(line) => Problem::Fraction(text),
+        _ => Problem::NotATime(text),
+    }
+}
+
+/// Whether `line` is digits with at most one decimal point among them.
+pub(crate) fn is_decimal(line: &[u8]) -> bool {
+    line.iter().any(u8::is_ascii_digit)
+        && line
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || *byte == b'.')
+        && line.iter().filter(|byte| **byte == b'.').count() <= 1
+}
+
+/// The first byte that keeps `line` from being text: an error in UTF-8, or a control character.
+pub(crate) fn not_text(line: &[u8]) -> Option<Problem> {
+    // A line cut at its longest may end within a character; that is no error by itself.
+    let bad_utf8 = std::str::from_utf8(line)
+        .err()
+        .filter(|error| error.error_len().is_some());
+    let bad = bad_utf8.map(|error| line[error.valid_up_to()]);
+    let control = || {
+        line.iter()
+            .copied()
+            .find(|byte| byte.is_ascii_control() && *byte != b'\t')
+    };
+    bad.or_else(control).map(Problem::NotText)
+}
+
+/// What a message quotes of `line`.
+pub(crate) fn excerpt(line: &[u8]) -> String {
+    const SHOWN: usize = 40;
+    let text = String::from_utf8_lossy(line);
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
+    }
+}
+
+// --- Reading lines and compression, shared with raw logs.
+
+/// How a file is compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    Plain,
+    Gzip,
+    Xz,
+}
+
+impl Format {
+    fn of_name(name: &str) -> Format {
+        match Path::new(name)
+            .extension()
+            .and_then(|extension| extension.to_str())
+        {
+            Some("gz") => Format::Gzip,
+            Some("xz") => Format::Xz,
+            _ => Format::Plain,
+        }
+    }
+
+    fn of_bytes(first: &[u8]) -> Format {
+        match first {
+            [0x1f, 0x8b, ..] => Format::Gzip,
+            [0xfd, b'7', b'z', b'X', b'Z', 0x00, ..] => Format::Xz,
+            _ => Format::Plain,
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Format::Plain => "plain",
+            Format::Gzip => "gzip",
+            Format::Xz => "xz",
+        }
+    }
+
+    fn supported(self, name: &str) -> Result<(), Error> {
+        let built = match self {
+            Format::Plain => true,
+            Format::Gzip => cfg!(feature = "gzip"),
+            Format::Xz => cfg!(feature = "xz"),
+        };
+        let no_support = || Error::NoSupport {
+            name: name.to_owned(),
+            format: self.label(),
+            feature: self.label(),
+        };
+        built.then_some(()).ok_or_else(no_support)
+    }
+
+    /// Runs `write` with what it writes compressed into `out`.
+    fn encode(
+        self,
+        out: &mut dyn Write,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match self {
+            #[cfg(feature = "gzip")]
+            Format::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::best());
+                write(&mut encoder)?;
+                encoder.finish().map(drop)
+            }
+            #[cfg(feature = "xz")]
+            Format::Xz => {
+                let mut encoder = liblzma::write::XzEncoder::new(out, 6);
+                write(&mut encoder)?;
+                encoder.finish().map(drop)
+            }
+            _ => write(out),
+        }
+    }
+
+    /// What `stored` holds once decompressed.
+    fn decode<'a>(self, stored: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
+        Ok(match self {
+            #[cfg(feature = "gzip")]
+            Format::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(stored)),
+            #[cfg(feature = "xz")]
+            Format::Xz => {
+                // Enough for any preset of xz (65 MiB), and a bound on what a hostile header can ask for.
+                const MEMORY: u64 = 256 << 20;
+                let stream = liblzma::stream::Stream::new_stream_decoder(
+                    MEMORY,
+                    liblzma::stream::CONCATENATED,
+                )?;
+                Box::new(liblzma::bufread::XzDecoder::new_stream(stored, stream))
+            }
+            _ => Box::new(stored),
+        })
+    }
+}
+
+/// The lines of a text, without their ends.
+pub(crate) struct Lines<'a> {
+    what: &'static str,
+    name: &'a str,
+    format: Format,
+    text: BufReader<HashingReader<Box<dyn Read + 'a>>>,
+}
+
+impl Lines<'_> {
+    /// Calls `each` with the number (from 1) and the text of every line. A carriage return before the
+    /// end of a line is dropped; blank lines may end the text but not interrupt it.
+    pub(crate) fn for_each(
+        &mut self,
+        mut each: impl FnMut(u64, &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut line = Vec::with_capacity(LONGEST_LINE as usize);
+        let mut blank = None;
+        for number in 1.. {
+            line.clear();
+            let got = (&mut self.text)
+                .take(LONGEST_LINE)
+                .read_until(b'\n', &mut line);
+            if got.map_err(|error| self.reading(error))? == 0 {
+                break;
+            }
+            let end = line.strip_suffix(b"\n").unwrap_or(&line);
+            let end = end.strip_suffix(b"\r").unwrap_or(end);
+            if end.is_empty() {
+                blank = blank.or(Some(number));
+                continue;
+            }
+            if let Some(line) = blank {
+                let (what, name, problem) = (self.what, self.name.to_owned(), Problem::Blank);
+                return Err(Error::Line {
+                    what,
+                    name,
+                    line,
+                    problem,
+                });
+            }
+            each(number, end)?;
+        }
+        Ok(())
+    }
+
+    fn reading(&self, source: io::Error) -> Error {
+        reading(self.what, self.name, self.format, source)
+    }
+}
+
+/// Tells trouble with the file from trouble with what it holds: only the first has a code from the system.
+fn reading(what: &'static str, name: &str, format: Format, source: io::Error) -> Error {
+    let name = name.to_owned();
+    if format == Format::Plain || source.raw_os_error().is_some() {
+        return Error::Io {
+            action: "read",
+            name,
+            source,
+        };
+    }
+    let reason = match source.kind() {
+        io::ErrorKind::UnexpectedEof => "they end too early".to_owned(),
+        _ => source.to_string(),
+    };
+    Error::Compressed {
+        what,
+        name,
+        format: format.label(),
+        reason,
+    }
+}
+
+/// Gives `read` the lines of `bytes`, decompressed if need be, and returns its answer with the SHA-256
+/// of the text and of the bytes.
+pub(crate) fn with_plain_lines<T>(
+    what: &'static str,
+    name: &str,
+    bytes: impl Read,
+    read: impl FnOnce(&mut Lines<'_>) -> Result<T, Error>,
+) -> Result<(T, String, String), Error> {
+    let mut stored = HashingReader {
+        inner: bytes,
+        hash: Sha256::new(),
+    };
+    let mut first = Vec::with_capacity(6);
+    (&mut stored)
+        .take(6)
+        .read_to_end(&mut first)
+        .map_err(|source| reading(what, name, Format::Plain, source))?;
+    let format = Format::of_bytes(&first);
+    format.supported(name)?;
+    let promised = Format::of_name(name);
+    if format == Format::Plain
+        && promised != Format::Plain
+        && !first.first().is_some_and(u8::is_ascii_digit)
+    {
+        let reason = "they do not begin as such a file does".to_owned();
+        return Err(Error::Compressed {
+            what,
+            name: name.to_owned(),
+            format: promised.label(),
+            reason,
+        });
+    }
+    let (answer, content) = {
+        let whole = BufReader::with_capacity(1 << 16, first.as_slice().chain(&mut stored));
+        let plain = format
+            .decode(whole)
+            .map_err(|source| reading(what, name, format, source))?;
+        let text = HashingReader {
+            inner: plain,
+            hash: Sha256::new(),
+        };
+        let text = BufReader::with_capacity(1 << 16, text);
+        let mut lines = Lines {
+            what,
+            name,
+            format,
+            text,
+        };
+        (
+            read(&mut lines)?,
+            hex(&lines.text.into_inner().hash.finalize()),
+        )
+    };
+    Ok((answer, content, hex(&stored.hash.finalize())))
+}
+
+/// Hashes what passes through.
+struct HashingReader<R> {
+    inner: R,
+    hash: Sha256,
+}
+
+impl<R: Read> Read for HashingReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.inner.read(buffer)?;
+        self.hash.update(&buffer[..got]);
+        Ok(got)
+    }
+}
+
+struct HashingWriter(Sha256);
+
+impl Write for HashingWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// `bytes` in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes
+        .iter()
+        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+            write!(text, "{byte:02x}").expect("writing to a string cannot fail");
+            text
+        })
+}
+
+/// Fills the file at `path` so that it appears whole or not at all. A device or pipe, which cannot be replaced, is
+/// written in place.
+pub(crate) fn write_whole(
+    path: &Path,
+    fill: impl FnOnce(&mut fs::File) -> io::Result<()>,
+) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(there) if !there.is_file() => {
+            return fill(&mut fs::File::options().write(true).open(path)?);
+        }
+        _ => {}
+    }
+    let (temporary, mut file) = beside(path)?;
+    let filled = fill(&mut file)
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&temporary, path));
+    if filled.is_err() {
+        // Nothing more can be done if this fails too, and the first error says more.
+        let _ = fs::remove_file(&temporary);
+    }
+    filled
+}
+
+/// A new file in the same folder as `path`, where a rename stays within one file system.
+fn beside(path: &Path) -> io::Result<(PathBuf, fs::File)> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    for attempt in 0u32.. {
+        let mut temporary = std::ffi::OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".{attempt}.part"));
+        let temporary = path.with_file_name(temporary);
+        match fs::File::create_new(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 1000 => {}
+            outcome => return outcome.map(|file| (temporary, file)),
+        }
+    }
+    unreachable!("the attempts end with an answer")
+}
