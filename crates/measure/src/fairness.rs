@@ -15,7 +15,8 @@ pub(crate) fn of(shares: impl Iterator<Item = f64>) -> Option<f64> {
         squares += share * share;
     }
     let index = sum * sum / (count * squares);
-    index.is_finite().then_some(index)
+    // Rounding may take equal shares a hair above 1.
+    index.is_finite().then(|| index.min(1.0))
 }
 
 /// The mean of the indices of successive windows.

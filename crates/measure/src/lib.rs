@@ -3,12 +3,13 @@
 //! A [`Meter`] is told what happens at one bottleneck and at the ends of the flows that cross it,
 //! in time order, and answers with [`Metrics`] at the end. It keeps sums and histograms, never
 //! packets, so its memory does not grow with the traffic: only the time series grow, with time.
-//! A Mahimahi link log feeds the same meter.
+//! [`mahimahi`] feeds the same meter from a link log, and writes such logs.
 //!
 //! It knows no clock, file or congestion controller.
 
 mod distribution;
 mod fairness;
+pub mod mahimahi;
 mod meter;
 mod metrics;
 mod signal;

@@ -1,5 +1,6 @@
 //! Each metric against a case worked by hand.
 
+use proptest::prelude::*;
 use verus_core::{Bytes, Duration, Time};
 use verus_measure::{Meter, Metrics, rate_series};
 
@@ -301,4 +302,57 @@ fn unknown_is_null_in_json_under_the_names_that_files_use() {
         );
     }
     assert_eq!(json["per_flow"][0]["qdelay_p95_ms"], 5.0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_events_give_numbers_that_add_up(
+        events in prop::collection::vec((0..400_000_000u64, 0..8u8, 0..3usize, 0..3000u64), 0..200),
+        base_known: bool,
+        tail in 0..2_000_000_000u64,
+    ) {
+        let base = [Duration::ZERO; 3];
+        let mut meter = Meter::new(3, if base_known { &base } else { &[] }, BIN);
+        let mut now = Time::ZERO;
+        let mut queue = std::collections::VecDeque::new();
+        for (step, event, flow, size) in events {
+            now += Duration::from_nanos(step);
+            let bytes = Bytes::new(size);
+            match event {
+                0 | 1 => {
+                    meter.on_arrival(now, flow, bytes);
+                    queue.push_back((flow, bytes, now));
+                }
+                2 | 3 => if let Some((flow, bytes, entered)) = queue.pop_front() {
+                    meter.on_departure(now, flow, bytes, entered);
+                    meter.on_delivery(now, flow, bytes);
+                }
+                4 => if let Some((flow, bytes, _)) = queue.pop_back() {
+                    meter.on_drop(now, flow, bytes);
+                }
+                5 => meter.on_sent(flow, bytes, size % 2 == 0),
+                6 => meter.on_rtt(flow, Duration::from_micros(size)),
+                _ => meter.set_active(now, flow, size % 2 == 0),
+            }
+        }
+        let end = now + Duration::from_nanos(tail);
+        let metrics = meter.finish(end, |from, to| Bytes::new(to.since(from).as_nanos() / 1000));
+        let shown = format!("{metrics:?}");
+        prop_assert!(!shown.contains("NaN") && !shown.contains("inf"), "{}", shown);
+        prop_assert_eq!(metrics.backlog, queue.len() as u64);
+        prop_assert_eq!(metrics.per_flow.iter().map(|flow| flow.arrivals).sum::<u64>(), metrics.arrivals);
+        let total: f64 = metrics.per_flow.iter().map(|flow| flow.throughput_mbps).sum();
+        prop_assert!((total - metrics.throughput_mbps).abs() < 1e-9);
+        let bins = end.as_nanos().div_ceil(BIN.as_nanos()) as usize;
+        for series in &metrics.series {
+            prop_assert_eq!(series.throughput_mbps.len(), bins.max(usize::from(series.throughput_mbps.iter().any(|r| *r > 0.0))));
+        }
+        for index in [metrics.jain, metrics.jain_active].iter().flatten() {
+            prop_assert!((1.0 / 3.0 - 1e-9..=1.0 + 1e-9).contains(index));
+        }
+        let quantiles = [metrics.qdelay_p50_ms, metrics.qdelay_p95_ms, metrics.qdelay_p99_ms, metrics.qdelay_max_ms];
+        prop_assert!(quantiles.is_sorted());
+    }
 }
