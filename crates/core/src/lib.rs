@@ -3,6 +3,7 @@
 //! The core knows no clock, socket, thread, file or unseeded randomness: `now` is an argument.
 //! A simulator, an emulator, a UDP transport and a QUIC stack all drive the same code.
 
+pub mod algorithm;
 pub mod controller;
 pub mod flight;
 pub mod pacer;

@@ -1,1 +1,22 @@
-//! Under construction.
+//! A deterministic discrete-event simulator of flows over a shared bottleneck.
+//!
+//! The same [`Sender`](verus_core::sender::Sender) and [`Link`](verus_channel::Link) that run on a
+//! real clock run here on a virtual one. Nothing reads a clock or an unseeded random number: the
+//! same [`Scenario`] gives the same bytes.
+
+mod catalogue;
+mod event;
+mod network;
+mod record;
+mod scenario;
+
+pub use record::{ChannelInfo, FlowOutcome, Outcome, Records, Totals};
+pub use scenario::{Change, Error, FlowSpec, Plan, Scenario};
+
+/// Plans and runs a scenario; see [`Scenario::plan`] and [`Plan::run`].
+///
+/// # Errors
+/// What is wrong with the scenario, or that `progress` cancelled it.
+pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64) -> bool) -> Result<Outcome, Error> {
+    scenario.plan()?.run(progress)
+}

@@ -1,0 +1,587 @@
+//! The list of algorithms: name → configuration → controller. The one place to add another.
+//!
+//! A scheme is written `NAME[:key=value,…]`, the same on every command line and in every file:
+//! `verus:ratio=4,mode=prototype`, `cubic`, `cubic:hystart=plusplus`.
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::controller::Controller;
+use crate::units::Duration;
+use crate::verus::config::{
+    AboveProfile, AtFloor, ChartedWindow, DelayChange, DelayMin, Fit, SilentEpoch, SlowStartExit,
+    WindowReference,
+};
+use crate::verus::{self, Mode, Verus};
+
+/// A parameter of an algorithm, as `verus list schemes` shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Key {
+    /// Its name in a scheme.
+    pub key: &'static str,
+    /// Its unit, or the words it takes.
+    pub unit: &'static str,
+    /// Its value where none is given.
+    pub default: String,
+    /// What it does, and its symbol and source.
+    pub meaning: &'static str,
+}
+
+/// An algorithm, as `verus list schemes` shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Entry {
+    /// Its name in a scheme.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub summary: &'static str,
+    /// Its parameters.
+    pub keys: Vec<Key>,
+}
+
+/// A scheme that cannot be used, and why.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum SchemeError {
+    /// No algorithm has this name.
+    #[error("scheme `{scheme}`: unknown algorithm `{name}`; known are {known}")]
+    UnknownName {
+        /// The scheme as given.
+        scheme: String,
+        /// The name in it.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// The algorithm has no such key.
+    #[error("scheme `{scheme}`: `{name}` has no key `{key}`; its keys are {known}")]
+    UnknownKey {
+        /// The scheme as given.
+        scheme: String,
+        /// The algorithm.
+        name: &'static str,
+        /// The key.
+        key: String,
+        /// The keys there are.
+        known: String,
+    },
+    /// A key without a value, given twice, or with a value that is not of its kind.
+    #[error("scheme `{scheme}`: {key} must be {expected}, not `{value}`")]
+    BadValue {
+        /// The scheme as given.
+        scheme: String,
+        /// The key.
+        key: String,
+        /// What it takes.
+        expected: String,
+        /// What was given.
+        value: String,
+    },
+    /// A value outside its range.
+    #[error("scheme `{scheme}`: {problem}")]
+    OutOfRange {
+        /// The scheme as given.
+        scheme: String,
+        /// The algorithm's own words.
+        problem: String,
+    },
+}
+
+/// A value that a scheme sets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A number.
+    Number(f64),
+    /// A word.
+    Word(String),
+}
+
+/// A parsed and checked scheme: an algorithm with its configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scheme {
+    text: String,
+    params: Vec<(String, Value)>,
+    config: Config,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Config {
+    Verus(Box<verus::Config>),
+}
+
+impl Scheme {
+    /// Parses `NAME[:key=value,…]`.
+    ///
+    /// # Errors
+    /// Names the unknown algorithm or key, or the value out of its range.
+    pub fn parse(text: &str) -> Result<Self, SchemeError> {
+        let (name, rest) = match text.split_once(':') {
+            Some((name, rest)) => (name.trim(), Some(rest)),
+            None => (text.trim(), None),
+        };
+        let pairs = split_pairs(text, rest)?;
+        let config = match name {
+            "verus" => parse_verus(text, &pairs)?,
+            _ => {
+                return Err(SchemeError::UnknownName {
+                    scheme: text.to_owned(),
+                    name: name.to_owned(),
+                    known: catalogue()
+                        .iter()
+                        .map(|entry| entry.name)
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                });
+            }
+        };
+        let params = pairs
+            .into_iter()
+            .map(|(key, value)| {
+                let value = match value.parse::<f64>() {
+                    Ok(number) => Value::Number(number),
+                    Err(_) => Value::Word(value.to_owned()),
+                };
+                (key.to_owned(), value)
+            })
+            .collect();
+        Ok(Scheme {
+            text: text.trim().to_owned(),
+            params,
+            config,
+        })
+    }
+
+    /// The algorithm's bare name.
+    pub fn name(&self) -> &'static str {
+        match self.config {
+            Config::Verus(_) => "verus",
+        }
+    }
+
+    /// The scheme as it was given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What was set, in the order given.
+    pub fn params(&self) -> &[(String, Value)] {
+        &self.params
+    }
+
+    /// A name for tables and legends: `Verus R=2`, `Cubic`.
+    pub fn label(&self) -> String {
+        let extra = |skip: &[&str]| {
+            let rest: Vec<String> = self
+                .params
+                .iter()
+                .filter(|(key, _)| !skip.contains(&key.as_str()))
+                .map(|(key, value)| match value {
+                    Value::Number(number) => format!("{key}={number}"),
+                    Value::Word(word) => format!("{key}={word}"),
+                })
+                .collect();
+            if rest.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", rest.join(", "))
+            }
+        };
+        match &self.config {
+            Config::Verus(config) => {
+                let mode = match config.mode {
+                    Mode::Robust => "",
+                    Mode::Paper => " paper",
+                    Mode::Prototype => " prototype",
+                };
+                format!(
+                    "Verus R={}{mode}{}",
+                    config.ratio,
+                    extra(&["ratio", "mode"])
+                )
+            }
+        }
+    }
+
+    /// A fresh controller. Schemes that draw random numbers draw them from `seed`; none of the
+    /// present ones does.
+    pub fn build(&self, _seed: u64) -> Box<dyn Controller> {
+        const CHECKED: &str = "the configuration was checked when the scheme was parsed";
+        match &self.config {
+            Config::Verus(config) => Box::new(Verus::new((**config).clone()).expect(CHECKED)),
+        }
+    }
+}
+
+type Pairs<'a> = Vec<(&'a str, &'a str)>;
+
+fn split_pairs<'a>(scheme: &str, rest: Option<&'a str>) -> Result<Pairs<'a>, SchemeError> {
+    let mut pairs: Pairs<'a> = Vec::new();
+    for part in rest.into_iter().flat_map(|rest| rest.split(',')) {
+        let bad = |key: &str, expected: &str, value: &str| SchemeError::BadValue {
+            scheme: scheme.to_owned(),
+            key: key.to_owned(),
+            expected: expected.to_owned(),
+            value: value.to_owned(),
+        };
+        let Some((key, value)) = part.split_once('=') else {
+            return Err(bad("each parameter", "key=value", part));
+        };
+        let (key, value) = (key.trim(), value.trim());
+        if pairs.iter().any(|(other, _)| *other == key) {
+            return Err(bad(key, "given once", value));
+        }
+        pairs.push((key, value));
+    }
+    Ok(pairs)
+}
+
+/// One key and value of a scheme, with what an error message about it needs.
+struct Setting<'a> {
+    scheme: &'a str,
+    key: &'a str,
+    value: &'a str,
+}
+
+impl Setting<'_> {
+    fn bad(&self, expected: &str) -> SchemeError {
+        SchemeError::BadValue {
+            scheme: self.scheme.to_owned(),
+            key: self.key.to_owned(),
+            expected: expected.to_owned(),
+            value: self.value.to_owned(),
+        }
+    }
+
+    fn number(&self) -> Result<f64, SchemeError> {
+        self.value
+            .parse()
+            .ok()
+            .filter(|n: &f64| n.is_finite())
+            .ok_or_else(|| self.bad("a number"))
+    }
+
+    fn millis(&self) -> Result<Duration, SchemeError> {
+        let millis = self.number()?;
+        if (0.0..=3.6e6).contains(&millis) {
+            Ok(Duration::from_millis_f64(millis))
+        } else {
+            Err(self.bad("between 0 and 3600000 ms"))
+        }
+    }
+
+    fn flag(&self) -> Result<bool, SchemeError> {
+        self.word(&[("yes", true), ("no", false)])
+    }
+
+    fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, SchemeError> {
+        let found = words.iter().find(|(word, _)| *word == self.value);
+        found.map(|&(_, value)| value).ok_or_else(|| {
+            let words: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
+            self.bad(&format!("one of {}", words.join(", ")))
+        })
+    }
+}
+
+fn apply(
+    scheme: &str,
+    name: &'static str,
+    keys: &[Key],
+    pairs: &Pairs<'_>,
+    mut set: impl FnMut(&Setting<'_>) -> Result<(), SchemeError>,
+) -> Result<(), SchemeError> {
+    for &(key, value) in pairs {
+        if !keys.iter().any(|known| known.key == key) {
+            return Err(SchemeError::UnknownKey {
+                scheme: scheme.to_owned(),
+                name,
+                key: key.to_owned(),
+                known: if keys.is_empty() {
+                    "none".to_owned()
+                } else {
+                    keys.iter()
+                        .map(|known| known.key)
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                },
+            });
+        }
+        set(&Setting { scheme, key, value })?;
+    }
+    Ok(())
+}
+
+fn out_of_range(scheme: &str) -> impl Fn(&dyn std::fmt::Display) -> SchemeError + '_ {
+    move |problem| SchemeError::OutOfRange {
+        scheme: scheme.to_owned(),
+        problem: problem.to_string(),
+    }
+}
+
+const MODES: &[(&str, Mode)] = &[
+    ("robust", Mode::Robust),
+    ("paper", Mode::Paper),
+    ("prototype", Mode::Prototype),
+];
+
+fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
+    // The mode is a preset: it comes first, wherever it stands.
+    let mut config = verus::Config::default();
+    for &(key, value) in pairs {
+        if key == "mode" {
+            config = verus::Config::preset(Setting { scheme, key, value }.word(MODES)?);
+        }
+    }
+    apply(scheme, "verus", &verus_keys(), pairs, |setting| {
+        match setting.key {
+            "mode" => {}
+            "ratio" => config.ratio = setting.number()?,
+            "epoch_ms" => config.epoch = setting.millis()?,
+            "decrement_ms" => config.decrement_ms = setting.number()?,
+            "increment_ms" => config.increment_ms = setting.number()?,
+            "history_weight" => config.history_weight = setting.number()?,
+            "decrease_factor" => config.decrease_factor = setting.number()?,
+            "exit_multiple" => {
+                config.slow_start_exit = SlowStartExit::Multiple(setting.number()?);
+            }
+            "exit_delay_ms" => config.slow_start_exit = SlowStartExit::Delay(setting.millis()?),
+            "update_interval_ms" => config.update_interval = setting.millis()?,
+            "point_weight" => config.point_weight = setting.number()?,
+            "point_memory_ms" => {
+                let memory = setting.millis()?;
+                config.point_memory = (!memory.is_zero()).then_some(memory);
+            }
+            "fit" => {
+                config.fit = setting.word(&[
+                    ("monotone", Fit::Monotone),
+                    ("penalised", Fit::Penalised),
+                    ("interpolation", Fit::Interpolation),
+                ])?;
+            }
+            "anchor" => config.anchor = setting.flag()?,
+            "window_reference" => {
+                config.window_reference = setting.word(&[
+                    ("in_flight", WindowReference::InFlight),
+                    ("current_window", WindowReference::CurrentWindow),
+                ])?;
+            }
+            "charted_window" => {
+                config.charted_window = setting.word(&[
+                    ("in_flight", ChartedWindow::InFlight),
+                    ("target", ChartedWindow::Target),
+                ])?;
+            }
+            "delay_change" => {
+                config.delay_change = setting.word(&[
+                    ("averaged", DelayChange::Averaged),
+                    ("raw", DelayChange::Raw),
+                ])?;
+            }
+            "change_threshold_ms" => config.change_threshold_ms = setting.number()?,
+            "floor" => config.floor = setting.flag()?,
+            "at_floor" => {
+                config.at_floor = setting.word(&[
+                    ("continue", AtFloor::Continue),
+                    ("pause_or_raise", AtFloor::PauseOrRaise),
+                ])?;
+            }
+            "silent_epoch" => {
+                config.silent_epoch = setting.word(&[
+                    ("hold", SilentEpoch::Hold),
+                    ("since_last_ack", SilentEpoch::SinceLastAck),
+                ])?;
+            }
+            "above_profile" => {
+                config.above_profile = setting.word(&[
+                    ("extrapolate", AboveProfile::Extrapolate),
+                    ("restart", AboveProfile::Restart),
+                ])?;
+            }
+            "delay_min" => {
+                config.delay_min =
+                    setting.word(&[("ever", DelayMin::Ever), ("rising", DelayMin::Rising)])?;
+            }
+            "epochs_in_recovery" => config.epochs_in_recovery = setting.flag()?,
+            "whole_windows" => config.whole_windows = setting.flag()?,
+            "retransmit" => config.recovery.retransmit = setting.flag()?,
+            other => unreachable!("`{other}` is listed but not parsed"),
+        }
+        Ok(())
+    })?;
+    config
+        .validate()
+        .map_err(|error| out_of_range(scheme)(&error))?;
+    Ok(Config::Verus(Box::new(config)))
+}
+
+fn verus_keys() -> Vec<Key> {
+    let key = |key, unit, default: &str, meaning| Key {
+        key,
+        unit,
+        default: default.to_owned(),
+        meaning,
+    };
+    let d = verus::Config::default();
+    let number = |n: f64| n.to_string();
+    let millis = |d: Duration| d.as_millis_f64().to_string();
+    vec![
+        key(
+            "ratio",
+            "",
+            &number(d.ratio),
+            "R, the largest D_max/D_min tolerated (Eq. 4)",
+        ),
+        key(
+            "mode",
+            "robust, paper or prototype",
+            "robust",
+            "preset of everything below and of loss recovery",
+        ),
+        key(
+            "epoch_ms",
+            "ms",
+            &millis(d.epoch),
+            "ε, the time between decisions (§5.3)",
+        ),
+        key(
+            "decrement_ms",
+            "ms",
+            &number(d.decrement_ms),
+            "δ₁, how far D_est falls when delay rises (Eq. 4)",
+        ),
+        key(
+            "increment_ms",
+            "ms",
+            &number(d.increment_ms),
+            "δ₂, how far D_est rises, and falls above R (Eq. 4)",
+        ),
+        key(
+            "history_weight",
+            "",
+            &number(d.history_weight),
+            "α, the weight of history in D_max (Eq. 2)",
+        ),
+        key(
+            "decrease_factor",
+            "",
+            &number(d.decrease_factor),
+            "M, the multiplicative decrease (Eq. 6)",
+        ),
+        key(
+            "exit_multiple",
+            "",
+            "4",
+            "N, slow start ends above N × D_min (§5.1; paper mode: 15)",
+        ),
+        key(
+            "exit_delay_ms",
+            "ms",
+            "none",
+            "slow start ends above this delay instead (prototype mode: 500)",
+        ),
+        key(
+            "update_interval_ms",
+            "ms",
+            &millis(d.update_interval),
+            "how often the profile is fitted (§5.3)",
+        ),
+        key(
+            "fit",
+            "monotone, penalised or interpolation",
+            "monotone",
+            "how the points become a curve (§5.1)",
+        ),
+        key(
+            "point_weight",
+            "",
+            &number(d.point_weight),
+            "weight of history in a point of the profile",
+        ),
+        key(
+            "point_memory_ms",
+            "ms",
+            "2000",
+            "age at which a point has lost half its weight; 0: never",
+        ),
+        key(
+            "anchor",
+            "yes or no",
+            "yes",
+            "whether the curve starts from D_min at an empty window",
+        ),
+        key(
+            "window_reference",
+            "in_flight or current_window",
+            "in_flight",
+            "W_i of Eq. 5",
+        ),
+        key(
+            "charted_window",
+            "in_flight or target",
+            "in_flight",
+            "the window that a delay is charted against",
+        ),
+        key("delay_change", "averaged or raw", "averaged", "ΔD (Eq. 3)"),
+        key(
+            "change_threshold_ms",
+            "ms",
+            &number(d.change_threshold_ms),
+            "a smaller ΔD is no rise",
+        ),
+        key(
+            "floor",
+            "yes or no",
+            "yes",
+            "whether case 1 of Eq. 4 stops at D_min",
+        ),
+        key(
+            "at_floor",
+            "continue or pause_or_raise",
+            "continue",
+            "what happens at that floor",
+        ),
+        key(
+            "silent_epoch",
+            "hold or since_last_ack",
+            "since_last_ack",
+            "D_max of an epoch without ACKs",
+        ),
+        key(
+            "above_profile",
+            "extrapolate or restart",
+            "extrapolate",
+            "where D_est lies above the curve",
+        ),
+        key(
+            "delay_min",
+            "ever or rising",
+            "rising",
+            "whether D_min can rise again",
+        ),
+        key(
+            "epochs_in_recovery",
+            "yes or no",
+            "no",
+            "whether epochs decide during recovery",
+        ),
+        key(
+            "whole_windows",
+            "yes or no",
+            "no",
+            "whether windows and budgets are cut to whole packets",
+        ),
+        key(
+            "retransmit",
+            "yes or no",
+            "yes",
+            "whether lost data is sent again",
+        ),
+    ]
+}
+
+/// Every algorithm, with its parameters.
+pub fn catalogue() -> Vec<Entry> {
+    vec![Entry {
+        name: "verus",
+        summary: "delay-based control that learns what delay each window brings (SIGCOMM 2015)",
+        keys: verus_keys(),
+    }]
+}

@@ -1,0 +1,586 @@
+//! The loop over virtual time: flows, the bottleneck they share, and the way back.
+//!
+//! ```text
+//!  sender ──▶ random loss ──▶ queue ▶ link ──▶ propagation ──▶ receiver
+//!     ▲                                                           │
+//!     └── propagation ◀── link ◀ queue (or nothing: ideal) ◀── acknowledgement
+//! ```
+//!
+//! A pipe is a FIFO with at most one pending event, so the event queue holds a handful of entries
+//! however many packets are under way. Nothing is allocated per packet once the buffers have
+//! grown.
+
+use std::collections::VecDeque;
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use verus_channel::link::Link;
+use verus_core::receiver::{Ack, DataRange, Receiver, ReceiverConfig};
+use verus_core::sender::Sender;
+use verus_core::{Bytes, Duration, Time, random};
+use verus_measure::Meter;
+
+use crate::event::{Event, EventQueue};
+use crate::record::{FlowOutcome, Outcome, Records, Totals};
+use crate::scenario::{Error, Plan};
+
+/// Time between two snapshots of a delay profile, as Fig. 7b of the paper draws them ("only every
+/// fifth interpolation is shown").
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(5);
+
+/// A packet under way.
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    flow: u32,
+    number: u64,
+    data: DataRange,
+    record: usize,
+}
+
+/// An acknowledgement under way, with the data bytes that it answers for.
+#[derive(Clone, Copy, Debug)]
+struct AckPacket {
+    flow: u32,
+    answers: u32,
+    ack: Ack,
+}
+
+/// A stretch of path with propagation delay: first in, first out, whatever happens to the delay.
+#[derive(Debug)]
+struct Pipe<P> {
+    waiting: VecDeque<(Time, P)>,
+    last: Time,
+}
+
+impl<P> Pipe<P> {
+    fn new() -> Self {
+        Pipe {
+            waiting: VecDeque::new(),
+            last: Time::ZERO,
+        }
+    }
+
+    /// Sends something on its way; returns its arrival if an event must be set for it.
+    #[inline]
+    fn push(&mut self, now: Time, delay: Duration, packet: P) -> Option<Time> {
+        let at = (now + delay).max(self.last);
+        self.last = at;
+        self.waiting.push_back((at, packet));
+        (self.waiting.len() == 1).then_some(at)
+    }
+
+    /// Takes what has arrived by `now`, if anything.
+    #[inline]
+    fn pop(&mut self, now: Time) -> Option<P> {
+        if self.waiting.front()?.0 > now {
+            return None;
+        }
+        self.waiting.pop_front().map(|(_, packet)| packet)
+    }
+
+    #[inline]
+    fn next(&self) -> Option<Time> {
+        self.waiting.front().map(|&(at, _)| at)
+    }
+}
+
+#[derive(Debug)]
+struct Flow {
+    sender: Sender,
+    receiver: Receiver,
+    forward: Pipe<Packet>,
+    back: Pipe<AckPacket>,
+    delay: Duration,
+    /// For when the sender's timer event is set; [`Time::MAX`] if none is.
+    timer: Time,
+    receiver_timer: Time,
+    /// Data bytes received and not yet acknowledged.
+    unanswered: u32,
+    started: bool,
+}
+
+/// A run in progress.
+struct Network<'a> {
+    plan: &'a Plan,
+    events: EventQueue,
+    flows: Vec<Flow>,
+    outcomes: Vec<FlowOutcome>,
+    link: Link<Packet>,
+    link_set: bool,
+    ack_link: Option<Link<AckPacket>>,
+    ack_link_set: bool,
+    loss: f64,
+    loss_draws: ChaCha8Rng,
+    meter: Meter,
+    records: Option<Records>,
+    /// Where each flow's packets are in the records, by packet number.
+    record_of: Vec<Vec<usize>>,
+    network_bytes: u64,
+    totals: Totals,
+    packet_size: Bytes,
+    ack_size: Bytes,
+}
+
+impl Plan {
+    /// Runs the scenario. `progress` hears the fraction done, about a hundred times, and stops the
+    /// run by returning `false`.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] if `progress` said so.
+    pub fn run(&self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Outcome, Error> {
+        Network::new(self).run(progress)
+    }
+}
+
+impl<'a> Network<'a> {
+    fn new(plan: &'a Plan) -> Self {
+        let scenario = &plan.scenario;
+        let packet_size = Bytes::new(u64::from(scenario.packet_bytes));
+        let receiver = ReceiverConfig {
+            ack_every: scenario.ack_every,
+            ..Default::default()
+        };
+        let mut events = EventQueue::default();
+        let mut flows = Vec::with_capacity(scenario.flows.len());
+        let mut outcomes = Vec::with_capacity(scenario.flows.len());
+        for (index, (spec, scheme)) in scenario.flows.iter().zip(&plan.schemes).enumerate() {
+            let start = Time::from_secs_f64(spec.start_s);
+            let controller = scheme.build(scenario.seed.wrapping_add(index as u64));
+            flows.push(Flow {
+                sender: Sender::new(controller, packet_size, start),
+                receiver: Receiver::new(receiver),
+                forward: Pipe::new(),
+                back: Pipe::new(),
+                delay: Duration::from_millis_f64(spec.delay_ms.unwrap_or(scenario.delay_ms)),
+                timer: Time::MAX,
+                receiver_timer: Time::MAX,
+                unanswered: 0,
+                started: false,
+            });
+            outcomes.push(FlowOutcome {
+                scheme: spec.scheme.clone(),
+                ..Default::default()
+            });
+            events.push(start, Event::Start(index as u32));
+            if let Some(stop) = spec.stop_s {
+                events.push(Time::from_secs_f64(stop), Event::Stop(index as u32));
+            }
+        }
+        for (index, change) in scenario.changes.iter().enumerate() {
+            events.push(
+                Time::from_secs_f64(change.at_s),
+                Event::Change(index as u32),
+            );
+        }
+        let base_rtt: Vec<Duration> = flows.iter().map(|flow| flow.delay * 2).collect();
+        let stream = |purpose, index| random::stream(scenario.seed, purpose, index);
+        Network {
+            plan,
+            meter: Meter::new(
+                flows.len(),
+                &base_rtt,
+                Duration::from_millis_f64(scenario.bin_ms),
+            ),
+            events,
+            flows,
+            outcomes,
+            link: Link::new(plan.service.clone(), &plan.queue, stream("queue", 0)),
+            link_set: false,
+            ack_link: plan
+                .ack
+                .as_ref()
+                .map(|(service, queue)| Link::new(service.clone(), queue, stream("queue", 1))),
+            ack_link_set: false,
+            loss: scenario.loss,
+            loss_draws: stream("loss", 0),
+            records: scenario.records.then(Records::default),
+            record_of: vec![Vec::new(); scenario.flows.len()],
+            network_bytes: 0,
+            totals: Totals::default(),
+            packet_size,
+            ack_size: Bytes::new(u64::from(scenario.ack_bytes)),
+        }
+    }
+
+    fn run(mut self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Outcome, Error> {
+        let scenario = &self.plan.scenario;
+        let end = Time::from_secs_f64(scenario.duration_s);
+        let bin = Duration::from_millis_f64(scenario.bin_ms);
+        let hundredth = Duration::from_secs_f64(scenario.duration_s / 100.0);
+        let every = if scenario.series {
+            bin
+        } else {
+            hundredth.max(Duration::from_nanos(1))
+        };
+        let mut next_told = Time::ZERO + hundredth;
+        let mut next_snapshot = Time::ZERO + SNAPSHOT_EVERY;
+        self.meter.reserve(end);
+        self.events.push(Time::ZERO + every, Event::Sample);
+        while let Some((now, event)) = self.events.pop() {
+            if now > end {
+                break;
+            }
+            self.totals.events += 1;
+            match event {
+                Event::Data(flow) => self.on_data(now, flow as usize),
+                Event::Ack(flow) => self.on_ack(now, flow as usize),
+                Event::Departure => self.on_departure(now),
+                Event::SenderTimer(flow) => self.on_sender_timer(now, flow as usize),
+                Event::ReceiverTimer(flow) => self.on_receiver_timer(now, flow as usize),
+                Event::AckDeparture => self.on_ack_departure(now),
+                Event::Start(flow) => self.on_start(now, flow as usize),
+                Event::Stop(flow) => self.on_stop(now, flow as usize),
+                Event::Change(index) => self.on_change(index as usize),
+                Event::Sample => {
+                    if scenario.series {
+                        self.sample();
+                        if now >= next_snapshot {
+                            next_snapshot += SNAPSHOT_EVERY;
+                            self.snapshot(now);
+                        }
+                    }
+                    if now >= next_told {
+                        next_told = now + hundredth;
+                        if !progress(now.as_secs_f64() / scenario.duration_s) {
+                            return Err(Error::Cancelled);
+                        }
+                    }
+                    self.events.push(now + every, Event::Sample);
+                }
+            }
+        }
+        progress(1.0);
+        Ok(self.finish(end, bin))
+    }
+
+    fn finish(mut self, end: Time, bin: Duration) -> Outcome {
+        for (flow, outcome) in self.flows.iter().zip(&mut self.outcomes) {
+            outcome.counters = *flow.sender.counters();
+        }
+        let bins = if self.plan.scenario.series {
+            end.as_nanos().div_ceil(bin.as_nanos())
+        } else {
+            0
+        };
+        let capacity_mbps = (0..bins)
+            .map(|index| {
+                let from = Time::ZERO + bin * index;
+                let to = (from + bin).min(end);
+                (self.link.capacity(from, to) / to.since(from)).as_mbps()
+            })
+            .collect();
+        let link = &self.link;
+        Outcome {
+            metrics: self.meter.finish(end, |from, to| link.capacity(from, to)),
+            channel: self.plan.channel.clone(),
+            flows: self.outcomes,
+            capacity_mbps,
+            bin_ms: bin.as_millis_f64(),
+            records: self.records,
+            totals: self.totals,
+        }
+    }
+
+    fn on_start(&mut self, now: Time, index: usize) {
+        let flow = &mut self.flows[index];
+        flow.started = true;
+        match self.plan.scenario.flows[index].bytes {
+            Some(bytes) => flow.sender.offer(Bytes::new(bytes)),
+            None => flow.sender.offer_bulk(),
+        }
+        self.meter.set_active(now, index, true);
+        self.pump(now, index);
+    }
+
+    fn on_stop(&mut self, now: Time, index: usize) {
+        self.flows[index].sender.stop();
+        self.meter.set_active(now, index, false);
+    }
+
+    fn on_change(&mut self, index: usize) {
+        // The rate is part of the link's own schedule.
+        let change = &self.plan.scenario.changes[index];
+        if let Some(loss) = change.loss {
+            self.loss = loss;
+        }
+        if let Some(delay) = change.delay_ms {
+            for flow in &mut self.flows {
+                flow.delay = Duration::from_millis_f64(delay);
+            }
+        }
+    }
+
+    /// Lets a sender send what it may, and sets its timer.
+    #[inline]
+    fn pump(&mut self, now: Time, index: usize) {
+        let mut sent = false;
+        while let Some(transmit) = self.flows[index].sender.poll_transmit(now) {
+            sent = true;
+            self.meter
+                .on_sent(index, transmit.size, transmit.retransmission);
+            self.meter.on_arrival(now, index, transmit.size);
+            let record = self.record(now, index, &transmit);
+            let packet = Packet {
+                flow: index as u32,
+                number: transmit.number,
+                data: transmit.data,
+                record,
+            };
+            let lost = self.loss > 0.0 && self.loss_draws.random::<f64>() < self.loss;
+            if lost || self.link.enqueue(now, transmit.size, packet).is_err() {
+                self.meter.on_drop(now, index, transmit.size);
+                if let Some(records) = &mut self.records {
+                    records.dropped_ms[record] = now.as_millis_f64();
+                }
+            } else {
+                self.network_bytes += transmit.size.get();
+            }
+        }
+        if sent {
+            self.totals.peak_network_bytes = self.totals.peak_network_bytes.max(self.network_bytes);
+            let window = self.flows[index].sender.controller().window().get();
+            self.totals.peak_window_bytes = self.totals.peak_window_bytes.max(window);
+            self.set_link();
+        }
+        self.set_timer(index);
+    }
+
+    #[inline]
+    fn set_link(&mut self) {
+        if !self.link_set
+            && let Some(at) = self.link.next_departure()
+        {
+            self.link_set = true;
+            self.events.push(at, Event::Departure);
+        }
+    }
+
+    #[inline]
+    fn set_timer(&mut self, index: usize) {
+        let flow = &mut self.flows[index];
+        // A timer that moved later is found out when its event comes; only an earlier one needs
+        // an event of its own.
+        if let Some(at) = flow.sender.next_timer()
+            && at < flow.timer
+        {
+            flow.timer = at;
+            self.events.push(at, Event::SenderTimer(index as u32));
+        }
+    }
+
+    fn on_departure(&mut self, now: Time) {
+        self.link_set = false;
+        while self.link.next_departure().is_some_and(|at| at <= now) {
+            let (meter, records, network_bytes) =
+                (&mut self.meter, &mut self.records, &mut self.network_bytes);
+            let departed = self.link.depart(now, |dropped| {
+                let packet = dropped.packet;
+                meter.on_drop(now, packet.flow as usize, dropped.size);
+                *network_bytes -= dropped.size.get();
+                if let Some(records) = records {
+                    records.dropped_ms[packet.record] = now.as_millis_f64();
+                }
+            });
+            let Some(departed) = departed else { continue };
+            let packet = departed.packet;
+            let index = packet.flow as usize;
+            self.meter
+                .on_departure(now, index, departed.size, departed.entered);
+            if let Some(records) = &mut self.records {
+                records.departed_ms[packet.record] = now.as_millis_f64();
+            }
+            let flow = &mut self.flows[index];
+            if let Some(at) = flow.forward.push(now, flow.delay, packet) {
+                self.events.push(at, Event::Data(packet.flow));
+            }
+        }
+        self.set_link();
+    }
+
+    fn on_data(&mut self, now: Time, index: usize) {
+        while let Some(packet) = self.flows[index].forward.pop(now) {
+            let flow = &mut self.flows[index];
+            let new = flow.receiver.on_packet(now, packet.number, packet.data);
+            flow.unanswered += self.packet_size.get() as u32;
+            self.meter.on_delivery(now, index, new);
+            if let Some(records) = &mut self.records {
+                records.received_ms[packet.record] = now.as_millis_f64();
+                records.new_bytes[packet.record] = new.get() as u32;
+            }
+            self.acknowledge(now, index);
+        }
+        if let Some(at) = self.flows[index].forward.next() {
+            self.events.push(at, Event::Data(index as u32));
+        }
+    }
+
+    /// Sends the acknowledgement that is due, or sets a timer for it.
+    #[inline]
+    fn acknowledge(&mut self, now: Time, index: usize) {
+        let flow = &mut self.flows[index];
+        let Some(ack) = flow.receiver.poll_ack(now) else {
+            if let Some(at) = flow.receiver.next_timer()
+                && at < flow.receiver_timer
+            {
+                flow.receiver_timer = at;
+                self.events.push(at, Event::ReceiverTimer(index as u32));
+            }
+            return;
+        };
+        let answers = std::mem::take(&mut flow.unanswered);
+        let packet = AckPacket {
+            flow: index as u32,
+            answers,
+            ack,
+        };
+        match &mut self.ack_link {
+            None => {
+                if let Some(at) = flow.back.push(now, flow.delay, packet) {
+                    self.events.push(at, Event::Ack(index as u32));
+                }
+            }
+            Some(link) => {
+                if link.enqueue(now, self.ack_size, packet).is_err() {
+                    self.network_bytes -= u64::from(answers);
+                }
+                self.set_ack_link();
+            }
+        }
+    }
+
+    fn on_receiver_timer(&mut self, now: Time, index: usize) {
+        if self.flows[index].receiver_timer != now {
+            return; // an earlier timer has taken its place
+        }
+        self.flows[index].receiver_timer = Time::MAX;
+        self.acknowledge(now, index);
+    }
+
+    fn set_ack_link(&mut self) {
+        if let Some(link) = &self.ack_link
+            && !self.ack_link_set
+            && let Some(at) = link.next_departure()
+        {
+            self.ack_link_set = true;
+            self.events.push(at, Event::AckDeparture);
+        }
+    }
+
+    fn on_ack_departure(&mut self, now: Time) {
+        self.ack_link_set = false;
+        let Some(link) = &mut self.ack_link else {
+            return;
+        };
+        while link.next_departure().is_some_and(|at| at <= now) {
+            let network_bytes = &mut self.network_bytes;
+            let departed = link.depart(now, |dropped| {
+                *network_bytes -= u64::from(dropped.packet.answers);
+            });
+            let Some(departed) = departed else { continue };
+            let packet = departed.packet;
+            let flow = &mut self.flows[packet.flow as usize];
+            if let Some(at) = flow.back.push(now, flow.delay, packet) {
+                self.events.push(at, Event::Ack(packet.flow));
+            }
+        }
+        self.set_ack_link();
+    }
+
+    fn on_ack(&mut self, now: Time, index: usize) {
+        while let Some(packet) = self.flows[index].back.pop(now) {
+            self.network_bytes -= u64::from(packet.answers);
+            let flow = &mut self.flows[index];
+            flow.sender.on_ack(now, &packet.ack, None);
+            for acked in &flow.sender.last_revealed().acked {
+                self.meter.on_rtt(index, acked.rtt);
+            }
+            if self.records.is_some() {
+                self.record_acked(now, index);
+            }
+        }
+        if let Some(at) = self.flows[index].back.next() {
+            self.events.push(at, Event::Ack(index as u32));
+        }
+        self.pump(now, index);
+    }
+
+    fn on_sender_timer(&mut self, now: Time, index: usize) {
+        let flow = &mut self.flows[index];
+        if flow.timer != now {
+            return; // an earlier timer has taken its place
+        }
+        flow.timer = Time::MAX;
+        if flow.sender.next_timer().is_some_and(|at| at <= now) {
+            flow.sender.on_timer(now);
+            self.pump(now, index);
+        } else {
+            self.set_timer(index);
+        }
+    }
+
+    /// One value a bin of what the senders show of themselves.
+    fn sample(&mut self) {
+        for (flow, outcome) in self.flows.iter().zip(&mut self.outcomes) {
+            let mut at = 0;
+            let mut record = |name: &'static str, value: f64| {
+                if outcome.columns.len() == at {
+                    outcome.columns.push(name);
+                    outcome.samples.push(Vec::new());
+                }
+                outcome.samples[at].push(if flow.started { value } else { f64::NAN });
+                at += 1;
+            };
+            let controller = flow.sender.controller();
+            record("window_bytes", controller.window().as_f64());
+            record("in_flight_bytes", flow.sender.in_flight().as_f64());
+            controller.probe(&mut record);
+        }
+    }
+
+    fn snapshot(&mut self, now: Time) {
+        for (flow, outcome) in self.flows.iter().zip(&mut self.outcomes) {
+            if let Some(profile) = flow.sender.controller().profile() {
+                outcome.profiles.push((now, profile));
+            }
+        }
+    }
+
+    /// Begins a packet's record; returns its index.
+    #[inline]
+    fn record(
+        &mut self,
+        now: Time,
+        index: usize,
+        transmit: &verus_core::sender::Transmit,
+    ) -> usize {
+        let Some(records) = &mut self.records else {
+            return 0;
+        };
+        records.flow.push(index as u32);
+        records.number.push(transmit.number);
+        records.size_bytes.push(transmit.size.get() as u32);
+        records
+            .window_bytes
+            .push(self.flows[index].sender.controller().window().as_f64());
+        records.retransmission.push(transmit.retransmission);
+        records.sent_ms.push(now.as_millis_f64());
+        records.departed_ms.push(f64::NAN);
+        records.received_ms.push(f64::NAN);
+        records.new_bytes.push(0);
+        records.acked_ms.push(f64::NAN);
+        records.dropped_ms.push(f64::NAN);
+        self.record_of[index].push(records.flow.len() - 1);
+        records.flow.len() - 1
+    }
+
+    fn record_acked(&mut self, now: Time, index: usize) {
+        let Some(records) = &mut self.records else {
+            return;
+        };
+        let revealed = self.flows[index].sender.last_revealed();
+        for acked in revealed.acked.iter().chain(&revealed.recovered) {
+            let record = self.record_of[index][acked.packet.number as usize];
+            records.acked_ms[record] = now.as_millis_f64();
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What happened in a run, as columns.
+
+use serde::Serialize;
+use verus_core::{ProfileSnapshot, Time};
+use verus_measure::Metrics;
+
+/// Everything a run yields.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Every metric of the bottleneck and of each flow.
+    pub metrics: Metrics,
+    /// The channel that was used.
+    pub channel: ChannelInfo,
+    /// What each flow did over time.
+    pub flows: Vec<FlowOutcome>,
+    /// Capacity of the channel in each bin, Mbit/s.
+    pub capacity_mbps: Vec<f64>,
+    /// Width of a bin, ms.
+    pub bin_ms: f64,
+    /// Each packet's fate, where asked for.
+    pub records: Option<Records>,
+    /// What the simulator counted of itself.
+    pub totals: Totals,
+}
+
+/// The channel of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChannelInfo {
+    /// As given.
+    pub name: String,
+    /// SHA-256 of the trace's content, where there is a trace.
+    pub sha256: Option<String>,
+    /// Length of the trace, s.
+    pub duration_s: Option<f64>,
+    /// Mean rate, Mbit/s.
+    pub mean_mbps: f64,
+}
+
+/// Counts that describe the run rather than the network.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Totals {
+    /// Events handled.
+    pub events: u64,
+    /// The most bytes in the network at any instant: in the bottleneck, in propagation, or arrived
+    /// with their acknowledgement still on its way. All flows together.
+    pub peak_network_bytes: u64,
+    /// The largest sum of the flows' windows at any departure, in bytes.
+    pub peak_window_bytes: u64,
+}
+
+/// One flow over time.
+#[derive(Clone, Debug, Default)]
+pub struct FlowOutcome {
+    /// The scheme as given.
+    pub scheme: String,
+    /// Names of the columns of `samples`: `window_bytes`, `in_flight_bytes`, and what the
+    /// controller's probe shows.
+    pub columns: Vec<&'static str>,
+    /// One column each, one value a bin (the value at the bin's end; not-a-number before the flow
+    /// starts).
+    pub samples: Vec<Vec<f64>>,
+    /// Delay-profile snapshots, for algorithms that learn one.
+    pub profiles: Vec<(Time, ProfileSnapshot)>,
+    /// Packets sent, lost and recovered, timeouts and probes, as the sender counted them.
+    pub counters: verus_core::sender::Counters,
+}
+
+/// Each packet's fate: one entry a packet in each column, in the order of sending. Times are in ms;
+/// not-a-number where it never happened.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    /// Index of the flow.
+    pub flow: Vec<u32>,
+    /// Packet number within the flow.
+    pub number: Vec<u64>,
+    /// Size in bytes.
+    pub size_bytes: Vec<u32>,
+    /// The controller's window when it left, in bytes.
+    pub window_bytes: Vec<f64>,
+    /// Whether it carries data that left before.
+    pub retransmission: Vec<bool>,
+    /// When it left the sender and reached the bottleneck.
+    pub sent_ms: Vec<f64>,
+    /// When it left the bottleneck queue.
+    pub departed_ms: Vec<f64>,
+    /// When it reached the receiver.
+    pub received_ms: Vec<f64>,
+    /// How many of its bytes were new to the receiver.
+    pub new_bytes: Vec<u32>,
+    /// When its acknowledgement reached the sender.
+    pub acked_ms: Vec<f64>,
+    /// When it was dropped, at the bottleneck or on the way to it.
+    pub dropped_ms: Vec<f64>,
+}
+
+impl Records {
+    /// How many packets there are.
+    pub fn len(&self) -> usize {
+        self.flow.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.flow.is_empty()
+    }
+}

@@ -1,0 +1,394 @@
+//! What to run, as data: the one schema that the command line, Python and files share.
+
+use std::sync::Arc;
+
+use crate::catalogue::{self, Channel};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use verus_channel::link::{Service, WhenOver};
+use verus_channel::queue::{QueueConfig, SpecError};
+use verus_channel::schedule::Schedule;
+use verus_core::algorithm::{Scheme, SchemeError};
+use verus_core::{Bytes, Duration, Rate, Time};
+
+use crate::record::ChannelInfo;
+
+/// Runs longer than this are refused: a typing error more likely than a wish.
+const LONGEST_S: f64 = 1e6;
+/// More flows than this are refused likewise.
+const MOST_FLOWS: usize = 100_000;
+
+/// A run: flows over one shared bottleneck.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scenario {
+    /// The channel: a file, the name of a built-in or cached one, or `rate:MBPS`.
+    pub trace: String,
+    /// The bottleneck's queue, such as `red:min=375000,max=1125000,p=0.1`.
+    pub queue: String,
+    /// What acknowledgements cross: `ideal` (only propagation), `same` (the channel's own trace),
+    /// `rate:MBPS`, a file or a name.
+    pub ack: String,
+    /// The queue of the acknowledgements' link.
+    pub ack_queue: String,
+    /// Propagation delay each way, ms.
+    pub delay_ms: f64,
+    /// Size of data packets as the link accounts them (IP), bytes.
+    pub packet_bytes: u32,
+    /// Size of acknowledgements likewise, bytes.
+    pub ack_bytes: u32,
+    /// Bytes that each opportunity of a trace carries: 1504 as Mahimahi does, or 1500.
+    pub opportunity_bytes: u32,
+    /// Whether a trace begins again at its end, rather than carrying nothing more.
+    #[serde(rename = "loop")]
+    pub looped: bool,
+    /// Probability that a data packet is lost on its way to the bottleneck.
+    pub loss: f64,
+    /// The flows.
+    pub flows: Vec<FlowSpec>,
+    /// Length of the run, s.
+    pub duration_s: f64,
+    /// Seed of every random stream in the run.
+    pub seed: u64,
+    /// Whether each packet's fate is recorded.
+    pub records: bool,
+    /// Whether time series and profile snapshots are sampled.
+    pub series: bool,
+    /// Width of the bins of time series, ms.
+    pub bin_ms: f64,
+    /// Packets that an acknowledgement waits for: 1 acknowledges each, 2 is TCP's delayed ACK.
+    pub ack_every: u32,
+    /// Changes of the path during the run, in order of time.
+    pub changes: Vec<Change>,
+}
+
+/// One flow of a scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlowSpec {
+    /// The algorithm, such as `verus:ratio=2`.
+    pub scheme: String,
+    /// When it begins, s.
+    #[serde(default)]
+    pub start_s: f64,
+    /// When it ends, s; the run's end if absent.
+    #[serde(default)]
+    pub stop_s: Option<f64>,
+    /// Its propagation delay each way, ms; the scenario's if absent.
+    #[serde(default)]
+    pub delay_ms: Option<f64>,
+    /// How many bytes it has to send; without end if absent.
+    #[serde(default)]
+    pub bytes: Option<u64>,
+}
+
+/// A change of the path at an instant; what is absent stays.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// When, s.
+    pub at_s: f64,
+    /// The bottleneck's rate, Mbit/s; only where the channel is a `rate:`.
+    #[serde(default)]
+    pub rate_mbps: Option<f64>,
+    /// Propagation delay each way, ms, for all flows. Packets under way keep their order.
+    #[serde(default)]
+    pub delay_ms: Option<f64>,
+    /// Probability of random loss.
+    #[serde(default)]
+    pub loss: Option<f64>,
+}
+
+impl Default for Scenario {
+    fn default() -> Self {
+        Scenario {
+            trace: "city-driving-3g-up".to_owned(),
+            queue: "red:min=375000,max=1125000,p=0.1".to_owned(),
+            ack: "ideal".to_owned(),
+            ack_queue: "infinite".to_owned(),
+            delay_ms: 20.0,
+            packet_bytes: 1500,
+            ack_bytes: 64,
+            opportunity_bytes: 1504,
+            looped: true,
+            loss: 0.0,
+            flows: vec![FlowSpec::new("verus:ratio=2")],
+            duration_s: 60.0,
+            seed: 1,
+            records: false,
+            series: true,
+            bin_ms: 100.0,
+            ack_every: 1,
+            changes: Vec::new(),
+        }
+    }
+}
+
+impl FlowSpec {
+    /// A bulk flow for the whole run.
+    pub fn new(scheme: &str) -> Self {
+        FlowSpec {
+            scheme: scheme.to_owned(),
+            start_s: 0.0,
+            stop_s: None,
+            delay_ms: None,
+            bytes: None,
+        }
+    }
+}
+
+/// Why a scenario cannot be run, or was not finished.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A field is out of its range.
+    #[error("{field} must be {expected}, not {value}")]
+    Field {
+        /// The field.
+        field: String,
+        /// Its range, in words.
+        expected: &'static str,
+        /// What was given.
+        value: String,
+    },
+    /// A scheme cannot be used.
+    #[error(transparent)]
+    Scheme(#[from] SchemeError),
+    /// A queue cannot be used.
+    #[error(transparent)]
+    Queue(#[from] SpecError),
+    /// A channel cannot be used.
+    #[error(transparent)]
+    Channel(#[from] verus_channel::Error),
+    /// The progress callback said to stop.
+    #[error("the run was cancelled")]
+    Cancelled,
+}
+
+fn check(
+    ok: bool,
+    field: impl Into<String>,
+    expected: &'static str,
+    value: impl ToString,
+) -> Result<(), Error> {
+    if ok {
+        Ok(())
+    } else {
+        Err(Error::Field {
+            field: field.into(),
+            expected,
+            value: value.to_string(),
+        })
+    }
+}
+
+/// A checked scenario, with its files read and its texts parsed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub(crate) scenario: Scenario,
+    pub(crate) service: Service,
+    pub(crate) channel: ChannelInfo,
+    pub(crate) queue: QueueConfig,
+    pub(crate) ack: Option<(Service, QueueConfig)>,
+    pub(crate) schemes: Vec<Scheme>,
+}
+
+impl Scenario {
+    /// Checks every field and reads what it names.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, by name.
+    pub fn plan(&self) -> Result<Plan, Error> {
+        let between = |x: f64, low: f64, high: f64| (low..=high).contains(&x);
+        check(
+            self.duration_s > 0.0 && self.duration_s <= LONGEST_S,
+            "duration_s",
+            "above 0 and at most 1e6",
+            self.duration_s,
+        )?;
+        check(
+            between(self.delay_ms, 0.0, 1e5),
+            "delay_ms",
+            "between 0 and 1e5",
+            self.delay_ms,
+        )?;
+        check(
+            (1..=65_535).contains(&self.packet_bytes),
+            "packet_bytes",
+            "between 1 and 65535",
+            self.packet_bytes,
+        )?;
+        check(
+            (1..=65_535).contains(&self.ack_bytes),
+            "ack_bytes",
+            "between 1 and 65535",
+            self.ack_bytes,
+        )?;
+        check(
+            (1..=65_535).contains(&self.opportunity_bytes),
+            "opportunity_bytes",
+            "between 1 and 65535",
+            self.opportunity_bytes,
+        )?;
+        check(
+            between(self.loss, 0.0, 1.0),
+            "loss",
+            "between 0 and 1",
+            self.loss,
+        )?;
+        check(
+            between(self.bin_ms, 1.0, 1e6),
+            "bin_ms",
+            "between 1 and 1e6",
+            self.bin_ms,
+        )?;
+        check(
+            (1..=1000).contains(&self.ack_every),
+            "ack_every",
+            "between 1 and 1000",
+            self.ack_every,
+        )?;
+        check(
+            (1..=MOST_FLOWS).contains(&self.flows.len()),
+            "flows",
+            "between 1 and 100000",
+            self.flows.len(),
+        )?;
+        let mut schemes = Vec::with_capacity(self.flows.len());
+        for (index, flow) in self.flows.iter().enumerate() {
+            let named = |field: &str| format!("flows[{index}].{field}");
+            check(
+                between(flow.start_s, 0.0, LONGEST_S),
+                named("start_s"),
+                "between 0 and 1e6",
+                flow.start_s,
+            )?;
+            if let Some(stop) = flow.stop_s {
+                check(
+                    stop > flow.start_s && stop <= LONGEST_S,
+                    named("stop_s"),
+                    "after start_s",
+                    stop,
+                )?;
+            }
+            if let Some(delay) = flow.delay_ms {
+                check(
+                    between(delay, 0.0, 1e5),
+                    named("delay_ms"),
+                    "between 0 and 1e5",
+                    delay,
+                )?;
+            }
+            schemes.push(Scheme::parse(&flow.scheme)?);
+        }
+        let queue = QueueConfig::parse(&self.queue)?;
+        let channel = catalogue::open(
+            &self.trace,
+            self.seed,
+            Duration::from_secs_f64(self.duration_s),
+        )?;
+        let rates = self.check_changes(&channel)?;
+        let opportunity = Bytes::new(u64::from(self.opportunity_bytes));
+        let info = ChannelInfo {
+            name: self.trace.clone(),
+            sha256: channel.trace().map(|trace| trace.sha256()),
+            duration_s: channel.trace().map(|trace| trace.period().as_secs_f64()),
+            mean_mbps: match &channel {
+                Channel::Trace(trace) => trace.mean_rate(opportunity).as_mbps(),
+                Channel::Rate(rate) => rate.as_mbps(),
+            },
+        };
+        let service = self.service(&channel, rates);
+        let ack = match self.ack.as_str() {
+            "ideal" => None,
+            "same" => Some(self.service(&channel, Vec::new())),
+            text => {
+                let channel =
+                    catalogue::open(text, self.seed, Duration::from_secs_f64(self.duration_s))?;
+                Some(self.service(&channel, Vec::new()))
+            }
+        };
+        let ack = match ack {
+            None => None,
+            Some(service) => Some((service, QueueConfig::parse(&self.ack_queue)?)),
+        };
+        Ok(Plan {
+            scenario: self.clone(),
+            service,
+            channel: info,
+            queue,
+            ack,
+            schemes,
+        })
+    }
+
+    /// Checks the changes; returns those of the rate.
+    fn check_changes(&self, channel: &Channel) -> Result<Vec<(Time, Rate)>, Error> {
+        let mut rates = Vec::new();
+        let mut last = 0.0;
+        for (index, change) in self.changes.iter().enumerate() {
+            let named = |field: &str| format!("changes[{index}].{field}");
+            check(
+                change.at_s >= last && change.at_s <= LONGEST_S,
+                named("at_s"),
+                "in order of time",
+                change.at_s,
+            )?;
+            last = change.at_s;
+            if let Some(rate) = change.rate_mbps {
+                check(
+                    (0.0..=1e6).contains(&rate),
+                    named("rate_mbps"),
+                    "between 0 and 1e6",
+                    rate,
+                )?;
+                check(
+                    matches!(channel, Channel::Rate(_)),
+                    named("rate_mbps"),
+                    "left out where the channel is a trace",
+                    rate,
+                )?;
+                rates.push((Time::from_secs_f64(change.at_s), Rate::from_mbps(rate)));
+            }
+            if let Some(delay) = change.delay_ms {
+                check(
+                    (0.0..=1e5).contains(&delay),
+                    named("delay_ms"),
+                    "between 0 and 1e5",
+                    delay,
+                )?;
+            }
+            if let Some(loss) = change.loss {
+                check(
+                    (0.0..=1.0).contains(&loss),
+                    named("loss"),
+                    "between 0 and 1",
+                    loss,
+                )?;
+            }
+        }
+        Ok(rates)
+    }
+
+    fn service(&self, channel: &Channel, changes: Vec<(Time, Rate)>) -> Service {
+        match channel {
+            Channel::Trace(trace) => Service::Trace {
+                trace: Arc::clone(trace),
+                opportunity: Bytes::new(u64::from(self.opportunity_bytes)),
+                end: if self.looped {
+                    WhenOver::Loop
+                } else {
+                    WhenOver::End
+                },
+            },
+            Channel::Rate(rate) => {
+                let mut steps = vec![(Time::ZERO, *rate)];
+                for (at, rate) in changes {
+                    // Two changes at one instant: the later one counts.
+                    steps.retain(|&(other, _)| other != at);
+                    steps.push((at, rate));
+                }
+                Service::Rate(Schedule::new(steps).expect("changes were checked to be in order"))
+            }
+        }
+    }
+}
