@@ -1,0 +1,144 @@
+# Everything a developer or CI runs. Needs Python 3.11+, Rust (rustup) and a C compiler; the rest
+# is put into .venv and .tools. `make` alone lists the targets.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+FUZZ_SECONDS ?= 600
+UV_VERSION := 0.13.8
+CARGO_DENY_VERSION := 0.20.2
+CARGO_FUZZ_VERSION := 0.13.2
+
+BIN := .venv/bin
+STAMPS := .venv/stamps
+
+# What needs no tools must work without them.
+ifneq ($(filter-out help clean,$(or $(MAKECMDGOALS),help)),)
+FOUND := $(shell PYTHON='$(PYTHON)' scripts/toolchain)
+ifneq ($(firstword $(FOUND)),ok)
+$(error $(wordlist 2,99,$(FOUND)))
+endif
+ifneq ($(word 2,$(FOUND)),)
+export RUSTUP_TOOLCHAIN := $(word 2,$(FOUND))
+endif
+endif
+
+# Cargo and maturin must agree on the interpreter, or each would rebuild PyO3 after the other.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# The extension takes Python's symbols from the interpreter that loads it.
+export PYO3_BUILD_EXTENSION_MODULE := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+RUST := Cargo.toml Cargo.lock rust-toolchain.toml \
+  $(shell find crates -type f \( -path '*/src/*' -o -path '*/data/*' -o -name Cargo.toml -o -name build.rs \))
+
+##@ Use
+.PHONY: build
+build: $(STAMPS)/extension ## Build everything into .venv (the command is .venv/bin/verus)
+
+.PHONY: demo
+demo: build ## Build, then compare controllers on the built-in channels: table, plots, report
+	$(BIN)/verus compare --out verus-results/demo --force
+
+##@ Check
+.PHONY: test
+test: test-rust test-python ## Build, then run every test
+	@echo "make test: all Rust tests, doc tests, fuzz corpora and Python tests passed"
+
+.PHONY: test-rust
+test-rust: $(STAMPS)/packages
+	cargo test --workspace --locked
+
+.PHONY: test-python
+test-python: build
+	$(BIN)/python -m pytest
+
+.PHONY: lint
+lint: lint-rust lint-python lint-licenses lint-wasm ## Formatting, lints, types, licences, WebAssembly
+	@echo "make lint: formatting, lints, types and licences are clean"
+
+.PHONY: lint-rust
+lint-rust: $(STAMPS)/packages
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
+
+.PHONY: lint-python
+lint-python: $(STAMPS)/packages
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+
+# Advisories need a database from the network and change without a commit: not part of this check.
+.PHONY: lint-licenses
+lint-licenses: .tools/bin/cargo-deny-$(CARGO_DENY_VERSION)
+	$< --log-level warn check licenses bans sources
+
+.PHONY: lint-wasm
+lint-wasm:
+	scripts/check-wasm
+
+.PHONY: format
+format: $(STAMPS)/packages ## Format Rust and Python
+	cargo fmt --all
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+##@ Measure
+.PHONY: bench
+bench: ## Time the simulator against a bare event loop
+	cargo bench --workspace --locked
+
+.PHONY: fuzz
+fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust
+	for target in $$(sed -n '/^\[\[bin\]\]/,/^name/s/^name = "\(.*\)"/\1/p' fuzz/Cargo.toml); do \
+	  PATH="$(CURDIR)/.tools/bin:$$PATH" cargo +nightly fuzz run "$$target" -- \
+	    -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10; \
+	done
+
+##@ Keep
+.PHONY: lock
+lock: $(STAMPS)/packages ## Pin the newest allowed versions of the Python packages
+	$(BIN)/pip install --quiet uv==$(UV_VERSION)
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header --group dev \
+	  --output-file requirements.lock pyproject.toml
+
+.PHONY: clean
+clean: ## Remove everything that was built, downloaded or drawn
+	rm -rf .venv .tools target fuzz/target verus-results
+	rm -f python/verus/_verus*.so
+
+.PHONY: help
+help:
+	@awk -F ':.*## ' '/^##@/ {printf "\n%s\n", substr($$0, 5)} \
+	  /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+
+# What was done, and whether it must be done again.
+$(STAMPS)/packages: requirements.lock
+	[ -x $(BIN)/python ] || '$(PYTHON)' -m venv .venv
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	mkdir -p $(STAMPS)
+	touch $@
+
+$(STAMPS)/extension: $(STAMPS)/packages pyproject.toml README.md $(RUST)
+	@echo 'Compiling the Rust crates for Python (a minute or two the first time)'
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+# Unoptimised: it compiles in a third of the time and checks in a second. One that is installed
+# already is used as it is.
+.tools/bin/cargo-deny-$(CARGO_DENY_VERSION):
+	mkdir -p .tools/bin
+	if [ "$$(cargo-deny --version 2>/dev/null)" = 'cargo-deny $(CARGO_DENY_VERSION)' ]; then \
+	  ln -sf "$$(command -v cargo-deny)" $@; \
+	else \
+	  cargo install cargo-deny --version $(CARGO_DENY_VERSION) --locked --debug --no-default-features \
+	    --root .tools && mv .tools/bin/cargo-deny $@; \
+	fi
+
+.tools/bin/cargo-fuzz:
+	cargo +nightly install cargo-fuzz --version $(CARGO_FUZZ_VERSION) --locked --root .tools
