@@ -100,6 +100,9 @@ pub enum Problem {
     /// Its period would be zero.
     #[error("its last time is 0 ms, so it has no duration to repeat")]
     ZeroPeriod,
+    /// A raw log whose trace would have a period of zero.
+    #[error("all of it lies within one millisecond, so it has no duration to repeat")]
+    OneInstant,
     /// A line without anything on it, before others.
     #[error("the line is blank")]
     Blank,

@@ -7,10 +7,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use verus_core::{Duration, Time};
+
+use crate::loss::uniform;
 
 /// A queue discipline and its settings. As text (and in serialised form): `KIND[:key=value,…]`, for example
 /// `red:min=375000,max=1125000,p=0.1`, `droptail:bytes=120000`, `codel` or `infinite`; [`catalogue`] lists them all.
@@ -629,7 +630,7 @@ impl Red {
         let full =
             (self.config.limit).is_some_and(|limit| arrival.waiting_bytes + arrival.size > limit);
         let chance = self.chance();
-        let dropped = full || chance >= 1.0 || chance > 0.0 && self.draw() < chance;
+        let dropped = full || chance >= 1.0 || chance > 0.0 && uniform(&mut self.rng) < chance;
         let in_range = chance > 0.0 || full;
         let spaced = self.config.preset != RedPreset::Cs244;
         // The counter that CS244's RED resets on each accepted packet is always 0.
@@ -687,11 +688,6 @@ impl Red {
         // Makes the gap between drops uniform instead of geometric: p_a = p_b / (1 − count·p_b).
         let room = 1.0 - self.accepted as f64 * base;
         if room > base { base / room } else { 1.0 }
-    }
-
-    /// A uniform number in [0, 1).
-    fn draw(&mut self) -> f64 {
-        (self.rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 }
 
@@ -802,4 +798,333 @@ pub(crate) trait Head {
     fn head(&self) -> Option<(Time, u64)>;
     /// Drops it.
     fn drop_head(&mut self);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verus_core::random;
+
+    fn red(text: &str) -> Red {
+        match QueueConfig::parse(text) {
+            Ok(QueueConfig::Red(config)) => Red::new(config, random::stream(1, "queue", 0)),
+            other => panic!("{text} gave {other:?}"),
+        }
+    }
+
+    /// An arrival at a queue of `bytes` (in packets of 1000) at `ms`.
+    fn arrival(ms: u64, bytes: u64, unused: Option<u64>) -> Arrival {
+        let now = Time::from_millis(ms);
+        Arrival {
+            now,
+            size: 1000,
+            waiting_bytes: bytes,
+            waiting_packets: bytes / 1000,
+            unused,
+        }
+    }
+
+    #[test]
+    fn text_and_back_gives_the_same_queue() {
+        let texts = [
+            "infinite",
+            "droptail:bytes=120000",
+            "droptail:packets=7",
+            "codel:target_ms=5,interval_ms=100",
+            "codel:target_ms=2.5,interval_ms=50,limit=1000000",
+            "red:min=375000,max=1125000,p=0.1",
+            "red:min=375000,max=1125000,p=0.1,preset=cs244",
+            "red:min=1,max=2,p=1,limit=9,weight=0.5,preset=gentle",
+        ];
+        for text in texts {
+            let queue = QueueConfig::parse(text).unwrap();
+            assert_eq!(queue.to_string(), text);
+            let json = serde_json::to_string(&queue).unwrap();
+            assert_eq!(json, format!("\"{text}\""));
+            assert_eq!(serde_json::from_str::<QueueConfig>(&json).unwrap(), queue);
+        }
+    }
+
+    #[test]
+    fn defaults_are_the_papers() {
+        let parse = |text| QueueConfig::parse(text).unwrap();
+        assert_eq!(
+            parse("red"),
+            parse("red:min=375000,max=1125000,p=0.1,preset=floyd")
+        );
+        assert_eq!(parse("codel"), parse("codel:target_ms=5,interval_ms=100"));
+    }
+
+    #[test]
+    fn every_example_and_key_in_the_catalogue_is_understood() {
+        for kind in catalogue() {
+            QueueConfig::parse(kind.example).unwrap();
+            for key in kind.keys {
+                let value = if key.key == "preset" { "floyd" } else { "1" };
+                match QueueConfig::parse(&format!("{}:{}={value}", kind.name, key.key)) {
+                    Ok(_) => {}
+                    Err(SpecError {
+                        problem: SpecProblem::BadValue { .. },
+                        ..
+                    }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_fault_in_a_text_is_named() {
+        let cases = [
+            (
+                "fifo",
+                "unknown kind `fifo`; the kinds are red, droptail, codel, infinite",
+            ),
+            (
+                "",
+                "unknown kind ``; the kinds are red, droptail, codel, infinite",
+            ),
+            (
+                "red:maximum=5",
+                "`red` has no key `maximum`; it has min, max, p, limit, weight, preset",
+            ),
+            (
+                "infinite:bytes=5",
+                "`infinite` has no key `bytes`; it has none",
+            ),
+            ("red:min", "`min` is not of the form key=value"),
+            ("red:", "`` is not of the form key=value"),
+            ("red:min=5,min=6", "`min` is given twice"),
+            ("red:p=NaN", "p=NaN: must be above 0 and at most 1"),
+            ("red:p=0", "p=0: must be above 0 and at most 1"),
+            ("red:p=1.5", "p=1.5: must be above 0 and at most 1"),
+            ("red:min=-1", "min=-1: must be a whole number above 0"),
+            ("red:min=5,max=5", "min=5: must be less than max"),
+            ("red:max=1000", "min=375000: must be less than max"),
+            (
+                "red:preset=linux",
+                "preset=linux: must be floyd, gentle or cs244",
+            ),
+            ("droptail", "`droptail` needs one of bytes=N and packets=N"),
+            (
+                "droptail:bytes=1,packets=1",
+                "`droptail` needs one of bytes=N and packets=N",
+            ),
+            (
+                "droptail:bytes=0",
+                "bytes=0: must be a whole number above 0",
+            ),
+            (
+                "droptail:bytes=1e5",
+                "bytes=1e5: must be a whole number above 0",
+            ),
+            (
+                "codel:target_ms=inf",
+                "target_ms=inf: must be a number of milliseconds above 0 and at most 86400000",
+            ),
+            (
+                "codel:target_ms=200",
+                "target_ms=200: must be at most interval_ms",
+            ),
+        ];
+        for (text, problem) in cases {
+            let error = QueueConfig::parse(text).unwrap_err();
+            assert_eq!(error.to_string(), format!("queue `{text}`: {problem}"));
+        }
+    }
+
+    #[test]
+    fn the_average_moves_by_its_weight_at_each_arrival() {
+        let mut red = red("red:min=500000,max=1000000,weight=0.25");
+        let mut averages = Vec::new();
+        for bytes in [4000, 4000, 0] {
+            assert!(red.accepts(&arrival(0, bytes, None)));
+            averages.push(red.average);
+        }
+        assert_eq!(averages, [1000.0, 1750.0, 1312.5]);
+    }
+
+    #[test]
+    fn an_idle_link_takes_a_step_off_the_average_for_each_unused_opportunity() {
+        let mut red = red("red:min=500000,max=1000000,weight=0.5");
+        red.average = 64_000.0;
+        // Three unused, and the arrival itself finds an empty queue too.
+        assert!(red.accepts(&arrival(9, 0, Some(3))));
+        assert_eq!(red.average, 4_000.0);
+        assert!(red.accepts(&arrival(9, 0, Some(0))));
+        assert_eq!(red.average, 2_000.0);
+    }
+
+    #[test]
+    fn nothing_is_dropped_below_min_and_everything_above_max() {
+        let mut red = red("red:min=10000,max=20000,p=0.5,weight=1");
+        assert!((0..1000).all(|_| red.accepts(&arrival(0, 9_999, None))));
+        assert!((0..1000).all(|_| !red.accepts(&arrival(0, 20_000, None))));
+    }
+
+    #[test]
+    fn the_drop_probability_rises_with_the_average() {
+        let mut red = red("red:min=10000,max=20000,p=0.5,weight=1");
+        for (average, base) in [(10_000.0, 0.0), (15_000.0, 0.25), (18_000.0, 0.4)] {
+            red.average = average;
+            assert_eq!(red.chance(), base);
+        }
+        // p_a = p_b / (1 − count·p_b): after two accepted, 0.25 becomes 0.5; after three, a certainty.
+        red.average = 15_000.0;
+        red.accepted = 2;
+        assert_eq!(red.chance(), 0.5);
+        red.accepted = 3;
+        assert_eq!(red.chance(), 1.0);
+    }
+
+    #[test]
+    fn counting_makes_gaps_between_drops_uniform() {
+        // p_b = 0.1: the gap between drops is uniform on 1..=10, with mean 5.5.
+        let mut red = red("red:min=10000,max=20000,p=0.2,weight=1");
+        let mut gaps = [0u32; 11];
+        let mut gap = 0;
+        for _ in 0..110_000 {
+            gap += 1;
+            if !red.accepts(&arrival(0, 15_000, None)) {
+                gaps[gap] += 1;
+                gap = 0;
+            }
+        }
+        // 20,000 drops: 2000 expected at each gap, standard deviation 42.
+        for (gap, count) in gaps.iter().enumerate().skip(1) {
+            assert!(count.abs_diff(2000) < 220, "{count} gaps of {gap}");
+        }
+    }
+
+    #[test]
+    fn gentle_rises_from_p_to_1_between_max_and_twice_max() {
+        let mut red = red("red:min=10000,max=20000,p=0.5,preset=gentle");
+        let cases = [
+            (20_000.0, 0.5),
+            (30_000.0, 0.75),
+            (40_000.0, 1.0),
+            (50_000.0, 1.0),
+        ];
+        for (average, chance) in cases {
+            red.average = average;
+            assert_eq!(red.chance(), chance);
+        }
+    }
+
+    #[test]
+    fn a_hard_limit_holds_whatever_the_average() {
+        let mut red = red("red:min=10000,max=20000,limit=5000");
+        assert!(red.accepts(&arrival(0, 4000, None)));
+        assert!(!red.accepts(&arrival(0, 4001, None)));
+    }
+
+    #[test]
+    fn cs244_drops_each_arrival_independently() {
+        // p_b = 0.1: gaps are geometric, so one in ten follows a drop at once, where even spacing has one in 5.5·10.
+        let mut red = red("red:min=10000,max=20000,p=0.2,weight=1,preset=cs244");
+        let outcomes: Vec<bool> = (0..100_000)
+            .map(|_| red.accepts(&arrival(0, 15_000, None)))
+            .collect();
+        let drops = outcomes.iter().filter(|accepted| !**accepted).count();
+        assert!(drops.abs_diff(10_000) < 500, "{drops} drops");
+        let pairs = outcomes
+            .windows(2)
+            .filter(|pair| !pair[0] && !pair[1])
+            .count();
+        assert!(pairs.abs_diff(1_000) < 160, "{pairs} drops after a drop");
+        red.average = 1e6;
+        assert!(!red.accepts(&arrival(0, 30_000, None)));
+    }
+
+    #[test]
+    fn cs244_forgets_its_average_when_empty_for_some_milliseconds() {
+        let mut red = red("red:preset=cs244");
+        red.average = 1e6;
+        red.empty_since = Time::from_nanos(9_900_000);
+        // From millisecond 9 to 10, by the millisecond clock: 0.998^1000 = 0.135.
+        assert!(red.accepts(&arrival(10, 0, Some(0))));
+        assert!((red.average / 1e6 - 0.1351).abs() < 1e-4, "{}", red.average);
+        red.empty_since = Time::from_millis(10);
+        assert!(red.accepts(&arrival(110, 0, Some(0))));
+        assert!(red.average < 1e-6);
+        // Within a millisecond it keeps all of it.
+        red.average = 1e5;
+        red.empty_since = Time::from_millis(200);
+        assert!(red.accepts(&arrival(200, 0, Some(0))));
+        assert_eq!(red.average, 1e5);
+    }
+
+    #[test]
+    fn powers_are_products() {
+        for (base, exponent) in [(0.998, 0), (0.998, 1), (0.998, 13), (0.5, 100)] {
+            let product = (0..exponent).fold(1.0, |product, _| product * base);
+            assert!((power(base, exponent) - product).abs() < 1e-12 * product);
+        }
+        assert_eq!(power(0.998, u64::MAX), 0.0);
+    }
+
+    /// A queue of equal packets that entered at given times.
+    struct Packets(Vec<Time>);
+
+    impl Head for Packets {
+        fn head(&self) -> Option<(Time, u64)> {
+            Some((*self.0.first()?, 1000 * (self.0.len() as u64 - 1)))
+        }
+
+        fn drop_head(&mut self) {
+            self.0.remove(0);
+        }
+    }
+
+    #[test]
+    fn codel_leaves_a_queue_of_one_packet_alone() {
+        let mut codel = CoDel::new(&CoDelConfig::default());
+        codel.largest = 1000;
+        for packets in [1, 2] {
+            let mut queue = Packets(vec![Time::ZERO; packets]);
+            for ms in 0..1000 {
+                codel.select(Time::from_millis(ms), &mut queue);
+            }
+            assert_eq!(
+                queue.0.len(),
+                packets,
+                "no more than a packet waits behind the head"
+            );
+        }
+    }
+
+    #[test]
+    fn codel_waits_an_interval_and_starts_over_when_the_delay_falls() {
+        let mut codel = CoDel::new(&CoDelConfig::default());
+        codel.largest = 1000;
+        let at = Time::from_millis;
+        let mut queue = Packets(vec![at(0); 100]);
+        codel.select(at(50), &mut queue);
+        codel.select(at(149), &mut queue);
+        assert_eq!(queue.0.len(), 100);
+        // Below target for one packet.
+        codel.select(at(149), &mut Packets(vec![at(145); 100]));
+        codel.select(at(150), &mut queue);
+        codel.select(at(249), &mut queue);
+        assert_eq!(queue.0.len(), 100);
+        codel.select(at(250), &mut queue);
+        assert_eq!(queue.0.len(), 99);
+    }
+
+    #[test]
+    fn codel_resumes_its_pace_when_it_dropped_not_long_ago() {
+        let mut codel = CoDel::new(&CoDelConfig::default());
+        (codel.largest, codel.count, codel.last_count) = (1000, 7, 3);
+        let at = Time::from_millis;
+        codel.drop_next = at(900);
+        codel.first_above = Some(at(1000));
+        codel.select(at(1000), &mut Packets(vec![at(0); 100]));
+        // Four drops last time: the next is due 100/√4 ms later.
+        assert_eq!((codel.count, codel.drop_next), (4, at(1050)));
+        // Long ago: from the beginning.
+        (codel.dropping, codel.count, codel.last_count) = (false, 8, 4);
+        codel.first_above = Some(at(1000));
+        codel.select(at(3000), &mut Packets(vec![at(0); 100]));
+        assert_eq!((codel.count, codel.drop_next), (1, at(3100)));
+    }
 }

@@ -113,7 +113,9 @@ impl Trace {
             })?;
             Ok(builder)
         })?;
-        let mut trace = builder.finish(name)?;
+        let mut trace = builder
+            .finish(name)
+            .map_err(|problem| whole_error(name, problem))?;
         trace.hashes = Some((content, stored));
         Ok(trace)
     }
@@ -129,7 +131,9 @@ impl Trace {
                 .push(time)
                 .map_err(|problem| line_error(name, index as u64 + 1, problem))?;
         }
-        builder.finish(name)
+        builder
+            .finish(name)
+            .map_err(|problem| whole_error(name, problem))
     }
 
     /// Writes the trace to `path`, compressed as its extension says (`.gz`, `.xz`, anything else is plain). The file
@@ -445,7 +449,7 @@ impl Cursor {
 
 /// Collects times into runs.
 #[derive(Default)]
-struct Builder {
+pub(crate) struct Builder {
     runs: Vec<u8>,
     blocks: Vec<Block>,
     distinct: u64,
@@ -457,7 +461,7 @@ struct Builder {
 }
 
 impl Builder {
-    fn push(&mut self, ms: u64) -> Result<(), Problem> {
+    pub(crate) fn push(&mut self, ms: u64) -> Result<(), Problem> {
         if self.count > 0 && ms == self.ms {
             self.count += 1;
             return Ok(());
@@ -494,28 +498,23 @@ impl Builder {
         self.count = 0;
     }
 
-    fn finish(mut self, name: &str) -> Result<Trace, Error> {
+    pub(crate) fn finish(mut self, name: &str) -> Result<Trace, Problem> {
         self.end_run();
-        let problem = match (self.opportunities, self.ms) {
-            (0, _) => Problem::Empty,
-            (_, 0) => Problem::ZeroPeriod,
-            _ => {
-                self.runs.shrink_to_fit();
-                return Ok(Trace {
-                    name: name.to_owned(),
-                    runs: self.runs,
-                    blocks: self.blocks,
-                    distinct: self.distinct,
-                    opportunities: self.opportunities,
-                    period_ms: self.ms,
-                    hashes: None,
-                });
-            }
-        };
-        Err(Error::Whole {
-            what: WHAT,
+        if self.opportunities == 0 {
+            return Err(Problem::Empty);
+        }
+        if self.ms == 0 {
+            return Err(Problem::ZeroPeriod);
+        }
+        self.runs.shrink_to_fit();
+        Ok(Trace {
             name: name.to_owned(),
-            problem,
+            runs: self.runs,
+            blocks: self.blocks,
+            distinct: self.distinct,
+            opportunities: self.opportunities,
+            period_ms: self.ms,
+            hashes: None,
         })
     }
 }
@@ -548,6 +547,14 @@ fn line_error(name: &str, line: u64, problem: Problem) -> Error {
         what: WHAT,
         name: name.to_owned(),
         line,
+        problem,
+    }
+}
+
+fn whole_error(name: &str, problem: Problem) -> Error {
+    Error::Whole {
+        what: WHAT,
+        name: name.to_owned(),
         problem,
     }
 }
@@ -921,4 +928,254 @@ fn beside(path: &Path) -> io::Result<(PathBuf, fs::File)> {
         }
     }
     unreachable!("the attempts end with an answer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: impl AsRef<[u8]>) -> Result<Trace, String> {
+        Trace::parse("town.down", text.as_ref()).map_err(|error| error.to_string())
+    }
+
+    fn times(trace: &Trace) -> Vec<u64> {
+        trace.opportunities().collect()
+    }
+
+    #[test]
+    fn a_repeated_line_is_another_opportunity() {
+        let trace = parse("0\n5\n5\n5\n9\n").unwrap();
+        assert_eq!(times(&trace), [0, 5, 5, 5, 9]);
+        assert_eq!(trace.runs().collect::<Vec<_>>(), [(0, 1), (5, 3), (9, 1)]);
+        assert_eq!((trace.len(), trace.distinct_millis()), (5, 3));
+        assert_eq!(trace.period(), Duration::from_millis(9));
+        assert_eq!(
+            trace.mean_rate(Bytes::new(1500)),
+            Rate::from_bps(5 * 12_000 * 1000 / 9)
+        );
+    }
+
+    #[test]
+    fn line_ends_and_trailing_blank_lines_do_not_matter() {
+        let plain = parse("1\n2\n").unwrap();
+        for text in ["1\n2", "1\r\n2\r\n", "1\n2\n\n", "1\n2\n\r\n\n"] {
+            assert_eq!(parse(text).unwrap(), plain, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn each_fault_is_named_with_its_line() {
+        let whole = [
+            (
+                "",
+                "it holds no opportunities; a trace has one time in milliseconds on each line",
+            ),
+            (
+                "\n\n",
+                "it holds no opportunities; a trace has one time in milliseconds on each line",
+            ),
+            (
+                "0\n0\n",
+                "its last time is 0 ms, so it has no duration to repeat",
+            ),
+        ];
+        for (text, problem) in whole {
+            assert_eq!(
+                parse(text).unwrap_err(),
+                format!("trace `town.down`: {problem}")
+            );
+        }
+        let digits = "9".repeat(100);
+        let lines = [
+            ("40\n31\n", "2: time goes backwards (31 ms after 40 ms)".to_owned()),
+            ("1\n\n2\n", "2: the line is blank".to_owned()),
+            ("# 5\n", "1: `# 5` is a comment; a trace holds only times".to_owned()),
+            ("1\n-2\n", "2: the time `-2` is negative".to_owned()),
+            ("-\n", "1: `-` is not a time".to_owned()),
+            ("+2\n", "1: `+2` is not a time".to_owned()),
+            ("1 \n", "1: `1 ` is not a time".to_owned()),
+            (
+                "1.5\n",
+                "1: `1.5` is not a whole number of milliseconds (a raw arrival log is turned into a \
+                 trace by `verus trace convert`)"
+                    .to_owned(),
+            ),
+            ("hello\n", "1: `hello` is not a time".to_owned()),
+            (
+                "18446744073709551616\n",
+                "1: the time `18446744073709551616` does not fit in 64 bits".to_owned(),
+            ),
+            (digits.as_str(), format!("1: the time `{}…` does not fit in 64 bits", &digits[..40])),
+            ("99999999999999999999x\n", "1: `99999999999999999999x` is not a time".to_owned()),
+        ];
+        for (text, problem) in lines {
+            assert_eq!(
+                parse(text).unwrap_err(),
+                format!("trace `town.down`, line {problem}")
+            );
+        }
+        assert_eq!(
+            parse(b"1\n\xff\xfe\n").unwrap_err(),
+            "trace `town.down`, line 2: not text (byte 0xff)"
+        );
+        assert_eq!(
+            parse(b"1\n\0\0\n").unwrap_err(),
+            "trace `town.down`, line 2: not text (byte 0x00)"
+        );
+    }
+
+    #[test]
+    fn times_up_to_64_bits_are_read() {
+        let trace = parse("1\n18446744073709551615\n").unwrap();
+        assert_eq!(times(&trace), [1, u64::MAX]);
+        let mut cursor = Cursor::new(Arc::new(trace), true);
+        assert_eq!(cursor.seek(Time::from_millis(2)), 1);
+        assert_eq!(cursor.time(), None, "beyond the clock's last instant");
+    }
+
+    #[test]
+    fn counts_before_an_instant_include_earlier_laps() {
+        let trace = parse("0\n4\n4\n10\n").unwrap();
+        let before = |ms, looped| trace.opportunities_before(Time::from_millis(ms), looped);
+        let expected = [
+            (0, 0),
+            (1, 1),
+            (4, 1),
+            (5, 3),
+            (10, 3),
+            (11, 5),
+            (15, 7),
+            (20, 7),
+            (21, 9),
+        ];
+        for (ms, count) in expected {
+            assert_eq!(before(ms, true), count, "looped, before {ms} ms");
+            assert_eq!(before(ms, false), count.min(4), "once, before {ms} ms");
+        }
+        // Half a millisecond past 4 ms, those at 4 ms are past.
+        assert_eq!(
+            trace.opportunities_before(Time::from_nanos(4_500_000), true),
+            3
+        );
+    }
+
+    #[test]
+    fn a_cursor_passes_as_many_as_the_index_counts() {
+        // 1000 runs, so that the index has several entries; gaps and counts vary.
+        let millis =
+            (0..1000u64).flat_map(|i| vec![i * (1 + i % 7) + 10 * i * i / 7; 1 + i as usize % 3]);
+        let mut millis: Vec<u64> = millis.collect();
+        millis.sort_unstable();
+        let trace = Arc::new(Trace::from_millis("made", millis.clone()).unwrap());
+        assert_eq!(times(&trace), millis);
+        for looped in [false, true] {
+            for stride in [1, 9, 1_000, 100_003, 3 * trace.period_ms() + 17] {
+                let mut cursor = Cursor::new(trace.clone(), looped);
+                let mut passed = 0;
+                for step in 0..50 {
+                    let now = Time::from_nanos(step * stride * 1_000_000 + 300_000);
+                    passed += cursor.seek(now);
+                    assert_eq!(passed, trace.opportunities_before(now, looped));
+                    if cursor.time().is_some() && step % 2 == 0 {
+                        cursor.skip(1 + step % 5);
+                        passed += 1 + step % 5;
+                        let next = cursor
+                            .time()
+                            .map_or(Time::MAX, |time| time + Duration::from_nanos(1));
+                        passed = passed.min(trace.opportunities_before(next, looped));
+                    }
+                    if cursor
+                        .time()
+                        .is_some_and(|time| time >= now + Duration::from_millis(stride))
+                    {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    #[cfg(all(feature = "gzip", feature = "xz"))]
+    mod compressed {
+        use super::*;
+
+        fn folder(name: &str) -> PathBuf {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("../../target/test-traces")
+                .join(name);
+            let folder = std::env::var_os("CARGO_TARGET_TMPDIR")
+                .map_or(folder, |tmp| PathBuf::from(tmp).join(name));
+            fs::create_dir_all(&folder).unwrap();
+            folder
+        }
+
+        #[test]
+        fn what_is_written_is_read_back_whatever_the_compression() {
+            let folder = folder("round-trip");
+            let trace = Trace::from_millis("made", (0..5000).map(|i| i * i / 100)).unwrap();
+            for file in ["a.trace", "a.gz", "a.xz"] {
+                let path = folder.join(file);
+                trace.write(&path).unwrap();
+                let read = Trace::read(&path).unwrap();
+                assert_eq!(read, trace);
+                assert_eq!(read.sha256(), trace.sha256());
+                assert_eq!(
+                    read.stored_sha256() == Some(&read.sha256()),
+                    file == "a.trace"
+                );
+                // The bytes decide, not the name.
+                let other = folder.join("renamed");
+                fs::copy(&path, &other).unwrap();
+                assert_eq!(Trace::read(&other).unwrap(), trace);
+            }
+            let left: Vec<_> = fs::read_dir(&folder)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
+            assert_eq!(left.len(), 4, "no temporary file remains: {left:?}");
+            fs::remove_dir_all(folder).unwrap();
+        }
+
+        #[test]
+        fn compressed_data_cut_anywhere_are_refused() {
+            let folder = folder("cut");
+            let trace = Trace::from_millis("made", (1..2000).map(|i| i * i / 100)).unwrap();
+            for (file, format) in [("cut.gz", "gzip"), ("cut.xz", "xz")] {
+                let path = folder.join(file);
+                trace.write(&path).unwrap();
+                let bytes = fs::read(&path).unwrap();
+                for length in [
+                    1,
+                    5,
+                    6,
+                    11,
+                    bytes.len() / 2,
+                    bytes.len() - 13,
+                    bytes.len() - 1,
+                ] {
+                    let error = Trace::parse(file, &bytes[..length])
+                        .unwrap_err()
+                        .to_string();
+                    let start =
+                        format!("trace `{file}`: the {format} data are damaged or cut short");
+                    assert!(
+                        error.starts_with(&start),
+                        "{length} bytes of {file}: {error}"
+                    );
+                }
+                let mut damaged = bytes.clone();
+                damaged[bytes.len() / 2] ^= 0x10;
+                assert!(Trace::parse(file, damaged.as_slice()).is_err());
+            }
+            fs::remove_dir_all(folder).unwrap();
+        }
+
+        #[test]
+        fn a_folder_and_a_missing_file_are_named() {
+            let error = Trace::read(Path::new("src")).unwrap_err().to_string();
+            assert_eq!(error, "cannot read `src`: is a directory");
+            let error = Trace::read(Path::new("no/such")).unwrap_err().to_string();
+            assert!(error.starts_with("cannot read `no/such`: "), "{error}");
+        }
+    }
 }

@@ -1,0 +1,147 @@
+//! Raw arrival logs: when packets of a saturating sender arrived, turned into a trace.
+//!
+//! A log has one Unix time in seconds on each line, with up to six decimals and trailing zeros dropped, as the
+//! Verus authors recorded them. Each arrival becomes an opportunity at `round((t − t₀) × 1000)` ms, in
+//! double precision with halves away from zero: that is how the distributed traces were made. Exact decimal arithmetic
+//! differs in up to 0.1 % of the lines, so the rounding is part of the format.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::error::{Error, Problem};
+use crate::trace::{Builder, Trace, excerpt, is_decimal, not_text, with_plain_lines};
+
+const WHAT: &str = "raw arrival log";
+
+/// Past this many milliseconds (285,000 years), a double no longer tells neighbours apart.
+const LARGEST_MILLIS: f64 = (1u64 << 53) as f64;
+
+/// Reads the raw arrival log in the file at `path`, plain or compressed, as a trace.
+///
+/// # Errors
+/// If it cannot be read or is no such log; the message names the file and the line.
+pub fn read(path: &Path) -> Result<Trace, Error> {
+    let name = path.display().to_string();
+    let fail = |source| Error::Io {
+        action: "read",
+        name: name.clone(),
+        source,
+    };
+    if fs::metadata(path).map_err(fail)?.is_dir() {
+        return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
+    }
+    parse(&name, fs::File::open(path).map_err(fail)?)
+}
+
+/// Reads a raw arrival log from `bytes`, plain or compressed, as a trace. `name` is what messages call it.
+/// Never panics, whatever the bytes: a fuzz target can call this.
+///
+/// # Errors
+/// If the bytes are no such log.
+pub fn parse(name: &str, bytes: impl Read) -> Result<Trace, Error> {
+    let (builder, ..) = with_plain_lines(WHAT, name, bytes, |lines| {
+        let mut builder = Builder::default();
+        let mut clock = None;
+        lines.for_each(|number, line| {
+            let fail = |problem| Error::Line {
+                what: WHAT,
+                name: name.to_owned(),
+                line: number,
+                problem,
+            };
+            let time = seconds(line).map_err(fail)?;
+            let (first, before) = *clock.get_or_insert((time, time));
+            if time < before {
+                let (time, before) = (format!("{time} s"), format!("{before} s"));
+                return Err(fail(Problem::Backwards { time, before }));
+            }
+            clock = Some((first, time));
+            let millis = ((time - first) * 1000.0).round();
+            if millis >= LARGEST_MILLIS {
+                return Err(fail(Problem::TooLarge(excerpt(line))));
+            }
+            builder.push(millis as u64).map_err(fail)
+        })?;
+        Ok(builder)
+    })?;
+    builder.finish(name).map_err(|problem| Error::Whole {
+        what: WHAT,
+        name: name.to_owned(),
+        problem: match problem {
+            Problem::Empty => Problem::NoArrivals,
+            Problem::ZeroPeriod => Problem::OneInstant,
+            other => other,
+        },
+    })
+}
+
+/// The seconds that `line` states.
+fn seconds(line: &[u8]) -> Result<f64, Problem> {
+    let decimal = is_decimal(line)
+        .then(|| std::str::from_utf8(line).ok()?.parse().ok())
+        .flatten();
+    decimal.ok_or_else(|| {
+        not_text(line).unwrap_or_else(|| match line {
+            [b'-', rest @ ..] if is_decimal(rest) => Problem::Negative(excerpt(line)),
+            _ => Problem::NotATime(excerpt(line)),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(log: &str) -> Result<Vec<u64>, String> {
+        let trace = parse("log", log.as_bytes()).map_err(|error| error.to_string())?;
+        Ok(trace.opportunities().collect())
+    }
+
+    #[test]
+    fn times_count_from_the_first_in_whole_milliseconds() {
+        assert_eq!(
+            millis("1420544206.074772\n1420544206.0767\n1420544207\n"),
+            Ok(vec![0, 2, 925])
+        );
+    }
+
+    #[test]
+    fn halves_round_away_from_zero() {
+        assert_eq!(millis("0\n0.0005\n0.0015\n0.0025\n"), Ok(vec![0, 1, 2, 3]));
+    }
+
+    #[test]
+    fn each_fault_is_named_with_its_line() {
+        let log = "raw arrival log `log`";
+        let cases = [
+            (
+                "",
+                "it holds no arrivals; a raw log has one Unix time in seconds on each line",
+            ),
+            (
+                "5.1\n",
+                "all of it lies within one millisecond, so it has no duration to repeat",
+            ),
+        ];
+        for (text, problem) in cases {
+            assert_eq!(millis(text), Err(format!("{log}: {problem}")));
+        }
+        let cases = [
+            ("2.5\n1.5\n", "2: time goes backwards (1.5 s after 2.5 s)"),
+            ("2.5\nsoon\n", "2: `soon` is not a time"),
+            ("1e5\n", "1: `1e5` is not a time"),
+            ("nan\n", "1: `nan` is not a time"),
+            ("-1.5\n", "1: the time `-1.5` is negative"),
+            ("1.2.3\n", "1: `1.2.3` is not a time"),
+            ("1\n\n2\n", "2: the line is blank"),
+            (
+                "0\n99999999999999999999\n",
+                "2: the time `99999999999999999999` does not fit in 64 bits",
+            ),
+        ];
+        for (text, problem) in cases {
+            assert_eq!(millis(text), Err(format!("{log}, line {problem}")));
+        }
+    }
+}

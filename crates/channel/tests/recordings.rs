@@ -1,0 +1,84 @@
+//! Against the recordings that the project shares, where they are on this machine.
+
+use std::fs;
+use std::path::PathBuf;
+
+use verus_channel::{Trace, raw};
+
+/// The shared folder, or `None` (with a word on standard output) where there is none.
+fn shared() -> Option<PathBuf> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared");
+    let folder = std::env::var_os("VERUS_SHARED").map_or(beside.into(), PathBuf::from);
+    if folder.join("traces/MANIFEST.csv").is_file() {
+        return Some(folder);
+    }
+    println!(
+        "skipped: no recordings at {} (set VERUS_SHARED)",
+        folder.display()
+    );
+    None
+}
+
+#[test]
+fn raw_logs_become_the_distributed_traces_byte_for_byte() {
+    let Some(shared) = shared() else { return };
+    for recording in [
+        "campus-pedestrian-uplink-first60s",
+        "city-driving-uplink-first60s",
+    ] {
+        let folder = shared.join("traces/verus-2015/raw");
+        let trace = raw::read(&folder.join(format!("{recording}.csv"))).unwrap();
+        let written = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(recording);
+        trace.write(&written).unwrap();
+        let expected = fs::read(folder.join(format!("{recording}.expected"))).unwrap();
+        assert!(
+            fs::read(&written).unwrap() == expected,
+            "{recording} differs"
+        );
+    }
+}
+
+#[test]
+fn every_recording_is_read_as_its_manifest_says() {
+    let Some(shared) = shared() else { return };
+    let folder = shared.join("traces");
+    let mut files = 0;
+    for row in fs::read_to_string(folder.join("MANIFEST.csv"))
+        .unwrap()
+        .lines()
+    {
+        let columns = split(row);
+        if columns[1] != "trace" {
+            continue;
+        }
+        let trace = Trace::read(&folder.join(&columns[0])).unwrap();
+        assert_eq!(trace.len().to_string(), columns[10], "{}", columns[0]);
+        let mbps = trace.mean_rate(verus_core::Bytes::new(1500)).as_mbps();
+        assert!(
+            (mbps - columns[11].parse::<f64>().unwrap()).abs() < 0.001,
+            "{}",
+            columns[0]
+        );
+        assert_eq!(trace.stored_sha256(), Some(columns[18].as_str()));
+        assert_eq!(trace.sha256(), columns[19]);
+        files += 1;
+    }
+    assert!(files > 20);
+}
+
+/// The cells of a row of comma-separated values.
+fn split(row: &str) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut quoted = false;
+    for letter in row.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            other => cells
+                .last_mut()
+                .expect("there is always a cell")
+                .push(other),
+        }
+    }
+    cells
+}
