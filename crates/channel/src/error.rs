@@ -75,6 +75,24 @@ pub enum Error {
         /// Its name in the catalogue.
         name: String,
     },
+    /// No recording or group of recordings has this name.
+    #[error("unknown recording `{text}`: {hint}")]
+    UnknownRecording {
+        /// What was asked for.
+        text: String,
+        /// Near matches, or what there is.
+        hint: String,
+    },
+    /// A recording whose content is not what was published.
+    #[error("`{name}` is not the published file (SHA-256 {found}, expected {expected}); `verus trace fetch {name}` brings it again")]
+    Mismatch {
+        /// Its name in the catalogue.
+        name: String,
+        /// The SHA-256 in the catalogue.
+        expected: String,
+        /// The SHA-256 of what was found.
+        found: String,
+    },
     /// A constant rate that is no rate.
     #[error(
         "channel `{text}`: `{value}` is not a rate in Mbit/s (a number above 0, such as rate:12)"
