@@ -1,0 +1,234 @@
+//! Properties of every queue and link over random sequences of events.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use verus_channel::link::{Link, Service, WhenOver};
+use verus_channel::schedule::Schedule;
+use verus_channel::{QueueConfig, Trace, raw};
+use verus_core::{Bytes, Duration, Rate, Time, random};
+
+/// Bytes and packets, in and out.
+#[derive(Default, Debug, Clone, Copy, PartialEq)]
+struct Count {
+    packets: u64,
+    bytes: u64,
+}
+
+impl Count {
+    fn add(&mut self, size: Bytes) {
+        self.packets += 1;
+        self.bytes += size.get();
+    }
+}
+
+fn queues() -> impl Strategy<Value = QueueConfig> {
+    let texts = prop_oneof![
+        Just("infinite".to_owned()),
+        (1u64..20_000).prop_map(|bytes| format!("droptail:bytes={bytes}")),
+        (1u64..20).prop_map(|packets| format!("droptail:packets={packets}")),
+        (
+            1u64..10_000,
+            1u64..20_000,
+            0.001f64..=1.0,
+            0.001f64..=1.0,
+            0..3usize,
+            any::<bool>()
+        )
+            .prop_map(|(min, more, p, weight, preset, limited)| {
+                let preset = ["floyd", "gentle", "cs244"][preset];
+                let limit = if limited {
+                    format!(",limit={}", min + more)
+                } else {
+                    String::new()
+                };
+                format!(
+                    "red:min={min},max={},p={p}{limit},weight={weight},preset={preset}",
+                    min + more
+                )
+            }),
+        (1u64..50, 0u64..100).prop_map(|(target, more)| {
+            format!("codel:target_ms={target},interval_ms={}", target + more)
+        }),
+    ];
+    texts.prop_map(|text| QueueConfig::parse(&text).expect("the strategy makes valid queues"))
+}
+
+fn services() -> impl Strategy<Value = Service> {
+    let trace = (
+        proptest::collection::vec(0u64..8, 1..60),
+        any::<bool>(),
+        100u64..3000,
+    )
+        .prop_map(|(gaps, looped, opportunity)| {
+            let times = gaps.iter().scan(0, |time, gap| {
+                *time += gap;
+                Some(*time)
+            });
+            let times: Vec<u64> = times.chain([gaps.iter().sum::<u64>() + 1]).collect();
+            Service::Trace {
+                trace: Arc::new(Trace::from_millis("random", times).expect("times never decrease")),
+                opportunity: Bytes::new(opportunity),
+                end: if looped {
+                    WhenOver::Loop
+                } else {
+                    WhenOver::End
+                },
+            }
+        });
+    let rate =
+        proptest::collection::vec((1u64..100_000_000, 0u64..30_000_000), 1..6).prop_map(|steps| {
+            let steps = steps.iter().scan(Time::ZERO, |from, (span, bps)| {
+                let step = (*from, Rate::from_bps(*bps));
+                *from += Duration::from_nanos(*span);
+                Some(step)
+            });
+            Service::Rate(Schedule::new(steps.collect()).expect("the steps are in order"))
+        });
+    prop_oneof![trace, rate]
+}
+
+/// Gaps between arrivals, with sizes.
+fn arrivals() -> impl Strategy<Value = Vec<(Duration, Bytes)>> {
+    let gap = prop_oneof![
+        Just(0u64),
+        0u64..1_000_000,
+        0u64..80_000_000,
+        Just(1_000_000)
+    ];
+    let size = prop_oneof![Just(1500u64), 1u64..5000];
+    let arrival = (gap, size).prop_map(|(gap, size)| (Duration::from_nanos(gap), Bytes::new(size)));
+    proptest::collection::vec(arrival, 1..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_lost_reordered_early_or_beyond_capacity(
+        service in services(), queue in queues(), arrivals in arrivals(), seed: u64,
+    ) {
+        let mut link = Link::new(service.clone(), &queue, random::stream(seed, "queue", 0));
+        let (mut arrived, mut refused, mut dropped, mut left) = <(Count, Count, Count, Count)>::default();
+        let mut last_number = None;
+        let mut now = Time::ZERO;
+        let end = arrivals.iter().fold(Time::ZERO, |time, (gap, _)| time + *gap) + Duration::from_millis(200);
+        let ends = arrivals.iter().enumerate().map(Some).chain([None]);
+        for arrival in ends {
+            let until = arrival.map_or(end, |(_, (gap, _))| now + *gap);
+            // Arrivals come first, so what is due at this very instant leaves after it.
+            while let Some(due) = link.next_departure().filter(|due| *due < until) {
+                prop_assert!(due >= now, "time goes on");
+                now = due;
+                let mut order = Ok(());
+                let departed = link.depart(now, |packet| {
+                    dropped.add(packet.size);
+                    if last_number.is_some_and(|last| packet.packet <= last) {
+                        order = Err(TestCaseError::fail("dropped out of order"));
+                    }
+                });
+                order?;
+                if let Some(packet) = departed {
+                    left.add(packet.size);
+                    prop_assert!(packet.entered <= now, "left before it arrived");
+                    prop_assert!(last_number.is_none_or(|last| packet.packet > last), "out of order");
+                    last_number = Some(packet.packet);
+                }
+                // An opportunity at this very instant is in use.
+                let capacity = service.capacity(Time::ZERO, now + Duration::from_nanos(1));
+                prop_assert!(left.bytes <= capacity.get(), "{left:?} beyond {capacity:?}");
+                prop_assert_eq!(
+                    arrived.bytes,
+                    refused.bytes + dropped.bytes + left.bytes + link.queued_bytes().get()
+                );
+            }
+            now = until;
+            let Some((number, (_, size))) = arrival else { break };
+            arrived.add(*size);
+            if link.enqueue(now, *size, number).is_err() {
+                refused.add(*size);
+            }
+            let (waiting, all) = (link.waiting_bytes(), link.queued_packets());
+            let packets = all - usize::from(link.being_sent().is_some());
+            match queue.to_string().split_once(['=', ',']).map(|(kind, rest)| (kind.to_owned(), rest.to_owned())) {
+                Some((kind, limit)) if kind == "droptail:bytes" => {
+                    prop_assert!(waiting.get() <= limit.parse().unwrap());
+                }
+                Some((kind, limit)) if kind == "droptail:packets" => {
+                    prop_assert!(packets <= limit.parse().unwrap());
+                }
+                _ => {}
+            }
+        }
+        let inside = Count { packets: link.queued_packets() as u64, bytes: link.queued_bytes().get() };
+        prop_assert_eq!(arrived.packets, refused.packets + dropped.packets + left.packets + inside.packets);
+        prop_assert_eq!(arrived.bytes, refused.bytes + dropped.bytes + left.bytes + inside.bytes);
+        if queue == QueueConfig::Infinite {
+            prop_assert_eq!((refused, dropped), (Count::default(), Count::default()));
+        }
+    }
+
+    #[test]
+    fn a_saturated_trace_link_wastes_less_than_an_opportunity_of_its_capacity(
+        service in services(), sizes in proptest::collection::vec(1u64..3000, 200),
+    ) {
+        let mut link = Link::new(service.clone(), &QueueConfig::Infinite, random::stream(0, "queue", 0));
+        for size in sizes {
+            link.enqueue(Time::ZERO, Bytes::new(size), ()).expect("everything may wait");
+        }
+        let mut left = 0;
+        let mut now = Time::ZERO;
+        for _ in 0..100 {
+            let Some(due) = link.next_departure() else { break };
+            now = due;
+            left += link.depart(due, |_| {}).map_or(0, |packet| packet.size.get());
+        }
+        let capacity = service.capacity(Time::ZERO, now).get();
+        // What is in hand: a packet partly sent, and a nanosecond of rounding for each packet.
+        prop_assert!(left + 3000 + 1000 >= capacity, "{left} of {capacity}");
+    }
+
+    #[test]
+    fn capacity_adds_up(service in services(), times in proptest::array::uniform3(0u64..400_000_000)) {
+        let mut times = times.map(Time::from_nanos);
+        times.sort_unstable();
+        let [a, b, c] = times;
+        let parts = service.capacity(a, b) + service.capacity(b, c);
+        let whole = service.capacity(a, c);
+        // A rate's bytes are rounded down in each part.
+        prop_assert!(whole.get() - parts.get() <= 1, "{whole:?} is not {parts:?}");
+    }
+
+    #[test]
+    fn text_and_back_gives_the_same_queue(queue in queues()) {
+        prop_assert_eq!(QueueConfig::parse(&queue.to_string()), Ok(queue));
+    }
+
+    #[test]
+    fn any_text_is_a_queue_or_an_error(text in ".{0,40}", kind in "(red|codel|droptail|infinite):[a-z_]{0,9}=[-+.0-9eNaif]{0,9}") {
+        let _ = QueueConfig::parse(&text);
+        let _ = QueueConfig::parse(&kind);
+    }
+
+    #[test]
+    fn any_bytes_are_a_trace_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300), text in "[0-9\r\n.#-]{0,200}") {
+        for input in [bytes.as_slice(), text.as_bytes()] {
+            for name in ["a", "a.gz", "a.xz"] {
+                let _ = Trace::parse(name, input);
+                let _ = raw::parse(name, input);
+            }
+        }
+    }
+
+    #[test]
+    fn a_trace_is_its_times(gaps in proptest::collection::vec(0u64..2000, 1..600)) {
+        let times: Vec<u64> = gaps.iter().scan(1, |time, gap| { *time += gap; Some(*time) }).collect();
+        let trace = Trace::from_millis("random", times.clone()).unwrap();
+        prop_assert_eq!(trace.opportunities().collect::<Vec<_>>(), times.clone());
+        prop_assert_eq!(trace.len(), times.len() as u64);
+        let text: String = times.iter().map(|time| format!("{time}\n")).collect();
+        let read = Trace::parse("random", text.as_bytes()).unwrap();
+        prop_assert_eq!(read.sha256(), trace.sha256());
+        prop_assert_eq!(read, trace);
+    }
+}
