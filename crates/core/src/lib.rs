@@ -5,13 +5,22 @@
 
 pub mod algorithm;
 pub mod controller;
+pub mod cubic;
+mod episode;
 pub mod flight;
+pub mod hystart;
+pub mod new_reno;
 pub mod pacer;
+mod prr;
 pub mod random;
+pub mod range;
 pub mod receiver;
 pub mod recovery;
 pub mod sender;
+#[cfg(test)]
+mod testing;
 pub mod units;
+pub mod vegas;
 pub mod verus;
 
 pub use controller::{Acked, Controller, Departure, Feedback, ProfileSnapshot, Timeout};

@@ -1,0 +1,446 @@
+//! Cubic: the window as a cubic function of the time since the last loss (RFC 9438).
+//!
+//! After a loss at W_max the window falls to β W_max, returns quickly towards W_max, lingers there
+//! where the path was last known to be full, and then accelerates away in search of more:
+//!
+//! ```text
+//! W_cubic(t) = C (t − K)³ + W_max          (Fig. 1)
+//! K = ∛((W_max − cwnd_epoch) / C)          (Fig. 2)
+//! ```
+//!
+//! Growth thus depends on time, not on the round-trip time; where Reno would be faster, its window
+//! is kept beside and used (§4.3). Slow start is left by [`hystart`](crate::hystart); on the way
+//! down the sender follows proportional rate reduction; a reduction that proves groundless is
+//! undone (§4.9).
+//!
+//! Where the RFC and Linux differ the field says so. The defaults are Linux's there, since it is
+//! Linux's Cubic that everything else is compared with.
+//!
+//! Windows are counted in packets inside, as in the RFC; bytes cross the seam.
+
+use serde::{Deserialize, Serialize};
+
+use crate::controller::{Controller, Departure, Feedback, Timeout};
+use crate::episode::Episode;
+use crate::hystart::{HyStart, Watch};
+use crate::new_reno::{
+    LOSS_WINDOW_PACKETS, Reno, phase, presumed_lost_packets, sighting, supporting_bytes,
+};
+use crate::range::{OutOfRange, Range};
+use crate::units::{Bytes, Duration, Time};
+
+/// A window grows by no more than this share of itself in a round (§4.2: target ≤ 1.5 cwnd).
+const MAX_GROWTH: f64 = 0.5;
+
+/// How far ahead the cubic function is read: growth aims at its value one round trip from now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lookahead {
+    /// The least round-trip time of the flow's life (Linux).
+    #[default]
+    MinRtt,
+    /// The smoothed round-trip time (RFC 9438 §4.2). Where the flow's own queue makes up most of
+    /// the round trip, this grows faster the longer that queue is.
+    SmoothedRtt,
+}
+
+/// A configuration of Cubic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The window at the start, in packets (RFC 6928: 10).
+    pub initial_window_packets: f64,
+    /// No loss takes the window below this, in packets (§4.6: 2); a timeout does.
+    pub min_window_packets: f64,
+    /// C: how fast the cubic function grows, in packets/s³ (§5.1: 0.4).
+    pub c: f64,
+    /// β: what a loss leaves of the window (§4.6: 0.7).
+    pub decrease_factor: f64,
+    /// Whether a flow whose window did not reach its last maximum makes room for others (§4.7).
+    pub fast_convergence: bool,
+    /// Whether the window is never less than Reno's would be (§4.3).
+    pub reno_friendly: bool,
+    /// How slow start is left before a loss (§4.10).
+    pub hystart: HyStart,
+    /// How far ahead the cubic function is read.
+    pub lookahead: Lookahead,
+    /// While no maximum is known (no loss yet, or a timeout since), the window grows by at least
+    /// this share of itself in a round (Linux: 0.05; the RFC has no such rule: 0).
+    pub uncharted_growth: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            initial_window_packets: 10.0,
+            min_window_packets: 2.0,
+            c: 0.4,
+            decrease_factor: 0.7,
+            fast_convergence: true,
+            reno_friendly: true,
+            hystart: HyStart::Classic,
+            lookahead: Lookahead::MinRtt,
+            uncharted_growth: 0.05,
+        }
+    }
+}
+
+impl Config {
+    /// Checks every field's range.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range.
+    pub fn validate(&self) -> Result<(), OutOfRange> {
+        let range = Range("cubic");
+        range.window("initial_window_packets", self.initial_window_packets)?;
+        range.window("min_window_packets", self.min_window_packets)?;
+        range.check(
+            self.c > 0.0 && self.c <= 1000.0,
+            "c",
+            "above 0 and at most 1000",
+            self.c,
+        )?;
+        range.share("decrease_factor", self.decrease_factor)?;
+        let growth = self.uncharted_growth;
+        let in_range = (0.0..=MAX_GROWTH).contains(&growth);
+        range.check(in_range, "uncharted_growth", "between 0 and 0.5", growth)
+    }
+
+    /// α_cubic = 3 (1 − β) / (1 + β): Reno's additive increase, fitted to Cubic's decrease (§4.3).
+    fn alpha(&self) -> f64 {
+        3.0 * (1.0 - self.decrease_factor) / (1.0 + self.decrease_factor)
+    }
+}
+
+/// A stretch of congestion avoidance between two reductions (§4.2).
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Epoch {
+    /// epoch_start, later by any time in which the source kept the flow idle (§5.8).
+    start: Time,
+    /// K: seconds from the start to the plateau.
+    k: f64,
+    /// The height of the plateau: W_max, or the window at the start if that was higher.
+    plateau: f64,
+    /// W_est: the window that Reno would have.
+    reno: f64,
+}
+
+/// Everything that a groundless reduction has to give back (§4.9).
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct State {
+    /// cwnd and ssthresh.
+    reno: Reno,
+    /// W_max; `None` before the first loss and after a timeout (§4.8).
+    w_max: Option<f64>,
+    /// cwnd_prior: the window just before the last reduction.
+    prior: f64,
+    /// `None` until congestion avoidance (re)starts.
+    epoch: Option<Epoch>,
+}
+
+/// A flow's Cubic.
+#[derive(Clone, Debug)]
+pub struct Cubic {
+    config: Config,
+    packet_size: Bytes,
+    per_byte: f64,
+    alpha: f64,
+    state: State,
+    episode: Episode<State>,
+    watch: Watch,
+    /// When the window was last considered.
+    considered_at: Time,
+    limit: Bytes,
+}
+
+impl Cubic {
+    /// A controller for one flow.
+    ///
+    /// # Errors
+    /// If the configuration is out of range.
+    pub fn new(config: Config) -> Result<Self, OutOfRange> {
+        config.validate()?;
+        let window = config.initial_window_packets.max(config.min_window_packets);
+        let mut controller = Cubic {
+            packet_size: Bytes::ZERO,
+            per_byte: 0.0,
+            alpha: config.alpha(),
+            state: State {
+                reno: Reno::new(window),
+                w_max: None,
+                prior: window,
+                epoch: None,
+            },
+            episode: Episode::new(),
+            watch: Watch::new(config.hystart, Time::ZERO),
+            config,
+            considered_at: Time::ZERO,
+            limit: Bytes::ZERO,
+        };
+        controller.set_packet_size(Bytes::new(1500));
+        Ok(controller)
+    }
+
+    fn set_packet_size(&mut self, size: Bytes) {
+        self.packet_size = size;
+        self.per_byte = 1.0 / size.as_f64();
+        self.limit = size.mul_f64(self.state.reno.window);
+    }
+
+    #[inline]
+    fn grow(&mut self, feedback: &Feedback<'_>) {
+        let bytes = supporting_bytes(&self.episode, feedback);
+        if bytes == 0 {
+            if !feedback.acked.is_empty() {
+                self.pause(feedback.now);
+            }
+            return;
+        }
+        let mut acked = bytes as f64 * self.per_byte;
+        if self.state.reno.in_slow_start() {
+            acked = self.slow_start(feedback, acked);
+        }
+        if acked > 0.0 {
+            self.avoid(feedback, acked);
+        }
+        self.considered_at = feedback.now;
+        self.limit = self.packet_size.mul_f64(self.state.reno.window);
+    }
+
+    fn slow_start(&mut self, feedback: &Feedback<'_>, acked: f64) -> f64 {
+        let reno = &mut self.state.reno;
+        let Some(seen) = sighting(feedback, self.episode.next_number(), reno.window) else {
+            return 0.0;
+        };
+        match self
+            .watch
+            .on_ack(&seen, reno.threshold.is_none())
+            .growth(acked)
+        {
+            Some(packets) => reno.slow_start(packets),
+            None => {
+                reno.threshold = Some(reno.window);
+                acked
+            }
+        }
+    }
+
+    #[inline]
+    fn avoid(&mut self, feedback: &Feedback<'_>, acked: f64) {
+        let window = self.state.reno.window;
+        let epoch = match &mut self.state.epoch {
+            Some(epoch) => epoch,
+            None => self.state.epoch.insert(begin_epoch(
+                &self.config,
+                feedback.now,
+                window,
+                self.state.w_max,
+            )),
+        };
+        let lookahead = match self.config.lookahead {
+            Lookahead::MinRtt => feedback.min_rtt,
+            Lookahead::SmoothedRtt => feedback.smoothed_rtt,
+        };
+        let t = seconds(feedback.now.since(epoch.start) + lookahead);
+        let target = w_cubic(self.config.c, t, epoch);
+        // §4.2: the target is at least the window and at most half as much again.
+        let mut gain = (target - window).clamp(0.0, MAX_GROWTH * window);
+        if self.state.w_max.is_none() {
+            gain = gain.max(self.config.uncharted_growth * window);
+        }
+        // §4.4, §4.5: cwnd += (target − cwnd) / cwnd for each packet acknowledged.
+        let share = acked / window;
+        let mut grown = window + gain * share;
+        if self.config.reno_friendly {
+            // §4.3: W_est += α_cubic / cwnd for each packet acknowledged, and with α = 1 once the
+            // window before the reduction is reached again.
+            let alpha = if epoch.reno < self.state.prior {
+                self.alpha
+            } else {
+                1.0
+            };
+            epoch.reno += alpha * share;
+            // Like Linux whenever W_est is ahead of the window, not only when it is ahead of
+            // W_cubic: the window may lag behind that.
+            grown = grown.max(epoch.reno);
+        }
+        self.state.reno.window = grown;
+    }
+
+    /// The source, not the window, holds the sender back: the window stays, and the time does not
+    /// count (§5.8).
+    fn pause(&mut self, now: Time) {
+        if let Some(epoch) = &mut self.state.epoch {
+            epoch.start += now.since(self.considered_at);
+        }
+        self.considered_at = now;
+    }
+
+    /// A loss (§4.6, §4.7).
+    fn reduce(&mut self) {
+        let Config {
+            decrease_factor,
+            min_window_packets,
+            ..
+        } = self.config;
+        let window = self.state.reno.window;
+        self.state.prior = window;
+        self.state.w_max = Some(match self.state.w_max {
+            // §4.7: the path got narrower or another flow came; leave it some room.
+            Some(w_max) if self.config.fast_convergence && window < w_max => {
+                window * (1.0 + decrease_factor) / 2.0
+            }
+            _ => window,
+        });
+        self.state.epoch = None;
+        self.state.reno.reduce(decrease_factor, min_window_packets);
+    }
+
+    fn restore(&mut self, before: &State) {
+        let window = self.state.reno.window;
+        self.state = *before;
+        self.state.reno.window = window.max(before.reno.window);
+    }
+
+    #[cold]
+    fn on_trouble(&mut self, feedback: &Feedback<'_>) {
+        if let Some(before) = self.episode.undone_by(feedback) {
+            self.restore(&before);
+        }
+        if self.episode.begun_by(feedback, self.state) {
+            self.reduce();
+        }
+        let window = self.packet_size.mul_f64(self.state.reno.window);
+        match self
+            .episode
+            .recovery_window(feedback, window, self.packet_size)
+        {
+            Some(limit) => self.limit = limit,
+            None => {
+                self.limit = window;
+                self.grow(feedback);
+            }
+        }
+    }
+}
+
+/// Congestion avoidance begins, with a known maximum or, after slow start or a timeout, on the
+/// plateau itself: K = 0 and W_max = cwnd (§4.8, §4.10).
+#[cold]
+fn begin_epoch(config: &Config, now: Time, window: f64, w_max: Option<f64>) -> Epoch {
+    let plateau = w_max.map_or(window, |w_max| w_max.max(window));
+    let k = cube_root((plateau - window) / config.c);
+    Epoch {
+        start: now,
+        k,
+        plateau,
+        reno: window,
+    }
+}
+
+/// W_cubic(t) (Fig. 1).
+#[inline]
+fn w_cubic(c: f64, t: f64, epoch: &Epoch) -> f64 {
+    let d = t - epoch.k;
+    c * d * d * d + epoch.plateau
+}
+
+/// A multiplication, where `Duration::as_secs_f64` divides: this runs for every acknowledgement.
+#[inline]
+fn seconds(span: Duration) -> f64 {
+    span.as_nanos() as f64 * 1e-9
+}
+
+/// ∛x for x ≥ 0, from exactly rounded operations only: `f64::cbrt` may differ between machines in
+/// its last digit, and with it a run.
+fn cube_root(x: f64) -> f64 {
+    if x <= 0.0 {
+        return 0.0;
+    }
+    // A third of the exponent is within a few percent; each Newton step squares that error.
+    const THIRD_OF_BIAS: u64 = 0x2a9f_7893_782d_a1ce;
+    let mut root = f64::from_bits(x.to_bits() / 3 + THIRD_OF_BIAS);
+    for _ in 0..5 {
+        root -= (root - x / (root * root)) / 3.0;
+    }
+    root
+}
+
+impl Controller for Cubic {
+    fn on_start(&mut self, now: Time, packet_size: Bytes) {
+        self.watch = Watch::new(self.config.hystart, now);
+        self.considered_at = now;
+        self.set_packet_size(packet_size);
+    }
+
+    #[inline]
+    fn on_sent(&mut self, packet: &Departure) {
+        self.episode.on_sent(packet);
+        if packet.in_flight == packet.size {
+            // Nothing was in flight: the flow was idle since it last heard anything.
+            self.pause(packet.at);
+        }
+    }
+
+    #[inline]
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        let news = feedback.lost.len() + feedback.recovered.len() + feedback.marked;
+        if news == 0 && self.episode.is_over() {
+            self.grow(feedback);
+        } else {
+            self.on_trouble(feedback);
+        }
+    }
+
+    /// §4.8: as Reno, with β for the threshold. The congestion avoidance that follows knows no
+    /// maximum.
+    fn on_timeout(&mut self, timeout: &Timeout<'_>) {
+        let flight = presumed_lost_packets(timeout, self.per_byte);
+        let reduce = self.episode.on_timeout(timeout, self.state);
+        if reduce {
+            self.state.prior = self.state.reno.window;
+        }
+        let Config {
+            decrease_factor,
+            min_window_packets,
+            ..
+        } = self.config;
+        self.state.reno.collapse(
+            reduce.then_some(flight),
+            decrease_factor,
+            min_window_packets,
+        );
+        self.state.w_max = None;
+        self.state.epoch = None;
+        self.watch = Watch::new(self.config.hystart, timeout.now);
+        self.considered_at = timeout.now;
+        self.limit = self.packet_size.mul_f64(LOSS_WINDOW_PACKETS);
+    }
+
+    fn on_packet_size(&mut self, size: Bytes) {
+        let factor = self.packet_size / size;
+        self.state.reno.rescale(factor);
+        self.state.prior *= factor;
+        self.state.w_max = self.state.w_max.map(|w_max| w_max * factor);
+        // K depends on packets; the curve begins anew from where it is.
+        self.state.epoch = None;
+        self.set_packet_size(size);
+    }
+
+    #[inline]
+    fn window(&self) -> Bytes {
+        self.limit
+    }
+
+    fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
+        let State {
+            reno, w_max, epoch, ..
+        } = &self.state;
+        record("phase", phase(&self.episode, reno.in_slow_start()));
+        record("window_packets", reno.window);
+        record("ssthresh_packets", reno.threshold.unwrap_or(f64::NAN));
+        record("w_max_packets", w_max.unwrap_or(f64::NAN));
+        record("w_est_packets", epoch.map_or(f64::NAN, |epoch| epoch.reno));
+        record("k_s", epoch.map_or(f64::NAN, |epoch| epoch.k));
+    }
+}

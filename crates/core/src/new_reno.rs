@@ -1,0 +1,603 @@
+//! NewReno: additive increase, multiplicative decrease, in the form of RFC 9002.
+//!
+//! The window grows by what is acknowledged in slow start (RFC 9002 §7.3.1) and by one packet per
+//! window acknowledged in congestion avoidance (§7.3.3; byte counting, RFC 3465), halves once per
+//! round on loss (§7.3.2), and collapses to one packet on a timeout (RFC 5681 §3.1). Since
+//! every transmission has its own number, the partial acknowledgements that gave NewReno its name
+//! (RFC 6582) mean nothing here: what RFC 9002 kept is one reduction per round, and that is what
+//! [`episode`](crate::episode) decides. On the way down the sender follows proportional rate
+//! reduction, and a reduction that proves groundless is undone.
+
+use serde::{Deserialize, Serialize};
+
+use crate::controller::{Controller, Departure, Feedback, Timeout};
+use crate::episode::Episode;
+use crate::hystart::{HyStart, Sighting, Watch};
+use crate::range::{OutOfRange, Range};
+use crate::units::{Bytes, Time};
+
+/// The loss window: what a timeout leaves, in packets (LW, RFC 5681 §3.1).
+pub(crate) const LOSS_WINDOW_PACKETS: f64 = 1.0;
+
+/// A configuration of NewReno.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The window at the start, in packets (RFC 6928, RFC 9002 §7.2: 10).
+    pub initial_window_packets: f64,
+    /// No loss takes the window below this, in packets (RFC 9002 §7.2: 2); a timeout does.
+    pub min_window_packets: f64,
+    /// What a loss leaves of the window (kLossReductionFactor, RFC 9002 §7.3.2: 0.5).
+    pub decrease_factor: f64,
+    /// How slow start is left before a loss (Linux's Reno has nothing of the kind: off).
+    pub hystart: HyStart,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            initial_window_packets: 10.0,
+            min_window_packets: 2.0,
+            decrease_factor: 0.5,
+            hystart: HyStart::Off,
+        }
+    }
+}
+
+impl Config {
+    /// Checks every field's range.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range.
+    pub fn validate(&self) -> Result<(), OutOfRange> {
+        let range = Range("newreno");
+        range.window("initial_window_packets", self.initial_window_packets)?;
+        range.window("min_window_packets", self.min_window_packets)?;
+        range.share("decrease_factor", self.decrease_factor)
+    }
+}
+
+/// Window and threshold, and the arithmetic of RFC 5681 on them: what NewReno and Vegas share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Reno {
+    /// cwnd, in packets.
+    pub window: f64,
+    /// ssthresh, in packets; `None` until slow start has ended once.
+    pub threshold: Option<f64>,
+}
+
+impl Reno {
+    pub(crate) fn new(window: f64) -> Self {
+        Reno {
+            window,
+            threshold: None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn in_slow_start(&self) -> bool {
+        self.threshold
+            .is_none_or(|threshold| self.window < threshold)
+    }
+
+    /// Slow start: the window grows by `packets`, up to the threshold. What remains is for
+    /// congestion avoidance, as in Linux, so that one large acknowledgement does not overshoot.
+    #[inline]
+    pub(crate) fn slow_start(&mut self, packets: f64) -> f64 {
+        let grown = self.window + packets;
+        let window = self
+            .threshold
+            .map_or(grown, |threshold| grown.min(threshold));
+        self.window = window;
+        grown - window
+    }
+
+    /// Congestion avoidance: one packet per window acknowledged (RFC 9002 §7.3.3).
+    #[inline]
+    pub(crate) fn avoid(&mut self, acked: f64) {
+        self.window += acked / self.window;
+    }
+
+    /// A loss: the window becomes `factor` of itself, and the threshold with it (RFC 9002 §7.3.2).
+    pub(crate) fn reduce(&mut self, factor: f64, min: f64) {
+        self.window = (self.window * factor).max(min);
+        self.threshold = Some(self.window);
+    }
+
+    /// A timeout: one packet, and slow start up to half of what was in flight (RFC 5681 §3.1, eq.
+    /// 4) if `flight` is given.
+    pub(crate) fn collapse(&mut self, flight: Option<f64>, factor: f64, min: f64) {
+        if let Some(flight) = flight {
+            // Never from more than the window: a flight still draining after a reduction would
+            // otherwise raise the threshold.
+            self.threshold = Some((flight.min(self.window) * factor).max(min));
+        }
+        self.window = LOSS_WINDOW_PACKETS;
+    }
+
+    /// What a groundless reduction took is given back (RFC 4015; as in Linux, a window that has
+    /// grown past the old one meanwhile is kept).
+    pub(crate) fn restore(&mut self, before: &Reno) {
+        self.window = self.window.max(before.window);
+        self.threshold = before.threshold;
+    }
+
+    /// The packet size changed: the same bytes, counted in the new size.
+    pub(crate) fn rescale(&mut self, factor: f64) {
+        self.window = (self.window * factor).max(LOSS_WINDOW_PACKETS);
+        self.threshold = self.threshold.map(|threshold| threshold * factor);
+    }
+
+    pub(crate) fn probe<S: Copy>(
+        &self,
+        episode: &Episode<S>,
+        record: &mut dyn FnMut(&'static str, f64),
+    ) {
+        record("phase", phase(episode, self.in_slow_start()));
+        record("window_packets", self.window);
+        record("ssthresh_packets", self.threshold.unwrap_or(f64::NAN));
+    }
+}
+
+/// Slow start 0, congestion avoidance 1, recovery 2, silence after a timeout 3.
+pub(crate) fn phase<S: Copy>(episode: &Episode<S>, slow_start: bool) -> f64 {
+    if episode.in_recovery() {
+        2.0
+    } else if episode.timed_out() {
+        3.0
+    } else if slow_start {
+        0.0
+    } else {
+        1.0
+    }
+}
+
+/// How many bytes a feedback acknowledges that say that the present window fits: sent since the
+/// last reduction, and not while the source, rather than the window, held the sender back (RFC
+/// 9002 §7.8).
+#[inline]
+pub(crate) fn supporting_bytes<S: Copy>(episode: &Episode<S>, feedback: &Feedback<'_>) -> u64 {
+    let mut bytes = 0;
+    for acked in feedback.acked {
+        if episode.supports_growth(&acked.packet) && !acked.packet.app_limited {
+            bytes += acked.packet.size.get();
+        }
+    }
+    bytes
+}
+
+/// A flow's NewReno.
+#[derive(Clone, Debug)]
+pub struct NewReno {
+    config: Config,
+    packet_size: Bytes,
+    per_byte: f64,
+    reno: Reno,
+    episode: Episode<Reno>,
+    watch: Watch,
+    limit: Bytes,
+}
+
+impl NewReno {
+    /// A controller for one flow.
+    ///
+    /// # Errors
+    /// If the configuration is out of range.
+    pub fn new(config: Config) -> Result<Self, OutOfRange> {
+        config.validate()?;
+        let mut controller = NewReno {
+            reno: Reno::new(config.initial_window_packets.max(config.min_window_packets)),
+            watch: Watch::new(config.hystart, Time::ZERO),
+            config,
+            packet_size: Bytes::ZERO,
+            per_byte: 0.0,
+            episode: Episode::new(),
+            limit: Bytes::ZERO,
+        };
+        controller.set_packet_size(Bytes::new(1500));
+        Ok(controller)
+    }
+
+    fn set_packet_size(&mut self, size: Bytes) {
+        self.packet_size = size;
+        self.per_byte = 1.0 / size.as_f64();
+        self.limit = size.mul_f64(self.reno.window);
+    }
+
+    #[inline]
+    fn grow(&mut self, feedback: &Feedback<'_>) {
+        let bytes = supporting_bytes(&self.episode, feedback);
+        if bytes == 0 {
+            return;
+        }
+        let mut acked = bytes as f64 * self.per_byte;
+        if self.reno.in_slow_start() {
+            acked = self.slow_start(feedback, acked);
+        }
+        if acked > 0.0 {
+            self.reno.avoid(acked);
+        }
+        self.limit = self.packet_size.mul_f64(self.reno.window);
+    }
+
+    fn slow_start(&mut self, feedback: &Feedback<'_>, acked: f64) -> f64 {
+        let Some(seen) = sighting(feedback, self.episode.next_number(), self.reno.window) else {
+            return 0.0;
+        };
+        let initial = self.reno.threshold.is_none();
+        match self.watch.on_ack(&seen, initial).growth(acked) {
+            Some(packets) => self.reno.slow_start(packets),
+            None => {
+                self.reno.threshold = Some(self.reno.window);
+                acked
+            }
+        }
+    }
+
+    #[cold]
+    fn on_trouble(&mut self, feedback: &Feedback<'_>) {
+        if let Some(before) = self.episode.undone_by(feedback) {
+            self.reno.restore(&before);
+        }
+        if self.episode.begun_by(feedback, self.reno) {
+            self.reno
+                .reduce(self.config.decrease_factor, self.config.min_window_packets);
+        }
+        let window = self.packet_size.mul_f64(self.reno.window);
+        match self
+            .episode
+            .recovery_window(feedback, window, self.packet_size)
+        {
+            Some(limit) => self.limit = limit,
+            None => {
+                self.limit = window;
+                self.grow(feedback);
+            }
+        }
+    }
+}
+
+/// What HyStart looks at: the newest packet acknowledged.
+pub(crate) fn sighting(
+    feedback: &Feedback<'_>,
+    next_number: u64,
+    window_packets: f64,
+) -> Option<Sighting> {
+    let newest = feedback.acked.last()?;
+    Some(Sighting {
+        now: feedback.now,
+        number: newest.packet.number,
+        next_number,
+        rtt: newest.rtt,
+        min_rtt: feedback.min_rtt,
+        window_packets,
+    })
+}
+
+/// What a timeout presumes lost, in packets.
+pub(crate) fn presumed_lost_packets(timeout: &Timeout<'_>, per_byte: f64) -> f64 {
+    let flight: Bytes = timeout.presumed_lost.iter().map(|packet| packet.size).sum();
+    flight.as_f64() * per_byte
+}
+
+impl Controller for NewReno {
+    fn on_start(&mut self, now: Time, packet_size: Bytes) {
+        self.watch = Watch::new(self.config.hystart, now);
+        self.set_packet_size(packet_size);
+    }
+
+    #[inline]
+    fn on_sent(&mut self, packet: &Departure) {
+        self.episode.on_sent(packet);
+    }
+
+    #[inline]
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        let news = feedback.lost.len() + feedback.recovered.len() + feedback.marked;
+        if news == 0 && self.episode.is_over() {
+            self.grow(feedback);
+        } else {
+            self.on_trouble(feedback);
+        }
+    }
+
+    fn on_timeout(&mut self, timeout: &Timeout<'_>) {
+        let flight = presumed_lost_packets(timeout, self.per_byte);
+        let reduce = self.episode.on_timeout(timeout, self.reno);
+        let Config {
+            decrease_factor,
+            min_window_packets,
+            ..
+        } = self.config;
+        self.reno.collapse(
+            reduce.then_some(flight),
+            decrease_factor,
+            min_window_packets,
+        );
+        self.watch = Watch::new(self.config.hystart, timeout.now);
+        self.limit = self.packet_size.mul_f64(self.reno.window);
+    }
+
+    fn on_packet_size(&mut self, size: Bytes) {
+        self.reno.rescale(self.packet_size / size);
+        self.set_packet_size(size);
+    }
+
+    #[inline]
+    fn window(&self) -> Bytes {
+        self.limit
+    }
+
+    fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
+        self.reno.probe(&self.episode, record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, Path, SIZE};
+    use proptest::prelude::*;
+
+    fn new_reno() -> Path<NewReno> {
+        Path::new(NewReno::new(Config::default()).expect("the default is in range"))
+    }
+
+    /// In congestion avoidance at 10 packets, all of them in flight; packets 0..20 are history.
+    fn at_ten_packets() -> Path<NewReno> {
+        let mut path = new_reno();
+        path.fill();
+        path.wait_ms(40);
+        path.ack(0..10);
+        path.fill();
+        path.wait_ms(40);
+        path.feedback(11..30, [10], []);
+        // 20 → 10 packets. The recovery ends with the first packet sent since.
+        path.fill();
+        path.wait_ms(40);
+        let sent_since = path.in_flight_numbers();
+        path.ack(sent_since);
+        path.controller.reno.window = 10.0;
+        path.controller.limit = SIZE * 10;
+        path.fill();
+        path
+    }
+
+    fn window(path: &Path<NewReno>) -> f64 {
+        path.controller.reno.window
+    }
+
+    #[test]
+    fn slow_start_doubles_each_round() {
+        let mut path = new_reno();
+        assert_eq!(path.controller.window(), SIZE * 10);
+        path.fill();
+        path.wait_ms(40);
+        path.ack(0..10);
+        assert_eq!(path.controller.window(), SIZE * 20);
+    }
+
+    #[test]
+    fn congestion_avoidance_adds_a_packet_a_round() {
+        let mut path = at_ten_packets();
+        path.wait_ms(40);
+        let first = path.in_flight_numbers()[0];
+        path.ack([first]);
+        // 10 + 1/10, then 10.1 + 1/10.1 = 10.19901.
+        assert_eq!(window(&path), 10.1);
+        path.ack([first + 1]);
+        assert!((window(&path) - 10.199_01).abs() < 1e-5);
+        path.ack(first + 2..first + 10);
+        // Ten packets acknowledged: just under one more.
+        assert!((10.9..11.0).contains(&window(&path)));
+    }
+
+    #[test]
+    fn a_loss_halves_the_window() {
+        let mut path = at_ten_packets();
+        let first = path.in_flight_numbers()[0];
+        path.wait_ms(40);
+        path.feedback([first + 1], [first], []);
+        assert_eq!(window(&path), 5.0);
+        assert_eq!(path.controller.reno.threshold, Some(5.0));
+    }
+
+    #[test]
+    fn losses_of_one_round_are_one_reduction() {
+        let mut path = at_ten_packets();
+        let first = path.in_flight_numbers()[0];
+        path.wait_ms(40);
+        path.feedback([first + 1], [first], []);
+        path.feedback([first + 4], [first + 2, first + 3], []);
+        assert_eq!(window(&path), 5.0);
+    }
+
+    #[test]
+    fn a_loss_of_the_next_round_reduces_again() {
+        let mut path = at_ten_packets();
+        let first = path.in_flight_numbers()[0];
+        path.wait_ms(40);
+        path.feedback([first + 1], [first], []);
+        path.fill();
+        path.wait_ms(40);
+        path.feedback([], [first + 10], []);
+        assert_eq!(window(&path), 2.5);
+    }
+
+    #[test]
+    fn the_window_does_not_grow_until_a_packet_sent_since_the_reduction_is_acknowledged() {
+        let mut path = at_ten_packets();
+        let first = path.in_flight_numbers()[0];
+        path.wait_ms(40);
+        path.feedback([first + 1], [first], []);
+        path.fill();
+        path.ack(first + 2..first + 10);
+        assert_eq!(window(&path), 5.0);
+        path.fill();
+        path.wait_ms(40);
+        path.ack([first + 10]);
+        assert_eq!(window(&path), 5.2);
+    }
+
+    #[test]
+    fn no_loss_takes_the_window_below_two_packets() {
+        let mut path = new_reno();
+        for _ in 0..10 {
+            path.fill();
+            path.wait_ms(40);
+            let newest = *path.in_flight_numbers().last().expect("filled");
+            path.feedback([], [newest], []);
+        }
+        assert_eq!(window(&path), 2.0);
+    }
+
+    #[test]
+    fn a_timeout_leaves_one_packet_and_half_the_flight_as_threshold() {
+        let mut path = at_ten_packets();
+        path.wait_ms(1000);
+        path.time_out();
+        assert_eq!(path.controller.window(), SIZE);
+        assert_eq!(path.controller.reno.threshold, Some(5.0));
+        path.fill();
+        path.wait_ms(2000);
+        path.time_out();
+        // The flight is 1 packet by now; the threshold remains half of what it was at first.
+        assert_eq!(path.controller.reno.threshold, Some(5.0));
+    }
+
+    #[test]
+    fn after_a_timeout_the_window_doubles_up_to_the_threshold() {
+        let mut path = at_ten_packets();
+        path.wait_ms(1000);
+        path.time_out();
+        let mut windows = Vec::new();
+        for _ in 0..4 {
+            path.fill();
+            path.wait_ms(40);
+            let all = path.in_flight_numbers();
+            path.ack(all);
+            windows.push(window(&path));
+        }
+        // 2, 4, then 5 and the rest of the 4 acknowledged (3) at 1/5 each: 5.6; then +5/5.6.
+        assert_eq!(windows[..3], [2.0, 4.0, 5.6]);
+        assert!((windows[3] - (5.6 + 5.0 / 5.6)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_loss_that_was_none_gives_the_window_back() {
+        let mut path = at_ten_packets();
+        let first = path.in_flight_numbers()[0];
+        path.wait_ms(40);
+        path.feedback([first + 3], [first, first + 1], []);
+        path.feedback([], [], [first]);
+        assert_eq!(window(&path), 5.0, "one of two may still be lost");
+        path.feedback([], [], [first + 1]);
+        assert_eq!(window(&path), 10.0);
+        // And a real loss among the same packets still counts.
+        path.feedback([first + 9], [first + 2], []);
+        assert_eq!(window(&path), 5.0);
+    }
+
+    #[test]
+    fn a_timeout_that_was_none_gives_window_and_threshold_back() {
+        let mut path = at_ten_packets();
+        let before = path.controller.reno;
+        let late = path.in_flight_numbers();
+        path.wait_ms(1000);
+        path.time_out();
+        path.fill();
+        path.wait_ms(2000);
+        path.time_out();
+        path.fill();
+        path.feedback([], [], [late[0]]);
+        assert_eq!(path.controller.reno, before);
+    }
+
+    #[test]
+    fn a_timeout_is_real_once_a_packet_sent_since_is_acknowledged_first() {
+        let mut path = at_ten_packets();
+        let late = path.in_flight_numbers();
+        path.wait_ms(1000);
+        path.time_out();
+        path.fill();
+        path.wait_ms(40);
+        let since = path.in_flight_numbers();
+        path.ack(since);
+        path.feedback([], [], [late[0]]);
+        assert!(window(&path) < 4.0);
+    }
+
+    #[test]
+    fn losses_behind_a_spurious_timeout_still_count() {
+        let mut path = at_ten_packets();
+        let late = path.in_flight_numbers();
+        path.wait_ms(1000);
+        path.time_out();
+        path.fill();
+        let since = path.in_flight_numbers();
+        path.feedback([], [], late[1..].iter().copied());
+        assert_eq!(window(&path), 10.0, "the first to arrive was not lost");
+        // The first of the ten is still missing when a packet sent after the timeout arrives.
+        path.ack(since);
+        assert_eq!(window(&path), 5.0);
+    }
+
+    #[test]
+    fn a_flow_that_its_source_limits_does_not_grow() {
+        let mut path = new_reno();
+        path.app_limited = true;
+        path.send(5);
+        path.wait_ms(40);
+        path.ack(0..5);
+        assert_eq!(window(&path), 10.0);
+    }
+
+    #[test]
+    fn a_new_packet_size_keeps_the_bytes() {
+        let mut path = new_reno();
+        path.controller.on_packet_size(SIZE / 2);
+        assert_eq!(path.controller.window(), SIZE * 10);
+        assert_eq!(window(&path), 20.0);
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_by_name() {
+        let config = Config {
+            decrease_factor: 1.0,
+            ..Config::default()
+        };
+        assert_eq!(NewReno::new(config).unwrap_err().field, "decrease_factor");
+        let config = Config {
+            min_window_packets: 0.0,
+            ..Config::default()
+        };
+        assert_eq!(
+            NewReno::new(config).unwrap_err().field,
+            "min_window_packets"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {
+            for hystart in [HyStart::Off, HyStart::Classic, HyStart::PlusPlus] {
+                let config = Config { hystart, ..Config::default() };
+                testing::assert_sound(|| NewReno::new(config.clone()).expect("in range"), &steps);
+            }
+        }
+
+        #[test]
+        fn losses_that_all_arrive_leave_no_trace(count in 1u64..9, acked in 0u64..9) {
+            let mut path = at_ten_packets();
+            let before = path.controller.reno;
+            let first = path.in_flight_numbers()[0];
+            path.wait_ms(40);
+            let acked = acked.min(9 - count);
+            path.feedback(first + count..first + count + acked, first..first + count, []);
+            for number in first..first + count {
+                path.feedback([], [], [number]);
+            }
+            prop_assert_eq!(path.controller.reno, before);
+        }
+    }
+}

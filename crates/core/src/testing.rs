@@ -1,0 +1,313 @@
+//! A path made of events, for tests of controllers.
+//!
+//! It keeps true books (numbers, flight, deliveries, round-trip times), so that a test says only
+//! what happens: `path.fill(); path.wait_ms(40); path.feedback([1, 2], [0], []);`.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use crate::controller::{Acked, Controller, Departure, Feedback, Timeout};
+use crate::units::{Bytes, Duration, Time};
+
+/// The size of every packet.
+pub(crate) const SIZE: Bytes = Bytes::new(1000);
+
+/// A controller, and the packets of its flow.
+pub(crate) struct Path<C> {
+    /// The controller under test.
+    pub controller: C,
+    /// What time it is.
+    pub now: Time,
+    /// Whether packets leave marked as limited by the source.
+    pub app_limited: bool,
+    next: u64,
+    open: BTreeMap<u64, Departure>,
+    lost: BTreeMap<u64, Departure>,
+    delivered: Bytes,
+    delivered_at: Time,
+    smoothed_rtt: Option<Duration>,
+    min_rtt: Duration,
+    backoff: u32,
+}
+
+impl<C: Controller> Path<C> {
+    pub(crate) fn new(mut controller: C) -> Self {
+        controller.on_start(Time::ZERO, SIZE);
+        Path {
+            controller,
+            now: Time::ZERO,
+            app_limited: false,
+            next: 0,
+            open: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            delivered: Bytes::ZERO,
+            delivered_at: Time::ZERO,
+            smoothed_rtt: None,
+            min_rtt: Duration::MAX,
+            backoff: 0,
+        }
+    }
+
+    pub(crate) fn wait(&mut self, span: Duration) {
+        self.now += span;
+    }
+
+    pub(crate) fn wait_ms(&mut self, millis: u64) {
+        self.wait(Duration::from_millis(millis));
+    }
+
+    pub(crate) fn in_flight(&self) -> Bytes {
+        SIZE * self.open.len() as u64
+    }
+
+    /// Numbers of the packets in flight, oldest first.
+    pub(crate) fn in_flight_numbers(&self) -> Vec<u64> {
+        self.open.keys().copied().collect()
+    }
+
+    /// Numbers of the packets declared lost and not heard of since, oldest first.
+    pub(crate) fn lost_numbers(&self) -> Vec<u64> {
+        self.lost.keys().copied().collect()
+    }
+
+    /// Sends `count` packets, whatever the window.
+    pub(crate) fn send(&mut self, count: u64) {
+        for _ in 0..count {
+            let packet = Departure {
+                number: self.next,
+                at: self.now,
+                size: SIZE,
+                window: self.controller.window(),
+                in_flight: self.in_flight() + SIZE,
+                delivered: self.delivered,
+                delivered_at: self.delivered_at,
+                app_limited: self.app_limited,
+            };
+            self.next += 1;
+            self.open.insert(packet.number, packet);
+            self.controller.on_sent(&packet);
+        }
+    }
+
+    /// Sends what the controller allows now.
+    pub(crate) fn fill(&mut self) {
+        while self.controller.sendable(self.in_flight()) >= SIZE {
+            self.send(1);
+        }
+    }
+
+    /// One acknowledgement.
+    pub(crate) fn ack(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        self.feedback(numbers, [], []);
+    }
+
+    /// One feedback event: packets acknowledged, declared lost, and found not to have been lost.
+    pub(crate) fn feedback(
+        &mut self,
+        acked: impl IntoIterator<Item = u64>,
+        lost: impl IntoIterator<Item = u64>,
+        recovered: impl IntoIterator<Item = u64>,
+    ) {
+        let in_flight_before = self.in_flight();
+        let take = |list: &mut BTreeMap<u64, Departure>, number: u64| {
+            list.remove(&number)
+                .unwrap_or_else(|| panic!("packet {number} is not there"))
+        };
+        let now = self.now;
+        let arrived = |packet: Departure| Acked {
+            packet,
+            rtt: now.since(packet.at),
+            received_at: None,
+        };
+        let acked: Vec<Acked> = acked
+            .into_iter()
+            .map(|number| arrived(take(&mut self.open, number)))
+            .collect();
+        let recovered: Vec<Acked> = recovered
+            .into_iter()
+            .map(|number| arrived(take(&mut self.lost, number)))
+            .collect();
+        let lost: Vec<Departure> = lost
+            .into_iter()
+            .map(|number| take(&mut self.open, number))
+            .collect();
+        for packet in &lost {
+            self.lost.insert(packet.number, *packet);
+        }
+        for arrival in acked.iter().chain(&recovered) {
+            self.delivered += SIZE;
+            self.delivered_at = now;
+            self.backoff = 0;
+            self.min_rtt = self.min_rtt.min(arrival.rtt);
+            let smoothed = self.smoothed_rtt.unwrap_or(arrival.rtt);
+            self.smoothed_rtt = Some((smoothed * 7 + arrival.rtt) / 8);
+        }
+        self.controller.on_feedback(&Feedback {
+            now,
+            acked: &acked,
+            lost: &lost,
+            recovered: &recovered,
+            marked: 0,
+            report: None,
+            in_flight_before,
+            in_flight: self.in_flight(),
+            delivered: self.delivered,
+            smoothed_rtt: self.smoothed_rtt.unwrap_or_default(),
+            min_rtt: if self.min_rtt == Duration::MAX {
+                Duration::ZERO
+            } else {
+                self.min_rtt
+            },
+        });
+    }
+
+    /// The retransmission timeout fires.
+    pub(crate) fn time_out(&mut self) {
+        self.backoff += 1;
+        let presumed_lost: Vec<Departure> = self.open.values().copied().collect();
+        self.lost.append(&mut self.open);
+        self.controller.on_timeout(&Timeout {
+            now: self.now,
+            presumed_lost: &presumed_lost,
+            backoff: self.backoff,
+        });
+    }
+
+    /// Calls the tick if its time has come.
+    pub(crate) fn tick(&mut self) {
+        if self.controller.next_tick().is_some_and(|at| at <= self.now) {
+            self.controller.on_tick(self.now, self.in_flight());
+        }
+    }
+}
+
+/// Something that can happen to a flow. Numbers pick among the packets there are.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Wait(u32),
+    Fill,
+    Send(u8),
+    /// The oldest so many are acknowledged.
+    Ack(u8),
+    /// The oldest so many are lost, the next so many acknowledged.
+    Lose(u8, u8),
+    /// So many of the lost, from the oldest or the newest, turn up, with so many acknowledged.
+    Recover {
+        newest: bool,
+        count: u8,
+        acked: u8,
+    },
+    Timeout,
+    AppLimited(bool),
+}
+
+/// Random histories, mostly of bulk transfer.
+pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (0u32..200_000).prop_map(Step::Wait),
+        8 => Just(Step::Fill),
+        1 => (1u8..5).prop_map(Step::Send),
+        12 => (1u8..40).prop_map(Step::Ack),
+        3 => (1u8..6, 0u8..6).prop_map(|(lost, acked)| Step::Lose(lost, acked)),
+        2 => (any::<bool>(), 1u8..6, 0u8..2)
+            .prop_map(|(newest, count, acked)| Step::Recover { newest, count, acked }),
+        1 => Just(Step::Timeout),
+        1 => any::<bool>().prop_map(Step::AppLimited),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+/// Runs a history; calls `check` after each step.
+pub(crate) fn run<C: Controller>(
+    path: &mut Path<C>,
+    steps: &[Step],
+    mut check: impl FnMut(&Path<C>),
+) {
+    for step in steps {
+        match *step {
+            Step::Wait(micros) => path.wait(Duration::from_micros(u64::from(micros))),
+            Step::Fill => {
+                // Bounded: a random history may open any window.
+                for _ in 0..2000 {
+                    if path.controller.sendable(path.in_flight()) < SIZE {
+                        break;
+                    }
+                    path.send(1);
+                }
+            }
+            Step::Send(count) => path.send(u64::from(count)),
+            Step::Ack(count) => {
+                let numbers = path.in_flight_numbers();
+                let count = usize::from(count).min(numbers.len());
+                if count > 0 {
+                    path.ack(numbers[..count].iter().copied());
+                }
+            }
+            Step::Lose(lost, acked) => {
+                let numbers = path.in_flight_numbers();
+                let lost = usize::from(lost).min(numbers.len());
+                let acked = usize::from(acked).min(numbers.len() - lost);
+                if lost > 0 {
+                    path.feedback(
+                        numbers[lost..lost + acked].iter().copied(),
+                        numbers[..lost].iter().copied(),
+                        [],
+                    );
+                }
+            }
+            Step::Recover {
+                newest,
+                count,
+                acked,
+            } => {
+                let mut found = path.lost_numbers();
+                let count = usize::from(count).min(found.len());
+                if newest {
+                    found.drain(..found.len() - count);
+                } else {
+                    found.truncate(count);
+                }
+                let numbers = path.in_flight_numbers();
+                let acked = usize::from(acked).min(numbers.len());
+                if count > 0 {
+                    path.feedback(numbers[..acked].iter().copied(), [], found);
+                }
+            }
+            Step::Timeout => {
+                if !path.open.is_empty() {
+                    path.time_out();
+                }
+            }
+            Step::AppLimited(limited) => path.app_limited = limited,
+        }
+        path.tick();
+        check(path);
+    }
+}
+
+/// What holds for every window controller whatever happens: the window is at least one packet and
+/// within reason, an empty flight can always send, every probe but an absent one is finite, and
+/// the same history gives the same windows.
+pub(crate) fn assert_sound<C: Controller>(make: impl Fn() -> C, steps: &[Step]) {
+    let windows = || {
+        let mut windows = Vec::new();
+        let mut path = Path::new(make());
+        run(&mut path, steps, |path| {
+            let window = path.controller.window();
+            assert!(window >= SIZE, "{window:?} is less than a packet");
+            // Slow start doubles: a bound that only runaway arithmetic passes.
+            assert!(
+                window <= SIZE * (path.next + 100) * 4,
+                "{window:?} is out of bounds"
+            );
+            assert!(path.controller.sendable(Bytes::ZERO) >= SIZE);
+            path.controller.probe(&mut |name, value| {
+                assert!(!value.is_infinite(), "{name} is {value}");
+            });
+            windows.push(window);
+        });
+        windows
+    };
+    assert_eq!(windows(), windows());
+}

@@ -1,0 +1,294 @@
+//! Vegas: the queue that the flow itself keeps, held between two and four packets.
+//!
+//! Were the path empty, a window W would yield the rate W / BaseRTT; it yields W / RTT. The
+//! difference times BaseRTT is how many of the flow's packets wait in queues (Brakmo and Peterson,
+//! "TCP Vegas: End to End Congestion Avoidance on a Global Internet", IEEE JSAC 13(8), 1995, §III).
+//! Once per round the window grows by a packet if fewer than α wait and shrinks by one if more
+//! than β do. In slow start it doubles every other round, so that in between a settled window can
+//! be measured, until more than γ wait.
+//!
+//! BaseRTT is the least round-trip time ever; the round's RTT is the least of its samples, which
+//! leaves out the acknowledgements delayed on the way back. A round of two samples or fewer cannot
+//! tell a queue from a delayed acknowledgement; then Reno decides (both as in Linux). Losses and
+//! timeouts are NewReno's.
+
+use serde::{Deserialize, Serialize};
+
+use crate::controller::{Controller, Departure, Feedback, Timeout};
+use crate::episode::Episode;
+use crate::new_reno::{Reno, presumed_lost_packets, supporting_bytes};
+use crate::range::{OutOfRange, Range};
+use crate::units::{Bytes, Duration, Time};
+
+/// A round with no more samples than this is Reno's (Linux).
+const TOO_FEW_SAMPLES: u64 = 2;
+
+/// A configuration of Vegas.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// α: the window grows while fewer packets than this wait (§III.C; 2 in Linux).
+    pub alpha_packets: f64,
+    /// β: the window shrinks while more packets than this wait (§III.C; 4 in Linux).
+    pub beta_packets: f64,
+    /// γ: slow start ends when more packets than this wait (§III.D: 1).
+    pub gamma_packets: f64,
+    /// The window at the start, in packets (RFC 6928: 10).
+    pub initial_window_packets: f64,
+    /// Neither a loss nor a queue takes the window below this, in packets (2); a timeout does.
+    pub min_window_packets: f64,
+    /// What a loss leaves of the window (as NewReno: 0.5).
+    pub decrease_factor: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            alpha_packets: 2.0,
+            beta_packets: 4.0,
+            gamma_packets: 1.0,
+            initial_window_packets: 10.0,
+            min_window_packets: 2.0,
+            decrease_factor: 0.5,
+        }
+    }
+}
+
+impl Config {
+    /// Checks every field's range.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range.
+    pub fn validate(&self) -> Result<(), OutOfRange> {
+        let range = Range("vegas");
+        let alpha = self.alpha_packets;
+        let beta = self.beta_packets;
+        let gamma = self.gamma_packets;
+        let queue = |packets: f64| packets > 0.0 && packets <= 1e6;
+        range.check(
+            queue(alpha),
+            "alpha_packets",
+            "above 0 and at most 1000000 packets",
+            alpha,
+        )?;
+        let above_alpha = beta >= alpha && beta <= 1e6;
+        range.check(above_alpha, "beta_packets", "at least alpha_packets", beta)?;
+        range.check(
+            queue(gamma),
+            "gamma_packets",
+            "above 0 and at most 1000000 packets",
+            gamma,
+        )?;
+        range.window("initial_window_packets", self.initial_window_packets)?;
+        range.window("min_window_packets", self.min_window_packets)?;
+        range.share("decrease_factor", self.decrease_factor)
+    }
+}
+
+/// One round trip's worth of samples.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    /// It ends when a packet of this number or later is acknowledged.
+    end: u64,
+    min_rtt: Option<Duration>,
+    samples: u64,
+    /// In slow start, whether this round doubles the window or measures it.
+    doubles: bool,
+}
+
+/// A flow's Vegas.
+#[derive(Clone, Debug)]
+pub struct Vegas {
+    config: Config,
+    packet_size: Bytes,
+    per_byte: f64,
+    reno: Reno,
+    episode: Episode<Reno>,
+    round: Round,
+    /// The difference between expected and actual rate at the last decision, in packets.
+    queued: Option<f64>,
+    limit: Bytes,
+}
+
+impl Vegas {
+    /// A controller for one flow.
+    ///
+    /// # Errors
+    /// If the configuration is out of range.
+    pub fn new(config: Config) -> Result<Self, OutOfRange> {
+        config.validate()?;
+        let mut controller = Vegas {
+            reno: Reno::new(config.initial_window_packets.max(config.min_window_packets)),
+            config,
+            packet_size: Bytes::ZERO,
+            per_byte: 0.0,
+            episode: Episode::new(),
+            round: Round {
+                doubles: true,
+                ..Round::default()
+            },
+            queued: None,
+            limit: Bytes::ZERO,
+        };
+        controller.set_packet_size(Bytes::new(1500));
+        Ok(controller)
+    }
+
+    fn set_packet_size(&mut self, size: Bytes) {
+        self.packet_size = size;
+        self.per_byte = 1.0 / size.as_f64();
+        self.limit = size.mul_f64(self.reno.window);
+    }
+
+    fn grow(&mut self, feedback: &Feedback<'_>) {
+        let Some(newest) = feedback.acked.last() else {
+            return;
+        };
+        for acked in feedback.acked {
+            let least = self
+                .round
+                .min_rtt
+                .map_or(acked.rtt, |least| least.min(acked.rtt));
+            self.round.min_rtt = Some(least);
+            self.round.samples += 1;
+        }
+        let acked = supporting_bytes(&self.episode, feedback) as f64 * self.per_byte;
+        let round_over = newest.packet.number >= self.round.end;
+        if round_over && self.round.samples > TOO_FEW_SAMPLES {
+            self.decide(feedback.min_rtt, acked > 0.0);
+        } else if self.reno.in_slow_start() {
+            if self.round.doubles {
+                self.reno.slow_start(acked);
+            }
+        } else if round_over && acked > 0.0 {
+            // Too few samples to compare: one round of Reno, a packet per window.
+            self.reno.avoid(acked.max(self.round.samples as f64));
+        }
+        if round_over {
+            self.round = Round {
+                end: self.episode.next_number(),
+                doubles: !self.round.doubles,
+                ..Round::default()
+            };
+        }
+        self.limit = self.packet_size.mul_f64(self.reno.window);
+    }
+
+    /// The decision of each round. `may_grow`: whether the window, not the source, held the
+    /// sender back.
+    fn decide(&mut self, base: Duration, may_grow: bool) {
+        let Some(rtt) = self.round.min_rtt else {
+            return;
+        };
+        // diff = (Expected − Actual) × BaseRTT = W − W × BaseRTT / RTT.
+        let window = self.reno.window;
+        let unqueued = if rtt.is_zero() {
+            window
+        } else {
+            window * (base / rtt)
+        };
+        let queued = window - unqueued;
+        self.queued = Some(queued);
+        let floor = self.config.min_window_packets;
+        if self.reno.in_slow_start() {
+            if queued > self.config.gamma_packets {
+                // What the path holds without a queue, and one more (Linux).
+                self.reno.window = window.min(unqueued + 1.0).max(floor);
+                self.reno.threshold = Some(self.reno.window);
+            }
+        } else if queued > self.config.beta_packets {
+            self.reno.window = (window - 1.0).max(floor);
+            // Linear decrease is no slow start, whatever the threshold was.
+            self.reno.threshold = self.reno.threshold.map(|at| at.min(self.reno.window));
+        } else if queued < self.config.alpha_packets && may_grow {
+            self.reno.window = window + 1.0;
+        }
+    }
+
+    #[cold]
+    fn on_trouble(&mut self, feedback: &Feedback<'_>) {
+        if let Some(before) = self.episode.undone_by(feedback) {
+            self.reno.restore(&before);
+        }
+        if self.episode.begun_by(feedback, self.reno) {
+            self.reno
+                .reduce(self.config.decrease_factor, self.config.min_window_packets);
+        }
+        let window = self.packet_size.mul_f64(self.reno.window);
+        match self
+            .episode
+            .recovery_window(feedback, window, self.packet_size)
+        {
+            Some(limit) => {
+                self.limit = limit;
+                // A round that saw the window fall measures neither window.
+                self.begin_round();
+            }
+            None => {
+                self.limit = window;
+                self.grow(feedback);
+            }
+        }
+    }
+
+    fn begin_round(&mut self) {
+        self.round = Round {
+            end: self.episode.next_number(),
+            doubles: true,
+            ..Round::default()
+        };
+    }
+}
+
+impl Controller for Vegas {
+    fn on_start(&mut self, _now: Time, packet_size: Bytes) {
+        self.set_packet_size(packet_size);
+    }
+
+    #[inline]
+    fn on_sent(&mut self, packet: &Departure) {
+        self.episode.on_sent(packet);
+    }
+
+    #[inline]
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        let news = feedback.lost.len() + feedback.recovered.len() + feedback.marked;
+        if news == 0 && self.episode.is_over() {
+            self.grow(feedback);
+        } else {
+            self.on_trouble(feedback);
+        }
+    }
+
+    fn on_timeout(&mut self, timeout: &Timeout<'_>) {
+        let flight = presumed_lost_packets(timeout, self.per_byte);
+        let reduce = self.episode.on_timeout(timeout, self.reno);
+        let Config {
+            decrease_factor,
+            min_window_packets,
+            ..
+        } = self.config;
+        self.reno.collapse(
+            reduce.then_some(flight),
+            decrease_factor,
+            min_window_packets,
+        );
+        self.begin_round();
+        self.limit = self.packet_size.mul_f64(self.reno.window);
+    }
+
+    fn on_packet_size(&mut self, size: Bytes) {
+        self.reno.rescale(self.packet_size / size);
+        self.set_packet_size(size);
+    }
+
+    #[inline]
+    fn window(&self) -> Bytes {
+        self.limit
+    }
+
+    fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
+        self.reno.probe(&self.episode, record);
+        record("queued_packets", self.queued.unwrap_or(f64::NAN));
+    }
+}
