@@ -84,7 +84,9 @@ pub enum Error {
         hint: String,
     },
     /// A recording whose content is not what was published.
-    #[error("`{name}` is not the published file (SHA-256 {found}, expected {expected}); `verus trace fetch {name}` brings it again")]
+    #[error(
+        "`{name}` is not the published file (SHA-256 {found}, expected {expected}); `verus trace fetch {name}` brings it again"
+    )]
     Mismatch {
         /// Its name in the catalogue.
         name: String,

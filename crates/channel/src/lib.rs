@@ -4,15 +4,19 @@
 //! [`Link`] puts a queue before it and says when each packet leaves. Neither knows what time it is: the
 //! caller says, so a simulator and a real-time emulator drive the same code.
 
+pub mod catalogue;
 pub mod delay;
 pub mod error;
+pub mod generate;
 pub mod link;
 pub mod loss;
 pub mod queue;
 pub mod raw;
 pub mod schedule;
+pub mod statistics;
 pub mod trace;
 
+pub use catalogue::Channel;
 pub use delay::Delay;
 pub use error::{Error, Problem};
 pub use link::{Departed, Link, Service, WhenOver};

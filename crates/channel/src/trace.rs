@@ -6,7 +6,7 @@
 //! line `t`.
 //!
 //! In memory a trace is a list of runs (a distinct millisecond and how many opportunities it has),
-//! each two small variable-length numbers, with an index entry every [`BLOCK`] runs. A minute at 700 Mbit/s is
+//! each two small variable-length numbers, with an index entry every 128 runs. A minute at 700 Mbit/s is
 //! then 120 kB, and a gigabyte of text about 200 MB at the very worst, whatever the
 //! number of opportunities; counting those before an instant is a binary search.
 

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use verus_channel::{Trace, raw};
+use verus_channel::{Trace, catalogue, raw};
+use verus_core::Duration;
 
 /// The shared folder, or `None` (with a word on standard output) where there is none.
 fn shared() -> Option<PathBuf> {
@@ -64,6 +65,46 @@ fn every_recording_is_read_as_its_manifest_says() {
         files += 1;
     }
     assert!(files > 20);
+}
+
+#[test]
+fn the_catalogue_knows_each_recording_by_its_content() {
+    let Some(shared) = shared() else { return };
+    let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
+    for recording in catalogue::recordings() {
+        let file = shared.join("traces").join(recording.name);
+        let stored = [
+            file.clone(),
+            PathBuf::from(format!("{}.xz", file.display())),
+        ];
+        let stored = stored.iter().find(|path| path.is_file()).unwrap();
+        let trace = Trace::read(stored).unwrap();
+        assert_eq!(trace.sha256(), recording.sha256, "{}", recording.name);
+        assert_eq!(
+            trace.period().as_secs_f64(),
+            recording.duration_s,
+            "{}",
+            recording.name
+        );
+    }
+    // Once in the cache it has a name; once damaged it is refused.
+    let recording = catalogue::recording("camp_ped_2min").unwrap();
+    let cached = recording.path_in(&cache);
+    fs::create_dir_all(cached.parent().unwrap()).unwrap();
+    fs::copy(shared.join("traces").join(recording.name), &cached).unwrap();
+    let found = catalogue::find_in("camp_ped_2min", Some(&cache)).unwrap();
+    assert_eq!(found.kind(), "cached");
+    let channel = found.open(1, Duration::from_secs(60)).unwrap();
+    assert_eq!(channel.trace().unwrap().name(), recording.name);
+    assert!(recording.verify(fs::File::open(&cached).unwrap()).is_ok());
+    fs::remove_file(&cached).unwrap();
+    fs::write(&cached, "1\n2\n").unwrap();
+    let error = found
+        .open(1, Duration::from_secs(60))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("is not the published file"), "{error}");
+    fs::remove_dir_all(&cache).unwrap();
 }
 
 /// The cells of a row of comma-separated values.
