@@ -444,3 +444,335 @@ impl Controller for Cubic {
         record("k_s", epoch.map_or(f64::NAN, |epoch| epoch.k));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, Path, SIZE};
+    use proptest::prelude::*;
+
+    fn cubic(config: Config) -> Path<Cubic> {
+        Path::new(Cubic::new(config).expect("in range"))
+    }
+
+    fn close(a: f64, b: f64) -> bool {
+        (a - b).abs() <= 1e-6 * b.abs().max(1.0)
+    }
+
+    /// In congestion avoidance, with this window all in flight, after a loss at `w_max`. Nothing
+    /// has been acknowledged since. The least round-trip time is 100 ms.
+    fn after_loss(config: Config, window: f64, w_max: Option<f64>) -> Path<Cubic> {
+        let mut path = cubic(config);
+        path.send(1);
+        path.wait_ms(100);
+        path.ack([0]);
+        let threshold = Some(window);
+        path.controller.state = State {
+            reno: Reno { window, threshold },
+            w_max,
+            prior: w_max.unwrap_or(window),
+            epoch: None,
+        };
+        path.controller.limit = SIZE.mul_f64(window);
+        path.fill();
+        path
+    }
+
+    fn window(path: &Path<Cubic>) -> f64 {
+        path.controller.state.reno.window
+    }
+
+    fn plain() -> Config {
+        Config {
+            reno_friendly: false,
+            uncharted_growth: 0.0,
+            ..Config::default()
+        }
+    }
+
+    #[test]
+    fn the_cube_root_is_that_of_the_library() {
+        for x in [1e-9, 0.1, 1.0, 2.0, 75.0, 1e3, 123_456.789, 1e12] {
+            assert!((cube_root(x) - f64::cbrt(x)).abs() <= 1e-15 * f64::cbrt(x) * 4.0);
+        }
+        assert_eq!(cube_root(0.0), 0.0);
+    }
+
+    #[test]
+    fn k_is_the_time_to_return_to_the_maximum() {
+        // Fig. 2: ∛((100 − 70) / 0.4) = ∛75 = 4.217163 s.
+        let epoch = begin_epoch(&Config::default(), Time::ZERO, 70.0, Some(100.0));
+        assert!(close(epoch.k, 4.217_163_327));
+        // Fig. 1: W_cubic(0) = 100 − 0.4 × 75 = 70; W_cubic(K) = 100; W_cubic(K + 5) = 150.
+        assert!(close(w_cubic(0.4, 0.0, &epoch), 70.0));
+        assert!(close(w_cubic(0.4, epoch.k, &epoch), 100.0));
+        assert!(close(w_cubic(0.4, epoch.k + 5.0, &epoch), 150.0));
+    }
+
+    #[test]
+    fn each_packet_acknowledged_closes_a_window_th_of_the_way_to_the_target() {
+        let mut path = after_loss(plain(), 70.0, Some(100.0));
+        path.wait_ms(100);
+        let first = path.in_flight_numbers()[0];
+        path.ack([first]);
+        // The epoch starts here, t = 0, and the function is read a round trip of 100 ms ahead:
+        // W_cubic(0.1) = 0.4 (0.1 − 4.217163)³ + 100 = 72.083872, so 70 + 2.083872 / 70.
+        assert!(close(window(&path), 70.029_769_6));
+    }
+
+    #[test]
+    fn the_lookahead_can_be_the_smoothed_round_trip() {
+        let config = Config {
+            lookahead: Lookahead::SmoothedRtt,
+            ..plain()
+        };
+        let mut path = after_loss(config, 70.0, Some(100.0));
+        path.wait_ms(900);
+        let first = path.in_flight_numbers()[0];
+        path.ack([first]);
+        // SRTT = (7 × 100 + 900) / 8 = 200 ms: W_cubic(0.2) = 0.4 (0.2 − 4.217163)³ + 100 =
+        // 74.068...
+        let target = 100.0 - 0.4 * 4.017_163_327_f64 * 4.017_163_327 * 4.017_163_327;
+        assert!(close(window(&path), 70.0 + (target - 70.0) / 70.0));
+    }
+
+    #[test]
+    fn a_round_adds_at_most_half_the_window() {
+        let mut path = after_loss(plain(), 20.0, Some(20.0));
+        let first = path.in_flight_numbers()[0];
+        path.wait_ms(100);
+        path.ack([first]);
+        path.wait_ms(60_000);
+        // W_cubic(60.1 s) is above 80,000 packets: the target is 1.5 × the window.
+        let before = window(&path);
+        path.ack([first + 1]);
+        assert!(close(window(&path), before + 0.5));
+    }
+
+    #[test]
+    fn below_the_maximum_reno_may_be_faster() {
+        let config = Config {
+            uncharted_growth: 0.0,
+            ..Config::default()
+        };
+        // α = 3 × 0.3 / 1.7 = 0.529412.
+        assert!(close(config.alpha(), 0.529_411_765));
+        // At 10 packets after a loss at 10.01, W_cubic hardly moves within a round; Reno's window
+        // grows by α / 10 for the first packet.
+        let mut path = after_loss(config, 10.0, Some(10.01));
+        path.wait_ms(100);
+        let first = path.in_flight_numbers()[0];
+        path.ack([first]);
+        assert!(close(window(&path), 10.052_941_176));
+    }
+
+    #[test]
+    fn renos_window_grows_by_one_a_round_beyond_the_old_one() {
+        let mut path = after_loss(Config::default(), 10.0, Some(10.0));
+        path.wait_ms(100);
+        let first = path.in_flight_numbers()[0];
+        path.ack([first]);
+        // cwnd_prior = 10 is reached: α = 1.
+        assert!(close(window(&path), 10.1));
+    }
+
+    #[test]
+    fn a_loss_leaves_seven_tenths() {
+        let mut path = after_loss(plain(), 100.0, None);
+        path.wait_ms(100);
+        let first = path.in_flight_numbers()[0];
+        path.feedback([first + 1], [first], []);
+        assert_eq!(window(&path), 70.0);
+        assert_eq!(path.controller.state.w_max, Some(100.0));
+        assert_eq!(path.controller.state.reno.threshold, Some(70.0));
+    }
+
+    #[test]
+    fn a_window_that_did_not_reach_its_maximum_makes_room() {
+        let mut path = after_loss(plain(), 80.0, Some(100.0));
+        path.wait_ms(100);
+        let first = path.in_flight_numbers()[0];
+        path.feedback([first + 1], [first], []);
+        // §4.7: 80 × (1 + 0.7) / 2 = 68.
+        assert_eq!(path.controller.state.w_max, Some(68.0));
+        let config = Config {
+            fast_convergence: false,
+            ..plain()
+        };
+        let mut path = after_loss(config, 80.0, Some(100.0));
+        path.wait_ms(100);
+        let first = path.in_flight_numbers()[0];
+        path.feedback([first + 1], [first], []);
+        assert_eq!(path.controller.state.w_max, Some(80.0));
+    }
+
+    #[test]
+    fn losses_of_one_round_are_one_reduction() {
+        let mut path = after_loss(plain(), 100.0, None);
+        path.wait_ms(100);
+        let first = path.in_flight_numbers()[0];
+        path.feedback([first + 1], [first], []);
+        path.feedback([first + 4], [first + 2, first + 3], []);
+        assert_eq!(window(&path), 70.0);
+    }
+
+    #[test]
+    fn a_timeout_forgets_the_maximum_and_restarts_from_one_packet() {
+        let mut path = after_loss(plain(), 100.0, Some(120.0));
+        path.wait_ms(1000);
+        path.time_out();
+        assert_eq!(path.controller.window(), SIZE);
+        assert_eq!(path.controller.state.reno.threshold, Some(70.0));
+        assert_eq!(path.controller.state.w_max, None);
+        // Slow start to 70; then the plateau is there: K = 0.
+        while path.controller.state.epoch.is_none() {
+            path.fill();
+            path.wait_ms(100);
+            let all = path.in_flight_numbers();
+            path.ack(all);
+        }
+        let epoch = path.controller.state.epoch.expect("just begun");
+        assert_eq!((epoch.k, epoch.plateau), (0.0, 70.0));
+    }
+
+    #[test]
+    fn without_a_known_maximum_the_window_grows_a_twentieth_a_round() {
+        let config = Config {
+            reno_friendly: false,
+            ..Config::default()
+        };
+        let mut path = after_loss(config, 100.0, None);
+        path.wait_ms(100);
+        let all = path.in_flight_numbers();
+        path.ack(all);
+        // W_cubic(0.1 s) = 100.0004: the twentieth, 5 packets for 100 acknowledged, is more.
+        assert!(close(window(&path), 105.0));
+    }
+
+    #[test]
+    fn a_loss_that_was_none_restores_everything() {
+        let mut path = after_loss(plain(), 70.0, Some(100.0));
+        path.wait_ms(100);
+        let first = path.in_flight_numbers()[0];
+        path.ack([first]);
+        let before = path.controller.state;
+        path.wait_ms(10);
+        path.feedback([first + 4], [first + 1, first + 2], []);
+        assert!(window(&path) < 50.0);
+        path.feedback([], [], [first + 1, first + 2]);
+        assert_eq!(path.controller.state, before);
+        assert_eq!(path.controller.window(), SIZE.mul_f64(before.reno.window));
+    }
+
+    #[test]
+    fn a_timeout_that_was_none_restores_everything() {
+        let mut path = after_loss(plain(), 70.0, Some(100.0));
+        path.wait_ms(100);
+        let first = path.in_flight_numbers()[0];
+        path.ack([first]);
+        let before = path.controller.state;
+        path.wait_ms(2000);
+        path.time_out();
+        path.fill();
+        path.feedback([], [], [first + 1]);
+        assert_eq!(path.controller.state, before);
+    }
+
+    #[test]
+    fn time_without_data_does_not_count() {
+        let ack_two = |idle_ms| {
+            let mut path = after_loss(plain(), 70.0, Some(100.0));
+            path.wait_ms(100);
+            let all = path.in_flight_numbers();
+            path.ack(all);
+            path.wait_ms(idle_ms);
+            path.send(1);
+            path.wait_ms(100);
+            let all = path.in_flight_numbers();
+            path.ack(all);
+            window(&path)
+        };
+        assert_eq!(ack_two(0), ack_two(5000));
+    }
+
+    #[test]
+    fn time_limited_by_the_source_does_not_count() {
+        let mut path = after_loss(plain(), 70.0, Some(100.0));
+        path.wait_ms(100);
+        let all = path.in_flight_numbers();
+        path.ack(all);
+        let before = window(&path);
+        path.app_limited = true;
+        for _ in 0..50 {
+            path.send(2);
+            path.wait_ms(100);
+            let all = path.in_flight_numbers();
+            path.ack(all);
+        }
+        assert_eq!(window(&path), before);
+        let epoch = path
+            .controller
+            .state
+            .epoch
+            .expect("in congestion avoidance");
+        assert_eq!(path.now.since(epoch.start), Duration::ZERO);
+    }
+
+    #[test]
+    fn hystart_makes_the_window_the_threshold() {
+        let mut path = cubic(Config::default());
+        path.fill();
+        path.wait_ms(100);
+        for number in path.in_flight_numbers() {
+            path.ack([number]);
+        }
+        // A round of 20 whose delay has risen by 20 ms, above clamp(100/8, 4, 16) = 12.5 ms.
+        path.fill();
+        path.wait_ms(120);
+        let first = path.in_flight_numbers()[0];
+        for number in first..first + 9 {
+            path.ack([number]);
+        }
+        // Eight samples were collected while the window grew to 28; the ninth left slow start.
+        assert_eq!(path.controller.state.reno.threshold, Some(28.0));
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_by_name() {
+        let config = Config {
+            c: 0.0,
+            ..Config::default()
+        };
+        assert_eq!(Cubic::new(config).unwrap_err().field, "c");
+        let config = Config {
+            uncharted_growth: f64::NAN,
+            ..Config::default()
+        };
+        assert_eq!(Cubic::new(config).unwrap_err().field, "uncharted_growth");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {
+            for hystart in [HyStart::Off, HyStart::Classic, HyStart::PlusPlus] {
+                let config = Config { hystart, ..Config::default() };
+                testing::assert_sound(|| Cubic::new(config.clone()).expect("in range"), &steps);
+            }
+        }
+
+        #[test]
+        fn losses_that_all_arrive_leave_no_trace(count in 1u64..9, acked in 1u64..9) {
+            let mut path = after_loss(plain(), 70.0, Some(100.0));
+            path.wait_ms(100);
+            let first = path.in_flight_numbers()[0];
+            path.ack([first]);
+            let before = path.controller.state;
+            let (from, to) = (first + 1, first + 1 + count);
+            path.feedback(to..to + acked, from..to, []);
+            for number in from..to {
+                path.feedback([], [], [number]);
+            }
+            prop_assert_eq!(path.controller.state, before);
+        }
+    }
+}

@@ -63,8 +63,7 @@ impl Prr {
         } = *progress;
         self.delivered += delivered.get();
         let allowed = if in_flight > threshold {
-            // RFC 9937 §6: CEIL(prr_delivered × ssthresh / RecoverFS) − prr_out. In 128 bits: the
-            // product of two windows need not fit in 64.
+            // CEIL(prr_delivered × ssthresh / RecoverFS) − prr_out. In 128 bits: the product of two windows need not fit in 64.
             let share = u128::from(self.delivered) * u128::from(threshold.get());
             let due = share.div_ceil(u128::from(self.flight));
             u64::try_from(due)

@@ -88,8 +88,9 @@ impl Config {
 /// One round trip's worth of samples.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
-    /// It ends when a packet of this number or later is acknowledged.
-    end: u64,
+    /// It ends when a packet of this number or later is acknowledged: the first to leave after
+    /// the round's first acknowledgement.
+    end: Option<u64>,
     min_rtt: Option<Duration>,
     samples: u64,
     /// In slow start, whether this round doubles the window or measures it.
@@ -144,32 +145,23 @@ impl Vegas {
         let Some(newest) = feedback.acked.last() else {
             return;
         };
-        for acked in feedback.acked {
-            let least = self
-                .round
-                .min_rtt
-                .map_or(acked.rtt, |least| least.min(acked.rtt));
-            self.round.min_rtt = Some(least);
-            self.round.samples += 1;
-        }
         let acked = supporting_bytes(&self.episode, feedback) as f64 * self.per_byte;
-        let round_over = newest.packet.number >= self.round.end;
-        if round_over && self.round.samples > TOO_FEW_SAMPLES {
+        let next = self.episode.next_number();
+        if newest.packet.number >= *self.round.end.get_or_insert(next) {
             self.decide(feedback.min_rtt, acked > 0.0);
-        } else if self.reno.in_slow_start() {
-            if self.round.doubles {
-                self.reno.slow_start(acked);
-            }
-        } else if round_over && acked > 0.0 {
-            // Too few samples to compare: one round of Reno, a packet per window.
-            self.reno.avoid(acked.max(self.round.samples as f64));
-        }
-        if round_over {
             self.round = Round {
-                end: self.episode.next_number(),
+                end: Some(next),
                 doubles: !self.round.doubles,
                 ..Round::default()
             };
+        }
+        for acked in feedback.acked {
+            let least = self.round.min_rtt.unwrap_or(acked.rtt);
+            self.round.min_rtt = Some(least.min(acked.rtt));
+            self.round.samples += 1;
+        }
+        if self.round.doubles && self.reno.in_slow_start() {
+            self.reno.slow_start(acked);
         }
         self.limit = self.packet_size.mul_f64(self.reno.window);
     }
@@ -180,6 +172,16 @@ impl Vegas {
         let Some(rtt) = self.round.min_rtt else {
             return;
         };
+        let slow_start = self.reno.in_slow_start();
+        if slow_start && self.round.doubles {
+            return; // the samples are of smaller windows than the present one
+        }
+        if self.round.samples <= TOO_FEW_SAMPLES {
+            if !slow_start && may_grow {
+                self.reno.avoid(self.round.samples as f64);
+            }
+            return;
+        }
         // diff = (Expected − Actual) × BaseRTT = W − W × BaseRTT / RTT.
         let window = self.reno.window;
         let unqueued = if rtt.is_zero() {
@@ -190,7 +192,7 @@ impl Vegas {
         let queued = window - unqueued;
         self.queued = Some(queued);
         let floor = self.config.min_window_packets;
-        if self.reno.in_slow_start() {
+        if slow_start {
             if queued > self.config.gamma_packets {
                 // What the path holds without a queue, and one more (Linux).
                 self.reno.window = window.min(unqueued + 1.0).max(floor);
@@ -233,7 +235,6 @@ impl Vegas {
 
     fn begin_round(&mut self) {
         self.round = Round {
-            end: self.episode.next_number(),
             doubles: true,
             ..Round::default()
         };
@@ -290,5 +291,171 @@ impl Controller for Vegas {
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
         self.reno.probe(&self.episode, record);
         record("queued_packets", self.queued.unwrap_or(f64::NAN));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, Path, SIZE};
+    use proptest::prelude::*;
+
+    fn vegas() -> Path<Vegas> {
+        Path::new(Vegas::new(Config::default()).expect("the default is in range"))
+    }
+
+    /// One round: sends what is allowed, and acknowledges it all after `rtt_ms`, one by one.
+    fn round(path: &mut Path<Vegas>, rtt_ms: u64) -> f64 {
+        path.fill();
+        path.wait_ms(rtt_ms);
+        for number in path.in_flight_numbers() {
+            path.ack([number]);
+        }
+        path.controller.reno.window
+    }
+
+    /// In congestion avoidance with the given window and nothing in flight; BaseRTT 100 ms.
+    fn avoiding(window: f64) -> Path<Vegas> {
+        let mut path = vegas();
+        round(&mut path, 100);
+        path.controller.reno = Reno {
+            window,
+            threshold: Some(2.0),
+        };
+        path.controller.limit = SIZE.mul_f64(window);
+        path.controller.begin_round();
+        path
+    }
+
+    #[test]
+    fn slow_start_doubles_every_other_round() {
+        let mut path = vegas();
+        let windows: Vec<f64> = (0..5).map(|_| round(&mut path, 100)).collect();
+        assert_eq!(windows, [20.0, 20.0, 40.0, 40.0, 80.0]);
+    }
+
+    #[test]
+    fn slow_start_ends_when_more_than_gamma_packets_wait() {
+        let mut path = vegas();
+        round(&mut path, 100);
+        // 20 × (1 − 100/105) = 0.95 packets wait: not above γ = 1.
+        round(&mut path, 105);
+        round(&mut path, 110);
+        assert_eq!(path.controller.reno.window, 40.0);
+        // 40 × (1 − 100/110) = 3.64 packets wait: 40 × 100/110 + 1 = 37.36 remain.
+        round(&mut path, 110);
+        round(&mut path, 110);
+        assert!((path.controller.queued.expect("decided") - 40.0 / 11.0).abs() < 1e-9);
+        assert!((path.controller.reno.window - (400.0 / 11.0 + 1.0)).abs() < 1e-9);
+        assert!(!path.controller.reno.in_slow_start());
+    }
+
+    #[test]
+    fn fewer_than_alpha_waiting_adds_a_packet() {
+        let mut path = avoiding(20.0);
+        round(&mut path, 110);
+        // 20 × (1 − 100/110) = 1.82 < α = 2.
+        round(&mut path, 110);
+        assert_eq!(path.controller.reno.window, 21.0);
+        assert!((path.controller.queued.expect("decided") - 20.0 / 11.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn more_than_beta_waiting_takes_a_packet() {
+        let mut path = avoiding(20.0);
+        round(&mut path, 130);
+        // 20 × (1 − 100/130) = 4.62 > β = 4.
+        round(&mut path, 130);
+        assert_eq!(path.controller.reno.window, 19.0);
+    }
+
+    #[test]
+    fn between_alpha_and_beta_the_window_stays() {
+        let mut path = avoiding(20.0);
+        for _ in 0..5 {
+            // 20 × (1 − 100/118) = 3.05.
+            round(&mut path, 118);
+        }
+        assert_eq!(path.controller.reno.window, 20.0);
+    }
+
+    #[test]
+    fn the_least_of_a_round_decides() {
+        let mut path = avoiding(20.0);
+        path.fill();
+        path.wait_ms(110);
+        let numbers = path.in_flight_numbers();
+        path.ack(numbers[..1].iter().copied());
+        path.wait_ms(200);
+        path.ack(numbers[1..].iter().copied());
+        path.fill();
+        path.wait_ms(300);
+        let next = path.in_flight_numbers()[0];
+        path.ack([next]);
+        // The least is 110 ms, of one packet of twenty; the others waited 200 ms longer.
+        assert_eq!(path.controller.reno.window, 21.0);
+    }
+
+    #[test]
+    fn two_samples_are_too_few_so_reno_decides() {
+        let mut path = avoiding(2.0);
+        // Rounds of two packets at twice the base: one would wait, and Vegas would add a packet
+        // anyway; at four times the base 1.5 would. Reno adds 2/2.
+        round(&mut path, 400);
+        round(&mut path, 400);
+        assert!(path.controller.queued.is_none());
+        assert!(path.controller.reno.window > 2.0);
+    }
+
+    #[test]
+    fn a_loss_halves_the_window() {
+        let mut path = avoiding(20.0);
+        path.fill();
+        path.wait_ms(100);
+        let first = path.in_flight_numbers()[0];
+        path.feedback([first + 1], [first], []);
+        assert_eq!(path.controller.reno.window, 10.0);
+    }
+
+    #[test]
+    fn a_loss_that_was_none_gives_the_window_back() {
+        let mut path = avoiding(20.0);
+        path.fill();
+        path.wait_ms(100);
+        let first = path.in_flight_numbers()[0];
+        path.feedback([first + 1], [first], []);
+        path.feedback([], [], [first]);
+        assert_eq!(path.controller.reno.window, 20.0);
+    }
+
+    #[test]
+    fn a_timeout_leaves_one_packet() {
+        let mut path = avoiding(20.0);
+        path.fill();
+        path.wait_ms(1000);
+        path.time_out();
+        assert_eq!(path.controller.window(), SIZE);
+        assert_eq!(path.controller.reno.threshold, Some(10.0));
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_by_name() {
+        let config = Config {
+            beta_packets: 1.0,
+            ..Config::default()
+        };
+        assert_eq!(Vegas::new(config).unwrap_err().field, "beta_packets");
+        let config = Config {
+            gamma_packets: f64::NAN,
+            ..Config::default()
+        };
+        assert_eq!(Vegas::new(config).unwrap_err().field, "gamma_packets");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {
+            testing::assert_sound(|| Vegas::new(Config::default()).expect("in range"), &steps);
+        }
     }
 }
