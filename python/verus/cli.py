@@ -1,0 +1,90 @@
+"""The command `verus`: hands the verbs of a server to their binary, and the lab's verbs to `verus.commands`.
+
+Nothing heavy is imported before it is needed. Exit codes: 0; 1 a run failed; 2 bad usage or input;
+3 it ran, but a published target was missed; 130 on Ctrl-C. Errors go to standard error, one message each.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+#: Verbs of the Rust binary, which is installed beside the interpreter.
+ENDPOINT_VERBS = ("serve", "send", "receive", "probe", "shell")
+ENDPOINT = "verus-endpoint"
+
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+
+#: Flags whose names differ from the argument of the Python API.
+_FLAGS = {
+    "traces": "--trace",
+    "schemes": "--scheme",
+    "mixes": "--mix",
+    "queues": "--queue",
+    "duration_s": "--duration",
+    "loop": "--loop",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command and exits with its code.
+
+    Args:
+        arguments: What follows `verus` on the command line; that of this process if None.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] in ENDPOINT_VERBS:
+        _hand_over(given)
+    sys.exit(run(given))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one of the lab's verbs; returns the exit code."""
+    from cyclopts import CycloptsError
+
+    from verus.commands import app
+    from verus.errors import FieldError
+
+    try:
+        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except FieldError as error:
+        flag = _FLAGS.get(error.field, "--" + error.field.replace("_", "-"))
+        return _complain(f"{flag}: {error.problem}", BAD_INPUT)
+    except CycloptsError as error:
+        return _complain(_usage(error), BAD_INPUT)
+    except BrokenPipeError:
+        # Whoever read standard output has seen enough; Python must not try to flush it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError) as error:
+        return _complain(str(error), BAD_INPUT)
+    except RuntimeError as error:
+        return _complain(str(error), FAILED)
+    except KeyboardInterrupt:
+        return _complain("interrupted; nothing was written", INTERRUPTED)
+
+
+def _usage(error: Exception) -> str:
+    """What cyclopts says, on one line."""
+    return " ".join(str(error).split()) + " (`verus --help` shows what there is)"
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"verus: {message}", file=sys.stderr)
+    if "-v" in sys.argv or "--verbose" in sys.argv:
+        import traceback
+
+        traceback.print_exc()
+    return code
+
+
+def _hand_over(arguments: Sequence[str]) -> NoReturn:
+    """Becomes the binary that has the verb, if this build brought one."""
+    binary = os.path.join(os.path.dirname(sys.executable), ENDPOINT)  # noqa: PTH118, PTH120 (pathlib costs start-up)
+    if os.access(binary, os.X_OK):
+        os.execv(binary, [ENDPOINT, *arguments])
+    sys.exit(_complain(f"`{arguments[0]}` needs the program `{ENDPOINT}`, which this build does not have", BAD_INPUT))

@@ -1,0 +1,44 @@
+"""The lab's verbs. Each lives in a module of its own, imported when it is called."""
+
+from __future__ import annotations
+
+from cyclopts import App
+
+from verus import _verus
+
+app = App(
+    name="verus",
+    help="Low-delay congestion control for links whose capacity nobody can predict, and the lab that proves it.",
+    help_epilogue="`serve`, `send`, `receive`, `probe` and `shell` are the verbs of `verus-endpoint`, where installed.",
+    version=_verus.version,
+    help_format="markdown",
+)
+app.register_install_completion_command(help="Install completions for this shell.")
+
+app.command(
+    "verus.commands.compare:compare",
+    name="compare",
+    help="Run controllers over channels: a table, results and a report.",
+)
+app.command(
+    "verus.commands.reproduce:reproduce",
+    name="reproduce",
+    help="Redraw published results and check each against its target.",
+)
+
+listing = App(name="list", help="What there is: schemes, queues and channels, with keys, units and defaults.")
+listing.command("verus.commands.catalogue:schemes", name="schemes", help="Congestion controllers.")
+listing.command("verus.commands.catalogue:queues", name="queues", help="Queue disciplines.")
+listing.command("verus.commands.catalogue:channels", name="channels", help="Built-in channels and public recordings.")
+app.command(listing)
+
+trace = App(name="trace", help="Traces: look at them, make them, convert them, fetch public recordings.")
+trace.command("verus.commands.trace:info", name="info", help="Statistics of a trace.")
+trace.command("verus.commands.trace:plot", name="plot", help="Draw a trace's rate over time.")
+trace.command("verus.commands.trace:convert", name="convert", help="Turn a log of arrival times into a trace.")
+trace.command("verus.commands.trace:generate", name="generate", help="Write a synthetic channel as a trace file.")
+trace.command("verus.commands.trace:fetch", name="fetch", help="Download public recordings by name.")
+app.command(trace)
+
+app.command("verus.commands.analyze:analyze", name="analyze", help="All metrics of a Mahimahi link log.")
+app.command("verus.commands.report:report", name="report", help="Draw the page of saved runs again.")

@@ -1,0 +1,46 @@
+"""`verus analyze`: the metrics of a link log recorded by somebody else."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich import box
+from rich.table import Table
+
+from verus import _verus
+from verus.commands.console import table_console
+from verus.table import DELAY_NOTE
+
+
+def analyze(
+    log: str,
+    /,
+    *,
+    json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
+) -> None:
+    """Every metric of a Mahimahi link log (plain, .gz or .xz), defined as for simulated runs.
+
+    Parameters
+    ----------
+    log
+        The log that `mm-link --uplink-log` or `--downlink-log` wrote.
+    json_
+        Print one JSON object instead of a table.
+    """
+    found = _verus.analyze_log(log)
+    metrics = {**{key: value for key, value in found.items() if not isinstance(value, dict)}, **found["metrics"]}
+    metrics = {key: value for key, value in metrics.items() if key not in ("series", "capacity")}
+    if json_:
+        print(json.dumps({"schema": 1, "version": _verus.version(), "log": log, **metrics}))
+        return
+    table = Table(title=log, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("metric", no_wrap=True)
+    table.add_column("value", justify="right")
+    for key, value in metrics.items():
+        if not isinstance(value, list):
+            table.add_row(key, "–" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value))
+    console = table_console()
+    console.print(table)
+    console.print(DELAY_NOTE, style="dim")

@@ -1,0 +1,91 @@
+"""`verus list`: what there is, with keys, units and defaults."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich import box
+from rich.table import Table
+
+from verus import _verus
+from verus.commands.console import table_console
+
+Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
+
+
+def schemes(*, json_: Json = False) -> None:
+    """Congestion controllers.
+
+    Parameters
+    ----------
+    json_
+        Print one JSON object a line instead.
+    """
+    _show("scheme", json.loads(_verus.list_schemes()), as_json=json_)
+
+
+def queues(*, json_: Json = False) -> None:
+    """Queue disciplines.
+
+    Parameters
+    ----------
+    json_
+        Print one JSON object a line instead.
+    """
+    _show("queue", json.loads(_verus.list_queues()), as_json=json_)
+
+
+def channels(*, json_: Json = False) -> None:
+    """Built-in channels, which need no file, and public recordings, which `verus trace fetch` brings.
+
+    Parameters
+    ----------
+    json_
+        Print one JSON object a line instead.
+    """
+    entries = json.loads(_verus.list_channels())
+    if json_:
+        _lines(entries)
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("channel", no_wrap=True)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("Mbit/s", justify="right")
+    table.add_column("what it is")
+    for entry in entries:
+        mean = entry.get("mean_mbps")
+        table.add_row(entry["name"], entry["kind"], "" if mean is None else f"{mean:.2f}", entry["summary"])
+    console = table_console()
+    console.print(table)
+    console.print(
+        "Also `rate:MBPS`, a constant rate, and any file in Mahimahi's format (plain, .gz or .xz).", style="dim"
+    )
+
+
+def _show(kind: str, entries: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+    if as_json:
+        _lines(entries)
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(kind, no_wrap=True)
+    table.add_column("key", no_wrap=True)
+    table.add_column("default", justify="right", no_wrap=True)
+    table.add_column("unit", no_wrap=True)
+    table.add_column("meaning")
+    for entry in entries:
+        table.add_row(f"[bold]{entry['name']}[/]", "", "", "", entry["summary"])
+        for key in entry["keys"]:
+            default = key.get("default")
+            table.add_row(
+                "", key["key"], "" if default is None else str(default), key.get("unit") or "", key.get("meaning") or ""
+            )
+        table.add_section()
+    table_console().print(table)
+
+
+def _lines(entries: Sequence[Mapping[str, Any]]) -> None:
+    for entry in entries:
+        print(json.dumps(entry))

@@ -1,0 +1,190 @@
+"""`verus compare`: the main job."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from verus.commands.console import Talk, table_console
+from verus.errors import FieldError
+from verus.scenario import Settings
+
+Words = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
+Number = Annotated[float | None, Parameter(allow_leading_hyphen=True)]
+Count = Annotated[int | None, Parameter(allow_leading_hyphen=True)]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+def compare(
+    *,
+    trace: Words = None,
+    scheme: Words = None,
+    mix: Words = None,
+    queue: Words = None,
+    ack: str | None = None,
+    ack_queue: str | None = None,
+    delay_ms: Number = None,
+    packet_bytes: Count = None,
+    opportunity_bytes: Count = None,
+    ack_every: Count = None,
+    loss: Number = None,
+    loop: Annotated[bool | None, Parameter(name="--loop", negative="--once")] = None,
+    flows: Count = None,
+    duration: Number = None,
+    seed: Count = None,
+    repeat: Count = None,
+    records: Flag = False,
+    from_: Annotated[Path | None, Parameter(name="--from")] = None,
+    json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
+    out: Path | None = None,
+    force: Flag = False,
+    talk: Talk = Talk(),  # noqa: B008 (frozen)
+) -> int:
+    """Run controllers over channels, print a table, write results and a report.
+
+    Without arguments: Verus at R = 2, 4 and 6, Cubic, NewReno and Vegas on three built-in channels
+    over the paper's shared RED queue. `verus list schemes`, `queues` and `channels` show what there is.
+
+    Parameters
+    ----------
+    trace
+        Trace files, names of channels, or `rate:MBPS`.
+    scheme
+        `NAME[:key=value,…]`, such as `verus:ratio=2` or `cubic`.
+    mix
+        `SCHEME*N+SCHEME*M`: flows of several schemes in one run.
+    queue
+        `KIND[:key=value,…]`, such as `droptail:bytes=120000` or `codel`. Default: `red:min=375000,max=1125000,p=0.1`.
+    ack
+        What acknowledgements cross: `ideal` (the default), `same`, `rate:MBPS`, a trace file or a channel.
+    ack_queue
+        The queue they wait in. Default: `infinite`.
+    delay_ms
+        Propagation each way. Default: 20.
+    packet_bytes
+        Size of data packets (IP). Default: 1500.
+    opportunity_bytes
+        What one line of a trace carries: 1504 (the default) or 1500.
+    ack_every
+        Packets for each acknowledgement. Default: 1.
+    loss
+        Probability of random loss on the data path. Default: 0.
+    loop
+        Start a trace again when it ends (the default), or let the link end with it.
+    flows
+        Flows of each scheme in one run. Default: 1.
+    duration
+        Simulated seconds. Default: 60.
+    seed
+        First seed. Default: 1.
+    repeat
+        Runs of each, with seeds SEED, SEED + 1, … Default: 1.
+    records
+        Keep one record for each packet (`records.parquet`).
+    from_
+        A `run.json`: run the same again. Other options given with it replace what it says.
+    json_
+        Print one JSON object a line for each run, and nothing else.
+    out
+        Folder for results and report. Default: a new one in `verus-results`; none with --json.
+    force
+        Replace the results in a folder that is not empty.
+    """
+    changes: dict[str, Any] = {
+        "traces": trace,
+        "schemes": scheme,
+        "mixes": mix,
+        "queues": queue,
+        "ack": ack,
+        "ack_queue": ack_queue,
+        "delay_ms": delay_ms,
+        "packet_bytes": packet_bytes,
+        "opportunity_bytes": opportunity_bytes,
+        "ack_every": ack_every,
+        "loss": loss,
+        "loop": loop,
+        "flows": flows,
+        "duration_s": duration,
+        "seed": seed,
+        "repeat": repeat,
+        "records": records or None,
+    }
+    given = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in changes.items() if value is not None
+    }
+    settings, earlier = _settings(given, from_)
+    runs = settings.runs()
+
+    from verus import report, table
+    from verus.results import Results, check_folder, new_folder
+    from verus.runner import run_all
+
+    target = out if out is not None or json_ else _new_name()
+    if target is not None:
+        check_folder(target, force=force)
+    talk.detail(f"{len(runs)} runs of {settings.duration_s:g} s")
+    with talk.progress("simulating") as progress:
+        outcomes = run_all(runs, progress=progress)
+    results = Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict())
+    _check_channels(results.config["channels"], earlier)
+    if json_:
+        for row in results.to_rows():
+            print(json.dumps(row, allow_nan=False))
+        sys.stdout.flush()
+    elif not talk.quiet:
+        console = table_console()
+        for block in table.comparison(results):
+            console.print(block)
+        console.print(table.DELAY_NOTE, style="dim")
+    if target is not None:
+        talk.detail("drawing")
+        with new_folder(target, force=force) as folder:
+            results.write(folder)
+            report.write_page(results, folder)
+        talk.say(f"Report: {target / 'report.html'}")
+    return 0
+
+
+def _settings(given: dict[str, Any], path: Path | None) -> tuple[Settings, list[dict[str, Any]]]:
+    """The settings, and the channels of the run they repeat."""
+    if path is None:
+        if "mixes" in given and "schemes" not in given:
+            given["schemes"] = ()
+        return Settings(**given), []
+
+    from verus.results import read_config
+
+    config = read_config(path)
+    if config["kind"] != "compare":
+        raise FieldError("from", f"`{path}` was made by `verus reproduce {config['kind']}`: run that again instead")
+    settings = dataclasses.replace(Settings.from_dict(config["settings"]), **given)
+    # A built-in channel is made anew for each seed and length; a recording must be what it was.
+    same = not {"traces", "seed", "repeat", "duration_s"} & given.keys()
+    return settings, config["channels"] if same else []
+
+
+def _check_channels(now: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> None:
+    """Refuses to call it the same run if a trace has changed since."""
+    before = {channel["name"]: channel["sha256"] for channel in earlier}
+    for channel in now:
+        name, found = channel["name"], channel["sha256"]
+        if before.get(name, found) != found:
+            raise FieldError(
+                "from", f"the trace `{name}` is not what it was: its SHA-256 is {found}, then {before[name]}"
+            )
+
+
+def _new_name() -> Path:
+    stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
+    names = (
+        Path("verus-results") / f"compare-{stamp}{suffix}"
+        for suffix in itertools.chain([""], map("-{}".format, itertools.count(2)))
+    )
+    return next(name for name in names if not name.exists())

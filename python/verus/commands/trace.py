@@ -1,0 +1,202 @@
+"""`verus trace`: look at traces, make them, convert them, fetch public recordings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich import box
+from rich.table import Table
+
+from verus import _verus
+from verus.commands.console import Talk, table_console
+from verus.errors import FieldError
+from verus.scenario import above_zero, at_least, checked
+
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
+
+
+def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *, json_: Json = False) -> None:
+    """Statistics of a trace: rate, variation at three time scales, outages.
+
+    Parameters
+    ----------
+    names
+        Trace files or names of channels.
+    json_
+        Print one JSON object a line for each.
+    """
+    found = [json.loads(_verus.trace_info(name)) for name in names]
+    if json_:
+        for entry in found:
+            print(json.dumps(entry))
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("statistic", no_wrap=True)
+    for entry in found:
+        table.add_column(str(entry["name"]), justify="right", overflow="fold")
+    for key in dict.fromkeys(key for entry in found for key in entry if key != "name"):
+        table.add_row(key, *(_value(entry.get(key)) for entry in found))
+    table_console().print(table)
+
+
+def plot(
+    name: str,
+    /,
+    *,
+    out: Path | None = None,
+    seed: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
+    duration: Annotated[float, Parameter(allow_leading_hyphen=True)] = 60.0,
+    force: Flag = False,
+) -> None:
+    """Draw a trace's rate over time, in bins of 100 ms and 1 s.
+
+    Parameters
+    ----------
+    name
+        A trace file or the name of a channel.
+    out
+        Where to, as `.svg`, `.png` or `.html`. Default: the trace's name as `.svg`.
+    seed
+        Of a built-in channel.
+    duration
+        Seconds of a built-in channel.
+    force
+        Replace a file that exists.
+    """
+    above_zero("duration_s", duration, "seconds")
+    at_least("seed", seed, 0)
+    found = checked("trace", name, _verus.check_channel)
+    from verus import figures
+
+    target = out or Path(f"{figures.slug(Path(name).name)}.svg")
+    if target.suffix not in (".svg", ".png", ".html"):
+        raise FieldError("out", f"`{target}` must end in .svg, .png or .html")
+    _refuse_existing(target, force=force)
+    times = (
+        _verus.trace_generate(name, seed, duration)
+        if found["kind"] == "built-in"
+        else _verus.trace_read(name)["times_ms"]
+    )
+
+    from verus import render, report
+
+    figure = figures.trace_rate(name, times)
+    if target.suffix == ".html":
+        page = report.Page(title=figure.title, lead="", sections=[report.Section(title=figure.title, figures=[figure])])
+        content = report.to_html(page).encode()
+    else:
+        drawn = render.svg(figure.spec)
+        content = drawn.encode() if target.suffix == ".svg" else render.png(drawn)
+    _write(target, content)
+    print(target)
+
+
+def convert(raw: Path, out: Path, /, *, force: Flag = False) -> None:
+    """Turn a log of packet arrivals (Unix times in seconds, one a line) into a trace.
+
+    Parameters
+    ----------
+    raw
+        The log.
+    out
+        The trace to write: plain, `.gz` or `.xz` by its ending.
+    force
+        Replace a file that exists.
+    """
+    _refuse_existing(out, force=force)
+    times = _verus.trace_convert(str(raw))
+    _verus.trace_write(times, str(out))
+    print(f"{out}: {len(times)} opportunities, {int(times[-1]) / 1000:g} s")
+
+
+def generate(
+    name: str,
+    out: Path,
+    /,
+    *,
+    seed: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
+    duration: Annotated[float, Parameter(allow_leading_hyphen=True)] = 60.0,
+    force: Flag = False,
+) -> None:
+    """Write a synthetic channel as a trace file.
+
+    Parameters
+    ----------
+    name
+        A built-in channel (`verus list channels`).
+    out
+        The trace to write: plain, `.gz` or `.xz` by its ending.
+    seed
+        Same seed, same trace.
+    duration
+        Seconds.
+    force
+        Replace a file that exists.
+    """
+    above_zero("duration_s", duration, "seconds")
+    at_least("seed", seed, 0)
+    _refuse_existing(out, force=force)
+    times = _verus.trace_generate(name, seed, duration)
+    _verus.trace_write(times, str(out))
+    print(f"{out}: {len(times)} opportunities, {int(times[-1]) / 1000:g} s")
+
+
+def fetch(
+    names: Annotated[list[str] | None, Parameter(name="NAME", negative="")] = None,
+    /,
+    *,
+    talk: Talk = Talk(),  # noqa: B008 (frozen)
+) -> int:
+    """Download public recordings, check them, and keep them in the cache.
+
+    Without a name it lists what there is. Recordings are not part of this product: each has the
+    licence and the paper to cite that `verus list channels` states.
+
+    Parameters
+    ----------
+    names
+        Recordings (`cs244-2017/city_drive_2min`) or groups of them (`cs244`).
+    """
+    from verus import fetch as fetching
+
+    if not names:
+        for recording in fetching.recordings():
+            print(f"{recording.name}  ({', '.join(recording.groups)})  {recording.licence}")
+        return 0
+    for recording in fetching.select(names):
+        with talk.progress_bytes(recording.name) as progress:
+            path, fresh = fetching.fetch(recording, progress=progress)
+        talk.say(f"{recording.name}: {path}" + ("" if fresh else " (already there)"))
+        if fresh:
+            talk.say(f"  licence: {recording.licence}; cite: {recording.paper}")
+    return 0
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+    return str(value)
+
+
+def _refuse_existing(path: Path, *, force: bool) -> None:
+    if path.is_dir():
+        raise FieldError("out", f"`{path}` is a folder")
+    if path.exists() and not force:
+        raise FieldError("out", f"`{path}` exists; --force replaces it")
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Writes all of it or nothing."""
+    draft = path.with_name(f".{path.name}.part")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise FieldError("out", f"`{path}` cannot be written ({error.strerror or error})") from error

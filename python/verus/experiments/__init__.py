@@ -1,0 +1,78 @@
+"""Published results, each run again, drawn again and checked against its source: one module for each.
+
+Every module has the same shape: the scenario as data, `runs` (what to run), `checks` (measured
+against the published targets), `page` (tables and figures) and `summary` (for a terminal), joined in
+one `Experiment` called `EXPERIMENT`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from verus.errors import FieldError
+from verus.scenario import Run
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from verus.experiments.target import Check
+    from verus.report import Page
+    from verus.results import Results
+
+#: Name and one line of each; the modules are imported when they are asked for.
+NAMES = {
+    "cs244": "The 2017 reproduction: 24 cells beside both published columns, and the same-queue matrix it left open",
+    "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user may say about how an experiment is run.
+
+    Attributes:
+        traces: Folder in which to look for recordings first.
+        built_in: Use built-in channels in place of recordings.
+        seed: Of every run.
+    """
+
+    traces: Path | None = None
+    built_in: bool = False
+    seed: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A published result that can be run again.
+
+    Attributes:
+        name: As in `verus reproduce NAME`.
+        source: What to cite.
+        runs: What to simulate; raises `MissingRecordings` if a recording is not on this machine.
+        checks: The measured values against their targets; those that only stand beside are marked so.
+        page: Tables and figures, from saved results.
+        summary: What a terminal shows.
+    """
+
+    name: str
+    source: str
+    runs: Callable[[Options], list[Run]]
+    checks: Callable[[Results], list[Check]]
+    page: Callable[[Results], Page]
+    summary: Callable[[Results], Sequence[RenderableType]]
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name.
+
+    Raises:
+        FieldError: There is none.
+    """
+    if name not in NAMES:
+        raise FieldError("name", f"there is no experiment `{name}`; there are {', '.join(NAMES)}")
+    experiment: Experiment = importlib.import_module(f"verus.experiments.{name}").EXPERIMENT
+    return experiment

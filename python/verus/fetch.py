@@ -1,0 +1,177 @@
+"""Public recordings by name: downloaded once, checked against the catalogue, kept in a cache.
+
+Nothing but the standard library. A download goes to a temporary file beside its place and is renamed
+only when its length and SHA-256 are right, so a broken one leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verus import _verus
+from verus.errors import FieldError
+
+#: No recording is larger; a server that sends more is not sending one.
+MOST_BYTES = 64 * 2**20
+
+_TIMEOUT_S = 30
+_CHUNK = 1 << 16
+
+#: Told how many bytes have come, of how many (None if the server does not say).
+ByteProgress = Callable[[int, int | None], None]
+
+
+class FetchError(RuntimeError):
+    """A recording could not be brought; nothing of it was kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """A public recording, as the catalogue describes it.
+
+    Attributes:
+        name: ``FOLDER/FILE``; the part after the slash is enough to ask for it.
+        groups: Names that stand for it and others together.
+        url: Where it is published.
+        path: Where it is, or will be, kept; None if this machine has no place for a cache.
+        sha256: Of the file as published.
+        licence: As far as the source states one.
+        paper: To cite.
+    """
+
+    name: str
+    groups: Sequence[str]
+    url: str
+    path: Path | None
+    sha256: str
+    licence: str
+    paper: str
+
+
+def recordings() -> list[Recording]:
+    """Everything in the catalogue."""
+    return [_recording(entry) for entry in json.loads(_verus.catalogue())]
+
+
+def _recording(entry: dict[str, Any]) -> Recording:
+    return Recording(
+        name=entry["name"],
+        groups=tuple(entry["groups"]),
+        url=entry["url"],
+        path=Path(entry["cache_path"]) if entry["cache_path"] else None,
+        sha256=entry["sha256"],
+        licence=entry["licence"],
+        paper=entry["paper"],
+    )
+
+
+def select(names: Sequence[str]) -> list[Recording]:
+    """The recordings that names, short names and groups stand for, each once.
+
+    Raises:
+        FieldError: A name stands for none.
+    """
+    known = recordings()
+    chosen: dict[str, Recording] = {}
+    for name in names:
+        found = [entry for entry in known if entry.name == name]
+        found = found or [entry for entry in known if entry.name.rpartition("/")[2] == name]
+        found = found or [entry for entry in known if name in entry.groups]
+        if not found:
+            groups = ", ".join(sorted({group for entry in known for group in entry.groups}))
+            raise FieldError("name", f"there is no recording or group `{name}`; the groups are {groups}")
+        chosen.update((entry.name, entry) for entry in found)
+    return list(chosen.values())
+
+
+def fetch(recording: Recording, *, progress: ByteProgress | None = None) -> tuple[Path, bool]:
+    """Brings a recording into the cache, unless it is there and right.
+
+    Returns:
+        Where it is, and whether it was downloaded now.
+
+    Raises:
+        FetchError: The download failed, is cut short, too large, or not the recording.
+    """
+    target = recording.path
+    if target is None:
+        raise FetchError(f"`{recording.name}`: no place for a cache; set VERUS_CACHE to a folder")
+    if target.is_file() and _sha256(target) == recording.sha256:
+        return target, False
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    except OSError as error:
+        raise FetchError(
+            f"`{recording.name}`: the cache `{target.parent}` cannot be written ({error.strerror or error})"
+        ) from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            found = _download(recording, file.write, progress)
+        if found != recording.sha256:
+            raise FetchError(
+                f"`{recording.name}`: what {recording.url} sent is not the recording "
+                f"(SHA-256 {found}, expected {recording.sha256})"
+            )
+        Path(draft).chmod(0o644)
+        Path(draft).replace(target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(draft).unlink()
+        raise
+    return target, True
+
+
+def _download(recording: Recording, write: Callable[[bytes], Any], progress: ByteProgress | None) -> str:
+    """Passes the content on as it comes; returns its SHA-256."""
+    name, url = recording.name, recording.url
+    if not url.startswith(("https://", "http://")):
+        raise FetchError(f"`{name}`: `{url}` is not an http address")
+    digest = hashlib.sha256()
+    got = 0
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
+            length = answer.headers.get("Content-Length")
+            total = int(length) if length is not None and length.isdigit() else None
+            while chunk := answer.read(_CHUNK):
+                got += len(chunk)
+                if got > MOST_BYTES:
+                    raise FetchError(
+                        f"`{name}`: {url} sends more than {MOST_BYTES >> 20} MiB, more than any recording has"
+                    )
+                digest.update(chunk)
+                write(chunk)
+                if progress is not None:
+                    progress(got, total)
+    except urllib.error.HTTPError as error:
+        raise FetchError(f"`{name}`: {url} answered {error.code} {error.reason}") from error
+    except urllib.error.URLError as error:
+        raise FetchError(f"`{name}`: {url} cannot be reached ({error.reason})") from error
+    except http.client.IncompleteRead as error:
+        raise FetchError(
+            f"`{name}`: the download from {url} was cut short after {got + len(error.partial)} bytes"
+        ) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise FetchError(f"`{name}`: the download from {url} failed after {got} bytes ({error})") from error
+    if total is not None and got < total:
+        raise FetchError(f"`{name}`: the download from {url} was cut short after {got} of {total} bytes")
+    return digest.hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

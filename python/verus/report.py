@@ -1,0 +1,209 @@
+"""The page for a saved experiment: one HTML file that needs no network, drawn from saved results only."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from verus import figures, render
+from verus.figures import Figure
+from verus.results import Results
+from verus.style import looks
+from verus.summary import Block, blocks
+from verus.table import DELAY_NOTE, number, percent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of a page.
+
+    Attributes:
+        title: Its heading.
+        body: HTML before the figures (tables, paragraphs).
+        figures: Pictures, in order.
+    """
+
+    title: str
+    body: str = ""
+    figures: Sequence[Figure] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """A whole page, before it is HTML.
+
+    Attributes:
+        title: At the top and in the browser's tab.
+        lead: A sentence or two under it.
+        sections: In order.
+    """
+
+    title: str
+    lead: str
+    sections: Sequence[Section]
+
+    def figures(self) -> Iterator[Figure]:
+        """Every figure on it."""
+        for section in self.sections:
+            yield from section.figures
+
+
+def page_for(results: Results) -> Page:
+    """The page for any saved experiment, by the kind that its `run.json` states."""
+    kind = results.config["kind"]
+    if kind == "compare":
+        return compare_page(results)
+    from verus import experiments  # here: experiments draw on this module
+
+    return experiments.find(kind).page(results)
+
+
+def write_page(results: Results, folder: Path) -> Path:
+    """Draws everything in `folder`: `report.html`, and each figure as SVG and PNG in `figures/`.
+
+    Returns:
+        Where the page is.
+    """
+    page = page_for(results)
+    path = folder / "report.html"
+    with render.writing(list(page.figures()), folder / "figures"):
+        path.write_text(to_html(page, results.config), encoding="utf-8")
+    return path
+
+
+def compare_page(results: Results) -> Page:
+    """The page of `verus compare`: tables, delay against throughput, time series, delay profiles."""
+    parts = blocks(results)
+    sections = [
+        Section(title="Delay against throughput", figures=[figures.scatter(results, parts)]),
+        Section(
+            title="Results",
+            body="".join(results_table(block) for block in parts) + f"<p class=note>{html.escape(DELAY_NOTE)}</p>",
+        ),
+        Section(title="Over time", figures=[figures.series(results, block) for block in parts]),
+    ]
+    profile = figures.profiles(results, parts)
+    if profile is not None:
+        sections.append(Section(title="Delay profiles", figures=[profile]))
+    names = ", ".join(dict.fromkeys(cell.label for block in parts for cell in block.cells))
+    channels = ", ".join(dict.fromkeys(block.trace for block in parts))
+    return Page(title="Verus: comparison", lead=f"{names} over {channels}.", sections=sections)
+
+
+def results_table(block: Block) -> str:
+    """One channel and queue as an HTML table."""
+    style = looks(block.cells)
+    fair = any(cell.flows > 1 for cell in block.cells)
+    heads = [
+        "scheme",
+        "throughput<br>Mbit/s",
+        "used<br>%",
+        "mean<br>ms",
+        "p50<br>ms",
+        "p95<br>ms",
+        "signal p95<br>ms",
+        "loss<br>%",
+    ]
+    rows = [["omniscient", number(block.capacity_mbps, 2), "100.0", "0.0", "0.0", "0.0", "0.0", "0.0"]]
+    if fair:
+        heads.append("Jain")
+        rows[0].append("1.00")
+    body = []
+    for cell in block.cells:
+        name = cell.label if cell.flows == 1 or "+" in cell.label else f"{cell.flows} × {cell.label}"
+        swatch = f'<i style="background:{style[cell.label].color}"></i>'
+        values = [
+            number(cell["throughput_mbps"], 2),
+            percent(cell["utilization"]),
+            *(number(cell[key]) for key in ("qdelay_mean_ms", "qdelay_p50_ms", "qdelay_p95_ms", "signal_delay_p95_ms")),
+            percent(cell["loss_rate"]),
+        ]
+        if fair:
+            values.append(number(cell["jain"], 2))
+        body.append(
+            f"<tr><th scope=row>{swatch}{html.escape(name)}</th>"
+            + "".join(f"<td>{value}</td>" for value in values)
+            + "</tr>"
+        )
+    body.append(
+        "<tr class=omniscient>"
+        + f"<th scope=row>{rows[0][0]}</th>"
+        + "".join(f"<td>{value}</td>" for value in rows[0][1:])
+        + "</tr>"
+    )
+    caption = f"<b>{html.escape(block.trace)}</b> · {html.escape(block.queue)}"
+    if len(block.cells[0].runs) > 1:
+        caption += f" · mean of {len(block.cells[0].runs)} seeds"
+    return table(heads, body, caption=caption, raw_heads=True)
+
+
+def table(heads: Sequence[str], body: Sequence[str], *, caption: str = "", raw_heads: bool = False) -> str:
+    """An HTML table from ready rows; `caption` is HTML."""
+    cells = "".join(f"<th scope=col>{head if raw_heads else html.escape(head)}</th>" for head in heads)
+    head = f"<caption>{caption}</caption><thead><tr>{cells}</tr></thead>"
+    return f"<div class=wide><table>{head}<tbody>{''.join(body)}</tbody></table></div>"
+
+
+def to_html(page: Page, config: Mapping[str, Any] | None = None) -> str:
+    """The page as one self-contained file; with the `config` of its results, it says where they come from."""
+    specs: list[str] = []
+    sections: list[str] = []
+    for section in page.sections:
+        drawn = []
+        for figure in section.figures:
+            heading = "" if figure.title == section.title else f"<h3>{html.escape(figure.title)}</h3>"
+            drawn.append(
+                f'<figure>{heading}<div class="wide plot" data-figure="{len(specs)}"></div>'
+                f"<figcaption>{html.escape(figure.caption)}</figcaption></figure>"
+            )
+            specs.append(render.to_json(figure.spec))
+        sections.append(f"<section><h2>{html.escape(section.title)}</h2>{section.body}{''.join(drawn)}</section>")
+    parts = {
+        "title": html.escape(page.title),
+        "lead": html.escape(page.lead),
+        "sections": "\n".join(sections),
+        "provenance": "" if config is None else _provenance(config),
+        "bundle": render.bundle() if specs else "",
+        "specs": ",\n".join(specs),
+    }
+    template = (resources.files("verus") / "page.html").read_text(encoding="utf-8")
+    return re.sub("@@([a-z]+)@@", lambda found: parts[found[1]], template)
+
+
+def _provenance(config: Mapping[str, Any]) -> str:
+    """Where the numbers come from: the channels, the version, the machine, and how to run it again."""
+    rows = []
+    for channel in config["channels"]:
+        cells = [
+            channel.get("kind") or "",
+            f"{channel['mean_mbps']:.2f}" if channel.get("mean_mbps") is not None else "–",
+            f"{channel['duration_s']:.0f}" if channel.get("duration_s") is not None else "–",
+            channel.get("licence") or "–",
+            channel.get("citation") or "–",
+            (channel.get("sha256") or "–")[:16],
+        ]
+        name = html.escape(str(channel["name"]))
+        rows.append(
+            f"<tr><th scope=row>{name}</th>"
+            + "".join(f"<td class=text>{html.escape(str(cell))}</td>" for cell in cells)
+            + "</tr>"
+        )
+    channels = table(["channel", "kind", "Mbit/s", "s", "licence", "cite", "SHA-256"], rows, caption="Channels")
+    machine = config["machine"]
+    seeds = ", ".join(str(seed) for seed in config["seeds"])
+    words = (
+        f"Verus {config['version']}, made {config['created']} on {machine['kernel']}, {machine['cpu']} "
+        f"({machine['cores']} cores), Python {machine['python']}; seeds {seeds}. "
+        "The same version and seeds give the same numbers."
+    )
+    settings = html.escape(json.dumps(config["settings"], indent=1, sort_keys=True))
+    return (
+        f"<section><h2>Where this comes from</h2>{channels}<p class=note>{html.escape(words)}</p>"
+        f"<details><summary>Configuration</summary><pre>{settings}</pre></details></section>"
+    )

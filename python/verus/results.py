@@ -1,0 +1,470 @@
+"""A saved experiment: rows, series and profiles as columns, and the configuration that made them.
+
+One folder holds one experiment: `results.parquet`, `series.parquet`, `profile.parquet`, `run.json`
+(and `records.parquet` if asked for). Every figure and page is drawn from this and nothing else, so
+restyling one never runs anything again. Each file carries `SCHEMA`; another version is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import platform
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from verus import _verus
+from verus.errors import FieldError
+from verus.runner import Outcome
+from verus.scenario import Run
+
+#: Version of every format in a folder; a change of meaning raises it.
+SCHEMA = 1
+
+_NUMBERS = (
+    "capacity_mbps",
+    "throughput_mbps",
+    "goodput_mbps",
+    "utilization",
+    "qdelay_mean_ms",
+    "qdelay_p50_ms",
+    "qdelay_p95_ms",
+    "qdelay_p99_ms",
+    "signal_delay_p95_ms",
+    "rtt_mean_ms",
+    "rtt_p95_ms",
+    "loss_rate",
+    "retransmit_rate",
+    "jain",
+    "jain_active",
+    "power",
+)
+
+#: What `--json` prints for each run, in this order. A contract: tests and other programs read it.
+ROW_FIELDS = (
+    "schema",
+    "version",
+    "engine",
+    "transport",
+    "trace",
+    "scheme",
+    "params",
+    "queue",
+    "ack",
+    "flows",
+    "packet_bytes",
+    "seed",
+    "duration_s",
+    "delay_ms",
+    *_NUMBERS,
+    "per_flow",
+)
+
+_PER_FLOW_NUMBERS = (
+    "throughput_mbps",
+    "goodput_mbps",
+    "qdelay_mean_ms",
+    "qdelay_p50_ms",
+    "qdelay_p95_ms",
+    "qdelay_p99_ms",
+    "rtt_mean_ms",
+    "rtt_p95_ms",
+    "loss_rate",
+    "retransmit_rate",
+)
+
+_PER_FLOW_TYPE = pa.struct(
+    [("flow", pa.int32()), ("scheme", pa.string()), *((n, pa.float64()) for n in _PER_FLOW_NUMBERS)]
+)
+
+_ROW_SCHEMA = pa.schema(
+    [
+        ("run", pa.int32()),
+        ("part", pa.string()),
+        ("label", pa.string()),
+        ("trace_sha256", pa.string()),
+        ("schema", pa.int32()),
+        ("version", pa.string()),
+        ("engine", pa.string()),
+        ("transport", pa.string()),
+        ("trace", pa.string()),
+        ("scheme", pa.string()),
+        ("params", pa.string()),  # a JSON object: its keys differ from scheme to scheme
+        ("queue", pa.string()),
+        ("ack", pa.string()),
+        ("flows", pa.int32()),
+        ("packet_bytes", pa.int32()),
+        ("seed", pa.int64()),
+        ("duration_s", pa.float64()),
+        ("delay_ms", pa.float64()),
+        *((name, pa.float64()) for name in _NUMBERS),
+        ("per_flow", pa.list_(_PER_FLOW_TYPE)),
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Everything that an experiment left, in memory.
+
+    Attributes:
+        rows: One row per run; the columns of `ROW_FIELDS`, and `run`, `part`, `label`, `trace_sha256`.
+        series: Per run, flow and time bin: capacity, throughput, queueing delay, window, phase, and
+            what the controller shows.
+        profile: Snapshots of delay profiles: `kind` is ``point`` or ``curve``.
+        records: Per packet, if it was asked for.
+        config: The content of `run.json`.
+    """
+
+    rows: pa.Table
+    series: pa.Table
+    profile: pa.Table
+    records: pa.Table | None
+    config: Mapping[str, Any]
+
+    @classmethod
+    def collect(
+        cls,
+        runs: Sequence[Run],
+        outcomes: Sequence[Outcome],
+        *,
+        kind: str,
+        settings: Mapping[str, Any],
+    ) -> Results:
+        """Turns what the simulator returned into columns.
+
+        Args:
+            runs: What ran.
+            outcomes: What came of it, in the same order.
+            kind: Which command this is: ``compare``, or the name of an experiment.
+            settings: Enough to run the same again.
+        """
+        rows = [
+            {
+                "run": index,
+                "part": run.part,
+                "label": run.contestant.label,
+                "trace_sha256": outcome["trace"]["sha256"],
+                **_row(run, outcome),
+            }
+            for index, (run, outcome) in enumerate(zip(runs, outcomes, strict=True))
+        ]
+        for row in rows:
+            row["params"] = json.dumps(row["params"], sort_keys=True)
+        series = [_series(index, run, outcome) for index, (run, outcome) in enumerate(zip(runs, outcomes, strict=True))]
+        profiles = [
+            _columns(index, run, outcome["profiles"])
+            for index, (run, outcome) in enumerate(zip(runs, outcomes, strict=True))
+        ]
+        records = [
+            _columns(index, run, outcome["records"])
+            for index, (run, outcome) in enumerate(zip(runs, outcomes, strict=True))
+            if outcome.get("records") is not None
+        ]
+        return cls(
+            rows=pa.Table.from_pylist(rows, schema=_ROW_SCHEMA),
+            series=_stack(series),
+            profile=_stack(profiles),
+            records=_stack(records) if records else None,
+            config={
+                "schema": SCHEMA,
+                "kind": kind,
+                "version": _verus.version(),
+                "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                "settings": dict(settings),
+                "seeds": sorted({int(run.scenario["seed"]) for run in runs}),
+                "channels": _channels(runs, outcomes),
+                "runs": [
+                    {
+                        "trace": run.trace,
+                        "queue": run.queue,
+                        "scheme": run.contestant.text,
+                        "label": run.contestant.label,
+                        "scenario": dict(run.scenario),
+                    }
+                    for run in runs
+                ],
+                "machine": _machine(),
+            },
+        )
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """The rows as `--json` prints them: the fields of `ROW_FIELDS`, absent numbers as None."""
+        return [
+            {name: json.loads(row["params"]) if name == "params" else row[name] for name in ROW_FIELDS}
+            for row in self.rows.to_pylist()
+        ]
+
+    def tables(self) -> dict[str, pa.Table]:
+        """The columns by file name."""
+        tables = {"results.parquet": self.rows, "series.parquet": self.series, "profile.parquet": self.profile}
+        if self.records is not None:
+            tables["records.parquet"] = self.records
+        return tables
+
+    def write(self, folder: Path) -> None:
+        """Writes the columns and `run.json` into `folder`, which exists (see `new_folder`)."""
+        for name, table in self.tables().items():
+            marked = table.replace_schema_metadata({"verus.schema": str(SCHEMA)})
+            pq.write_table(marked, folder / name, compression="zstd")
+        (folder / "run.json").write_text(json.dumps(self.config, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Results:
+        """Reads what `write` wrote.
+
+        Raises:
+            OSError: A file is absent or cannot be read.
+            ValueError: The folder is of another version, or not one of ours.
+        """
+        config = read_config(folder / "run.json")
+        records = folder / "records.parquet"
+        return cls(
+            rows=_read_table(folder / "results.parquet"),
+            series=_read_table(folder / "series.parquet"),
+            profile=_read_table(folder / "profile.parquet"),
+            records=_read_table(records) if records.exists() else None,
+            config=config,
+        )
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Reads a `run.json`.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is not a `run.json`, or of another version.
+    """
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"`{path}`: not a run.json ({error})") from error
+    if not isinstance(config, dict) or "schema" not in config:
+        raise ValueError(f"`{path}`: not a run.json: it states no schema")
+    if config["schema"] != SCHEMA:
+        raise ValueError(f"`{path}`: schema {config['schema']} is not one that this version reads (it reads {SCHEMA})")
+    return config
+
+
+def _read_table(path: Path) -> pa.Table:
+    try:
+        table = pq.read_table(path)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"`{path}`: not a Parquet file ({error})") from error
+    found = (table.schema.metadata or {}).get(b"verus.schema", b"none").decode()
+    if found != str(SCHEMA):
+        raise ValueError(f"`{path}`: schema {found} is not one that this version reads (it reads {SCHEMA})")
+    return table
+
+
+@contextlib.contextmanager
+def new_folder(target: Path, *, force: bool) -> Iterator[Path]:
+    """A folder to fill that becomes `target` if the block ends well, and vanishes if it does not.
+
+    The work happens in a hidden folder beside `target`. An existing empty folder is taken over; one
+    that holds something is refused unless `force`, which replaces the files of the earlier
+    experiment and leaves everything else in it alone.
+
+    Raises:
+        FieldError: `target` holds something and `force` is not set, or it cannot be written.
+    """
+    check_folder(target, force=force)
+    parent = target.absolute().parent
+    draft = parent / f".{target.name}-{secrets.token_hex(4)}.part"
+    made = _make_parents(parent)
+    try:
+        draft.mkdir()
+    except OSError as error:
+        _remove(made)
+        raise FieldError("out", f"`{target}` cannot be written ({error.strerror or error})") from error
+    try:
+        yield draft
+        _publish(draft, target)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        _remove(made)
+        raise
+
+
+def check_folder(target: Path, *, force: bool) -> None:
+    """Refuses a place for results that cannot be used, before any work is done.
+
+    Raises:
+        FieldError: As `new_folder`.
+    """
+    try:
+        if target.exists() and not target.is_dir():
+            raise FieldError("out", f"`{target}` is not a folder")
+        if target.is_dir() and any(target.iterdir()) and not force:
+            raise FieldError("out", f"`{target}` is not empty; --force replaces the results in it")
+        nearest = next(folder for folder in (target.absolute(), *target.absolute().parents) if folder.exists())
+    except OSError as error:
+        raise FieldError("out", f"`{target}` cannot be used ({error.strerror or error})") from error
+    if not nearest.is_dir():
+        raise FieldError("out", f"`{target}` cannot be written (`{nearest}` is not a folder)")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise FieldError("out", f"`{target}` cannot be written (no permission in `{nearest}`)")
+
+
+def _make_parents(parent: Path) -> list[Path]:
+    """Makes `parent`; returns the folders that were not there, outermost first."""
+    missing = [folder for folder in (parent, *parent.parents) if not folder.exists()][::-1]
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        _remove(missing)
+        raise FieldError("out", f"`{parent}` cannot be made ({error.strerror or error})") from error
+    return missing
+
+
+def _remove(folders: Sequence[Path]) -> None:
+    for folder in reversed(folders):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _publish(draft: Path, target: Path) -> None:
+    config_path = draft / "run.json"
+    config = json.loads(config_path.read_text(encoding="utf-8"))
+    names = sorted(str(path.relative_to(draft)) for path in draft.rglob("*") if path.is_file())
+    config["files"] = names
+    config_path.write_text(json.dumps(config, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    if not target.is_dir() or not any(target.iterdir()):
+        draft.replace(target)
+        return
+    for name in _earlier_files(target):
+        if name not in names:
+            (target / name).unlink(missing_ok=True)
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        (draft / name).replace(target / name)
+    shutil.rmtree(draft, ignore_errors=True)
+
+
+def _earlier_files(target: Path) -> list[str]:
+    """Files that the experiment saved in `target` says it wrote, those outside `target` left out."""
+    try:
+        names = read_config(target / "run.json").get("files", [])
+    except (OSError, ValueError):
+        return []
+    return [
+        name
+        for name in names
+        if isinstance(name, str) and not Path(name).is_absolute() and ".." not in Path(name).parts
+    ]
+
+
+def _row(run: Run, outcome: Outcome) -> dict[str, Any]:
+    metrics = outcome["metrics"]
+    scenario = run.scenario
+    per_flow = [
+        {"flow": index, "scheme": text, **{name: found.get(name) for name in _PER_FLOW_NUMBERS}}
+        for index, (text, found) in enumerate(zip(run.contestant.flows, metrics["per_flow"], strict=True))
+    ]
+    return {
+        "schema": SCHEMA,
+        "version": _verus.version(),
+        "engine": "sim",
+        "transport": "sim",
+        "trace": run.trace,
+        "scheme": run.contestant.scheme,
+        "params": dict(run.contestant.params),
+        "queue": run.queue,
+        "ack": scenario["ack"],
+        "flows": len(run.contestant.flows),
+        "packet_bytes": scenario["packet_bytes"],
+        "seed": scenario["seed"],
+        "duration_s": scenario["duration_s"],
+        "delay_ms": scenario["delay_ms"],
+        **{name: metrics.get(name) for name in _NUMBERS},
+        "per_flow": per_flow,
+    }
+
+
+def _series(index: int, run: Run, outcome: Outcome) -> pa.Table:
+    series = dict(outcome["series"])
+    bins = np.asarray(outcome["capacity"]["time_s"], dtype=float)
+    capacity = np.asarray(outcome["capacity"]["capacity_mbps"], dtype=float)
+    times = np.asarray(series["time_s"], dtype=float)
+    where = np.searchsorted(bins, times - 1e-9)
+    known = where < len(bins)
+    series["capacity_mbps"] = (
+        np.where(known, capacity[np.minimum(where, max(len(bins) - 1, 0))], np.nan)
+        if len(bins)
+        else np.full(len(times), np.nan)
+    )
+    return _columns(index, run, series)
+
+
+def _columns(index: int, run: Run, columns: Mapping[str, Any]) -> pa.Table:
+    """Columns of one run, with what names the run before them; NaN, where nothing was observed, as null."""
+    arrays = {name: _array(values) for name, values in columns.items()}
+    length = len(next(iter(arrays.values()))) if arrays else 0
+    identity = {
+        "run": pa.array(np.full(length, index, dtype=np.int32)),
+        "trace": _constant(run.trace, length),
+        "queue": _constant(run.queue, length),
+        "label": _constant(run.contestant.label, length),
+        "seed": pa.array(np.full(length, run.scenario["seed"], dtype=np.int64)),
+    }
+    return pa.table({**identity, **arrays})
+
+
+def _constant(text: str, length: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(length, dtype=np.int32)), pa.array([text])).cast(
+        pa.string()
+    )
+
+
+def _array(values: Any) -> pa.Array:
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        return pa.array(values, from_pandas=True)
+    return pa.array(values)
+
+
+def _stack(tables: Sequence[pa.Table]) -> pa.Table:
+    """All runs under each other; a column that one controller has and another has not is null there."""
+    return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+
+
+def _channels(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    recordings = {entry["sha256"]: entry for entry in json.loads(_verus.catalogue())}
+    channels: dict[str, dict[str, Any]] = {}
+    for run, outcome in zip(runs, outcomes, strict=True):
+        if run.trace in channels:
+            continue
+        known = recordings.get(outcome["trace"]["sha256"], {})
+        channels[run.trace] = {
+            "name": run.trace,
+            "kind": json.loads(_verus.check_channel(run.scenario["trace"])).get("kind"),
+            **{name: outcome["trace"].get(name) for name in ("sha256", "duration_s", "mean_mbps")},
+            "licence": known.get("licence"),
+            "citation": known.get("paper"),
+            "source": f"{known['repository']}@{known['commit']}:{known['path']}" if known else None,
+        }
+    return list(channels.values())
+
+
+def _machine() -> dict[str, Any]:
+    cpu = platform.processor()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                cpu = line.partition(":")[2].strip()
+                break
+    return {
+        "kernel": f"{platform.system()} {platform.release()}",
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+    }

@@ -1,0 +1,335 @@
+"""What to run, as data: one simulation (`Run`), and the grid of them that a comparison makes (`Settings`).
+
+Nothing here runs anything. A `Run` holds the scenario that the simulator reads, beside the words the
+user chose for its trace, queue and scheme, so that results speak the user's language.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from verus import _verus
+from verus.errors import FieldError
+
+#: The paper's shared queue (SIGCOMM 2015, section 6.2): 3 and 9 Mbit of average queue, 10 % at the top.
+PAPER_QUEUE = "red:min=375000,max=1125000,p=0.1"
+
+#: The contestants of `verus compare` without arguments.
+DEFAULT_SCHEMES = ("verus:ratio=2", "verus:ratio=4", "verus:ratio=6", "cubic", "newreno", "vegas")
+
+#: Built-in channels of `verus compare` without arguments: slow, busy and fast movement.
+DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highway-driving-3g-down")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contestant:
+    """One entry of a comparison: the flows that share the link in one run.
+
+    Attributes:
+        text: As given: ``verus:ratio=2``, or a mix such as ``verus*2+cubic*2``.
+        scheme: Bare name (``verus``); for a mix, the text.
+        params: What was set (``{"ratio": 2}``); empty for a mix.
+        label: For tables and figures.
+        flows: Scheme text of each flow.
+    """
+
+    text: str
+    scheme: str
+    params: Mapping[str, Any]
+    label: str
+    flows: tuple[str, ...]
+
+    @classmethod
+    def from_scheme(cls, text: str, *, flows: int = 1) -> Contestant:
+        """All flows run one scheme.
+
+        Raises:
+            FieldError: The scheme or one of its keys is unknown, or a value is out of range.
+
+        Example:
+            >>> Contestant.from_scheme("verus:ratio=4").scheme
+            'verus'
+        """
+        known = _check_scheme("scheme", text)
+        return cls(
+            text=text,
+            scheme=known["scheme"],
+            params=known["params"],
+            label=known["label"],
+            flows=(text,) * flows,
+        )
+
+    @classmethod
+    def from_mix(cls, text: str) -> Contestant:
+        """Flows of several schemes side by side: ``SCHEME*N+SCHEME*M``.
+
+        Raises:
+            FieldError: A part is not ``SCHEME`` or ``SCHEME*COUNT``, or its scheme is unknown.
+
+        Example:
+            >>> Contestant.from_mix("verus:ratio=2*2+cubic").flows
+            ('verus:ratio=2', 'verus:ratio=2', 'cubic')
+        """
+        flows: list[str] = []
+        labels: list[str] = []
+        for part in text.split("+"):
+            scheme, star, count_text = part.strip().rpartition("*")
+            if not star:
+                scheme, count_text = part.strip(), "1"
+            if not count_text.isascii() or not count_text.isdigit() or int(count_text) == 0:
+                problem = f"`{part}` in `{text}` is not SCHEME or SCHEME*COUNT with a count of 1 or more"
+                raise FieldError("mix", problem)
+            count = int(count_text)
+            label = _check_scheme("mix", scheme)["label"]
+            labels.append(label if count == 1 else f"{count} {label}")
+            flows.extend([scheme] * count)
+        return cls(text=text, scheme=text, params={}, label=" + ".join(labels), flows=tuple(flows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One simulation, and what to call it.
+
+    Attributes:
+        trace: The channel as the user named it.
+        queue: The bottleneck queue as the user wrote it.
+        contestant: Who runs over it.
+        scenario: What the simulator reads (see `crates/sim`): plain values, ready for JSON.
+        part: Which part of an experiment it belongs to, where there are several.
+    """
+
+    trace: str
+    queue: str
+    contestant: Contestant
+    scenario: Mapping[str, Any]
+    part: str = ""
+
+    def to_json(self) -> str:
+        """The scenario as the simulator takes it."""
+        return json.dumps(self.scenario, allow_nan=False, sort_keys=True)
+
+
+def make_run(
+    *,
+    trace: str,
+    queue: str,
+    contestant: Contestant,
+    seed: int,
+    duration_s: float,
+    path: str | None = None,
+    ack: str = "ideal",
+    ack_queue: str = "infinite",
+    delay_ms: float = 20.0,
+    packet_bytes: int = 1500,
+    opportunity_bytes: int = 1504,
+    ack_every: int = 1,
+    loss: float = 0.0,
+    loop: bool = True,
+    records: bool = False,
+    bin_ms: float = 100.0,
+    part: str = "",
+) -> Run:
+    """Writes down one simulation; `path` is where the trace lies if its name alone does not say so."""
+    scenario = {
+        "trace": path or trace,
+        "queue": queue,
+        "ack": ack,
+        "ack_queue": ack_queue,
+        "delay_ms": delay_ms,
+        "packet_bytes": packet_bytes,
+        "opportunity_bytes": opportunity_bytes,
+        "loop": loop,
+        "loss": loss,
+        "flows": [{"scheme": text, "start_s": 0.0, "stop_s": None, "delay_ms": None} for text in contestant.flows],
+        "duration_s": duration_s,
+        "seed": seed,
+        "records": records,
+        "bin_ms": bin_ms,
+        "ack_every": ack_every,
+        "changes": [],
+    }
+    return Run(trace=trace, queue=queue, contestant=contestant, scenario=scenario, part=part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A comparison: every contestant over every trace and queue, once for each seed.
+
+    Attributes:
+        traces: Trace files, names of channels, or ``rate:MBPS``.
+        schemes: ``NAME[:key=value,…]``.
+        mixes: ``SCHEME*N+SCHEME*M``; each is one more contestant.
+        queues: ``KIND[:key=value,…]``.
+        ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
+        ack_queue: The queue they wait in.
+        delay_ms: One-way propagation, each way.
+        packet_bytes: Data packet as the link accounts it (IP size).
+        opportunity_bytes: What one line of a trace carries: 1504 or 1500.
+        ack_every: Packets for each acknowledgement.
+        flows: Flows of a scheme in one run (a mix brings its own count).
+        duration_s: Simulated seconds.
+        seed: First seed.
+        repeat: Runs of each cell, with seeds ``seed … seed + repeat - 1``.
+        loss: Random loss on the data path, as a probability.
+        loop: Whether a trace that ends starts again.
+        records: Whether to keep one record for each packet.
+        bin_ms: Width of the bins of the time series.
+    """
+
+    traces: Sequence[str] = DEFAULT_CHANNELS
+    schemes: Sequence[str] = DEFAULT_SCHEMES
+    mixes: Sequence[str] = ()
+    queues: Sequence[str] = (PAPER_QUEUE,)
+    ack: str = "ideal"
+    ack_queue: str = "infinite"
+    delay_ms: float = 20.0
+    packet_bytes: int = 1500
+    opportunity_bytes: int = 1504
+    ack_every: int = 1
+    flows: int = 1
+    duration_s: float = 60.0
+    seed: int = 1
+    repeat: int = 1
+    loss: float = 0.0
+    loop: bool = True
+    records: bool = False
+    bin_ms: float = 100.0
+
+    def check(self) -> None:
+        """Refuses what cannot be run, before anything runs.
+
+        Raises:
+            FieldError: The first field found wanting, and why.
+            OSError: A trace cannot be read.
+        """
+        for name in ("traces", "queues"):
+            if not getattr(self, name):
+                raise FieldError(name, "needs at least one")
+        if not self.schemes and not self.mixes:
+            raise FieldError("schemes", "needs at least one scheme or mix")
+        above_zero("duration_s", self.duration_s, "seconds")
+        above_zero("bin_ms", self.bin_ms, "milliseconds")
+        at_least("delay_ms", self.delay_ms, 0)
+        for name in ("packet_bytes", "ack_every", "flows", "repeat"):
+            at_least(name, getattr(self, name), 1)
+        at_least("seed", self.seed, 0)
+        if self.seed + self.repeat > 2**63:
+            raise FieldError("seed", "must fit 63 bits, repetitions included")
+        if self.opportunity_bytes not in (1500, 1504):
+            raise FieldError("opportunity_bytes", f"must be 1504 or 1500, not {self.opportunity_bytes}")
+        if not 0 <= self.loss < 1:
+            raise FieldError("loss", f"must be a probability below 1, not {self.loss:g}")
+        for text in self.queues:
+            checked("queues", text, _verus.check_queue)
+        checked("ack_queue", self.ack_queue, _verus.check_queue)
+        for text in self.traces:
+            checked("traces", text, _verus.check_channel)
+        if self.ack not in ("ideal", "same"):
+            checked("ack", self.ack, _verus.check_channel)
+
+    def contestants(self) -> list[Contestant]:
+        """Everyone who runs, in the order given, each once.
+
+        Raises:
+            FieldError: A scheme or mix cannot be used.
+        """
+        entries = [Contestant.from_scheme(text, flows=self.flows) for text in self.schemes]
+        entries += [Contestant.from_mix(text) for text in self.mixes]
+        return distinct(list({entry.text: entry for entry in entries}.values()))
+
+    def runs(self) -> list[Run]:
+        """Every simulation of the grid, traces outermost, seeds innermost.
+
+        Raises:
+            FieldError: As `check` and `contestants`.
+            OSError: A trace cannot be read.
+
+        Example:
+            >>> len(Settings(traces=["rate:10"], schemes=["cubic", "vegas"], repeat=2).runs())
+            4
+        """
+        self.check()
+        contestants = self.contestants()
+        return [
+            make_run(
+                trace=trace,
+                queue=queue,
+                contestant=contestant,
+                seed=seed,
+                duration_s=self.duration_s,
+                ack=self.ack,
+                ack_queue=self.ack_queue,
+                delay_ms=self.delay_ms,
+                packet_bytes=self.packet_bytes,
+                opportunity_bytes=self.opportunity_bytes,
+                ack_every=self.ack_every,
+                loss=self.loss,
+                loop=self.loop,
+                records=self.records,
+                bin_ms=self.bin_ms,
+            )
+            for trace in dict.fromkeys(self.traces)
+            for queue in dict.fromkeys(self.queues)
+            for contestant in contestants
+            for seed in range(self.seed, self.seed + self.repeat)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; `from_dict` undoes it."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Settings:
+        """Reads what `to_dict` wrote.
+
+        Raises:
+            FieldError: A field is unknown, and so the settings are of another version.
+        """
+        known = {entry.name for entry in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise FieldError(name, "is not a setting of this version")
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**plain)
+
+
+def distinct(contestants: Sequence[Contestant]) -> list[Contestant]:
+    """The same contestants, those whose labels coincide labelled by their full text.
+
+    Example:
+        >>> twins = [Contestant.from_scheme("verus"), Contestant.from_scheme("verus:ratio=2")]
+        >>> [entry.label for entry in distinct(twins)]
+        ['verus', 'verus:ratio=2']
+    """
+    count = Counter(entry.label for entry in contestants)
+    return [entry if count[entry.label] == 1 else replace(entry, label=entry.text) for entry in contestants]
+
+
+def above_zero(name: str, value: float, unit: str) -> None:
+    """Refuses anything but a finite number above zero."""
+    if not (math.isfinite(value) and value > 0):
+        raise FieldError(name, f"must be a number of {unit} above 0, not {value:g}")
+
+
+def at_least(name: str, value: float, least: int) -> None:
+    """Refuses anything but a finite number of at least `least`."""
+    if not (math.isfinite(value) and value >= least):
+        raise FieldError(name, f"must be {least} or more, not {value:g}")
+
+
+def checked(name: str, text: str, check: Any) -> dict[str, Any]:
+    """What the shared parser makes of `text`, its complaint filed under `name`."""
+    try:
+        found: dict[str, Any] = json.loads(check(text))
+    except ValueError as error:
+        raise FieldError(name, str(error)) from error
+    return found
+
+
+def _check_scheme(name: str, text: str) -> dict[str, Any]:
+    return checked(name, text, _verus.check_scheme)

@@ -1,0 +1,59 @@
+"""How a contestant looks, the same in every figure: a hue for the scheme, a shade for Verus's R, a dash for its mode.
+
+The hues are Okabe and Ito's, which stay apart for colour-blind readers and on light and dark pages;
+shapes repeat what hues say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from verus.summary import Cell
+
+_VERUS_SHADES = ("#46aee6", "#1c7fc7", "#3558c0", "#5a3fb0", "#7a3a9a")
+_HUES = {
+    "cubic": ("#d55e00", "square"),
+    "newreno": ("#e69f00", "diamond"),
+    "vegas": ("#009e73", "triangle-up"),
+    "sprout": ("#cc79a7", "triangle-down"),
+    "model": ("#8c6d31", "cross"),
+}
+_OTHERS = ("#cc79a7", "#8c6d31", "#7f7f7f", "#a05a7a")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one contestant is drawn.
+
+    Attributes:
+        color: Of its points and lines.
+        shape: Of its points.
+        dashed: Whether its lines are dashed and its points hollow (Verus in another mode than `robust`).
+    """
+
+    color: str
+    shape: str
+    dashed: bool = False
+
+
+def looks(cells: Iterable[Cell]) -> dict[str, Look]:
+    """A look for each label, in the order of first appearance."""
+    entries = {cell.label: cell for cell in cells}
+    ratios = sorted({_ratio(cell) for cell in entries.values() if cell.scheme == "verus"})
+    others = iter(_OTHERS * (1 + len(entries)))
+    chosen: dict[str, Look] = {}
+    for label, cell in entries.items():
+        if cell.scheme == "verus":
+            shade = _VERUS_SHADES[ratios.index(_ratio(cell)) % len(_VERUS_SHADES)]
+            chosen[label] = Look(shade, "circle", dashed=cell.params.get("mode", "robust") != "robust")
+        elif cell.scheme in _HUES and not any(look.color == _HUES[cell.scheme][0] for look in chosen.values()):
+            chosen[label] = Look(*_HUES[cell.scheme])
+        else:
+            chosen[label] = Look(next(others), "square")
+    return chosen
+
+
+def _ratio(cell: Cell) -> float:
+    """R, the ratio of delay to its minimum that Verus tolerates; 2 if it was left alone."""
+    return float(cell.params.get("ratio", 2))

@@ -1,0 +1,102 @@
+"""One line per contestant: runs that differ only in their seed are averaged, and blocks share a channel and a queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from verus.results import Results
+
+#: What is averaged over seeds and shown.
+NUMBERS = (
+    "capacity_mbps",
+    "throughput_mbps",
+    "utilization",
+    "qdelay_mean_ms",
+    "qdelay_p50_ms",
+    "qdelay_p95_ms",
+    "signal_delay_p95_ms",
+    "loss_rate",
+    "jain",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A contestant on a channel and a queue.
+
+    Attributes:
+        label: The contestant.
+        scheme: Its bare name, which decides its colour.
+        params: What was set, which decides the shade.
+        flows: Flows in the run.
+        runs: Index of each run averaged here (they differ in their seed).
+        means: Mean over the runs of each of `NUMBERS`; None where no run observed it.
+    """
+
+    label: str
+    scheme: str
+    params: Mapping[str, Any]
+    flows: int
+    runs: tuple[int, ...]
+    means: Mapping[str, float | None]
+
+    def __getitem__(self, name: str) -> float | None:
+        return self.means[name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """All contestants on one channel and one queue.
+
+    Attributes:
+        trace: The channel as the user named it.
+        queue: The queue as the user wrote it.
+        cells: In the order they were asked for.
+    """
+
+    trace: str
+    queue: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def capacity_mbps(self) -> float:
+        """What the channel could have carried, in Mbit/s, over all runs of the block."""
+        return mean([cell["capacity_mbps"] for cell in self.cells]) or 0.0
+
+
+def blocks(results: Results, part: str | None = None) -> list[Block]:
+    """The results, or one part of them, in the order in which they were asked for."""
+    grouped: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
+    for row in results.rows.to_pylist():
+        if part is not None and row["part"] != part:
+            continue
+        grouped.setdefault((row["trace"], row["queue"]), {}).setdefault(row["label"], []).append(row)
+    return [
+        Block(trace=trace, queue=queue, cells=tuple(_cell(label, rows) for label, rows in labels.items()))
+        for (trace, queue), labels in grouped.items()
+    ]
+
+
+def _cell(label: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
+    return Cell(
+        label=label,
+        scheme=rows[0]["scheme"],
+        params=json.loads(rows[0]["params"]),
+        flows=rows[0]["flows"],
+        runs=tuple(row["run"] for row in rows),
+        means={name: mean([row[name] for row in rows]) for name in NUMBERS},
+    )
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """The mean of what was observed; None if nothing was.
+
+    Example:
+        >>> mean([1.0, None, 3.0])
+        2.0
+    """
+    seen = [value for value in values if value is not None]
+    return sum(seen) / len(seen) if seen else None

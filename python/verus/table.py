@@ -1,0 +1,87 @@
+"""The table a person reads at the end of a run: one block per channel and queue, delay beside throughput."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from verus.results import Results
+from verus.summary import Block, Cell, blocks
+
+#: What "delay" means, once, under every table that states one.
+DELAY_NOTE = (
+    "Delay is time spent in the bottleneck queue, per packet; propagation is not in it. "
+    "Signal delay is what a packet would meet at a random instant."
+)
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A number for a column: three or so significant digits, an en dash where nothing was observed.
+
+    Example:
+        >>> number(1234.56), number(12.34), number(None)
+        ('1235', '12.3', '–')
+    """
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if digits == 1 and abs(value) >= 100 else f"{value:.{digits}f}"
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage.
+
+    Example:
+        >>> percent(0.914), percent(0.00042), percent(0.0)
+        ('91.4', '0.04', '0.0')
+    """
+    if value is None:
+        return "–"
+    return f"{100 * value:.2f}" if 0 < value < 0.001 else f"{100 * value:.1f}"
+
+
+def comparison(results: Results) -> list[RenderableType]:
+    """A heading and a table for each channel and queue."""
+    return [part for block in blocks(results) for part in (_heading(block, results), _table(block))]
+
+
+def _heading(block: Block, results: Results) -> Text:
+    scenario = results.config["runs"][block.cells[0].runs[0]]["scenario"]
+    conditions = f"{block.queue}  ·  base RTT {2 * scenario['delay_ms']:g} ms  ·  {scenario['duration_s']:g} s"
+    if (seeds := len(block.cells[0].runs)) > 1:
+        conditions += f"  ·  mean of {seeds} seeds"
+    return Text.assemble((block.trace, "bold"), f"  ·  {conditions}", overflow="fold")
+
+
+def _table(block: Block) -> Table:
+    fair = any(cell.flows > 1 for cell in block.cells)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("scheme", no_wrap=True)
+    headers = ["Mbit/s", "used %", "mean ms", "p50 ms", "p95 ms", "signal p95 ms", "loss %"]
+    for header in [*headers, "Jain"] if fair else headers:
+        table.add_column(header, justify="right", no_wrap=True)
+    for cell in block.cells:
+        name = cell.label if cell.flows == 1 or "+" in cell.label else f"{cell.flows} × {cell.label}"
+        style = "bold" if cell.scheme == "verus" else ""
+        table.add_row(name, *_columns(cell, fair=fair), style=style)
+    best = [number(block.capacity_mbps, 2), "100.0", "0.0", "0.0", "0.0", "0.0", "0.0"]
+    table.add_row("omniscient", *best, *(["1.00"] if fair else []), style="dim italic")
+    return table
+
+
+def _columns(cell: Cell, *, fair: bool) -> Sequence[str]:
+    columns = [
+        number(cell["throughput_mbps"], 2),
+        percent(cell["utilization"]),
+        number(cell["qdelay_mean_ms"]),
+        number(cell["qdelay_p50_ms"]),
+        number(cell["qdelay_p95_ms"]),
+        number(cell["signal_delay_p95_ms"]),
+        percent(cell["loss_rate"]),
+    ]
+    if fair:
+        columns.append(number(cell["jain"], 2))
+    return columns
