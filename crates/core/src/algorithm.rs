@@ -7,7 +7,11 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::controller::Controller;
+use crate::cubic::{self, Cubic};
+use crate::hystart::HyStart;
+use crate::new_reno::{self, NewReno};
 use crate::units::Duration;
+use crate::vegas::{self, Vegas};
 use crate::verus::config::{
     AboveProfile, AtFloor, ChartedWindow, DelayChange, DelayMin, Fit, SilentEpoch, SlowStartExit,
     WindowReference,
@@ -106,6 +110,9 @@ pub struct Scheme {
 #[derive(Clone, Debug, PartialEq)]
 enum Config {
     Verus(Box<verus::Config>),
+    Cubic(cubic::Config),
+    NewReno(new_reno::Config),
+    Vegas(vegas::Config),
 }
 
 impl Scheme {
@@ -121,6 +128,9 @@ impl Scheme {
         let pairs = split_pairs(text, rest)?;
         let config = match name {
             "verus" => parse_verus(text, &pairs)?,
+            "cubic" => parse_cubic(text, &pairs)?,
+            "newreno" => parse_new_reno(text, &pairs)?,
+            "vegas" => parse_vegas(text, &pairs)?,
             _ => {
                 return Err(SchemeError::UnknownName {
                     scheme: text.to_owned(),
@@ -154,6 +164,9 @@ impl Scheme {
     pub fn name(&self) -> &'static str {
         match self.config {
             Config::Verus(_) => "verus",
+            Config::Cubic(_) => "cubic",
+            Config::NewReno(_) => "newreno",
+            Config::Vegas(_) => "vegas",
         }
     }
 
@@ -198,6 +211,9 @@ impl Scheme {
                     extra(&["ratio", "mode"])
                 )
             }
+            Config::Cubic(_) => format!("Cubic{}", extra(&[])),
+            Config::NewReno(_) => format!("NewReno{}", extra(&[])),
+            Config::Vegas(_) => format!("Vegas{}", extra(&[])),
         }
     }
 
@@ -207,6 +223,9 @@ impl Scheme {
         const CHECKED: &str = "the configuration was checked when the scheme was parsed";
         match &self.config {
             Config::Verus(config) => Box::new(Verus::new((**config).clone()).expect(CHECKED)),
+            Config::Cubic(config) => Box::new(Cubic::new(config.clone()).expect(CHECKED)),
+            Config::NewReno(config) => Box::new(NewReno::new(config.clone()).expect(CHECKED)),
+            Config::Vegas(config) => Box::new(Vegas::new(config.clone()).expect(CHECKED)),
         }
     }
 }
@@ -413,20 +432,13 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
 }
 
 fn verus_keys() -> Vec<Key> {
-    let key = |key, unit, default: &str, meaning| Key {
-        key,
-        unit,
-        default: default.to_owned(),
-        meaning,
-    };
     let d = verus::Config::default();
-    let number = |n: f64| n.to_string();
     let millis = |d: Duration| d.as_millis_f64().to_string();
     vec![
         key(
             "ratio",
             "",
-            &number(d.ratio),
+            d.ratio,
             "R, the largest D_max/D_min tolerated (Eq. 4)",
         ),
         key(
@@ -438,31 +450,31 @@ fn verus_keys() -> Vec<Key> {
         key(
             "epoch_ms",
             "ms",
-            &millis(d.epoch),
+            millis(d.epoch),
             "ε, the time between decisions (§5.3)",
         ),
         key(
             "decrement_ms",
             "ms",
-            &number(d.decrement_ms),
+            d.decrement_ms,
             "δ₁, how far D_est falls when delay rises (Eq. 4)",
         ),
         key(
             "increment_ms",
             "ms",
-            &number(d.increment_ms),
+            d.increment_ms,
             "δ₂, how far D_est rises, and falls above R (Eq. 4)",
         ),
         key(
             "history_weight",
             "",
-            &number(d.history_weight),
+            d.history_weight,
             "α, the weight of history in D_max (Eq. 2)",
         ),
         key(
             "decrease_factor",
             "",
-            &number(d.decrease_factor),
+            d.decrease_factor,
             "M, the multiplicative decrease (Eq. 6)",
         ),
         key(
@@ -480,7 +492,7 @@ fn verus_keys() -> Vec<Key> {
         key(
             "update_interval_ms",
             "ms",
-            &millis(d.update_interval),
+            millis(d.update_interval),
             "how often the profile is fitted (§5.3)",
         ),
         key(
@@ -492,7 +504,7 @@ fn verus_keys() -> Vec<Key> {
         key(
             "point_weight",
             "",
-            &number(d.point_weight),
+            d.point_weight,
             "weight of history in a point of the profile",
         ),
         key(
@@ -523,7 +535,7 @@ fn verus_keys() -> Vec<Key> {
         key(
             "change_threshold_ms",
             "ms",
-            &number(d.change_threshold_ms),
+            d.change_threshold_ms,
             "a smaller ΔD is no rise",
         ),
         key(
@@ -577,11 +589,304 @@ fn verus_keys() -> Vec<Key> {
     ]
 }
 
+const HYSTART: &[(&str, HyStart)] = &[
+    ("classic", HyStart::Classic),
+    ("plusplus", HyStart::PlusPlus),
+    ("off", HyStart::Off),
+];
+
+fn parse_cubic(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
+    let mut config = cubic::Config::default();
+    apply(scheme, "cubic", &cubic_keys(), pairs, |setting| {
+        match setting.key {
+            "initial_window_packets" => config.initial_window_packets = setting.number()?,
+            "min_window_packets" => config.min_window_packets = setting.number()?,
+            "c" => config.c = setting.number()?,
+            "decrease_factor" => config.decrease_factor = setting.number()?,
+            "fast_convergence" => config.fast_convergence = setting.flag()?,
+            "reno_friendly" => config.reno_friendly = setting.flag()?,
+            "hystart" => config.hystart = setting.word(HYSTART)?,
+            "uncharted_growth" => config.uncharted_growth = setting.number()?,
+            other => unreachable!("`{other}` is listed but not parsed"),
+        }
+        Ok(())
+    })?;
+    config
+        .validate()
+        .map_err(|error| out_of_range(scheme)(&error))?;
+    Ok(Config::Cubic(config))
+}
+
+fn cubic_keys() -> Vec<Key> {
+    let d = cubic::Config::default();
+    vec![
+        key(
+            "initial_window_packets",
+            "packets",
+            d.initial_window_packets,
+            "the first window (RFC 6928)",
+        ),
+        key(
+            "min_window_packets",
+            "packets",
+            d.min_window_packets,
+            "no loss takes the window below (RFC 9438 §4.6)",
+        ),
+        key(
+            "c",
+            "packets/s³",
+            d.c,
+            "C, how fast the cubic function grows (§5.1)",
+        ),
+        key(
+            "decrease_factor",
+            "",
+            d.decrease_factor,
+            "β, what a loss leaves of the window (§4.6)",
+        ),
+        key(
+            "fast_convergence",
+            "yes or no",
+            "yes",
+            "makes room for new flows (§4.7)",
+        ),
+        key(
+            "reno_friendly",
+            "yes or no",
+            "yes",
+            "never slower than Reno (§4.3)",
+        ),
+        key(
+            "hystart",
+            "classic, plusplus or off",
+            "classic",
+            "how slow start ends before a loss (§4.10, RFC 9406)",
+        ),
+        key(
+            "uncharted_growth",
+            "",
+            d.uncharted_growth,
+            "least growth a round while no maximum is known (Linux)",
+        ),
+    ]
+}
+
+fn parse_new_reno(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
+    let mut config = new_reno::Config::default();
+    apply(scheme, "newreno", &new_reno_keys(), pairs, |setting| {
+        match setting.key {
+            "initial_window_packets" => config.initial_window_packets = setting.number()?,
+            "min_window_packets" => config.min_window_packets = setting.number()?,
+            "decrease_factor" => config.decrease_factor = setting.number()?,
+            "hystart" => config.hystart = setting.word(HYSTART)?,
+            other => unreachable!("`{other}` is listed but not parsed"),
+        }
+        Ok(())
+    })?;
+    config
+        .validate()
+        .map_err(|error| out_of_range(scheme)(&error))?;
+    Ok(Config::NewReno(config))
+}
+
+fn new_reno_keys() -> Vec<Key> {
+    let d = new_reno::Config::default();
+    vec![
+        key(
+            "initial_window_packets",
+            "packets",
+            d.initial_window_packets,
+            "the first window (RFC 6928)",
+        ),
+        key(
+            "min_window_packets",
+            "packets",
+            d.min_window_packets,
+            "no loss takes the window below (RFC 9002 §7.2)",
+        ),
+        key(
+            "decrease_factor",
+            "",
+            d.decrease_factor,
+            "what a loss leaves of the window (RFC 9002 §7.3.2)",
+        ),
+        key(
+            "hystart",
+            "classic, plusplus or off",
+            "off",
+            "how slow start ends before a loss",
+        ),
+    ]
+}
+
+fn parse_vegas(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
+    let mut config = vegas::Config::default();
+    apply(scheme, "vegas", &vegas_keys(), pairs, |setting| {
+        match setting.key {
+            "alpha_packets" => config.alpha_packets = setting.number()?,
+            "beta_packets" => config.beta_packets = setting.number()?,
+            "gamma_packets" => config.gamma_packets = setting.number()?,
+            "initial_window_packets" => config.initial_window_packets = setting.number()?,
+            "min_window_packets" => config.min_window_packets = setting.number()?,
+            "decrease_factor" => config.decrease_factor = setting.number()?,
+            other => unreachable!("`{other}` is listed but not parsed"),
+        }
+        Ok(())
+    })?;
+    config
+        .validate()
+        .map_err(|error| out_of_range(scheme)(&error))?;
+    Ok(Config::Vegas(config))
+}
+
+fn vegas_keys() -> Vec<Key> {
+    let d = vegas::Config::default();
+    vec![
+        key(
+            "alpha_packets",
+            "packets",
+            d.alpha_packets,
+            "α, the window grows while fewer wait",
+        ),
+        key(
+            "beta_packets",
+            "packets",
+            d.beta_packets,
+            "β, the window shrinks while more wait",
+        ),
+        key(
+            "gamma_packets",
+            "packets",
+            d.gamma_packets,
+            "γ, slow start ends when more wait",
+        ),
+        key(
+            "initial_window_packets",
+            "packets",
+            d.initial_window_packets,
+            "the first window (RFC 6928)",
+        ),
+        key(
+            "min_window_packets",
+            "packets",
+            d.min_window_packets,
+            "neither loss nor queue takes the window below",
+        ),
+        key(
+            "decrease_factor",
+            "",
+            d.decrease_factor,
+            "what a loss leaves of the window",
+        ),
+    ]
+}
+
 /// Every algorithm, with its parameters.
 pub fn catalogue() -> Vec<Entry> {
-    vec![Entry {
-        name: "verus",
-        summary: "delay-based control that learns what delay each window brings (SIGCOMM 2015)",
-        keys: verus_keys(),
-    }]
+    vec![
+        Entry {
+            name: "verus",
+            summary: "delay-based, learns what delay each window brings (Zaki et al., SIGCOMM 2015)",
+            keys: verus_keys(),
+        },
+        Entry {
+            name: "cubic",
+            summary: "loss-based, the default of Linux (RFC 9438, HyStart on)",
+            keys: cubic_keys(),
+        },
+        Entry {
+            name: "newreno",
+            summary: "loss-based, additive increase (RFC 5681 in RFC 9002's form)",
+            keys: new_reno_keys(),
+        },
+        Entry {
+            name: "vegas",
+            summary: "delay-based, keeps a few packets queued (Brakmo and Peterson 1995)",
+            keys: vegas_keys(),
+        },
+    ]
+}
+
+fn key(
+    key: &'static str,
+    unit: &'static str,
+    default: impl ToString,
+    meaning: &'static str,
+) -> Key {
+    Key {
+        key,
+        unit,
+        default: default.to_string(),
+        meaning,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_is_a_name_with_parameters() {
+        let scheme = Scheme::parse("verus:ratio=4,mode=prototype").expect("valid");
+        assert_eq!(scheme.name(), "verus");
+        assert_eq!(scheme.label(), "Verus R=4 prototype");
+        assert_eq!(
+            scheme.params(),
+            [
+                ("ratio".to_owned(), Value::Number(4.0)),
+                ("mode".to_owned(), Value::Word("prototype".to_owned())),
+            ]
+        );
+        assert_eq!(Scheme::parse("cubic").expect("valid").label(), "Cubic");
+    }
+
+    #[test]
+    fn a_mode_is_a_preset_wherever_it_stands() {
+        let Config::Verus(first) = Scheme::parse("verus:mode=paper,ratio=6")
+            .expect("valid")
+            .config
+        else {
+            panic!("a Verus scheme");
+        };
+        let Config::Verus(last) = Scheme::parse("verus:ratio=6,mode=paper")
+            .expect("valid")
+            .config
+        else {
+            panic!("a Verus scheme");
+        };
+        assert_eq!(first, last);
+        assert_eq!(first.ratio, 6.0);
+    }
+
+    #[test]
+    fn each_listed_key_takes_its_listed_default() {
+        for entry in catalogue() {
+            assert!(Scheme::parse(entry.name).is_ok());
+            for key in entry.keys.iter().filter(|key| key.default != "none") {
+                let text = format!("{}:{}={}", entry.name, key.key, key.default);
+                let set = Scheme::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+                let plain = Scheme::parse(entry.name).expect("valid");
+                assert_eq!(set.config, plain.config, "{text} changes nothing");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let message = |text: &str| Scheme::parse(text).expect_err("invalid").to_string();
+        assert_eq!(
+            message("bbr"),
+            "scheme `bbr`: unknown algorithm `bbr`; known are verus, cubic, newreno, vegas"
+        );
+        assert!(message("vegas:ratio=2").contains("`vegas` has no key `ratio`"));
+        assert_eq!(
+            message("verus:ratio=1"),
+            "scheme `verus:ratio=1`: verus: ratio must be above 1, not 1"
+        );
+        assert!(message("verus:ratio=NaN").contains("ratio must be a number, not `NaN`"));
+        assert!(message("verus:ratio").contains("each parameter must be key=value"));
+        assert!(message("verus:ratio=2,ratio=3").contains("ratio must be given once"));
+        assert!(message("verus:mode=fast").contains("one of robust, paper, prototype"));
+        assert!(message("cubic:").contains("key=value"));
+    }
 }

@@ -21,7 +21,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::controller::{Controller, Departure, Feedback, Timeout};
-use crate::episode::Episode;
+use crate::episode::{Episode, Period};
 use crate::hystart::{HyStart, Watch};
 use crate::new_reno::{
     LOSS_WINDOW_PACKETS, Reno, phase, presumed_lost_packets, sighting, supporting_bytes,
@@ -56,6 +56,9 @@ pub struct Config {
     pub c: f64,
     /// β: what a loss leaves of the window (§4.6: 0.7).
     pub decrease_factor: f64,
+    /// How long losses count towards a reduction already made (RFC 9002: a round; RFC 6675 and
+    /// Linux: until what was lost has been delivered).
+    pub period: Period,
     /// Whether a flow whose window did not reach its last maximum makes room for others (§4.7).
     pub fast_convergence: bool,
     /// Whether the window is never less than Reno's would be (§4.3).
@@ -76,6 +79,7 @@ impl Default for Config {
             min_window_packets: 2.0,
             c: 0.4,
             decrease_factor: 0.7,
+            period: Period::Repair,
             fast_convergence: true,
             reno_friendly: true,
             hystart: HyStart::Classic,
@@ -162,6 +166,7 @@ impl Cubic {
         config.validate()?;
         let window = config.initial_window_packets.max(config.min_window_packets);
         let mut controller = Cubic {
+            episode: Episode::new(config.period),
             packet_size: Bytes::ZERO,
             per_byte: 0.0,
             alpha: config.alpha(),
@@ -171,7 +176,6 @@ impl Cubic {
                 prior: window,
                 epoch: None,
             },
-            episode: Episode::new(),
             watch: Watch::new(config.hystart, Time::ZERO),
             config,
             considered_at: Time::ZERO,
@@ -755,7 +759,8 @@ mod tests {
         #[test]
         fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {
             for hystart in [HyStart::Off, HyStart::Classic, HyStart::PlusPlus] {
-                let config = Config { hystart, ..Config::default() };
+                let period = if hystart == HyStart::Off { Period::Round } else { Period::Repair };
+                let config = Config { hystart, period, ..Config::default() };
                 testing::assert_sound(|| Cubic::new(config.clone()).expect("in range"), &steps);
             }
         }

@@ -1,8 +1,11 @@
 //! Loss episodes: which losses are one congestion event, and whether they were losses at all.
 //!
 //! Everything in flight when a loss is found was sent at the old window, so further losses among
-//! those packets call for no second reduction: the recovery period of RFC 9002 §7.3.2, told by
-//! packet number. It ends when a packet sent after the reduction is acknowledged.
+//! those packets call for no second reduction. How long that lasts differs ([`Period`]): RFC 9002
+//! ends it after a round; RFC 6675 and Linux when all of that data has been delivered, so that a
+//! repeated packet which is lost again prolongs it. Where a queue drops one packet in ten for
+//! seconds on end, as RED does after a slow start without HyStart, the difference is large: one
+//! halving against one a round (measured Linux senders have half the queue under the first rule).
 //!
 //! A reduction is taken back when it proves groundless: after losses, when every packet that was
 //! declared lost has arrived after all; after a timeout, when a packet from before it is heard of
@@ -12,7 +15,7 @@
 //! like any loss.
 //!
 //! ```text
-//!            loss               a packet sent since is acknowledged
+//!            loss                  the period is over
 //!    ┌──────────────────▶ Recovery ─────────────────▶┐
 //!    │                      │ all arrived: undo      │
 //!   Open ◀──────────────────┴───────────────────────Open
@@ -21,9 +24,84 @@
 //!                one arrived: undo
 //! ```
 
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
 use crate::controller::{Acked, Departure, Feedback, Timeout};
 use crate::prr::{Progress, Prr};
 use crate::units::Bytes;
+
+/// How long losses count towards a reduction already made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Period {
+    /// One round: until a packet sent after the reduction is acknowledged (RFC 9002 §7.3.2).
+    Round,
+    /// Until everything in flight at the reduction has been delivered, in repeated packets where
+    /// it was lost (RFC 6675, Linux). A repeated packet that is lost too prolongs the period and
+    /// calls for no other reduction; new data lost meanwhile calls for one at its end.
+    #[default]
+    Repair,
+}
+
+/// What is still to be delivered before a period of [`Period::Repair`] ends. A controller does not
+/// see what packets carry; but a sender repeats lost data first, and in the order of the losses.
+#[derive(Clone, Debug, Default)]
+struct Repair {
+    /// Lost packets whose data waits to be sent again: whether they belong to the episode.
+    waiting: VecDeque<bool>,
+    /// How many of these do.
+    ours: usize,
+    /// Packets in flight that repeat the episode's data, by number.
+    resent: VecDeque<u64>,
+    /// Packets lost during the episode that do not belong to it.
+    others: u64,
+}
+
+impl Repair {
+    fn on_sent(&mut self, number: u64) {
+        if self.waiting.pop_front() == Some(true) {
+            self.ours -= 1;
+            self.resent.push_back(number);
+        }
+    }
+
+    fn on_acked(&mut self, number: u64) {
+        if let Ok(at) = self.resent.binary_search(&number) {
+            self.resent.remove(at);
+        }
+    }
+
+    fn on_lost(&mut self, number: u64, end: u64) {
+        let ours = match self.resent.binary_search(&number) {
+            Ok(at) => self.resent.remove(at).is_some(),
+            Err(_) => number < end,
+        };
+        self.waiting.push_back(ours);
+        self.ours += usize::from(ours);
+        self.others += u64::from(!ours);
+    }
+
+    fn is_done(&self) -> bool {
+        self.ours == 0 && self.resent.is_empty()
+    }
+
+    /// Another episode begins: what waits belongs to it.
+    fn begin(&mut self) {
+        self.waiting.iter_mut().for_each(|ours| *ours = true);
+        self.ours = self.waiting.len();
+        self.resent.clear();
+        self.others = 0;
+    }
+
+    fn clear(&mut self) {
+        self.waiting.clear();
+        self.ours = 0;
+        self.resent.clear();
+        self.others = 0;
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stage {
@@ -38,8 +116,10 @@ enum Stage {
 }
 
 /// The current or last episode of a flow whose algorithm's state is `S`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Episode<S> {
+    period: Period,
+    repair: Repair,
     /// The number of the next packet to leave.
     next: u64,
     /// The episode's packets are `start..end`; those before belong to earlier episodes.
@@ -55,8 +135,10 @@ pub(crate) struct Episode<S> {
 
 impl<S: Copy> Episode<S> {
     /// A flow that has lost nothing.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(period: Period) -> Self {
         Episode {
+            period,
+            repair: Repair::default(),
             next: 0,
             start: 0,
             end: 0,
@@ -73,6 +155,7 @@ impl<S: Copy> Episode<S> {
         self.next = packet.number + 1;
         if let Stage::Recovery(prr) = &mut self.stage {
             prr.on_sent(packet.size);
+            self.repair.on_sent(packet.number);
         }
     }
 
@@ -121,6 +204,7 @@ impl<S: Copy> Episode<S> {
             self.lost = 0;
             self.recovered = 0;
             self.stage = Stage::Open;
+            self.repair.clear();
         } else {
             self.stage = Stage::Doubted;
         }
@@ -130,31 +214,58 @@ impl<S: Copy> Episode<S> {
     /// Whether the feedback calls for a reduction. If it does, an episode begins: the caller
     /// reduces, and `state` is what an undo will restore.
     pub(crate) fn begun_by(&mut self, feedback: &Feedback<'_>, state: S) -> bool {
-        let sent_since = |packet: &Departure| packet.number >= self.end;
-        let doubts_confirmed = self.stage == Stage::Doubted
-            && feedback.acked.iter().any(|acked| sent_since(&acked.packet));
-        let fresh = feedback.lost.iter().any(sent_since);
-        if fresh {
-            self.start = self.end;
-            self.lost = 0;
-            self.recovered = 0;
+        let heard_since = feedback
+            .acked
+            .iter()
+            .any(|acked| acked.packet.number >= self.end);
+        let doubts_confirmed = self.stage == Stage::Doubted && heard_since;
+        let mut lost_since = feedback
+            .lost
+            .iter()
+            .filter(|packet| packet.number >= self.end)
+            .count() as u64;
+        if self.period == Period::Repair && self.in_recovery() {
+            for acked in feedback.acked {
+                self.repair.on_acked(acked.packet.number);
+            }
+            for packet in feedback.lost {
+                self.repair.on_lost(packet.number, self.end);
+            }
+            if heard_since && self.repair.is_done() {
+                lost_since = self.repair.others;
+                self.stage = Stage::Open;
+            } else {
+                lost_since = 0;
+            }
+        } else {
+            if heard_since {
+                self.stage = Stage::Open;
+            }
+            self.repair.clear();
+            for _ in feedback.lost {
+                self.repair.on_lost(0, 1);
+            }
         }
-        let ours = |packet: &&Departure| packet.number >= self.start;
-        self.lost += feedback.lost.iter().filter(ours).count() as u64;
+        let fresh = lost_since > 0;
         let marked = feedback.marked > 0 && !self.in_recovery();
-        if !(fresh || doubts_confirmed || marked) {
+        if fresh || (marked && !doubts_confirmed) {
+            // Nothing is lost in an episode that a mark begins, and nothing can be undone.
+            self.start = self.end;
+            self.lost = lost_since;
+            self.recovered = 0;
+        } else {
+            let ours = |packet: &&Departure| packet.number >= self.start;
+            self.lost += feedback.lost.iter().filter(ours).count() as u64;
+            if doubts_confirmed {
+                self.lost -= self.recovered.min(self.lost);
+                self.recovered = 0;
+            }
+        }
+        if !(fresh || marked || doubts_confirmed) {
             return false;
         }
-        if !fresh && doubts_confirmed {
-            self.lost -= self.recovered;
-            self.recovered = 0;
-        } else if !fresh {
-            // A mark is no loss: there is nothing to wait for that could prove it wrong.
-            self.start = self.end;
-            self.lost = 0;
-            self.recovered = 0;
-        }
         self.end = self.next;
+        self.repair.begin();
         self.stage = Stage::Recovery(Prr::new(feedback.in_flight_before));
         self.before = Some(state);
         true
@@ -174,48 +285,33 @@ impl<S: Copy> Episode<S> {
         let ours = |packet: &&Departure| packet.number >= self.start;
         self.lost += timeout.presumed_lost.iter().filter(ours).count() as u64;
         self.end = self.next;
+        self.repair.clear();
         self.stage = Stage::TimedOut;
         reduce
     }
 
     /// The window that recovery allows after the feedback, for a threshold; `None` if recovery is
-    /// not under way or has just ended.
+    /// not under way.
     pub(crate) fn recovery_window(
         &mut self,
         feedback: &Feedback<'_>,
         threshold: Bytes,
         packet_size: Bytes,
     ) -> Option<Bytes> {
-        let heard_since = feedback
-            .acked
-            .iter()
-            .any(|acked| acked.packet.number >= self.end);
-        match &mut self.stage {
-            Stage::Open => None,
-            Stage::TimedOut | Stage::Doubted => {
-                if heard_since {
-                    self.stage = Stage::Open;
-                }
-                None
-            }
-            Stage::Recovery(_) if heard_since => {
-                self.stage = Stage::Open;
-                None
-            }
-            Stage::Recovery(prr) => {
-                let arrivals = feedback.acked.iter().chain(feedback.recovered);
-                let delivered: Bytes = arrivals.map(|acked| acked.packet.size).sum();
-                let progress = Progress {
-                    delivered: if delivered.is_zero() {
-                        packet_size
-                    } else {
-                        delivered
-                    },
-                    lossless: feedback.lost.is_empty(),
-                    in_flight: feedback.in_flight,
-                };
-                Some(prr.on_feedback(&progress, threshold, packet_size))
-            }
-        }
+        let Stage::Recovery(prr) = &mut self.stage else {
+            return None;
+        };
+        let arrivals = feedback.acked.iter().chain(feedback.recovered);
+        let delivered: Bytes = arrivals.map(|acked| acked.packet.size).sum();
+        let progress = Progress {
+            delivered: if delivered.is_zero() {
+                packet_size
+            } else {
+                delivered
+            },
+            lossless: feedback.lost.is_empty(),
+            in_flight: feedback.in_flight,
+        };
+        Some(prr.on_feedback(&progress, threshold, packet_size))
     }
 }

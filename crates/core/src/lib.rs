@@ -6,7 +6,7 @@
 pub mod algorithm;
 pub mod controller;
 pub mod cubic;
-mod episode;
+pub mod episode;
 pub mod flight;
 pub mod hystart;
 pub mod new_reno;

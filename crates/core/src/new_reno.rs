@@ -4,14 +4,14 @@
 //! window acknowledged in congestion avoidance (§7.3.3; byte counting, RFC 3465), halves once per
 //! round on loss (§7.3.2), and collapses to one packet on a timeout (RFC 5681 §3.1). Since
 //! every transmission has its own number, the partial acknowledgements that gave NewReno its name
-//! (RFC 6582) mean nothing here: what RFC 9002 kept is one reduction per round, and that is what
-//! [`episode`](crate::episode) decides. On the way down the sender follows proportional rate
+//! (RFC 6582) mean nothing here: what is kept is one reduction for all that one loss event took, and
+//! [`episode`](crate::episode) decides what that is. On the way down the sender follows proportional rate
 //! reduction, and a reduction that proves groundless is undone.
 
 use serde::{Deserialize, Serialize};
 
 use crate::controller::{Controller, Departure, Feedback, Timeout};
-use crate::episode::Episode;
+use crate::episode::{Episode, Period};
 use crate::hystart::{HyStart, Sighting, Watch};
 use crate::range::{OutOfRange, Range};
 use crate::units::{Bytes, Time};
@@ -29,6 +29,9 @@ pub struct Config {
     pub min_window_packets: f64,
     /// What a loss leaves of the window (kLossReductionFactor, RFC 9002 §7.3.2: 0.5).
     pub decrease_factor: f64,
+    /// How long losses count towards a reduction already made (RFC 9002: a round; RFC 6675 and
+    /// Linux: until what was lost has been delivered).
+    pub period: Period,
     /// How slow start is left before a loss (Linux's Reno has nothing of the kind: off).
     pub hystart: HyStart,
 }
@@ -39,6 +42,7 @@ impl Default for Config {
             initial_window_packets: 10.0,
             min_window_packets: 2.0,
             decrease_factor: 0.5,
+            period: Period::Repair,
             hystart: HyStart::Off,
         }
     }
@@ -186,12 +190,12 @@ impl NewReno {
     pub fn new(config: Config) -> Result<Self, OutOfRange> {
         config.validate()?;
         let mut controller = NewReno {
+            episode: Episode::new(config.period),
             reno: Reno::new(config.initial_window_packets.max(config.min_window_packets)),
             watch: Watch::new(config.hystart, Time::ZERO),
             config,
             packet_size: Bytes::ZERO,
             per_byte: 0.0,
-            episode: Episode::new(),
             limit: Bytes::ZERO,
         };
         controller.set_packet_size(Bytes::new(1500));
@@ -343,9 +347,13 @@ mod tests {
         Path::new(NewReno::new(Config::default()).expect("the default is in range"))
     }
 
-    /// In congestion avoidance at 10 packets, all of them in flight; packets 0..20 are history.
+    /// In congestion avoidance at 10 packets, all of them in flight.
     fn at_ten_packets() -> Path<NewReno> {
-        let mut path = new_reno();
+        at_ten_packets_with(Config::default())
+    }
+
+    fn at_ten_packets_with(config: Config) -> Path<NewReno> {
+        let mut path = Path::new(NewReno::new(config).expect("in range"));
         path.fill();
         path.wait_ms(40);
         path.ack(0..10);
@@ -412,15 +420,51 @@ mod tests {
         assert_eq!(window(&path), 5.0);
     }
 
-    #[test]
-    fn a_loss_of_the_next_round_reduces_again() {
-        let mut path = at_ten_packets();
+    /// One of ten packets is lost, and packet 10 repeats it.
+    fn recovering(period: Period) -> (Path<NewReno>, u64) {
+        let mut path = at_ten_packets_with(Config {
+            period,
+            ..Config::default()
+        });
         let first = path.in_flight_numbers()[0];
         path.wait_ms(40);
         path.feedback([first + 1], [first], []);
-        path.fill();
+        path.send(2);
         path.wait_ms(40);
-        path.feedback([], [first + 10], []);
+        path.ack(first + 2..first + 10);
+        assert_eq!(window(&path), 5.0);
+        (path, first)
+    }
+
+    #[test]
+    fn by_rounds_a_repeated_packet_lost_again_is_another_reduction() {
+        let (mut path, first) = recovering(Period::Round);
+        path.feedback([first + 11], [first + 10], []);
+        assert_eq!(window(&path), 2.5);
+    }
+
+    #[test]
+    fn until_repair_a_repeated_packet_lost_again_prolongs_the_recovery() {
+        let (mut path, first) = recovering(Period::Repair);
+        path.feedback([first + 11], [first + 10], []);
+        assert_eq!(window(&path), 5.0);
+        // Packet 12 repeats it once more; until that arrives the window does not grow.
+        path.send(2);
+        path.wait_ms(40);
+        path.ack([first + 13]);
+        assert_eq!(window(&path), 5.0);
+        path.ack([first + 12]);
+        assert_eq!(window(&path), 5.2);
+    }
+
+    #[test]
+    fn until_repair_new_data_lost_meanwhile_reduces_at_the_end() {
+        let (mut path, first) = recovering(Period::Repair);
+        path.send(2);
+        path.wait_ms(40);
+        path.feedback([first + 12], [first + 11], []);
+        assert_eq!(window(&path), 5.0);
+        path.ack([first + 10]);
         assert_eq!(window(&path), 2.5);
     }
 
@@ -441,7 +485,13 @@ mod tests {
 
     #[test]
     fn no_loss_takes_the_window_below_two_packets() {
-        let mut path = new_reno();
+        let mut path = Path::new(
+            NewReno::new(Config {
+                period: Period::Round,
+                ..Config::default()
+            })
+            .expect("in range"),
+        );
         for _ in 0..10 {
             path.fill();
             path.wait_ms(40);
@@ -580,8 +630,8 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {
-            for hystart in [HyStart::Off, HyStart::Classic, HyStart::PlusPlus] {
-                let config = Config { hystart, ..Config::default() };
+            for period in [Period::Round, Period::Repair] {
+                let config = Config { period, ..Config::default() };
                 testing::assert_sound(|| NewReno::new(config.clone()).expect("in range"), &steps);
             }
         }

@@ -15,7 +15,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::controller::{Controller, Departure, Feedback, Timeout};
-use crate::episode::Episode;
+use crate::episode::{Episode, Period};
 use crate::new_reno::{Reno, presumed_lost_packets, supporting_bytes};
 use crate::range::{OutOfRange, Range};
 use crate::units::{Bytes, Duration, Time};
@@ -39,6 +39,9 @@ pub struct Config {
     pub min_window_packets: f64,
     /// What a loss leaves of the window (as NewReno: 0.5).
     pub decrease_factor: f64,
+    /// How long losses count towards a reduction already made (RFC 9002: a round; RFC 6675 and
+    /// Linux: until what was lost has been delivered).
+    pub period: Period,
 }
 
 impl Default for Config {
@@ -50,6 +53,7 @@ impl Default for Config {
             initial_window_packets: 10.0,
             min_window_packets: 2.0,
             decrease_factor: 0.5,
+            period: Period::Repair,
         }
     }
 }
@@ -119,11 +123,11 @@ impl Vegas {
     pub fn new(config: Config) -> Result<Self, OutOfRange> {
         config.validate()?;
         let mut controller = Vegas {
+            episode: Episode::new(config.period),
             reno: Reno::new(config.initial_window_packets.max(config.min_window_packets)),
             config,
             packet_size: Bytes::ZERO,
             per_byte: 0.0,
-            episode: Episode::new(),
             round: Round {
                 doubles: true,
                 ..Round::default()

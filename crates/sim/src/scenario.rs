@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::catalogue::{self, Channel};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+use verus_channel::catalogue::{self, Channel};
 use verus_channel::link::{Service, WhenOver};
 use verus_channel::queue::{QueueConfig, SpecError};
 use verus_channel::schedule::Schedule;
