@@ -1,18 +1,36 @@
 //! The Python extension module `verus._verus`: conversions, no decisions.
 //!
-//! Configurations come in and small tables go out as JSON text; whatever grows with time leaves as NumPy arrays.
-//! Every function releases the interpreter lock while Rust works.
+//! Configurations come in and small tables go out as JSON text; whatever grows with time leaves as
+//! NumPy arrays. Every function lets go of the interpreter lock while Rust works.
+//!
+//! Bad input raises `ValueError`, a file that cannot be read or written `OSError` (its subclass
+//! where there is one), anything else `RuntimeError`; the message is Rust's own.
+
+mod channel;
+mod convert;
+mod error;
+mod run;
 
 use pyo3::prelude::*;
 
-/// The extension module; `python/verus` gives its functions their types and documentation.
-#[pymodule]
+/// The extension module. `python/verus/_verus.pyi` states its functions' types; a test compares it
+/// with what is built.
+#[pymodule(gil_used = false)]
 mod _verus {
-    use super::*;
+    #[pymodule_export]
+    use super::channel::{
+        analyze_log, calibration, catalogue, check_channel, check_queue, check_scheme,
+        list_channels, list_queues, list_schemes, trace_convert, trace_generate, trace_info,
+        trace_read, trace_write,
+    };
+    #[pymodule_export]
+    use super::run::{simulate, simulate_many};
+    #[pymodule_export]
+    use super::version;
+}
 
-    /// The version of the Rust crates.
-    #[pyfunction]
-    fn version() -> &'static str {
-        env!("CARGO_PKG_VERSION")
-    }
+/// The version of the Rust crates.
+#[pyfunction]
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
 }

@@ -1,0 +1,363 @@
+//! Texts that users type, lists of what there is, and files of traces and logs.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use numpy::{PyArray1, PyArrayLike1, PyArrayMethods, TypeMustMatch};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::{Map, Value, json};
+use verus_channel::catalogue::{self as names, Found, Recording};
+use verus_channel::statistics::{LAGS, Statistics};
+use verus_channel::{Channel, Error, Problem, QueueConfig, Trace, generate, queue, raw};
+use verus_core::Duration;
+use verus_core::algorithm::{self, Scheme};
+use verus_measure::mahimahi;
+
+use crate::convert::{array, capacity, link_series, table};
+use crate::error;
+
+/// What a scheme means: its bare name, what it sets, and a label for tables.
+#[pyfunction]
+pub(crate) fn check_scheme(text: &str) -> PyResult<String> {
+    let scheme = Scheme::parse(text).map_err(error::value)?;
+    let params: Map<_, _> = scheme
+        .params()
+        .iter()
+        .map(|(key, value)| (key.clone(), plain(value)))
+        .collect();
+    Ok(json!({
+        "scheme": scheme.name(),
+        "params": params,
+        "label": scheme.label(),
+    })
+    .to_string())
+}
+
+/// A whole number as one: `2`, not `2.0`.
+fn plain(value: &algorithm::Value) -> Value {
+    /// A double tells apart all whole numbers up to here.
+    const LARGEST: f64 = (1u64 << 53) as f64;
+    match value {
+        algorithm::Value::Number(number) if number.fract() == 0.0 && number.abs() < LARGEST => {
+            json!(*number as i64)
+        }
+        other => json!(other),
+    }
+}
+
+/// What a queue's text means: its kind, and the whole of it with every setting written out.
+#[pyfunction]
+pub(crate) fn check_queue(text: &str) -> PyResult<String> {
+    let queue = QueueConfig::parse(text).map_err(error::value)?.to_string();
+    let kind = queue.split_once(':').map_or(&*queue, |(kind, _)| kind);
+    Ok(json!({ "queue": kind, "text": queue }).to_string())
+}
+
+/// Every algorithm with its keys.
+#[pyfunction]
+pub(crate) fn list_schemes() -> String {
+    json!(algorithm::catalogue()).to_string()
+}
+
+/// Every kind of queue with its keys.
+#[pyfunction]
+pub(crate) fn list_queues() -> String {
+    json!(queue::catalogue()).to_string()
+}
+
+/// What a channel's text names. A recording that is not on this machine is an error.
+#[pyfunction]
+pub(crate) fn check_channel(text: &str) -> PyResult<String> {
+    check(text)
+        .map(|found| found.to_string())
+        .map_err(|error| error::channel(&error))
+}
+
+fn check(text: &str) -> Result<Value, Error> {
+    let found = names::find(text)?;
+    let kind = found.kind();
+    Ok(match &found {
+        Found::File(path) => {
+            // Only a file that can be opened is a channel; reading it all can wait for the run.
+            if path.is_dir() || File::open(path).is_err() {
+                Trace::read(path)?;
+            }
+            json!({ "name": text, "kind": kind, "path": path })
+        }
+        Found::Rate(rate) => json!({ "name": text, "kind": kind, "mean_mbps": rate.as_mbps() }),
+        Found::BuiltIn(channel) => built_in(channel),
+        Found::Recording { recording, path } => {
+            if kind != "cached" {
+                let name = recording.name.to_owned();
+                return Err(Error::NotFetched { name });
+            }
+            let mut entry = published(recording);
+            entry["kind"] = json!(kind);
+            entry["path"] = json!(path);
+            entry
+        }
+    })
+}
+
+/// Statistics of every built-in channel, beside those of the recording it is fitted to.
+#[pyfunction]
+pub(crate) fn calibration(py: Python<'_>, seed: u64, pieces: u64) -> String {
+    py.detach(|| json!(generate::calibration(seed, pieces)).to_string())
+}
+
+/// The built-in channels and the public recordings.
+#[pyfunction]
+pub(crate) fn list_channels() -> String {
+    let cache = names::cache_dir();
+    let recordings = names::recordings().iter().map(|recording| {
+        let path = cache.as_ref().map(|cache| recording.path_in(cache));
+        let mut entry = published(recording);
+        entry["kind"] = json!(Found::Recording { recording, path }.kind());
+        entry["summary"] = json!(format!(
+            "{}, {}, {}, {:.0} s; {}",
+            recording.technology,
+            recording.scenario,
+            recording.direction,
+            recording.duration_s,
+            recording.licence,
+        ));
+        entry
+    });
+    json!(
+        generate::CHANNELS
+            .iter()
+            .map(built_in)
+            .chain(recordings)
+            .collect::<Vec<_>>()
+    )
+    .to_string()
+}
+
+/// The public recordings: where each is published, where it is kept, what its content hashes to.
+#[pyfunction]
+pub(crate) fn catalogue() -> String {
+    let cache = names::cache_dir();
+    let recordings = names::recordings().iter().map(|recording| {
+        let mut entry = published(recording);
+        let path = cache.as_ref().map(|cache| recording.path_in(cache));
+        entry["cache_path"] = json!(path);
+        entry
+    });
+    json!(recordings.collect::<Vec<_>>()).to_string()
+}
+
+fn built_in(channel: &generate::Channel) -> Value {
+    json!({
+        "name": channel.name,
+        "kind": "built-in",
+        "mean_mbps": channel.model.mean_mbps,
+        "summary": channel.basis,
+    })
+}
+
+fn published(recording: &Recording) -> Value {
+    let mut entry = json!(recording);
+    entry["url"] = json!(recording.url());
+    entry
+}
+
+/// A trace: the times of its opportunities, and its period.
+#[pyfunction]
+pub(crate) fn trace_read<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyDict>> {
+    let (trace, times) = py
+        .detach(|| {
+            let trace = open(text)?;
+            let times = times(&trace)?;
+            Ok((trace, times))
+        })
+        .map_err(|error| error::channel(&error))?;
+    let result = PyDict::new(py);
+    result.set_item("name", trace.name())?;
+    result.set_item("times_ms", array(py, times))?;
+    result.set_item("period_ms", trace.period_ms())?;
+    Ok(result)
+}
+
+/// A trace's statistics, at 1500 bytes an opportunity.
+#[pyfunction]
+pub(crate) fn trace_info(py: Python<'_>, text: &str) -> PyResult<String> {
+    py.detach(|| {
+        let trace = open(text)?;
+        let mut entry = Map::new();
+        entry.insert("name".to_owned(), json!(trace.name()));
+        entry.insert("sha256".to_owned(), json!(trace.sha256()));
+        let found = Statistics::of(trace.opportunities(), generate::OPPORTUNITY)
+            .expect("a trace's last time is after zero");
+        flatten(&found, &mut entry);
+        Ok(Value::Object(entry).to_string())
+    })
+    .map_err(|error: Error| error::channel(&error))
+}
+
+/// Statistics as one flat table, with what each number measures in its name.
+fn flatten(found: &Statistics, entry: &mut Map<String, Value>) {
+    let mut put = |name: String, value: Value| {
+        entry.insert(name, value);
+    };
+    let Value::Object(fields) = json!(found) else {
+        unreachable!("a structure serialises as an object")
+    };
+    for (name, value) in fields {
+        match value {
+            Value::Object(quantiles) => {
+                for (quantile, value) in quantiles {
+                    put(format!("{name}_{quantile}"), value);
+                }
+            }
+            Value::Array(_) => {} // below, by width and threshold
+            plain => put(name, plain),
+        }
+    }
+    for bin in &found.bins {
+        let width = match bin.width_ms {
+            1000 => "1s".to_owned(),
+            millis => format!("{millis}ms"),
+        };
+        put(format!("cv_{width}"), json!(bin.cv));
+        for (lag, value) in LAGS.iter().zip(bin.acf) {
+            put(format!("acf_{width}_lag{lag}"), json!(value));
+        }
+    }
+    for outage in &found.outages {
+        put(
+            format!("gaps_ge_{}ms_per_min", outage.at_least_ms),
+            json!(outage.per_minute),
+        );
+    }
+}
+
+/// The trace of a channel. A built-in one is made as for a run of a minute with seed 1.
+fn open(text: &str) -> Result<std::sync::Arc<Trace>, Error> {
+    const SEED: u64 = 1;
+    const DURATION: Duration = Duration::from_secs(60);
+    match names::open(text, SEED, DURATION)? {
+        Channel::Trace(trace) => Ok(trace),
+        Channel::Rate(_) => Err(Error::UnknownChannel {
+            text: text.to_owned(),
+            hint: "a constant rate has no trace".to_owned(),
+        }),
+    }
+}
+
+/// The opportunities of a built-in channel, ms.
+#[pyfunction]
+pub(crate) fn trace_generate<'py>(
+    py: Python<'py>,
+    name: &str,
+    seed: u64,
+    duration_s: f64,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    /// A day; more is a typing error rather than a wish.
+    const LONGEST_S: f64 = 86_400.0;
+    if !(duration_s > 0.0 && duration_s <= LONGEST_S) {
+        return Err(error::value(format_args!(
+            "duration_s must be above 0 and at most {LONGEST_S}, not {duration_s}"
+        )));
+    }
+    let channel = match names::find(name).map_err(|error| error::channel(&error))? {
+        Found::BuiltIn(channel) => channel,
+        _ => {
+            return Err(error::value(format_args!(
+                "`{name}` is not a built-in channel"
+            )));
+        }
+    };
+    let times = py.detach(|| {
+        let times = channel.generate(seed, Duration::from_secs_f64(duration_s));
+        times.into_iter().map(|time| time as i64).collect()
+    });
+    Ok(array(py, times))
+}
+
+/// Turns a raw arrival log into the times of a trace, ms.
+#[pyfunction]
+pub(crate) fn trace_convert(
+    py: Python<'_>,
+    raw_path: PathBuf,
+) -> PyResult<Bound<'_, PyArray1<i64>>> {
+    let times = py
+        .detach(|| times(&raw::read(&raw_path)?))
+        .map_err(|error| error::channel(&error))?;
+    Ok(array(py, times))
+}
+
+/// Writes the times of a trace, ms, compressed as the path's extension says.
+#[pyfunction]
+pub(crate) fn trace_write(
+    py: Python<'_>,
+    times_ms: PyArrayLike1<'_, i64, TypeMustMatch>,
+    path: PathBuf,
+) -> PyResult<()> {
+    let times = times_ms.to_vec()?;
+    py.detach(|| trace_of(&path, &times)?.write(&path))
+        .map_err(|error| error::channel(&error))
+}
+
+/// Every metric and time series of a Mahimahi link log.
+#[pyfunction]
+pub(crate) fn analyze_log(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
+    const BIN_MS: f64 = 100.0;
+    let name = path.display().to_string();
+    let report = py
+        .detach(|| {
+            let log = File::open(&path).map_err(|source| mahimahi::Error::Read {
+                name: name.clone(),
+                line: 0,
+                source,
+            })?;
+            mahimahi::analyze(&name, log)
+        })
+        .map_err(|error| error::log(&error))?;
+    let bins = report.capacity_mbps.len();
+    let bin_ms = report
+        .metrics
+        .series
+        .first()
+        .map_or(BIN_MS, |series| series.bin_ms);
+    let result = table(py, &report)?.cast_into::<PyDict>()?;
+    result.set_item(
+        "series",
+        link_series(py, &report.metrics.series, bins, bin_ms)?,
+    )?;
+    result.set_item("capacity", capacity(py, report.capacity_mbps, bin_ms)?)?;
+    Ok(result)
+}
+
+/// The times of a trace as NumPy's own kind of integer.
+fn times(trace: &Trace) -> Result<Vec<i64>, Error> {
+    let line = |index: usize, time: u64| Error::Line {
+        what: "trace",
+        name: trace.name().to_owned(),
+        line: index as u64 + 1,
+        problem: Problem::TooLarge(time.to_string()),
+    };
+    trace
+        .opportunities()
+        .enumerate()
+        .map(|(index, time)| i64::try_from(time).map_err(|_| line(index, time)))
+        .collect()
+}
+
+/// The trace with these times, to be called `path` in messages.
+fn trace_of(path: &Path, times_ms: &[i64]) -> Result<Trace, Error> {
+    let name = path.display().to_string();
+    let millis: Vec<u64> = times_ms
+        .iter()
+        .enumerate()
+        .map(|(index, &time)| {
+            u64::try_from(time).map_err(|_| Error::Line {
+                what: "trace",
+                name: name.clone(),
+                line: index as u64 + 1,
+                problem: Problem::Negative(time.to_string()),
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    Trace::from_millis(&name, millis)
+}

@@ -1,0 +1,52 @@
+//! Which Python exception each Rust error becomes. Its message stays as it is.
+
+use std::fmt::Display;
+use std::io;
+
+use pyo3::PyErr;
+use pyo3::exceptions::{
+    PyFileNotFoundError, PyIsADirectoryError, PyNotADirectoryError, PyOSError, PyPermissionError,
+    PyRuntimeError, PyValueError,
+};
+use verus_measure::mahimahi;
+
+/// A `ValueError`.
+pub(crate) fn value(error: impl Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// An `OSError` that says `message`, of the subclass that fits what the system said.
+fn os(source: &io::Error, message: String) -> PyErr {
+    match source.kind() {
+        io::ErrorKind::NotFound => PyFileNotFoundError::new_err(message),
+        io::ErrorKind::PermissionDenied => PyPermissionError::new_err(message),
+        io::ErrorKind::IsADirectory => PyIsADirectoryError::new_err(message),
+        io::ErrorKind::NotADirectory => PyNotADirectoryError::new_err(message),
+        _ => PyOSError::new_err(message),
+    }
+}
+
+/// What a trace, a raw log or a channel's name can do wrong.
+pub(crate) fn channel(error: &verus_channel::Error) -> PyErr {
+    match error {
+        verus_channel::Error::Io { source, .. } => os(source, error.to_string()),
+        _ => value(error),
+    }
+}
+
+/// What a link log can do wrong.
+pub(crate) fn log(error: &mahimahi::Error) -> PyErr {
+    match error {
+        mahimahi::Error::Read { source, .. } => os(source, error.to_string()),
+        _ => value(error),
+    }
+}
+
+/// What a scenario can do wrong.
+pub(crate) fn simulation(error: &verus_sim::Error) -> PyErr {
+    match error {
+        verus_sim::Error::Channel(error) => channel(error),
+        verus_sim::Error::Cancelled => PyRuntimeError::new_err(error.to_string()),
+        _ => value(error),
+    }
+}

@@ -1,0 +1,237 @@
+"""The extension module: its stub, its arrays, its errors, its way of stopping."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verus import _verus
+
+SCENARIO = {
+    "trace": "rate:12",
+    "queue": "infinite",
+    "flows": [{"scheme": "verus:ratio=2"}, {"scheme": "verus:ratio=4", "start_s": 1.0}],
+    "duration_s": 5.0,
+}
+#: Far longer than any test waits.
+ENDLESS = json.dumps(SCENARIO | {"duration_s": 1e5})
+
+
+def scenario(**changes: object) -> str:
+    return json.dumps(SCENARIO | changes)
+
+
+def test_the_stub_says_what_the_module_has() -> None:
+    command = [sys.executable, "-m", "mypy.stubtest", "verus._verus", "--concise"]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_series_have_one_row_for_each_flow_and_bin() -> None:
+    outcome = _verus.simulate(scenario(bin_ms=100.0))
+    bins = len(outcome["capacity"]["time_s"])
+    assert bins == 50
+    assert {name: len(column) for name, column in outcome["series"].items()} == dict.fromkeys(outcome["series"], 2 * bins)
+    assert np.array_equal(outcome["series"]["time_s"][:bins], outcome["capacity"]["time_s"])
+    assert np.isnan(outcome["series"]["window_bytes"][bins : bins + 9]).all(), "the second flow starts after a second"
+    assert outcome["records"] is None
+
+
+def test_series_add_up_to_the_metrics() -> None:
+    outcome = _verus.simulate(scenario())
+    interval = outcome["metrics"]["interval_s"]
+    carried = outcome["series"]["throughput_mbps"].sum() * 0.1
+    assert carried / interval == pytest.approx(outcome["metrics"]["throughput_mbps"], rel=1e-6)
+
+
+def test_records_hold_a_row_for_each_packet_sent() -> None:
+    outcome = _verus.simulate(scenario(records=True))
+    assert outcome["records"] is not None
+    sent = sum(flow["sent"] for flow in outcome["counters"])
+    assert {len(column) for column in outcome["records"].values()} == {sent}
+    delays = outcome["records"]["departed_ms"] - outcome["records"]["sent_ms"]
+    assert np.nanmean(delays) == pytest.approx(outcome["metrics"]["qdelay_mean_ms"], rel=1e-3)
+
+
+def test_the_same_scenario_gives_the_same_outcome_however_it_is_run() -> None:
+    texts = [scenario(seed=seed, loss=0.001) for seed in (1, 2, 1, 3)]
+    alone = [_verus.simulate(text) for text in texts]
+    for threads in (1, 2, None):
+        together = _verus.simulate_many(texts, threads)
+        assert [entry["metrics"] for entry in together] == [entry["metrics"] for entry in alone]
+    assert alone[0]["metrics"] == alone[2]["metrics"] != alone[1]["metrics"]
+
+
+def test_progress_rises_to_one() -> None:
+    heard: list[float] = []
+    _verus.simulate(scenario(), heard.append)
+    assert heard == sorted(heard)
+    assert heard[-1] == 1.0
+    told: list[tuple[int, float]] = []
+    _verus.simulate_many([scenario()] * 3, None, lambda done, fraction: told.append((done, fraction)))
+    assert told == sorted(told)
+    assert told[-1] == (3, 1.0)
+
+
+def test_progress_stops_the_run_by_returning_false() -> None:
+    with pytest.raises(RuntimeError, match="cancelled"):
+        _verus.simulate(ENDLESS, lambda _: False)
+    with pytest.raises(RuntimeError, match="cancelled"):
+        _verus.simulate_many([ENDLESS] * 3, 2, lambda *_: False)
+
+
+def test_an_exception_in_progress_comes_back_as_it_is() -> None:
+    def stumble(*_: object) -> bool:
+        raise KeyError("stumbled")
+
+    with pytest.raises(KeyError, match="stumbled"):
+        _verus.simulate(ENDLESS, stumble)
+    with pytest.raises(KeyError, match="stumbled"):
+        _verus.simulate_many([ENDLESS], None, stumble)
+
+
+def test_one_failure_stops_the_other_runs_and_is_the_one_reported() -> None:
+    with pytest.raises(ValueError, match="unknown kind `blue`"):
+        _verus.simulate_many([ENDLESS, scenario(queue="blue"), ENDLESS], 2)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_ctrl_c_stops_a_run(many: bool) -> None:
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        if many:
+            _verus.simulate_many([ENDLESS] * 3)
+        else:
+            _verus.simulate(ENDLESS)
+    timer.join()
+
+
+def test_the_interpreter_runs_on_while_rust_works() -> None:
+    turns = 0
+    done = threading.Event()
+
+    def count() -> None:
+        nonlocal turns
+        while not done.is_set():
+            turns += 1
+            time.sleep(0.001)
+
+    counter = threading.Thread(target=count)
+    counter.start()
+    before = turns
+    with pytest.raises(RuntimeError, match="cancelled"):
+        deadline = time.monotonic() + 0.3
+        _verus.simulate_many([ENDLESS], None, lambda *_: time.monotonic() < deadline)
+    during = turns - before
+    done.set()
+    counter.join()
+    assert during > 50
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "scenario: EOF"),
+        (json.dumps({"trac": "rate:1"}), "unknown field `trac`"),
+        (scenario(flows=[]), "flows must be between 1"),
+        (scenario(duration_s=-1), "duration_s must be above 0"),
+        (scenario(duration_s=None), "scenario: "),
+        (scenario(queue="blue"), "unknown kind `blue`"),
+        (scenario(trace="rate:0"), "is not a rate"),
+        (scenario(flows=[{"scheme": "verus:ratio=1"}]), "ratio"),
+        (scenario(flows=[{"scheme": "reno2000"}]), "unknown algorithm `reno2000`"),
+    ],
+)
+def test_bad_scenarios_are_value_errors_that_name_the_field(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _verus.simulate(text)
+    with pytest.raises(ValueError, match=message):
+        _verus.simulate_many([text])
+
+
+def test_files_that_cannot_be_read_are_os_errors(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    for read in (_verus.analyze_log, _verus.trace_convert):
+        with pytest.raises(FileNotFoundError, match="missing"):
+            read(missing)
+        with pytest.raises(IsADirectoryError):
+            read(tmp_path)
+    for read_text in (_verus.check_channel, _verus.trace_read, _verus.trace_info):
+        with pytest.raises(IsADirectoryError):
+            read_text(str(tmp_path))
+    with pytest.raises(OSError, match="cannot write"):
+        _verus.trace_write([1, 2], missing / "trace")
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+def test_a_trace_written_is_the_trace_read(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"trace{ending}"
+    times = np.array([0, 3, 3, 7], dtype=np.int64)
+    _verus.trace_write(times, path)
+    found = _verus.trace_read(str(path))
+    assert found["times_ms"].tolist() == times.tolist()
+    assert found["period_ms"] == 7
+    assert json.loads(_verus.trace_info(str(path)))["opportunities"] == 4
+
+
+@pytest.mark.parametrize(("times", "message"), [([], "no opportunities"), ([-1, 2], "negative"), ([3, 2], "backwards"), ([0], "0 ms")])
+def test_times_that_make_no_trace_are_refused_and_leave_no_file(tmp_path: Path, times: list[int], message: str) -> None:
+    path = tmp_path / "trace"
+    with pytest.raises(ValueError, match=message):
+        _verus.trace_write(np.array(times, dtype=np.int64), path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_raw_log_becomes_a_trace(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("1420544206.074772\n1420544206.0767\n1420544207\n")
+    assert _verus.trace_convert(log).tolist() == [0, 2, 925]
+
+
+def test_a_link_log_is_measured(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("# base timestamp: 0\n0 + 1504\n0 # 1504\n10 # 1504\n10 - 1504 10\n20 # 1504\n")
+    found = _verus.analyze_log(log)
+    assert found["metrics"]["qdelay_mean_ms"] == 10
+    assert len(found["series"]["time_s"]) == len(found["capacity"]["capacity_mbps"])
+
+
+def test_every_listed_channel_scheme_and_queue_is_accepted() -> None:
+    for scheme in json.loads(_verus.list_schemes()):
+        assert json.loads(_verus.check_scheme(scheme["name"]))["scheme"] == scheme["name"]
+    for queue in json.loads(_verus.list_queues()):
+        assert json.loads(_verus.check_queue(queue["example"]))["queue"] == queue["name"]
+    channels = json.loads(_verus.list_channels())
+    names = {entry["name"] for entry in channels}
+    assert len(names) == len(channels)
+    assert names >= {entry["name"] for entry in json.loads(_verus.catalogue())}
+    for channel in channels:
+        if channel["kind"] == "built-in":
+            assert json.loads(_verus.check_channel(channel["name"]))["kind"] == "built-in"
+
+
+def test_a_built_in_channel_repeats_with_its_seed() -> None:
+    name = next(entry["name"] for entry in json.loads(_verus.list_channels()) if entry["kind"] == "built-in")
+    first = _verus.trace_generate(name, 1, 10.0)
+    assert np.array_equal(first, _verus.trace_generate(name, 1, 10.0))
+    assert not np.array_equal(first, _verus.trace_generate(name, 2, 10.0))
+    with pytest.raises(ValueError, match="duration_s"):
+        _verus.trace_generate(name, 1, float("nan"))
+    with pytest.raises(ValueError, match="rate:12"):
+        _verus.trace_generate("rate:12", 1, 10.0)
+
+
+def test_a_whole_number_in_a_scheme_stays_one() -> None:
+    found = json.loads(_verus.check_scheme("verus:ratio=2,decrement_ms=0.5,mode=paper"))
+    assert found["params"] == {"ratio": 2, "decrement_ms": 0.5, "mode": "paper"}
+    assert isinstance(found["params"]["ratio"], int)

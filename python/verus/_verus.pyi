@@ -1,0 +1,139 @@
+"""Types of the Rust extension module. Everywhere: `ValueError` for bad input, `OSError` for a file
+that cannot be read or written, `RuntimeError` otherwise.
+
+Configurations go in and small tables come out as JSON text; what grows with time comes out as NumPy
+arrays. The interpreter lock is released while Rust works.
+"""
+
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Any, TypedDict, type_check_only
+
+from numpy import float64, int64
+from numpy.typing import NDArray
+
+__all__ = [
+    "analyze_log",
+    "calibration",
+    "catalogue",
+    "check_channel",
+    "check_queue",
+    "check_scheme",
+    "list_channels",
+    "list_queues",
+    "list_schemes",
+    "simulate",
+    "simulate_many",
+    "trace_convert",
+    "trace_generate",
+    "trace_info",
+    "trace_read",
+    "trace_write",
+    "version",
+]
+
+@type_check_only
+class _Trace(TypedDict):
+    """The channel of a run; a constant rate has no `sha256` and no `duration_s`."""
+
+    name: str
+    sha256: str | None
+    duration_s: float | None
+    mean_mbps: float
+
+@type_check_only
+class _Capacity(TypedDict):
+    """What the channel could have carried, by bin; `time_s` is the bin's beginning."""
+
+    time_s: NDArray[float64]
+    capacity_mbps: NDArray[float64]
+
+@type_check_only
+class _Outcome(TypedDict):
+    """Everything a run yields.
+
+    `metrics` has the names of the results' rows, and `per_flow`. `totals` and `counters` (a dictionary a flow) are
+    what the simulator and the senders counted. `series` has one row a flow and bin: `flow`, `time_s` (the
+    bin's beginning), `throughput_mbps`, `qdelay_ms`, `qdelay_max_ms`, `window_bytes`,
+    `in_flight_bytes` and what the controller shows of itself; what was not observed is NaN.
+    `profiles`: `flow`, `time_s`, `kind` (``point`` or ``curve``), `window_packets`, `delay_ms`.
+    """
+
+    metrics: dict[str, Any]
+    trace: _Trace
+    totals: dict[str, int]
+    counters: list[dict[str, int]]
+    series: dict[str, NDArray[Any]]
+    capacity: _Capacity
+    profiles: dict[str, Any]
+    records: dict[str, NDArray[Any]] | None
+
+@type_check_only
+class _TraceTimes(TypedDict):
+    """A trace's opportunities, and the period after which it repeats."""
+
+    name: str
+    times_ms: NDArray[int64]
+    period_ms: int
+
+def simulate(scenario_json: str, progress: Callable[[float], bool | None] | None = None) -> _Outcome:
+    """Runs one scenario. `progress` hears the share done; returning False stops the run (`RuntimeError`)."""
+
+def simulate_many(
+    scenarios: Sequence[str],
+    threads: int | None = None,
+    progress: Callable[[int, float], bool | None] | None = None,
+) -> list[_Outcome]:
+    """Runs many, on all cores if `threads` is None; outcomes in the order of `scenarios`.
+
+    `progress` hears how many are done and the share of all the work, in the caller's thread;
+    returning False stops all of them (`RuntimeError`).
+    """
+
+def check_scheme(text: str) -> str:
+    """JSON: ``{"scheme", "params", "label"}``."""
+
+def check_queue(text: str) -> str:
+    """JSON: ``{"queue", "text"}``, the kind and its full text."""
+
+def check_channel(text: str) -> str:
+    """JSON: ``{"name", "kind": "built-in" | "cached" | "file" | "rate", …}``."""
+
+def list_schemes() -> str:
+    """JSON: ``[{"name", "summary", "keys": [{"key", "unit", "default", "meaning"}]}]``."""
+
+def list_queues() -> str:
+    """JSON, as `list_schemes`."""
+
+def calibration(seed: int, pieces: int) -> str:
+    """JSON: statistics of every built-in channel beside those of the recording it is fitted to."""
+
+def list_channels() -> str:
+    """JSON: what `--trace` takes by name."""
+
+def trace_read(text: str) -> _TraceTimes:
+    """The trace of a channel: a file, or a name."""
+
+def trace_info(text: str) -> str:
+    """JSON: statistics of a channel's trace."""
+
+def trace_write(times_ms: NDArray[int64] | Sequence[int], path: str | PathLike[str]) -> None:
+    """Writes a trace, whole or not at all; the path's extension (``.gz``, ``.xz``) says how."""
+
+def trace_convert(raw_path: str | PathLike[str]) -> NDArray[int64]:
+    """The trace that a raw arrival log makes, in milliseconds."""
+
+def trace_generate(name: str, seed: int, duration_s: float) -> NDArray[int64]:
+    """Opportunities of a built-in channel, in milliseconds."""
+
+def calibration(seed: int, pieces: int) -> str:
+    """JSON: each built-in channel's statistics (`generated`, `spread`) beside its `recording`'s."""
+
+def catalogue() -> str:
+    """JSON: the public recordings that can be fetched by name."""
+
+def analyze_log(path: str | PathLike[str]) -> dict[str, Any]:
+    """Metrics, `series` and `capacity` of a Mahimahi link log."""
+
+def version() -> str:
+    """Version of the Rust crates."""
