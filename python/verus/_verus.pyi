@@ -1,4 +1,6 @@
-"""Types of the Rust extension module. Everywhere: `ValueError` for bad input, `OSError` for a file
+"""Types of the Rust extension module.
+
+Everywhere: `ValueError` for bad input, `OSError` for a file
 that cannot be read or written, `RuntimeError` otherwise.
 
 Configurations go in and small tables come out as JSON text; what grows with time comes out as NumPy
@@ -125,9 +127,6 @@ def trace_convert(raw_path: str | PathLike[str]) -> NDArray[int64]:
 
 def trace_generate(name: str, seed: int, duration_s: float) -> NDArray[int64]:
     """Opportunities of a built-in channel, in milliseconds."""
-
-def calibration(seed: int, pieces: int) -> str:
-    """JSON: each built-in channel's statistics (`generated`, `spread`) beside its `recording`'s."""
 
 def catalogue() -> str:
     """JSON: the public recordings that can be fetched by name."""

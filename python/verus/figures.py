@@ -185,7 +185,13 @@ def _scatter_panel(block: Block, style: dict[str, Look], x_domain: tuple[float, 
     lines = [Box(x, y - 1.5, max(pixel_x(row["p95"]) - x, 1.0), 3.0) for (x, y), row in zip(points, rows, strict=True)]
     dashes = Box(0, pixel_y(capacity) - 1, _PANEL_WIDTH, 2)
     star = Box(0, pixel_y(capacity) - 16, 118, 22)
-    labels = place(points, [row["scheme"] for row in rows], (_PANEL_WIDTH, _PANEL_HEIGHT), taken=[*lines, dashes, star])
+    labels = place(
+        points,
+        [row["scheme"] for row in rows],
+        (_PANEL_WIDTH, _PANEL_HEIGHT),
+        taken=[*lines, dashes, star],
+        ends=[line.x + line.width for line in lines],
+    )
     for row, label in zip(rows, labels, strict=True):
         row.update(label_x=round(label.x, 1), label_y=round(label.y, 1))
     x: Spec = {
@@ -252,7 +258,7 @@ def _scatter_panel(block: Block, style: dict[str, Look], x_domain: tuple[float, 
             "encoding": {"x": corner_x, "y": corner_y, "text": {"field": "text"}},
         },
     ]
-    layers += heading(block.trace, block.queue if several else "")
+    layers += heading(block.short, block.queue if several else "")
     return {"width": _PANEL_WIDTH, "height": _PANEL_HEIGHT, "data": {"values": rows}, "layer": layers}
 
 
@@ -336,19 +342,7 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
         if not shade:
             capacity = _grouped(columns["capacity_mbps"], group, len(starts))
             shade = [{"t": _list(starts), "capacity": _list(capacity)}]
-    domain = list(style)
-    color = {
-        "field": "scheme",
-        "type": "nominal",
-        "scale": {"domain": domain, "range": [style[label].color for label in domain]},
-        "legend": {"title": None, "orient": "top", "symbolType": "stroke", "columns": 6},
-    }
-    dash = {
-        "field": "scheme",
-        "type": "nominal",
-        "scale": {"domain": domain, "range": [[5, 3] if style[label].dashed else [1, 0] for label in domain]},
-        "legend": None,
-    }
+    color, dash = _scheme_encoding(list(style), style)
     x: Spec = {"field": "t", "type": "quantitative", "axis": {"title": None, "grid": False}, "scale": {"nice": False}}
 
     def lines(key: str, axis: str, *, log: bool, last: bool = False) -> Spec:
@@ -407,8 +401,8 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
     if len(results.config["seeds"]) > 1:
         caption += " The first seed is shown."
     return Figure(
-        name=name or f"series-{slug(block.trace)}-{slug(block.queue)}",
-        title=f"Over time: {block.trace}",
+        name=name or f"series-{slug(block.short)}",
+        title=f"Over time: {block.short}",
         caption=caption,
         spec=spec,
     )
@@ -463,13 +457,7 @@ def _profile_panel(results: Results, block: Block) -> Spec | None:
             )
     if not points:
         return None
-    domain = [row["scheme"] for row in points]
-    color = {
-        "field": "scheme",
-        "type": "nominal",
-        "scale": {"domain": domain, "range": [style[label].color for label in domain]},
-        "legend": {"title": None, "orient": "top-left", "symbolType": "stroke", "fillColor": None},
-    }
+    color, dash = _scheme_encoding([row["scheme"] for row in points], style)
     encoding = {
         "x": {"field": "w", "type": "quantitative", "axis": {"title": "window, packets", "grid": False}},
         "y": {"field": "d", "type": "quantitative", "axis": {"title": "delay, ms", "tickCount": 5}},
@@ -484,15 +472,15 @@ def _profile_panel(results: Results, block: Block) -> Spec | None:
                 "data": {"values": points},
                 "transform": flatten,
                 "mark": {"type": "point", "filled": True, "size": 14, "opacity": 0.35},
-                "encoding": encoding,
+                "encoding": {**encoding, "color": {**color, "legend": None}},
             },
             {
                 "data": {"values": curves},
                 "transform": flatten,
                 "mark": {"type": "line", "strokeWidth": 2},
-                "encoding": {**encoding, "order": {"field": "w"}},
+                "encoding": {**encoding, "strokeDash": dash, "order": {"field": "w"}},
             },
-            *heading(block.trace),
+            *heading(block.short),
         ],
     }
 
@@ -543,6 +531,18 @@ _TRACE_COLOR = "#1c7fc7"
 
 
 # --- helpers ------------------------------------------------------------------------------------
+
+
+def _scheme_encoding(labels: Sequence[str], style: dict[str, Look]) -> tuple[Spec, Spec]:
+    """Colour and dash of lines by scheme, with one legend."""
+    field = {"field": "scheme", "type": "nominal"}
+    colors = [style[label].color for label in labels]
+    dashes = [[5, 3] if style[label].dashed else [1, 0] for label in labels]
+    legend = {"title": None, "orient": "top", "symbolType": "stroke", "columns": 6}
+    return (
+        {**field, "scale": {"domain": list(labels), "range": colors}, "legend": legend},
+        {**field, "scale": {"domain": list(labels), "range": dashes}, "legend": None},
+    )
 
 
 def _floats(table: Any, name: str) -> Floats:

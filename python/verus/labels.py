@@ -38,6 +38,7 @@ def place(
     texts: Sequence[str],
     panel: tuple[float, float],
     taken: Sequence[Box] = (),
+    ends: Sequence[float] | None = None,
 ) -> list[Label]:
     """Chooses for each text the spot near its point that covers least.
 
@@ -46,6 +47,7 @@ def place(
         texts: The names.
         panel: Width and height of the panel.
         taken: What else must not be covered.
+        ends: Where a line that leaves each point to the right ends; the points themselves if None.
 
     Example:
         >>> near, far = place([(50.0, 50.0), (52.0, 52.0)], ["one", "two"], (300.0, 200.0))
@@ -55,11 +57,12 @@ def place(
     dots = [Box(x - 6, y - 6, 12, 12) for x, y in points]
     covered: list[Box] = [*taken, *dots]
     chosen: list[Label] = []
-    for (x, y), text in zip(points, texts, strict=True):
+    ends = [x for x, _ in points] if ends is None else ends
+    for (x, y), text, end in zip(points, texts, ends, strict=True):
         width = _LETTER * len(text)
         best: tuple[float, Box] | None = None
         for reach in (0, 1, 2, 3, 4):
-            for left, top in _spots(x, y, width, reach):
+            for left, top in _spots(x, y, width, reach, end):
                 box = Box(left, top, width, _LINE)
                 outside = box.width * box.height - box.overlap(Box(0, -8, panel[0] + 60, panel[1] + 8))
                 cost = sum(box.overlap(other) for other in covered) + 3 * outside + 25 * reach
@@ -71,14 +74,14 @@ def place(
     return chosen
 
 
-def _spots(x: float, y: float, width: float, reach: int) -> list[tuple[float, float]]:
+def _spots(x: float, y: float, width: float, reach: int, end: float) -> list[tuple[float, float]]:
     """Corners of boxes around a point: above, below, right and left, `reach` lines further out."""
     out = 7 + reach * _LINE * 0.75
     return [
         (x - 4, y - out - _LINE),
         (x - 4, y + out),
         (x + 9, y - out - _LINE + 6),
-        (x + 9, y - _LINE / 2),
+        (max(x + 9, end + 5), y - _LINE / 2),
         (x - width + 4, y - out - _LINE),
         (x - width + 4, y + out),
         (x - width - 9, y - _LINE / 2),

@@ -57,7 +57,7 @@ class Page:
 def page_for(results: Results) -> Page:
     """The page for any saved experiment, by the kind that its `run.json` states."""
     kind = results.config["kind"]
-    if kind == "compare":
+    if kind in ("compare", "simulate"):
         return compare_page(results)
     from verus import experiments  # here: experiments draw on this module
 
@@ -86,14 +86,24 @@ def compare_page(results: Results) -> Page:
             title="Results",
             body="".join(results_table(block) for block in parts) + f"<p class=note>{html.escape(DELAY_NOTE)}</p>",
         ),
-        Section(title="Over time", figures=[figures.series(results, block) for block in parts]),
+        Section(title="Over time", figures=_over_time(results, parts)),
     ]
     profile = figures.profiles(results, parts)
     if profile is not None:
         sections.append(Section(title="Delay profiles", figures=[profile]))
     names = ", ".join(dict.fromkeys(cell.label for block in parts for cell in block.cells))
-    channels = ", ".join(dict.fromkeys(block.trace for block in parts))
+    channels = ", ".join(dict.fromkeys(block.short for block in parts))
     return Page(title="Verus: comparison", lead=f"{names} over {channels}.", sections=sections)
+
+
+def _over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:
+    """Time series of each block, under a file name of its own."""
+    names: list[str] = []
+    for block in parts:
+        several = sum(other.short == block.short for other in parts) > 1
+        name = f"series-{figures.slug(block.short)}" + (f"-{figures.slug(block.queue)}" if several else "")
+        names.append(name if name not in names else f"{name}-{len(names)}")
+    return [figures.series(results, block, name=name) for block, name in zip(parts, names, strict=True)]
 
 
 def results_table(block: Block) -> str:

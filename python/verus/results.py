@@ -140,6 +140,7 @@ class Results:
         *,
         kind: str,
         settings: Mapping[str, Any],
+        measured: Any = None,
     ) -> Results:
         """Turns what the simulator returned into columns.
 
@@ -148,6 +149,7 @@ class Results:
             outcomes: What came of it, in the same order.
             kind: Which command this is: ``compare``, or the name of an experiment.
             settings: Enough to run the same again.
+            measured: Plain values that an experiment found without simulating.
         """
         rows = [
             {
@@ -182,6 +184,7 @@ class Results:
                 "version": _verus.version(),
                 "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
                 "settings": dict(settings),
+                "measured": measured,
                 "seeds": sorted({int(run.scenario["seed"]) for run in runs}),
                 "channels": _channels(runs, outcomes),
                 "runs": [
@@ -434,6 +437,8 @@ def _array(values: Any) -> pa.Array:
 
 def _stack(tables: Sequence[pa.Table]) -> pa.Table:
     """All runs under each other; a column that one controller has and another has not is null there."""
+    if not tables:
+        return pa.table({"run": pa.array([], type=pa.int32())})
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
 
 

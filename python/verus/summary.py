@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from verus.results import Results
@@ -60,6 +61,16 @@ class Block:
     trace: str
     queue: str
     cells: tuple[Cell, ...]
+
+    @property
+    def short(self) -> str:
+        """The channel without folders and compression.
+
+        Example:
+            >>> Block(trace="traces/town.down.xz", queue="infinite", cells=()).short
+            'town.down'
+        """
+        return PurePath(self.trace).name.removesuffix(".xz").removesuffix(".gz")
 
     @property
     def capacity_mbps(self) -> float:

@@ -59,11 +59,10 @@ def reproduce(
     at_least("seed", seed, 0)
     options = experiments.Options(traces=traces, built_in=built_in, seed=seed)
     chosen = [experiments.find(name) for name in dict.fromkeys(names or experiments.NAMES)]
-    planned = [(experiment, experiment.runs(options)) for experiment in chosen]
+    work = [experiment.prepare(options) for experiment in chosen]
 
     from verus import report
-    from verus.results import Results, check_folder, new_folder
-    from verus.runner import run_all
+    from verus.results import check_folder, new_folder
 
     stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
     targets: list[Path | None] = []
@@ -75,11 +74,9 @@ def reproduce(
             check_folder(target, force=force)
         targets.append(target)
     missed = 0
-    for (experiment, runs), target in zip(planned, targets, strict=True):
-        with talk.progress(f"{experiment.name}: {len(runs)} runs") as progress:
-            outcomes = run_all(runs, progress=progress)
-        settings = {"experiment": experiment.name, "built_in": built_in, "seed": seed}
-        results = Results.collect(runs, outcomes, kind=experiment.name, settings=settings)
+    for experiment, do, target in zip(chosen, work, targets, strict=True):
+        with talk.progress(experiment.name) as progress:
+            results = do(progress)
         missed += sum(not check.met for check in experiment.checks(results))
         if json_:
             for row in results.to_rows():

@@ -1,6 +1,6 @@
 """Published results, each run again, drawn again and checked against its source: one module for each.
 
-Every module has the same shape: the scenario as data, `runs` (what to run), `checks` (measured
+Every module has the same shape: the scenario as data, `prepare` (what to run), `checks` (measured
 against the published targets), `page` (tables and figures) and `summary` (for a terminal), joined in
 one `Experiment` called `EXPERIMENT`.
 """
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verus.errors import FieldError
-from verus.scenario import Run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from verus.experiments.target import Check
     from verus.report import Page
     from verus.results import Results
+    from verus.runner import Progress
 
 #: Name and one line of each; the modules are imported when they are asked for.
 NAMES = {
@@ -45,6 +45,10 @@ class Options:
     seed: int = 1
 
 
+#: Does an experiment's work, telling its progress.
+Work = Callable[["Progress | None"], "Results"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
     """A published result that can be run again.
@@ -52,7 +56,8 @@ class Experiment:
     Attributes:
         name: As in `verus reproduce NAME`.
         source: What to cite.
-        runs: What to simulate; raises `MissingRecordings` if a recording is not on this machine.
+        prepare: Looks for what it needs (raising `MissingRecordings` if a recording is not on this
+            machine) and returns the work, which yields results.
         checks: The measured values against their targets; those that only stand beside are marked so.
         page: Tables and figures, from saved results.
         summary: What a terminal shows.
@@ -60,7 +65,7 @@ class Experiment:
 
     name: str
     source: str
-    runs: Callable[[Options], list[Run]]
+    prepare: Callable[[Options], Work]
     checks: Callable[[Results], list[Check]]
     page: Callable[[Results], Page]
     summary: Callable[[Results], Sequence[RenderableType]]

@@ -22,7 +22,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from verus.experiments import Experiment, Options
+from verus.experiments import Experiment, Options, Work
 from verus.experiments.recordings import locate
 from verus.experiments.target import Check, rows, verdict
 from verus.scenario import Contestant, Run, distinct, make_run
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from verus.figures import Figure
     from verus.report import Page
     from verus.results import Results
+    from verus.runner import Progress
     from verus.summary import Block, Cell
 
 SOURCE = (
@@ -137,6 +138,20 @@ def runs(options: Options) -> list[Run]:
         for entry in everyone
     ]
     return cells + matrix
+
+
+def prepare(options: Options) -> Work:
+    """Finds the recordings; the work is the runs."""
+    planned = runs(options)
+    settings = {"experiment": "cs244", "built_in": options.built_in, "seed": options.seed}
+
+    def work(progress: Progress | None) -> Results:
+        from verus.results import Results
+        from verus.runner import run_all
+
+        return Results.collect(planned, run_all(planned, progress=progress), kind="cs244", settings=settings)
+
+    return work
 
 
 # --- measured -----------------------------------------------------------------------------------
@@ -586,4 +601,4 @@ def _over_time(results: Results) -> list[Figure]:
     ]
 
 
-EXPERIMENT = Experiment(name="cs244", source=SOURCE, runs=runs, checks=checks, page=page, summary=summary)
+EXPERIMENT = Experiment(name="cs244", source=SOURCE, prepare=prepare, checks=checks, page=page, summary=summary)

@@ -1,0 +1,440 @@
+"""The typed Python API: one simulation (`simulate`), a grid of them (`compare`), and traces (`Trace`).
+
+Options are keywords and carry their units; results are NumPy arrays and Arrow tables. The same seed
+gives the same numbers. The interpreter lock is released while Rust works.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from verus import _verus
+from verus.results import Results, new_folder
+from verus.runner import Progress, run_all
+from verus.scenario import (
+    DEFAULT_CHANNELS,
+    DEFAULT_SCHEMES,
+    PAPER_QUEUE,
+    Contestant,
+    Settings,
+    above_zero,
+    at_least,
+)
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A path: the channel that serves its bottleneck, the queue before it, and the way back.
+
+    Attributes:
+        trace: A trace file, the name of a channel, or ``rate:MBPS``.
+        delay_ms: Propagation each way.
+        queue: ``KIND[:key=value,…]``.
+        ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
+        ack_queue: The queue they wait in.
+        loss: Probability of random loss on the data path.
+        opportunity_bytes: What one line of a trace carries: 1504 or 1500.
+        loop: Whether a trace that ends starts again.
+
+    Example:
+        >>> Link.constant(12, delay_ms=10).trace
+        'rate:12'
+    """
+
+    trace: str
+    delay_ms: float = 20.0
+    queue: str = PAPER_QUEUE
+    ack: str = "ideal"
+    ack_queue: str = "infinite"
+    loss: float = 0.0
+    opportunity_bytes: int = 1504
+    loop: bool = True
+
+    @classmethod
+    def from_trace(cls, trace: str | PathLike[str], **options: Any) -> Link:
+        """A link driven by a recording or a built-in channel.
+
+        Args:
+            trace: A trace file, or the name of a channel.
+            **options: The other fields.
+        """
+        return cls(trace=str(trace), **options)
+
+    @classmethod
+    def constant(cls, mbps: float, **options: Any) -> Link:
+        """A link of constant rate.
+
+        Args:
+            mbps: Mbit/s.
+            **options: The other fields.
+
+        Raises:
+            ValueError: The rate is not above 0.
+        """
+        above_zero("mbps", mbps, "Mbit/s")
+        return cls(trace=f"rate:{mbps:g}", **options)
+
+
+class Flow:
+    """A sender: its scheme, and when it is on.
+
+    Args:
+        scheme: A scheme, with or without keys: ``verus``, ``verus:ratio=4``.
+        start_s: When it starts.
+        stop_s: When it stops; at the end of the run if None.
+        delay_ms: Its own propagation each way, in place of the link's.
+        **params: Keys of the scheme: ``ratio=4``.
+
+    Raises:
+        ValueError: The scheme or a key is unknown, or a value is out of range.
+
+    Example:
+        >>> Flow("verus", ratio=4).scheme
+        'verus:ratio=4'
+    """
+
+    def __init__(
+        self,
+        scheme: str,
+        *,
+        start_s: float = 0.0,
+        stop_s: float | None = None,
+        delay_ms: float | None = None,
+        **params: Any,
+    ) -> None:
+        joined = ",".join(f"{key}={_value(value)}" for key, value in params.items())
+        self.scheme = scheme + ("," if ":" in scheme else ":") * bool(joined) + joined
+        self.start_s = start_s
+        self.stop_s = stop_s
+        self.delay_ms = delay_ms
+        at_least("start_s", start_s, 0)
+        if stop_s is not None:
+            at_least("stop_s", stop_s, 0)
+        if delay_ms is not None:
+            at_least("delay_ms", delay_ms, 0)
+        Contestant.from_scheme(self.scheme)
+
+    def __repr__(self) -> str:
+        return f"Flow({self.scheme!r}, start_s={self.start_s!r}, stop_s={self.stop_s!r}, delay_ms={self.delay_ms!r})"
+
+
+def _value(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowResult:
+    """What one flow saw. Arrays have one element for each packet, in the order of sending.
+
+    Attributes:
+        scheme: As given.
+        metrics: Throughput, delay and loss of this flow.
+        sent_ms: When each packet left the sender.
+        rtt_ms: Its round-trip time; NaN if its acknowledgement never came.
+        qdelay_ms: Its time in the bottleneck queue; NaN if it never left it.
+        size_bytes: Its size.
+        window_bytes: The window when it left.
+        lost: Whether it was dropped.
+    """
+
+    scheme: str
+    metrics: dict[str, Any]
+    sent_ms: Array = field(repr=False)
+    rtt_ms: Array = field(repr=False)
+    qdelay_ms: Array = field(repr=False)
+    size_bytes: Array = field(repr=False)
+    window_bytes: Array = field(repr=False)
+    lost: Array = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One simulation.
+
+    Attributes:
+        metrics: The metrics of the bottleneck, all flows together, by name (`throughput_mbps`, …).
+        flows: One for each flow, in the order given; without packet records their arrays are empty.
+        series: Per flow and bin: capacity, throughput, queueing delay, window and more, as arrays.
+        results: The same as tables, ready to save.
+    """
+
+    metrics: dict[str, Any]
+    flows: tuple[FlowResult, ...]
+    series: dict[str, Array] = field(repr=False)
+    results: Results = field(repr=False)
+
+    def to_arrow(self) -> pa.Table:
+        """The packet records as an Arrow table, or the time series if there are none."""
+        return self.results.records if self.results.records is not None else self.results.series
+
+
+def simulate(
+    *,
+    link: Link,
+    flows: Sequence[Flow],
+    duration_s: float = 60.0,
+    seed: int = 1,
+    packet_bytes: int = 1500,
+    ack_every: int = 1,
+    bin_ms: float = 100.0,
+    records: bool = True,
+    progress: Progress | None = None,
+) -> Result:
+    """Runs flows over one shared bottleneck on a virtual clock.
+
+    Args:
+        link: The path.
+        flows: Who sends.
+        duration_s: Simulated time, in seconds.
+        seed: Of every random draw; the same seed gives the same result.
+        packet_bytes: Data packet (IP size).
+        ack_every: Packets for each acknowledgement.
+        bin_ms: Width of the bins of the series.
+        records: Whether to keep one record for each packet (needed for the arrays of `Result.flows`).
+        progress: Told how far it is; an exception in it stops the run.
+
+    Raises:
+        ValueError: A value cannot be used; the message names its field.
+        OSError: The trace cannot be read.
+
+    Example:
+        >>> result = simulate(link=Link.constant(5), flows=[Flow("verus", ratio=2)], duration_s=5)
+        >>> 0.5 < result.metrics["utilization"] <= 1
+        True
+        >>> float(np.nanmin(result.flows[0].rtt_ms)) >= 40  # twice 20 ms of propagation
+        True
+    """
+    if not flows:
+        raise ValueError("flows: needs at least one")
+    texts = [flow.scheme for flow in flows]
+    settings = Settings(
+        traces=(link.trace,),
+        schemes=(),
+        mixes=("+".join(texts),),
+        queues=(link.queue,),
+        ack=link.ack,
+        ack_queue=link.ack_queue,
+        delay_ms=link.delay_ms,
+        packet_bytes=packet_bytes,
+        opportunity_bytes=link.opportunity_bytes,
+        ack_every=ack_every,
+        duration_s=duration_s,
+        seed=seed,
+        loss=link.loss,
+        loop=link.loop,
+        records=records,
+        bin_ms=bin_ms,
+    )
+    (planned,) = settings.runs()
+    one_scheme = len(set(texts)) == 1
+    contestant = Contestant.from_scheme(texts[0], flows=len(texts)) if one_scheme else planned.contestant
+    own = [{"start_s": flow.start_s, "stop_s": flow.stop_s, "delay_ms": flow.delay_ms} for flow in flows]
+    spec = [{"scheme": text, **times} for text, times in zip(texts, own, strict=True)]
+    run = dataclasses.replace(planned, contestant=contestant, scenario={**planned.scenario, "flows": spec})
+    (outcome,) = run_all([run], threads=1, progress=progress)
+    results = Results.collect([run], [outcome], kind="simulate", settings=settings.to_dict())
+    metrics = dict(outcome["metrics"])
+    per_flow = metrics.pop("per_flow")
+    metrics.pop("series", None)
+    packets = outcome["records"]
+    return Result(
+        metrics=metrics,
+        flows=tuple(_flow(index, flow, per_flow[index], packets) for index, flow in enumerate(flows)),
+        series={**outcome["series"], "capacity_mbps": np.tile(outcome["capacity"]["capacity_mbps"], len(flows))},
+        results=results,
+    )
+
+
+def _flow(index: int, flow: Flow, metrics: dict[str, Any], packets: dict[str, Array] | None) -> FlowResult:
+    if packets is None:
+        empty: Array = np.empty(0)
+        arrays = dict.fromkeys(("sent_ms", "rtt_ms", "qdelay_ms", "size_bytes", "window_bytes", "lost"), empty)
+        return FlowResult(scheme=flow.scheme, metrics=metrics, **arrays)
+    own = packets["flow"] == index
+    sent, departed, acked, dropped = (
+        packets[name][own] for name in ("sent_ms", "departed_ms", "acked_ms", "dropped_ms")
+    )
+    return FlowResult(
+        scheme=flow.scheme,
+        metrics=metrics,
+        sent_ms=sent,
+        rtt_ms=acked - sent,
+        qdelay_ms=departed - sent,
+        size_bytes=packets["size_bytes"][own],
+        window_bytes=packets["window_bytes"][own],
+        lost=np.isfinite(dropped),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What `compare` returns.
+
+    Attributes:
+        table: One row for each run, as an Arrow table: the fields that ``verus compare --json`` prints.
+        results: Everything, series and delay profiles included.
+    """
+
+    table: pa.Table
+    results: Results = field(repr=False)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries, absent numbers as None."""
+        return self.results.to_rows()
+
+    def save(self, folder: str | PathLike[str], *, force: bool = False) -> Path:
+        """Writes results, figures and `report.html` into a new folder.
+
+        Args:
+            folder: Where to.
+            force: Replace the results in a folder that is not empty.
+
+        Returns:
+            Where the page is.
+
+        Raises:
+            ValueError: The folder cannot be used.
+        """
+        from verus.report import write_page
+
+        target = Path(folder)
+        with new_folder(target, force=force) as draft:
+            self.results.write(draft)
+            write_page(self.results, draft)
+        return target / "report.html"
+
+
+def compare(
+    *,
+    traces: Sequence[str] = DEFAULT_CHANNELS,
+    schemes: Sequence[str] = DEFAULT_SCHEMES,
+    mixes: Sequence[str] = (),
+    queues: Sequence[str] = (PAPER_QUEUE,),
+    threads: int | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Comparison:
+    """Runs every scheme over every trace and queue, on all cores.
+
+    Args:
+        traces: Trace files, names of channels, or ``rate:MBPS``.
+        schemes: ``NAME[:key=value,…]``.
+        mixes: ``SCHEME*N+SCHEME*M``: flows of several schemes in one run.
+        queues: ``KIND[:key=value,…]``.
+        threads: Cores; all of them if None.
+        progress: Told how far it is; an exception in it stops the runs.
+        **options: Any other field of `verus.scenario.Settings`: ``duration_s``, ``seed``, ``flows``, …
+
+    Raises:
+        ValueError: A value cannot be used; the message names its field.
+        OSError: A trace cannot be read.
+
+    Example:
+        >>> found = compare(traces=["rate:5"], schemes=["verus:ratio=2", "verus:ratio=4"], duration_s=5)
+        >>> found.table.column("scheme").to_pylist()
+        ['verus', 'verus']
+    """
+    try:
+        settings = Settings(traces=traces, schemes=schemes, mixes=mixes, queues=queues, **options)
+    except TypeError as error:
+        raise ValueError(f"options: {error}") from error
+    runs = settings.runs()
+    results = Results.collect(
+        runs, run_all(runs, threads=threads, progress=progress), kind="compare", settings=settings.to_dict()
+    )
+    return Comparison(table=results.rows, results=results)
+
+
+class Trace:
+    """Delivery opportunities: when a link can send a packet of 1500 bytes.
+
+    Attributes:
+        name: What it is called.
+        times_ms: One entry for each opportunity, in milliseconds, never decreasing; it repeats after the last.
+
+    Example:
+        >>> trace = Trace.generate("city-driving-3g-up", duration_s=10, seed=1)
+        >>> 0 < trace.mean_mbps < 50
+        True
+    """
+
+    def __init__(self, times_ms: Sequence[int] | Array, *, name: str = "trace") -> None:
+        self.name = name
+        self.times_ms: npt.NDArray[np.int64] = np.asarray(times_ms, dtype=np.int64)
+        if self.times_ms.ndim != 1 or len(self.times_ms) == 0:
+            raise ValueError("times_ms: must be one column with at least one time")
+        if self.times_ms[0] < 0 or np.any(np.diff(self.times_ms) < 0):
+            raise ValueError("times_ms: must not be negative or decrease")
+        if self.times_ms[-1] == 0:
+            raise ValueError("times_ms: the last time is 0, so the trace has no length")
+
+    def __repr__(self) -> str:
+        return f"Trace({self.name!r}, {len(self.times_ms)} opportunities, {self.duration_s:g} s)"
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Trace:
+        """Reads a Mahimahi trace (plain, .gz or .xz), or a channel by name.
+
+        Raises:
+            OSError: It cannot be read.
+            ValueError: It is no trace; the message names the line.
+        """
+        found = _verus.trace_read(str(path))
+        return cls(found["times_ms"], name=found["name"])
+
+    @classmethod
+    def generate(cls, channel: str, *, duration_s: float = 60.0, seed: int = 1) -> Trace:
+        """A built-in channel; the same seed gives the same trace, a longer one begins with a shorter one.
+
+        Raises:
+            ValueError: There is no such channel, or the duration is not above 0.
+        """
+        above_zero("duration_s", duration_s, "seconds")
+        at_least("seed", seed, 0)
+        return cls(_verus.trace_generate(channel, seed, duration_s), name=channel)
+
+    @classmethod
+    def convert(cls, path: str | PathLike[str]) -> Trace:
+        """The trace that a log of arrival times (Unix seconds, one a line) makes.
+
+        Raises:
+            OSError: It cannot be read.
+            ValueError: A line is no time; the message names it.
+        """
+        return cls(_verus.trace_convert(path), name=Path(path).name)
+
+    @property
+    def duration_s(self) -> float:
+        """After which it repeats, in seconds."""
+        return float(self.times_ms[-1]) / 1000
+
+    @property
+    def mean_mbps(self) -> float:
+        """Mean rate in Mbit/s, at 1500 bytes an opportunity."""
+        return len(self.times_ms) * 1500 * 8 / 1e6 / self.duration_s
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Writes it, whole or not at all; ``.gz`` and ``.xz`` are compressed.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        _verus.trace_write(self.times_ms, path)
+
+    @staticmethod
+    def info(path: str | PathLike[str]) -> dict[str, Any]:
+        """Statistics of a trace file or a channel: rate, variation at three time scales, outages."""
+        found: dict[str, Any] = json.loads(_verus.trace_info(str(path)))
+        return found
