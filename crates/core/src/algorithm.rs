@@ -375,7 +375,8 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
                     ("interpolation", Fit::Interpolation),
                 ])?;
             }
-            "anchor" => config.anchor = setting.flag()?,
+            "capacity_bounds" => config.capacity_bounds = setting.flag()?,
+            "skip_stalls" => config.skip_stalls = setting.flag()?,
             "window_reference" => {
                 config.window_reference = setting.word(&[
                     ("in_flight", WindowReference::InFlight),
@@ -510,14 +511,20 @@ fn verus_keys() -> Vec<Key> {
         key(
             "point_memory_ms",
             "ms",
-            "2000",
+            "1000",
             "age at which a point has lost half its weight; 0: never",
         ),
         key(
-            "anchor",
+            "capacity_bounds",
             "yes or no",
             "yes",
-            "whether the curve starts from D_min at an empty window",
+            "whether the delivery rate of the last seconds bounds curve and window",
+        ),
+        key(
+            "skip_stalls",
+            "yes or no",
+            "yes",
+            "whether outages longer than R × D_min are kept out of profile and decisions",
         ),
         key(
             "window_reference",

@@ -14,6 +14,10 @@
 //!                  └──────────▶ forgotten
 //! ```
 //!
+//! A timeout only presumes. When a packet that it presumed lost is acknowledged and nothing sent since
+//! has overtaken the others, the silence was a delay (F-RTO, RFC 5682; Eifel, RFC 4015): they are in
+//! flight again, and need not be sent twice.
+//!
 //! The ledger stays true whatever an algorithm believes, and its memory is bounded by the window:
 //! a slot for each number between the oldest packet still of interest and the newest.
 
@@ -47,6 +51,8 @@ struct Slot {
 enum State {
     InFlight,
     Lost,
+    /// Presumed lost by a timeout, and not overtaken since.
+    Presumed,
     /// Acknowledged, recovered or forgotten: waits only for its turn to leave the ring.
     Done,
 }
@@ -62,8 +68,11 @@ pub struct Revealed {
     pub recovered: Vec<Acked>,
     /// The data that the newly lost packets carried.
     pub lost_data: Vec<DataRange>,
-    /// The data that the recovered packets carried.
+    /// The data that need not be sent again: what the recovered packets carried, and what a
+    /// timeout presumed lost and is under way after all.
     pub recovered_data: Vec<DataRange>,
+    /// How many packets are in flight again after a spurious timeout.
+    pub revived: u64,
 }
 
 impl Revealed {
@@ -74,6 +83,7 @@ impl Revealed {
         self.recovered.clear();
         self.lost_data.clear();
         self.recovered_data.clear();
+        self.revived = 0;
     }
 
     /// Whether there is nothing to tell.
@@ -304,12 +314,34 @@ impl Ledger {
     pub fn on_timeout(&mut self, now: Time, out: &mut Revealed) {
         self.missing.clear();
         self.loss_deadline = None;
+        let from = self.largest_acked.map_or(0, |largest| largest + 1);
         for at in 0..self.slots.len() {
             if self.slots[at].state == State::InFlight {
                 self.lose(at, now, out);
+                if self.slots[at].packet.number >= from {
+                    self.slots[at].state = State::Presumed;
+                } else {
+                    self.lost.push_back(self.slots[at].packet.number);
+                }
             }
         }
+        self.lost.make_contiguous().sort_unstable();
         debug_assert!(self.in_flight.is_zero());
+    }
+
+    /// The timeout was spurious: what it presumed lost is under way after all.
+    #[cold]
+    fn revive(&mut self, out: &mut Revealed) {
+        for slot in &mut self.slots {
+            if slot.state == State::Presumed {
+                slot.state = State::InFlight;
+                slot.deadline = Time::MAX;
+                self.in_flight += slot.packet.size;
+                self.in_flight_packets += 1;
+                out.recovered_data.push(slot.data);
+                out.revived += 1;
+            }
+        }
     }
 
     /// Data and size of the newest packet still in flight: what a tail probe repeats.
@@ -362,6 +394,10 @@ impl Ledger {
                 match self.slot(next).state {
                     State::InFlight => self.deliver(now, next, ack, out),
                     State::Lost => self.recover(now, next, out),
+                    State::Presumed => {
+                        self.recover(now, next, out);
+                        self.revive(out);
+                    }
                     State::Done => {}
                 }
                 next += 1;
@@ -386,7 +422,10 @@ impl Ledger {
                 self.missing.push_back(number);
                 self.loss_deadline = Some(self.loss_deadline.map_or(deadline, |d| d.min(deadline)));
             }
-            State::Lost => self.lost.push_back(number),
+            State::Lost | State::Presumed => {
+                slot.state = State::Lost;
+                self.lost.push_back(number);
+            }
             State::Done => {}
         }
     }
@@ -688,12 +727,41 @@ mod tests {
         sent(&mut ledger, 1, ms(1000));
         out.clear();
         ledger.on_ack(ms(1010), &ack(&[(0, 2)]), &mut out);
-        assert_eq!(acked_numbers(&out.recovered), [0, 1, 2]);
+        assert_eq!(acked_numbers(&out.recovered), [0]);
+        assert_eq!(acked_numbers(&out.acked), [1, 2], "in flight again, and here");
+        assert_eq!(ledger.in_flight(), SIZE, "the retransmission is under way");
+    }
+
+    #[test]
+    fn what_a_spurious_timeout_presumed_lost_is_in_flight_again() {
+        let mut ledger = Ledger::new(LossRule::Rack);
+        let mut out = Revealed::default();
+        sent(&mut ledger, 5, ms(0));
+        ledger.on_timeout(ms(1000), &mut out);
+        sent(&mut ledger, 1, ms(1000));
+        out.clear();
+        ledger.on_ack(ms(1010), &ack(&[(0, 0)]), &mut out);
+        assert_eq!(out.revived, 4);
+        assert_eq!(ledger.in_flight(), SIZE * 5);
         assert_eq!(
-            ledger.in_flight(),
-            SIZE,
-            "the retransmission is still under way"
+            out.recovered_data.len(),
+            5,
+            "none of it needs to be sent again"
         );
+    }
+
+    #[test]
+    fn what_a_packet_sent_since_has_overtaken_stays_lost() {
+        let mut ledger = Ledger::new(LossRule::Rack);
+        let mut out = Revealed::default();
+        sent(&mut ledger, 3, ms(0));
+        ledger.on_timeout(ms(1000), &mut out);
+        sent(&mut ledger, 1, ms(1000));
+        out.clear();
+        ledger.on_ack(ms(1040), &ack(&[(3, 3)]), &mut out);
+        assert_eq!(out.revived, 0);
+        ledger.on_ack(ms(1050), &ack(&[(0, 3)]), &mut out);
+        assert_eq!(acked_numbers(&out.recovered), [0, 1, 2]);
     }
 
     #[test]
@@ -790,12 +858,15 @@ mod tests {
                 }
                 acked += out.acked.len() as u64;
                 lost += out.lost.len() as u64;
+                lost -= out.revived;
                 recovered += out.recovered.len() as u64;
                 for entry in &out.acked {
-                    prop_assert_eq!(fates.insert(entry.packet.number, "acked"), None);
+                    let before = fates.insert(entry.packet.number, "acked");
+                    prop_assert!(matches!(before, None | Some("lost")));
                 }
                 for packet in &out.lost {
-                    prop_assert_eq!(fates.insert(packet.number, "lost"), None);
+                    let before = fates.insert(packet.number, "lost");
+                    prop_assert!(matches!(before, None | Some("lost")));
                 }
                 for entry in &out.recovered {
                     prop_assert_eq!(fates.insert(entry.packet.number, "recovered"), Some("lost"));

@@ -21,6 +21,7 @@
 //! In slow start and recovery the window is filled as acknowledgements make room. In tracking each
 //! epoch grants a budget of packets (Eq. 5), and the window is only what the budget aims at.
 
+pub mod capacity;
 pub mod config;
 pub mod delay;
 pub mod minimum;
@@ -28,17 +29,21 @@ pub mod profile;
 pub mod window;
 
 use crate::controller::{Acked, Controller, Departure, Feedback, ProfileSnapshot, Timeout};
+use crate::range::OutOfRange;
 use crate::recovery::Recovery;
 use crate::units::{Bytes, Duration, Time};
 
+use capacity::Capacity;
 use config::{AtFloor, ChartedWindow, DelayMin, SlowStartExit, WindowReference};
-pub use config::{Config, ConfigError, Mode};
+pub use config::{Config, Mode};
 use delay::DelayEstimator;
 use minimum::{DRAINED_PACKETS, DelayMinimum};
 use profile::Profile;
 
 /// After a timeout, how many packets probe the path until one is answered.
 const SILENT_WINDOW_PACKETS: u64 = 2;
+/// A silence of so many usual intervals between acknowledgements may be an outage.
+const ACKS_MISSED: u64 = 4;
 
 /// What the flow is doing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,6 +69,8 @@ struct Undo {
     estimate: f64,
     phase: Phase,
     outstanding: usize,
+    /// A timeout is among the causes: it is disproved by the first packet that arrives after all.
+    by_timeout: bool,
 }
 
 /// The prototype's books: it forgets at timeouts and restarts, so it counts for itself.
@@ -84,6 +91,7 @@ pub struct Verus {
     packet_size: Bytes,
     delay: DelayEstimator,
     minimum: DelayMinimum,
+    capacity: Capacity,
     profile: Profile,
     /// W, in packets.
     window: f64,
@@ -97,6 +105,11 @@ pub struct Verus {
     undo: Option<Undo>,
     own: OwnCount,
     next_number: u64,
+    last_ack: Option<Time>,
+    /// Average time between acknowledgements.
+    ack_interval: Duration,
+    /// Packets numbered below this were under way during an outage.
+    stalled_until: u64,
     restarts: u64,
 }
 
@@ -105,7 +118,7 @@ impl Verus {
     ///
     /// # Errors
     /// Names the parameter that is out of range.
-    pub fn new(config: Config) -> Result<Self, ConfigError> {
+    pub fn new(config: Config) -> Result<Self, OutOfRange> {
         config.validate()?;
         Ok(Verus {
             config,
@@ -113,6 +126,7 @@ impl Verus {
             packet_size: Bytes::new(1),
             delay: DelayEstimator::new(),
             minimum: DelayMinimum::new(),
+            capacity: Capacity::default(),
             profile: Profile::new(),
             window: 1.0,
             estimate: 0.0,
@@ -123,6 +137,9 @@ impl Verus {
             undo: None,
             own: OwnCount::default(),
             next_number: 0,
+            last_ack: None,
+            ack_interval: Duration::ZERO,
+            stalled_until: 0,
             restarts: 0,
         })
     }
@@ -150,6 +167,7 @@ impl Verus {
             self.own.in_flight = self.own.in_flight.saturating_sub(1);
         }
         let delay_ms = acked.rtt.as_millis_f64();
+        self.capacity.on_acked();
         self.rtt = match self.rtt {
             Duration::ZERO => acked.rtt,
             rtt => (rtt * 7 + acked.rtt) / 8,
@@ -181,7 +199,7 @@ impl Verus {
                 }
             }
             Phase::SlowStart | Phase::Tracking | Phase::Silent => {
-                if !packet.app_limited {
+                if !packet.app_limited && packet.number >= self.stalled_until {
                     self.chart(now, packet, acked.rtt);
                 }
                 if self.phase == Phase::SlowStart {
@@ -203,6 +221,34 @@ impl Verus {
         };
         let window = self.packets(window);
         self.profile.add(now, window, rtt, self.config.point_weight);
+    }
+
+    /// How long a silence may last before it is an outage rather than a queue of the flow's own:
+    /// the delay that the flow tolerates, unless acknowledgements are rarer than that anyway.
+    fn longest_silence(&self) -> Duration {
+        let tolerated = self.minimum.get().unwrap_or_default() * self.config.ratio;
+        Duration::from_millis_f64(tolerated).max(self.ack_interval * ACKS_MISSED)
+    }
+
+    /// Something is acknowledged. After an outage the delays of what was under way say nothing
+    /// about their windows.
+    #[inline]
+    fn note_silence(&mut self, now: Time) {
+        if let Some(last) = self.last_ack {
+            let silence = now.since(last);
+            let longest = self.longest_silence();
+            if silence > longest && self.phase != Phase::SlowStart {
+                self.stalled_until = self.next_number;
+                self.minimum.on_silence(now);
+            }
+            self.ack_interval = (self.ack_interval * 15 + silence.min(longest)) / 16;
+        }
+        self.last_ack = Some(now);
+    }
+
+    fn is_stalled(&self, now: Time) -> bool {
+        let silence = self.last_ack.map(|last| now.since(last));
+        silence.is_some_and(|silence| silence > self.longest_silence())
     }
 
     fn exceeds_slow_start(&self, delay_ms: f64) -> bool {
@@ -271,6 +317,7 @@ impl Verus {
                 estimate: self.estimate,
                 phase: self.phase,
                 outstanding: lost.len(),
+                by_timeout: false,
             });
         }
         self.cut(now, lost[0].window, false);
@@ -288,7 +335,7 @@ impl Verus {
         }
         let Some(undo) = &mut self.undo else { return };
         undo.outstanding = undo.outstanding.saturating_sub(recovered.len());
-        if undo.outstanding == 0 {
+        if undo.outstanding == 0 || undo.by_timeout {
             self.window = undo.window;
             self.estimate = undo.estimate;
             self.phase = undo.phase;
@@ -315,6 +362,10 @@ impl Verus {
                 by_threshold
             }
             Phase::Tracking => {
+                if self.config.skip_stalls && self.is_stalled(now) {
+                    self.budget = 0.0;
+                    return;
+                }
                 if self.config.delay_min == DelayMin::Rising {
                     if self.minimum.advance(now, under_way) {
                         self.delay.discard_epoch();
@@ -328,7 +379,7 @@ impl Verus {
             }
         };
         let config = &self.config;
-        self.estimate = next_estimate(
+        self.estimate = window::next_estimate(
             self.estimate,
             &report,
             delay_min,
@@ -356,6 +407,12 @@ impl Verus {
             WindowReference::InFlight => under_way as f64,
         };
         self.window = wanted.max(1.0);
+        if config.capacity_bounds
+            && let Some(rate) = self.capacity.packets_per_ms()
+        {
+            // What the pipe holds without a queue: less would save no delay.
+            self.window = self.window.max(rate * delay_min);
+        }
         let granted = window::budget(self.window, current, self.rtt, config.epoch);
         if config.whole_windows {
             // The prototype's budgets add up until its sending thread has spent them.
@@ -370,7 +427,9 @@ impl Verus {
 
     fn refit(&mut self, now: Time) {
         let delay_min = self.minimum.get().unwrap_or_default();
-        self.profile.refit(now, delay_min, &self.config);
+        self.capacity.end_interval(now);
+        self.profile
+            .refit(now, delay_min, &self.capacity, &self.config);
         self.refit_at = now + self.config.update_interval;
     }
 
@@ -395,8 +454,6 @@ impl Verus {
         };
     }
 }
-
-use window::next_estimate;
 
 impl Controller for Verus {
     fn on_start(&mut self, now: Time, packet_size: Bytes) {
@@ -426,6 +483,9 @@ impl Controller for Verus {
         if !feedback.recovered.is_empty() {
             self.on_recovered(now, feedback.recovered);
         }
+        if self.config.skip_stalls && !feedback.acked.is_empty() {
+            self.note_silence(now);
+        }
         for acked in feedback.acked {
             self.on_acked(now, acked);
         }
@@ -450,7 +510,10 @@ impl Controller for Verus {
         }
         let lost = timeout.presumed_lost;
         match &mut self.undo {
-            Some(undo) => undo.outstanding += lost.len(),
+            Some(undo) => {
+                undo.outstanding += lost.len();
+                undo.by_timeout = true;
+            }
             None if self.phase == Phase::SlowStart => {}
             None => {
                 self.undo = Some(Undo {
@@ -458,6 +521,7 @@ impl Controller for Verus {
                     estimate: self.estimate,
                     phase: self.phase,
                     outstanding: lost.len(),
+                    by_timeout: true,
                 });
             }
         }

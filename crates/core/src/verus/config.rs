@@ -5,8 +5,8 @@
 //! by itself.
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+use crate::range::{OutOfRange, Range};
 use crate::recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
 use crate::units::Duration;
 
@@ -144,8 +144,12 @@ pub struct Config {
     pub point_weight: f64,
     /// How the points become a curve.
     pub fit: Fit,
-    /// Whether the curve is anchored at D_min for an empty window.
-    pub anchor: bool,
+    /// Whether the delivery rate of the last seconds bounds the curve and the window
+    /// (`capacity.rs`).
+    pub capacity_bounds: bool,
+    /// Whether delays that include an outage are kept out of the profile, and epochs within one
+    /// decide nothing: a silence longer than R · D_min is no queue of the flow's own.
+    pub skip_stalls: bool,
     /// How long a point keeps half its weight without news; `None`: for ever.
     pub point_memory: Option<Duration>,
     /// W_i of Eq. 5.
@@ -179,18 +183,6 @@ pub struct Config {
     pub recovery: Recovery,
 }
 
-/// A parameter out of its range.
-#[derive(Clone, Debug, PartialEq, Error)]
-#[error("verus: {field} must be {expected}, not {value}")]
-pub struct ConfigError {
-    /// The parameter.
-    pub field: &'static str,
-    /// Its range, in words.
-    pub expected: &'static str,
-    /// What was given.
-    pub value: String,
-}
-
 impl Default for Config {
     fn default() -> Self {
         Config::preset(Mode::Robust)
@@ -212,7 +204,8 @@ impl Config {
             update_interval: Duration::from_secs(1),
             point_weight: 0.875,
             fit: Fit::Interpolation,
-            anchor: false,
+            capacity_bounds: false,
+            skip_stalls: false,
             point_memory: None,
             window_reference: WindowReference::CurrentWindow,
             charted_window: ChartedWindow::InFlight,
@@ -246,13 +239,13 @@ impl Config {
             Mode::Robust => Config {
                 mode,
                 fit: Fit::Monotone,
-                anchor: true,
-                point_memory: Some(Duration::from_secs(2)),
+                capacity_bounds: true,
+                skip_stalls: true,
+                point_memory: Some(Duration::from_secs(1)),
                 window_reference: WindowReference::InFlight,
                 floor: true,
                 silent_epoch: SilentEpoch::SinceLastAck,
                 slow_start_exit: SlowStartExit::Multiple(4.0),
-                history_weight: 0.8,
                 delay_min: DelayMin::Rising,
                 recovery: Recovery {
                     timeout: TimeoutRule {
@@ -301,78 +294,65 @@ impl Config {
     ///
     /// # Errors
     /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        let check = |ok: bool, field, expected, value: f64| {
-            if ok {
-                Ok(())
-            } else {
-                Err(ConfigError {
-                    field,
-                    expected,
-                    value: value.to_string(),
-                })
-            }
+    pub fn validate(&self) -> Result<(), OutOfRange> {
+        let verus = Range("verus");
+        let step = |field, ms: f64| {
+            verus.check(
+                ms > 0.0 && ms <= 1e3,
+                field,
+                "above 0 and at most 1000 ms",
+                ms,
+            )
         };
-        let share = |x: f64| (0.0..1.0).contains(&x);
-        let step = |x: f64| x > 0.0 && x <= 1000.0;
+        let weight = |field, share: f64| {
+            verus.check(
+                (0.0..1.0).contains(&share),
+                field,
+                "at least 0 and below 1",
+                share,
+            )
+        };
         let epoch = self.epoch.as_millis_f64();
         let update = self.update_interval.as_millis_f64();
-        check(
+        let threshold = self.change_threshold_ms;
+        verus.check(
             self.ratio > 1.0 && self.ratio <= 1e6,
             "ratio",
             "above 1",
             self.ratio,
         )?;
-        check(
-            (0.1..=1000.0).contains(&epoch),
+        verus.check(
+            (0.1..=1e3).contains(&epoch),
             "epoch_ms",
             "between 0.1 and 1000",
             epoch,
         )?;
-        check(
-            step(self.decrement_ms),
-            "decrement_ms",
-            "above 0 and at most 1000",
-            self.decrement_ms,
-        )?;
-        check(
-            step(self.increment_ms),
-            "increment_ms",
-            "above 0 and at most 1000",
-            self.increment_ms,
-        )?;
-        check(
-            share(self.history_weight),
-            "history_weight",
-            "at least 0 and below 1",
-            self.history_weight,
-        )?;
-        check(
-            share(self.point_weight),
-            "point_weight",
-            "at least 0 and below 1",
-            self.point_weight,
-        )?;
-        let m = self.decrease_factor;
-        check(m > 0.0 && m < 1.0, "decrease_factor", "between 0 and 1", m)?;
-        check(
-            update >= epoch && update <= 3.6e6,
+        step("decrement_ms", self.decrement_ms)?;
+        step("increment_ms", self.increment_ms)?;
+        weight("history_weight", self.history_weight)?;
+        weight("point_weight", self.point_weight)?;
+        verus.share("decrease_factor", self.decrease_factor)?;
+        let interval = "between an epoch and an hour";
+        verus.check(
+            (epoch..=3.6e6).contains(&update),
             "update_interval_ms",
-            "between an epoch and an hour",
+            interval,
             update,
         )?;
-        check(
-            self.change_threshold_ms >= 0.0 && self.change_threshold_ms.is_finite(),
+        let rise = "at least 0 and at most 1000 ms";
+        verus.check(
+            (0.0..=1e3).contains(&threshold),
             "change_threshold_ms",
-            "at least 0",
-            self.change_threshold_ms,
+            rise,
+            threshold,
         )?;
         match self.slow_start_exit {
             SlowStartExit::Multiple(n) => {
-                check(n > 1.0 && n.is_finite(), "exit_multiple", "above 1", n)
+                verus.check(n > 1.0 && n <= 1e6, "exit_multiple", "above 1", n)
             }
-            SlowStartExit::Delay(d) => {
-                check(!d.is_zero(), "exit_delay_ms", "above 0", d.as_millis_f64())
+            SlowStartExit::Delay(delay) => {
+                let delay = delay.as_millis_f64();
+                verus.check(delay > 0.0, "exit_delay_ms", "above 0", delay)
             }
         }
     }

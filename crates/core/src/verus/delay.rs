@@ -15,7 +15,7 @@ pub struct DelayReport {
 }
 
 /// Tracks the maximum delay within the open epoch and its average over past ones.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DelayEstimator {
     /// max(D⃗_i) so far in the open epoch, in ms.
     epoch_max: Option<f64>,
@@ -27,11 +27,7 @@ pub struct DelayEstimator {
 impl DelayEstimator {
     /// An estimator that has heard nothing.
     pub fn new() -> Self {
-        DelayEstimator {
-            epoch_max: None,
-            delay_max: None,
-            last_ack: Time::ZERO,
-        }
+        Self::default()
     }
 
     /// A packet's delay D_p,i.

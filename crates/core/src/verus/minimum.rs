@@ -2,32 +2,43 @@
 //!
 //! The paper's D_min is "the minimum delay experienced": it never rises, so a handover to a longer
 //! path leaves Verus at its floor for good. Here a flow that has not met D_min for
-//! [`STALE_AFTER`] drains: it keeps at most two packets in flight until its own queue is gone, looks
-//! at the path for a moment, and takes the least delay that it then sees.
+//! [`STALE_AFTER`] drains: it keeps at most two packets in flight until its own queue is gone and
+//! looks at the path for a moment. If the least delay that it then sees is above D_min, a second
+//! drain must confirm it before D_min rises, and a third reviews it soon after: an outage looks
+//! like a longer path to whoever drains in the middle of it, and a D_min that is too large would
+//! keep itself up.
 //!
-//! What it must not take is the queue of *other* flows. Flows behind one bottleneck see the same
+//! What must not count is the queue of *other* flows. Flows behind one bottleneck see the same
 //! queue, so they last met D_min at the same moment and drain together, which empties the queue
 //! for all of them: the idea behind BBR's ProbeRTT (draft-ietf-ccwg-bbr §5.3.4).
 
 use crate::units::{Duration, Time};
 
 /// How long D_min is trusted without meeting it again.
-pub const STALE_AFTER: Duration = Duration::from_secs(8);
+pub const STALE_AFTER: Duration = Duration::from_secs(7);
+/// A delay above D_min is confirmed by a second drain, so long after the first.
+const CONFIRM_AFTER: Duration = Duration::from_millis(500);
+/// A D_min that has risen is reviewed by another drain, so long after.
+const REVIEW_AFTER: Duration = Duration::from_secs(2);
 /// A delay within this share of D_min counts as meeting it.
 const NEAR: f64 = 1.1;
 /// How long the path is observed once the flow's own queue is gone, on top of one D_min.
-const HOLD: Duration = Duration::from_millis(100);
+const HOLD: Duration = Duration::from_millis(50);
 /// A drain that meets no answer is given up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 /// What a draining flow keeps in flight: one packet on each way.
 pub const DRAINED_PACKETS: u64 = 2;
 
 /// The least delay, in ms, and the drain that renews it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct DelayMinimum {
     least: Option<f64>,
     met: Time,
     drain: Option<Drain>,
+    /// When to drain next, however lately D_min was met.
+    due: Option<Time>,
+    /// What the last drain saw, if that was above D_min and is not yet confirmed.
+    candidate: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,11 +53,7 @@ struct Drain {
 impl DelayMinimum {
     /// No delay seen yet.
     pub fn new() -> Self {
-        DelayMinimum {
-            least: None,
-            met: Time::ZERO,
-            drain: None,
-        }
+        Self::default()
     }
 
     /// D_min in ms, once there is a sample.
@@ -82,6 +89,13 @@ impl DelayMinimum {
         }
     }
 
+    /// The path fell silent: what a drain sees now is not the path's own delay.
+    pub fn on_silence(&mut self, now: Time) {
+        if self.drain.take().is_some() {
+            self.due = Some(now + CONFIRM_AFTER);
+        }
+    }
+
     /// Raises D_min (the prototype's rule at its floor).
     pub fn raise(&mut self, by_ms: f64) {
         if let Some(least) = &mut self.least {
@@ -96,7 +110,9 @@ impl DelayMinimum {
             return false;
         };
         let Some(drain) = &mut self.drain else {
-            if now.since(self.met) > STALE_AFTER {
+            let stale = now.since(self.met) > STALE_AFTER;
+            if stale || self.due.is_some_and(|due| now >= due) {
+                self.due = None;
                 self.drain = Some(Drain {
                     began: now,
                     empty: None,
@@ -112,14 +128,31 @@ impl DelayMinimum {
         let looked = drain
             .empty
             .is_some_and(|empty| now.since(empty) >= observed);
-        if looked && let Some(seen) = drain.least {
-            self.least = Some(seen);
-        } else if now.since(drain.began) < GIVE_UP_AFTER {
+        let seen = drain.least.filter(|_| looked);
+        if seen.is_none() && now.since(drain.began) < GIVE_UP_AFTER {
             return false;
         }
-        self.met = now;
         self.drain = None;
+        self.met = now;
+        if let Some(seen) = seen {
+            self.conclude(now, least, seen);
+        }
         true
+    }
+
+    fn conclude(&mut self, now: Time, least: f64, seen: f64) {
+        self.candidate = match self.candidate {
+            _ if seen <= least * NEAR => None,
+            None => {
+                self.due = Some(now + CONFIRM_AFTER);
+                Some(seen)
+            }
+            Some(before) => {
+                self.least = Some(before.min(seen));
+                self.due = Some(now + REVIEW_AFTER);
+                None
+            }
+        };
     }
 }
 
@@ -143,24 +176,59 @@ mod tests {
         assert_eq!(minimum.get(), Some(41.0));
     }
 
+    /// Runs epochs until a drain ends, with a path that takes `delay` once the queue is gone.
+    fn drain(minimum: &mut DelayMinimum, now: &mut u64, delay: f64) {
+        while !minimum.is_draining() {
+            *now += 5;
+            minimum.on_sample(ms(*now), ms(*now), 150.0);
+            minimum.advance(ms(*now), 20);
+        }
+        while !minimum.advance(ms(*now), DRAINED_PACKETS) {
+            *now += 5;
+            minimum.on_sample(ms(*now), ms(*now), delay);
+        }
+    }
+
     #[test]
-    fn a_stale_minimum_is_renewed_by_a_drain() {
+    fn a_longer_path_is_believed_after_two_drains_and_within_ten_seconds() {
+        let mut minimum = DelayMinimum::new();
+        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut now = 0;
+        drain(&mut minimum, &mut now, 90.0);
+        assert_eq!(
+            minimum.get(),
+            Some(40.0),
+            "one drain may have met an outage"
+        );
+        drain(&mut minimum, &mut now, 91.0);
+        assert_eq!(minimum.get(), Some(90.0));
+        assert!(now < 10_000, "{now} ms");
+    }
+
+    #[test]
+    fn a_risen_minimum_is_reviewed_and_falls_at_the_first_lower_delay() {
+        let mut minimum = DelayMinimum::new();
+        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut now = 0;
+        drain(&mut minimum, &mut now, 90.0);
+        drain(&mut minimum, &mut now, 90.0);
+        let risen = now;
+        drain(&mut minimum, &mut now, 41.0);
+        assert!(now - risen < 3_000);
+        assert_eq!(minimum.get(), Some(41.0));
+    }
+
+    #[test]
+    fn a_silence_voids_a_drain() {
         let mut minimum = DelayMinimum::new();
         minimum.on_sample(ms(0), ms(0), 40.0);
         let mut now = 0;
         while !minimum.is_draining() {
             now += 5;
-            minimum.on_sample(ms(now), ms(now), 150.0);
             minimum.advance(ms(now), 20);
         }
-        assert_eq!(ms(now), ms(0) + STALE_AFTER + Duration::from_millis(5));
-        // Its own queue drains; the path itself now takes 90 ms.
-        while !minimum.advance(ms(now), DRAINED_PACKETS) {
-            now += 5;
-            minimum.on_sample(ms(now), ms(now), 90.0);
-        }
-        assert_eq!(minimum.get(), Some(90.0));
-        assert!(now < 8_400);
+        minimum.on_silence(ms(now + 700));
+        assert!(!minimum.is_draining());
     }
 
     #[test]

@@ -15,6 +15,7 @@ use interpolation::Interpolation;
 use monotone::Monotone;
 use penalised::Penalised;
 
+use super::capacity::Capacity;
 use super::config::{AboveProfile, Config, Fit};
 use crate::controller::ProfileSnapshot;
 use crate::units::{Duration, Time};
@@ -52,6 +53,8 @@ struct Curve {
     table: Vec<u32>,
     /// The fit's own values at the last two windows, for the slope beyond.
     last: [f64; 2],
+    /// No window W brings more than `bound.0 + bound.1 · W` ms, where that is known.
+    bound: Option<(f64, f64)>,
 }
 
 impl Curve {
@@ -62,7 +65,10 @@ impl Curve {
 
     /// Adds the delay in ms of the next window.
     #[inline]
-    fn push(&mut self, delay_ms: f64) {
+    fn push(&mut self, mut delay_ms: f64) {
+        if let Some((least, per_packet)) = self.bound {
+            delay_ms = delay_ms.min(least + per_packet * (self.table.len() + 1) as f64);
+        }
         self.last = [self.last[1], delay_ms];
         // Saturates below zero and above 71 minutes.
         let micros = (delay_ms * 1000.0) as u32;
@@ -76,7 +82,7 @@ impl Curve {
 }
 
 /// The delay profile of one flow.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Profile {
     /// Point of each window; index 0 is never used.
     kept: Vec<Kept>,
@@ -94,12 +100,7 @@ impl Profile {
     pub fn new() -> Self {
         Profile {
             kept: vec![NEVER; 1],
-            curve: Curve::default(),
-            points: Vec::new(),
-            monotone: Monotone::default(),
-            penalised: Penalised::default(),
-            interpolation: Interpolation::default(),
-            cursor: 0,
+            ..Profile::default()
         }
     }
 
@@ -129,7 +130,7 @@ impl Profile {
 
     /// The largest window with a point.
     pub fn largest(&self) -> usize {
-        self.kept.len() - 1
+        self.kept.len().saturating_sub(1)
     }
 
     /// Whether there is a curve to look up.
@@ -137,18 +138,10 @@ impl Profile {
         !self.curve.table.is_empty()
     }
 
-    /// Fits the curve anew to the points. `delay_min` in ms anchors the curve where nothing was
-    /// ever sent.
-    pub fn refit(&mut self, now: Time, delay_min: f64, config: &Config) {
+    /// Fits the curve anew to the points, within what `capacity` and D_min (`delay_min`, ms)
+    /// allow where the configuration says so.
+    pub fn refit(&mut self, now: Time, delay_min: f64, capacity: &Capacity, config: &Config) {
         self.points.clear();
-        if config.anchor {
-            // One packet alone meets no queue of its own.
-            self.points.push(Point {
-                window: 0.0,
-                delay_ms: delay_min,
-                weight: 1.0,
-            });
-        }
         let memory = config.point_memory;
         for (window, kept) in self.kept.iter_mut().enumerate() {
             let Some(updated) = kept.updated else {
@@ -175,8 +168,14 @@ impl Profile {
             self.kept.pop();
         }
         let largest = self.largest();
+        let rate = capacity.packets_per_ms().filter(|_| config.capacity_bounds);
+        self.curve.bound = rate.map(|rate| (delay_min, 1.0 / rate));
+        let least_slope = rate.map_or(0.0, |rate| 1.0 / rate);
         match config.fit {
-            Fit::Monotone => self.monotone.fit(&self.points, largest, &mut self.curve),
+            Fit::Monotone => {
+                self.monotone
+                    .fit(&self.points, largest, least_slope, &mut self.curve);
+            }
             Fit::Penalised => self.penalised.fit(&self.points, largest, &mut self.curve),
             Fit::Interpolation => self
                 .interpolation

@@ -4,6 +4,9 @@
 //! isotonic regression (Ayer et al. 1955) is the non-decreasing step function nearest to the
 //! points; Fritsch–Carlson (1980) slopes join its steps smoothly without overshoot. A monotone
 //! curve has one inverse everywhere, which is what spares Verus its restarts.
+//!
+//! The curve can be held to a least slope: the regression then runs on what the points rise above
+//! a line of that slope.
 
 use super::{Curve, Point};
 
@@ -23,19 +26,20 @@ pub struct Monotone {
 }
 
 impl Monotone {
-    /// Fits `points` (ascending windows) and writes the curve for windows 1..=`largest`.
-    pub fn fit(&mut self, points: &[Point], largest: usize, curve: &mut Curve) {
-        self.pool(points);
+    /// Fits `points` (ascending windows) and writes the curve for windows 1..=`largest`. No
+    /// packet more costs less than `least_slope` ms.
+    pub fn fit(&mut self, points: &[Point], largest: usize, least_slope: f64, curve: &mut Curve) {
+        self.pool(points, least_slope);
         self.slope();
-        self.draw(largest, curve);
+        self.draw(largest, least_slope, curve);
     }
 
-    fn pool(&mut self, points: &[Point]) {
+    fn pool(&mut self, points: &[Point], least_slope: f64) {
         self.pools.clear();
         for point in points {
             let mut pool = Pool {
                 weight: point.weight,
-                delay: point.delay_ms,
+                delay: point.delay_ms - least_slope * point.window,
                 window: point.window,
             };
             while let Some(last) = self.pools.last() {
@@ -52,6 +56,9 @@ impl Monotone {
                 self.pools.pop();
             }
             self.pools.push(pool);
+        }
+        for pool in &mut self.pools {
+            pool.delay += least_slope * pool.window;
         }
     }
 
@@ -80,7 +87,7 @@ impl Monotone {
         }
     }
 
-    fn draw(&self, largest: usize, curve: &mut Curve) {
+    fn draw(&self, largest: usize, least_slope: f64, curve: &mut Curve) {
         curve.clear();
         let pools = &self.pools;
         let Some(first) = pools.first() else { return };
@@ -92,9 +99,9 @@ impl Monotone {
             }
             let from = &pools[segment];
             let delay = if x <= first.window {
-                first.delay
+                first.delay - (first.window - x) * least_slope
             } else if segment + 1 == pools.len() {
-                from.delay
+                from.delay + (x - from.window) * least_slope
             } else {
                 let to = &pools[segment + 1];
                 let width = to.window - from.window;

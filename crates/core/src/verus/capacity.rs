@@ -1,0 +1,88 @@
+//! What the path can carry: the largest delivery rate of the last few seconds.
+//!
+//! The paper learns delay from windows alone. That is not enough where the flow once held its
+//! window down, through an outage say: small windows then chart large delays, the curve rises
+//! steeply from the left, and the window cannot grow until D_est has climbed all of it. Little's law
+//! supplies what is missing. A path that lately carried C packets a millisecond
+//!
+//! - cannot delay the last of W packets by more than D_min + W/C, which bounds the curve from
+//!   above,
+//! - takes 1/C longer for each packet beyond what fills it, which bounds the curve's slope from
+//!   below,
+//! - holds C · D_min packets without a queue, so a smaller window saves no delay.
+
+use crate::units::{Duration, Time};
+
+/// Intervals remembered, one a refit.
+const INTERVALS: usize = 10;
+/// A refit so soon after the last says nothing about a rate.
+const SHORTEST: Duration = Duration::from_millis(50);
+
+/// Windowed maximum of the delivery rate.
+#[derive(Debug, Default)]
+pub struct Capacity {
+    /// Packets per ms in each of the last intervals, oldest overwritten first.
+    rates: [f64; INTERVALS],
+    next: usize,
+    acked: u64,
+    since: Time,
+}
+
+impl Capacity {
+    /// A packet was acknowledged.
+    #[inline]
+    pub fn on_acked(&mut self) {
+        self.acked += 1;
+    }
+
+    /// Ends an interval at `now`.
+    pub fn end_interval(&mut self, now: Time) {
+        let span = now.since(self.since);
+        if span < SHORTEST {
+            return;
+        }
+        self.rates[self.next] = self.acked as f64 / span.as_millis_f64();
+        self.next = (self.next + 1) % INTERVALS;
+        self.acked = 0;
+        self.since = now;
+    }
+
+    /// C in packets per ms; `None` while nothing was delivered.
+    #[inline]
+    pub fn packets_per_ms(&self) -> Option<f64> {
+        let rate = self.rates.iter().copied().fold(0.0, f64::max);
+        (rate > 0.0).then_some(rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deliver(capacity: &mut Capacity, packets: u64, until_ms: u64) {
+        (0..packets).for_each(|_| capacity.on_acked());
+        capacity.end_interval(Time::from_millis(until_ms));
+    }
+
+    #[test]
+    fn the_best_interval_counts_until_it_is_too_old() {
+        let mut capacity = Capacity::default();
+        assert_eq!(capacity.packets_per_ms(), None);
+        deliver(&mut capacity, 500, 1000);
+        for second in 2..=10 {
+            deliver(&mut capacity, 100, second * 1000);
+            assert_eq!(capacity.packets_per_ms(), Some(0.5));
+        }
+        deliver(&mut capacity, 100, 11_000);
+        assert_eq!(capacity.packets_per_ms(), Some(0.1));
+    }
+
+    #[test]
+    fn a_moment_is_no_interval() {
+        let mut capacity = Capacity::default();
+        deliver(&mut capacity, 40, 10);
+        assert_eq!(capacity.packets_per_ms(), None);
+        deliver(&mut capacity, 60, 100);
+        assert_eq!(capacity.packets_per_ms(), Some(1.0));
+    }
+}
