@@ -40,7 +40,9 @@ def test_series_have_one_row_for_each_flow_and_bin() -> None:
     outcome = _verus.simulate(scenario(bin_ms=100.0))
     bins = len(outcome["capacity"]["time_s"])
     assert bins == 50
-    assert {name: len(column) for name, column in outcome["series"].items()} == dict.fromkeys(outcome["series"], 2 * bins)
+    assert {name: len(column) for name, column in outcome["series"].items()} == dict.fromkeys(
+        outcome["series"], 2 * bins
+    )
     assert np.array_equal(outcome["series"]["time_s"][:bins], outcome["capacity"]["time_s"])
     assert np.isnan(outcome["series"]["window_bytes"][bins : bins + 9]).all(), "the second flow starts after a second"
     assert outcome["records"] is None
@@ -109,10 +111,7 @@ def test_ctrl_c_stops_a_run(many: bool) -> None:
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        if many:
-            _verus.simulate_many([ENDLESS] * 3)
-        else:
-            _verus.simulate(ENDLESS)
+        _verus.simulate_many([ENDLESS] * 3) if many else _verus.simulate(ENDLESS)
     timer.join()
 
 
@@ -129,8 +128,8 @@ def test_the_interpreter_runs_on_while_rust_works() -> None:
     counter = threading.Thread(target=count)
     counter.start()
     before = turns
+    deadline = time.monotonic() + 0.3
     with pytest.raises(RuntimeError, match="cancelled"):
-        deadline = time.monotonic() + 0.3
         _verus.simulate_many([ENDLESS], None, lambda *_: time.monotonic() < deadline)
     during = turns - before
     done.set()
@@ -184,7 +183,9 @@ def test_a_trace_written_is_the_trace_read(tmp_path: Path, ending: str) -> None:
     assert json.loads(_verus.trace_info(str(path)))["opportunities"] == 4
 
 
-@pytest.mark.parametrize(("times", "message"), [([], "no opportunities"), ([-1, 2], "negative"), ([3, 2], "backwards"), ([0], "0 ms")])
+@pytest.mark.parametrize(
+    ("times", "message"), [([], "no opportunities"), ([-1, 2], "negative"), ([3, 2], "backwards"), ([0], "0 ms")]
+)
 def test_times_that_make_no_trace_are_refused_and_leave_no_file(tmp_path: Path, times: list[int], message: str) -> None:
     path = tmp_path / "trace"
     with pytest.raises(ValueError, match=message):
