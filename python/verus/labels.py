@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 #: Width of a letter and height of a line, in pixels, at the labels' font size.
-_LETTER, _LINE = 6.1, 13.0
+_LETTER, _LINE = 6.6, 13.0
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
-from typing import Annotated
+import lzma
+import shutil
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich import box
@@ -29,7 +35,7 @@ def analyze(
     json_
         Print one JSON object instead of a table.
     """
-    found = _verus.analyze_log(log)
+    found = _analyze(log)
     metrics = {**{key: value for key, value in found.items() if not isinstance(value, dict)}, **found["metrics"]}
     metrics = {key: value for key, value in metrics.items() if key not in ("series", "capacity")}
     if json_:
@@ -44,3 +50,21 @@ def analyze(
     console = table_console()
     console.print(table)
     console.print(DELAY_NOTE, style="dim")
+
+
+def _analyze(log: str) -> dict[str, Any]:
+    """The log's metrics; a compressed log is unpacked into a temporary file first."""
+    opener = {".xz": lzma.open, ".gz": gzip.open}.get(Path(log).suffix)
+    if opener is None:
+        return _verus.analyze_log(log)
+    with tempfile.TemporaryDirectory() as folder:
+        plain = Path(folder) / Path(log).stem
+        try:
+            with opener(log, "rb") as packed, plain.open("wb") as unpacked:
+                shutil.copyfileobj(packed, unpacked)
+        except (lzma.LZMAError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise ValueError(f"log `{log}`: the compressed data is damaged or cut short ({error})") from error
+        try:
+            return _verus.analyze_log(plain)
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(plain), log)) from error

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from verus.experiments import Experiment, Options, Work
 from verus.experiments.recordings import locate
@@ -169,7 +169,7 @@ def _ratio(cell: Cell) -> int | None:
 
 
 def _who(ratio: int | None) -> str:
-    return "Cubic" if ratio is None else f"Verus R = {ratio}"
+    return "Cubic" if ratio is None else f"Verus R={ratio}"
 
 
 def checks(results: Results) -> list[Check]:
@@ -185,13 +185,13 @@ def checks(results: Results) -> list[Check]:
             for low, high in itertools.pairwise(RATIOS):
                 before, after = measured[trace, low][key], measured[trace, high][key]
                 ratio_of = after / before if before and after is not None else None
-                name = f"{TRACES[trace]}: {what} rises from R = {low} to R = {high} (ratio)"
+                name = f"{TRACES[trace]}: {what} rises from R={low} to R={high} (ratio)"
                 found.append(
                     Check(name=name, value=ratio_of, low=1.0, strict=True, source="Fig. 10 and the report's tables")
                 )
     cubic_ms = measured[T_MOBILE, None]["signal_delay_p95_ms"]
     for ratio in RATIOS:
-        name = f"{TRACES[T_MOBILE]}: delay of Verus R = {ratio} above Cubic's (the report's negative result)"
+        name = f"{TRACES[T_MOBILE]}: delay of Verus R={ratio} above Cubic's (the report's negative result)"
         found.append(
             Check(
                 name=name, value=measured[T_MOBILE, ratio]["signal_delay_p95_ms"], low=cubic_ms, unit="ms", strict=True
@@ -259,7 +259,7 @@ def sentences(results: Results) -> list[str]:
         parts = [
             _against_cubic(list(of_trace.values()), MATRIX_QUEUES[queue], ratio) for queue, of_trace in matrix.items()
         ]
-        who = f"Verus R = {ratio} (robust) against Cubic"
+        who = f"Verus R={ratio} (robust) against Cubic"
         said.append(f"On one and the same queue, {who}, medians over the traces: {'; '.join(parts)}.")
     if all(T_MOBILE in of_trace for of_trace in matrix.values()):
         said.append(_negative_result(matrix))
@@ -271,8 +271,18 @@ def _against_cubic(column: Sequence[Block], queue: str, ratio: int) -> str:
     throughput = _median_share(pairs, "throughput_mbps")
     delay = _median_share(pairs, "qdelay_mean_ms")
     lower = sum((ours["qdelay_mean_ms"] or 0) < (theirs["qdelay_mean_ms"] or 0) for ours, theirs in pairs)
-    shares = f"{throughput:.0%} of its throughput at {delay:.0%} of its mean delay".replace("%", " %")
+    shares = f"{percentage(throughput)} of its throughput at {percentage(delay)} of its mean delay"
     return f"on {queue}, {shares} (lower on {lower} of {len(pairs)})"
+
+
+def percentage(share: float) -> str:
+    """A share in words that do not break across lines, small ones with a decimal.
+
+    Example:
+        >>> percentage(0.914).split(), percentage(0.0123).split()
+        (['91', '%'], ['1.2', '%'])
+    """
+    return f"{100 * share:.{0 if share >= 0.1 else 1}f}\u00a0%"
 
 
 def _median_share(pairs: Sequence[tuple[Cell, Cell]], key: str) -> float:
@@ -296,7 +306,7 @@ def _negative_result(matrix: Mapping[str, Mapping[str, Block]]) -> str:
             if not worse
             else "at every R"
             if len(worse) == len(RATIOS)
-            else f"at R = {' and '.join(map(str, worse))}"
+            else f"at R={' and '.join(map(str, worse))}"
         )
         parts.append(f"{which} on {MATRIX_QUEUES[queue]} (Cubic: {cubic_ms:.0f} ms)")
     cells = len(RATIOS) * len(matrix)
@@ -497,7 +507,7 @@ def _published_figure(results: Results) -> Figure:
     style = looks(measured.values())
     panels = []
     for trace in dict.fromkeys(trace for trace, _ in measured):
-        values = []
+        values: list[dict[str, Any]] = []
         for ratio in (*RATIOS, None):
             cell = measured[trace, ratio]
             numbers = {"ours": Published(cell["throughput_mbps"] or 0.0, cell["signal_delay_p95_ms"] or 0.0)}
@@ -507,8 +517,8 @@ def _published_figure(results: Results) -> Figure:
                     "scheme": _who(ratio),
                     "color": style[cell.label].color,
                     "column": column,
-                    "throughput": entry.throughput_mbps,
-                    "delay": max(entry.delay_ms, 1.0),
+                    "throughput": figures.short(entry.throughput_mbps),
+                    "delay": figures.short(max(entry.delay_ms, 1.0)),
                 }
                 for column, entry in numbers.items()
             ]
@@ -524,65 +534,46 @@ def _published_figure(results: Results) -> Figure:
     )
 
 
-def _published_panel(title: str, values: Sequence[Mapping[str, object]]) -> dict[str, object]:
+def _published_panel(title: str, values: list[dict[str, Any]]) -> dict[str, Any]:
     from verus import figures
+    from verus.figures.scatter import names_at_pixels, put_names
+    from verus.labels import Box
 
-    width, height = figures.panel_size()
+    delays = [value["delay"] for value in values]
+    throughputs = [value["throughput"] for value in values]
+    margin = 0.12 * (max(throughputs) - min(throughputs))
+    frame = figures.Frame(
+        x_domain=(min(delays) / 1.4, max(delays) * 2.2), y_domain=(min(throughputs) - margin, max(throughputs) + margin)
+    )
+    ours = [value for value in values if value["column"] == "ours"]
+    spots = [frame.pixel(value["delay"], value["throughput"]) for value in values]
+    points = [frame.pixel(value["delay"], value["throughput"]) for value in ours]
+    put_names(ours, points, frame, taken=[Box(x - 6, y - 6, 12, 12) for x, y in spots])
+    x, y = frame.x("delay", "p95 signal delay, ms"), frame.y("throughput", "throughput, Mbit/s")
+    color = {"field": "color", "type": "nominal", "scale": None}
     shape = {"domain": ["ours", "report", "saved"], "range": ["circle", "circle", "cross"]}
-    encoding = {
-        "x": {
-            "field": "delay",
-            "type": "quantitative",
-            "scale": {"type": "log", "nice": True},
-            "axis": {"title": "p95 signal delay, ms", "tickCount": 4, "format": "~r"},
+    filled = {"test": "datum.column === 'ours'", **color}
+    tooltip = [{"field": name, "type": "nominal"} for name in ("scheme", "column", "throughput", "delay")]
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "line", "strokeWidth": 1, "opacity": 0.4},
+            "encoding": {"x": x, "y": y, "color": color, "detail": {"field": "scheme"}, "order": {"field": "column"}},
         },
-        "y": {
-            "field": "throughput",
-            "type": "quantitative",
-            "scale": {"zero": False, "nice": True, "padding": 12},
-            "axis": {"title": "throughput, Mbit/s", "tickCount": 5},
+        {
+            "mark": {"type": "point", "size": 70, "strokeWidth": 1.8, "opacity": 1},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "stroke": color,
+                "fill": {"condition": filled, "value": "transparent"},
+                "shape": {"field": "column", "type": "nominal", "scale": shape, "legend": None},
+                "tooltip": tooltip,
+            },
         },
-        "color": {"field": "color", "type": "nominal", "scale": None},
-    }
-    tooltip = [{"field": name, "type": "nominal"} for name in ("scheme", "column")] + [
-        {"field": name, "type": "quantitative", "format": ".3~r"} for name in ("throughput", "delay")
+        {"data": {"values": ours}, **names_at_pixels()},
+        *figures.heading(title),
     ]
-    return {
-        "width": width,
-        "height": height,
-        "data": {"values": list(values)},
-        "layer": [
-            {
-                "mark": {"type": "line", "strokeWidth": 1, "opacity": 0.4},
-                "encoding": {**encoding, "detail": {"field": "scheme"}, "order": {"field": "column"}},
-            },
-            {
-                "mark": {"type": "point", "size": 70, "strokeWidth": 1.8, "opacity": 1},
-                "encoding": {
-                    "x": encoding["x"],
-                    "y": encoding["y"],
-                    "stroke": encoding["color"],
-                    "fill": {
-                        "condition": {
-                            "test": "datum.column === 'ours'",
-                            "field": "color",
-                            "type": "nominal",
-                            "scale": None,
-                        },
-                        "value": "transparent",
-                    },
-                    "shape": {"field": "column", "type": "nominal", "scale": shape, "legend": None},
-                    "tooltip": tooltip,
-                },
-            },
-            {
-                "transform": [{"filter": "datum.column === 'ours'"}],
-                "mark": {"type": "text", "align": "left", "dx": 8, "dy": 10, "fontSize": 11},
-                "encoding": {"x": encoding["x"], "y": encoding["y"], "text": {"field": "scheme"}},
-            },
-            *figures.heading(title),
-        ],
-    }
+    return {"width": frame.width, "height": frame.height, "data": {"values": values}, "layer": layers}
 
 
 def _over_time(results: Results) -> list[Figure]:

@@ -48,7 +48,7 @@ class Check:
 
         Example:
             >>> Check(name="x", value=150.0, low=50.0, high=100.0, unit="ms").miss()
-            '150 ms, 50.0 % above 100 ms'
+            '150 ms, 50 % above 100 ms'
         """
         if self.met:
             return ""
@@ -58,8 +58,9 @@ class Check:
         end = self.low if below else self.high
         assert end is not None  # a value without ends to cross is met
         unit = f" {self.unit}" if self.unit else ""
-        share = f"{abs(self.value - end) / abs(end):.1%}".replace("%", " %") if end else f"{abs(self.value - end):g}"
-        return f"{self.value:.3g}{unit}, {share} {'below' if below else 'above'} {end:.3g}{unit}"
+        away = abs(self.value - end)
+        share = f"{100 * away / abs(end):.2g} %" if end else f"{away:.2g}"
+        return f"{self.value:.4g}{unit}, {share} {'below' if below else 'above'} {end:.4g}{unit}"
 
     def wanted(self) -> str:
         """The range in words.

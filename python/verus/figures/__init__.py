@@ -1,0 +1,26 @@
+"""Figures of saved results, as Vega-Lite: delay against throughput, time series, delay profiles, traces.
+
+A figure is data: a Vega-Lite specification with its numbers inside, a title and a caption that
+states what was run. `render` turns it into a file and `report` puts it on a page. Text and axes are
+drawn in `currentColor`, so that one figure suits a light page and a dark one.
+"""
+
+from verus.figures.chart import Figure, Frame, Spec, grid, heading, short, slug
+from verus.figures.profile import profiles
+from verus.figures.scatter import scatter
+from verus.figures.series import series
+from verus.figures.trace import trace_rate
+
+__all__ = [
+    "Figure",
+    "Frame",
+    "Spec",
+    "grid",
+    "heading",
+    "profiles",
+    "scatter",
+    "series",
+    "short",
+    "slug",
+    "trace_rate",
+]
