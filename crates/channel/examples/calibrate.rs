@@ -7,23 +7,44 @@
 //!
 //! The number after `--fit` is the elasticity: the slope of ln(mean burst) on ln(rate) over the
 //! recording's seconds, which is printed. The fit minimises the squared differences listed in
-//! `difference`, each divided by what would be a good match, with the Nelder–Mead method from two
-//! starts. Every evaluation uses the same seeds, so the result repeats. It ends by printing the
+//! `difference`, each divided by what would be a good match, with the Nelder–Mead method from the
+//! best of many random starts. Every evaluation uses the same seeds, so the result repeats. It ends by printing the
 //! parameters as a row for `generate/channels.rs`.
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use rand::Rng;
 use verus_channel::Trace;
 use verus_channel::generate::{self, Model, OPPORTUNITY, Radio, Scheduler, Swing};
 use verus_channel::statistics::Statistics;
-use verus_core::Duration;
+use verus_core::{Duration, random};
 
-/// Generated time per evaluation, in seconds, in pieces as long as the recording: the
-/// autocorrelation of a short recording is biased, and so must be what it is compared with.
-const SECONDS_PER_EVALUATION: f64 = 700.0;
-/// Steps of the search from each start.
-const STEPS: usize = 400;
+/// Each stage of the search starts where the one before ended. Generated time comes in pieces as
+/// long as the recording: the autocorrelation of a short recording is biased, and so must be what
+/// it is compared with.
+struct Stage {
+    /// Generated time per evaluation.
+    seconds: f64,
+    steps: usize,
+    /// How far the first simplex reaches, in logarithms.
+    reach: f64,
+}
+
+const STAGES: [Stage; 2] = [
+    Stage {
+        seconds: 600.0,
+        steps: 320,
+        reach: 0.35,
+    },
+    Stage {
+        seconds: 1600.0,
+        steps: 100,
+        reach: 0.12,
+    },
+];
+/// Random points to choose the search's start from, and generated seconds for each.
+const START: (u64, f64) = (200, 300.0);
 /// Seeds of the fit. The comparison uses others.
 const FIT_SEED: u64 = 1000;
 const CHECK_SEED: u64 = 1;
@@ -42,7 +63,9 @@ fn main() -> ExitCode {
             Some(channel) => read(trace).map(|r| compare(&r, &channel.model)),
             None => Err(format!("no built-in channel is called `{channel}`")),
         },
-        _ => Err("usage: calibrate TRACE CHANNEL | calibrate TRACE --fit ELASTICITY TTI_MS".to_owned()),
+        _ => Err(
+            "usage: calibrate TRACE CHANNEL | calibrate TRACE --fit ELASTICITY TTI_MS".to_owned(),
+        ),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -104,13 +127,14 @@ fn generated(model: &Model, duration_s: f64, seconds: f64, seed: u64) -> Vec<Sta
         .collect()
 }
 
-/// Name, value and what would be a good match: relative if negative, else absolute.
+/// Name, value and what would be a good match: relative if negative, else absolute. The mean rate is
+/// a parameter, not a target.
 fn quantities(s: &Statistics) -> Vec<(&'static str, f64, f64)> {
     let cv = |width| s.bin(width).cv.unwrap_or(0.0);
     let acf = |width, k: usize| s.bin(width).acf[k].unwrap_or(0.0);
     let gap = s.gap_ms.expect("a recording has gaps");
     vec![
-        ("mean Mbit/s", s.mean_mbps, -0.02),
+        ("mean Mbit/s", s.mean_mbps, f64::INFINITY),
         ("cv 20 ms", cv(20), -0.04),
         ("cv 100 ms", cv(100), -0.04),
         ("cv 1 s", cv(1000), -0.04),
@@ -188,40 +212,57 @@ fn compare(recording: &Recording, model: &Model) {
 fn fit(path: &str, recording: &Recording, elasticity: f64, tti: u64) {
     let s = &recording.statistics;
     let wanted = quantities(s);
-    let loss = |x: &[f64]| {
+    let loss = |x: &[f64], seconds: f64| {
         let model = model_of(x, s, elasticity, tti);
         if !plausible(&model) {
             return 1e9;
         }
         difference(
             &wanted,
-            &average(&generated(
-                &model,
-                s.duration_s,
-                SECONDS_PER_EVALUATION,
-                FIT_SEED,
-            )),
+            &average(&generated(&model, s.duration_s, seconds, FIT_SEED)),
         )
     };
-    let start = |snr: f64, fading: f64| {
-        let burst = s.burst_bytes.mean / OPPORTUNITY.as_f64();
-        let cv = s.bin(1000).cv.unwrap_or(0.3);
-        [
-            fading, 150.0, cv, 3000.0, cv, 20_000.0, snr, 0.8, 0.8, burst, 0.5, 0.8, 0.2, 10.0,
-        ]
-        .map(f64::ln)
-        .to_vec()
-    };
+    let burst = s.burst_bytes.mean / OPPORTUNITY.as_f64();
+    // Lowest and highest of each parameter at the start, in the order of `model_of`.
+    let ranges = [
+        (0.05, 1.2),
+        (50.0, 800.0),
+        (0.1, 1.2),
+        (1500.0, 6000.0),
+        (0.1, 1.2),
+        (10_000.0, 60_000.0),
+        (0.1, 10.0),
+        (0.4, 1.2),
+        (0.4, 1.2),
+        (0.6 * burst, 1.1 * burst),
+        (0.2, 1.2),
+        (0.3, 1.3),
+        (0.05, 1.0),
+        (4.0, 60.0),
+    ];
     let mut best = (f64::INFINITY, Vec::new());
-    for start in [start(3.0, 0.4)] {
-        let found = nelder_mead(&loss, start, STEPS);
-        eprintln!("difference {:.2}", found.0);
-        if found.0 < best.0 {
-            best = found;
+    let mut dice = random::stream(FIT_SEED, "calibrate", 0);
+    for _ in 0..START.0 {
+        let share = |dice: &mut dyn Rng| (dice.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        let x: Vec<f64> = ranges
+            .iter()
+            .map(|(low, high): &(f64, f64)| low.ln() + (high / low).ln() * share(&mut dice))
+            .collect();
+        let difference = loss(&x, START.1);
+        if difference < best.0 {
+            best = (difference, x);
         }
     }
-    best = nelder_mead(&loss, best.1, STEPS);
-    eprintln!("difference {:.2}", best.0);
+    eprintln!("start: difference {:.2}", best.0);
+    for stage in STAGES {
+        best = nelder_mead(
+            &|x| loss(x, stage.seconds),
+            best.1,
+            stage.steps,
+            stage.reach,
+        );
+        eprintln!("stage: difference {:.2}", best.0);
+    }
     let model = rounded(model_of(&best.1, s, elasticity, tti));
     compare(recording, &model);
     println!("// {path}");
@@ -315,7 +356,12 @@ fn rounded(mut model: Model) -> Model {
 
 /// Minimises `f` from `start` by the simplex method of Nelder and Mead (1965), with the
 /// coefficients that Gao and Han (2012) give for many dimensions.
-fn nelder_mead(f: &dyn Fn(&[f64]) -> f64, start: Vec<f64>, steps: usize) -> (f64, Vec<f64>) {
+fn nelder_mead(
+    f: &dyn Fn(&[f64]) -> f64,
+    start: Vec<f64>,
+    steps: usize,
+    reach: f64,
+) -> (f64, Vec<f64>) {
     let n = start.len();
     let dimensions = n as f64;
     let (expand, contract, shrink) = (
@@ -326,7 +372,7 @@ fn nelder_mead(f: &dyn Fn(&[f64]) -> f64, start: Vec<f64>, steps: usize) -> (f64
     let mut simplex = vec![(f(&start), start.clone())];
     for i in 0..n {
         let mut corner = start.clone();
-        corner[i] += 0.35;
+        corner[i] += reach;
         simplex.push((f(&corner), corner));
     }
     for _ in 0..steps {

@@ -200,7 +200,10 @@ pub struct CalibrationRow {
 /// channel from successive seeds, each as long as the recording (300 s where there is none),
 /// since the statistics of a short piece are biased. Takes about 50 ms per piece and core.
 pub fn calibration(seed: u64, pieces: u64) -> Vec<CalibrationRow> {
-    CHANNELS.iter().map(|channel| channel.calibration(seed, pieces)).collect()
+    CHANNELS
+        .iter()
+        .map(|channel| channel.calibration(seed, pieces))
+        .collect()
 }
 
 /// A built-in channel as a trace of at least one opportunity, or `None` if there is no channel
@@ -208,7 +211,9 @@ pub fn calibration(seed: u64, pieces: u64) -> Vec<CalibrationRow> {
 pub fn builtin(name: &str, seed: u64, duration: Duration) -> Option<Trace> {
     let channel = describe(name)?;
     let times = channel.generate(seed, duration);
-    Some(Trace::from_millis(name, times).expect("generated times never decrease and end after zero"))
+    Some(
+        Trace::from_millis(name, times).expect("generated times never decrease and end after zero"),
+    )
 }
 
 /// The names of the built-in channels.
@@ -239,7 +244,9 @@ impl Channel {
     pub fn calibration(&self, seed: u64, pieces: u64) -> CalibrationRow {
         let duration = Duration::from_secs_f64(self.recording.map_or(300.0, |r| r.duration_s));
         let figures: Vec<Figures> = (0..pieces)
-            .filter_map(|i| Statistics::of(self.generate(seed.wrapping_add(i), duration), OPPORTUNITY))
+            .filter_map(|i| {
+                Statistics::of(self.generate(seed.wrapping_add(i), duration), OPPORTUNITY)
+            })
             .map(|s| Figures::of(&s))
             .collect();
         let n = figures.len().max(1) as f64;
@@ -253,7 +260,12 @@ impl Channel {
             spread = spread.zip(&away, |sum, x| sum + x);
         }
         spread = spread.zip(&spread, |x, _| x.sqrt());
-        CalibrationRow { name: self.name, recording: self.recording.copied(), generated, spread }
+        CalibrationRow {
+            name: self.name,
+            recording: self.recording.copied(),
+            generated,
+            spread,
+        }
     }
 
     /// Outages (no opportunity for 100 ms) a minute that the channel is made with.
@@ -316,7 +328,9 @@ impl Model {
 
 /// FNV-1a, 64 bits.
 fn fnv1a(name: &str) -> u64 {
-    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// An endless, never decreasing sequence of delivery opportunities in milliseconds.
@@ -421,7 +435,8 @@ struct RadioState {
 impl RadioState {
     fn new(radio: &Radio, elasticity: f64, seed: u64, index: u64) -> Self {
         let mut dice = Dice::new(random::stream(seed, "channel-radio", index));
-        let swings = [radio.fading, radio.shadowing, radio.coverage].map(|s| SwingState::new(s, &mut dice));
+        let swings =
+            [radio.fading, radio.shadowing, radio.coverage].map(|s| SwingState::new(s, &mut dice));
         let variance: f64 = swings.iter().map(|s| s.sd * s.sd).sum();
         let sd = variance.sqrt();
         let scale = 1.0 / gaussian_mean(|z| (1.0 + radio.snr * (sd * z).exp()).ln());
@@ -438,7 +453,11 @@ impl RadioState {
                 let f = rate(z);
                 hazard * danger(f) * on(hazard, f)
             });
-            if rate_of_outages < wanted { low = hazard } else { high = hazard }
+            if rate_of_outages < wanted {
+                low = hazard
+            } else {
+                high = hazard
+            }
         }
         let hazard = 0.5 * (low + high);
         let mean = gaussian_mean(|z| rate(z) * on(hazard, rate(z)));
@@ -478,7 +497,8 @@ impl RadioState {
     fn step(&mut self) -> Option<f64> {
         self.drift();
         self.update();
-        (self.hazard > 0.0 && self.outage_dice.uniform() < self.risk).then(|| self.outages.draw(&mut self.outage_dice))
+        (self.hazard > 0.0 && self.outage_dice.uniform() < self.risk)
+            .then(|| self.outages.draw(&mut self.outage_dice))
     }
 }
 
@@ -498,7 +518,12 @@ struct SwingState {
 impl SwingState {
     fn new(swing: Swing, dice: &mut Dice) -> Self {
         let keep = (-STEP_MS / swing.time_ms).exp();
-        SwingState { x: swing.sd * dice.normal(), sd: swing.sd, keep, kick: swing.sd * (1.0 - keep * keep).sqrt() }
+        SwingState {
+            x: swing.sd * dice.normal(),
+            sd: swing.sd,
+            keep,
+            kick: swing.sd * (1.0 - keep * keep).sqrt(),
+        }
     }
 }
 
@@ -517,7 +542,13 @@ impl OutageLengths {
         let n = radio.outages_per_min;
         // The longest outage stands for a fifth of those beyond a second, or of the last class.
         let longest = radio.longest_outage_ms;
-        let mut knots = [(100.0, n[0]), (200.0, n[1]), (500.0, n[2]), (1000.0, n[3]), (longest, 0.0)];
+        let mut knots = [
+            (100.0, n[0]),
+            (200.0, n[1]),
+            (500.0, n[2]),
+            (1000.0, n[3]),
+            (longest, 0.0),
+        ];
         let floor = n[0] * 1e-3;
         for i in 1..5 {
             // A class that never occurred ends the list: the longest outage is below it.
@@ -539,7 +570,11 @@ impl OutageLengths {
                 };
             }
         }
-        OutageLengths { knots, per_min: n[0], mean_ms: if n[0] > 0.0 { area / n[0] } else { 0.0 } }
+        OutageLengths {
+            knots,
+            per_min: n[0],
+            mean_ms: if n[0] > 0.0 { area / n[0] } else { 0.0 },
+        }
     }
 
     fn draw(&self, dice: &mut Dice) -> f64 {
@@ -597,8 +632,11 @@ impl Grants {
     }
 
     fn gap(&mut self) -> f64 {
-        let (ln_median, spread) =
-            if self.dice.uniform() < self.pause_chance { self.pause } else { self.gap };
+        let (ln_median, spread) = if self.dice.uniform() < self.pause_chance {
+            self.pause
+        } else {
+            self.gap
+        };
         (ln_median + spread * self.dice.normal()).exp()
     }
 
@@ -616,7 +654,10 @@ struct Dice {
 
 impl Dice {
     fn new(stream: ChaCha8Rng) -> Self {
-        Dice { stream, spare: None }
+        Dice {
+            stream,
+            spare: None,
+        }
     }
 
     /// In (0, 1).

@@ -137,10 +137,16 @@ impl Statistics {
         let waits = || gaps.iter().chain((first > 0).then_some((first, 1)));
         let outages = OUTAGE_THRESHOLDS_MS.map(|at_least_ms| OutageStatistics {
             at_least_ms,
-            per_minute: waits().filter(|w| w.0 >= at_least_ms).map(|w| w.1).sum::<u64>() as f64 / minutes,
+            per_minute: waits()
+                .filter(|w| w.0 >= at_least_ms)
+                .map(|w| w.1)
+                .sum::<u64>() as f64
+                / minutes,
         });
-        let silent: f64 =
-            waits().filter(|w| w.0 >= OUTAGE_THRESHOLDS_MS[0]).map(|(ms, count)| ms as f64 * count as f64).sum();
+        let silent: f64 = waits()
+            .filter(|w| w.0 >= OUTAGE_THRESHOLDS_MS[0])
+            .map(|(ms, count)| ms as f64 * count as f64)
+            .sum();
         let to_mbps = |per_second: f64| per_second * packet as f64 * 8.0 / 1e6;
         let bins = bins.map(|b| b.finish(duration));
         let seconds = &bins[2].1;
@@ -211,8 +217,14 @@ impl Counts {
 
     /// Values that occurred, ascending, with how often.
     fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let small = self.small.iter().enumerate().map(|(value, &count)| (value as u64, count));
-        small.filter(|v| v.1 > 0).chain(self.large.iter().map(|(&value, &count)| (value, count)))
+        let small = self
+            .small
+            .iter()
+            .enumerate()
+            .map(|(value, &count)| (value as u64, count));
+        small
+            .filter(|v| v.1 > 0)
+            .chain(self.large.iter().map(|(&value, &count)| (value, count)))
     }
 
     /// The value at `rank`, counting from 0 in ascending order.
@@ -265,13 +277,23 @@ impl Counts {
 
     /// Standard deviation of the logarithm of the positive values.
     fn sd_ln(&self) -> Option<f64> {
-        let positive = || self.iter().filter(|v| v.0 > 0).map(|(v, n)| ((v as f64).ln(), n as f64));
+        let positive = || {
+            self.iter()
+                .filter(|v| v.0 > 0)
+                .map(|(v, n)| ((v as f64).ln(), n as f64))
+        };
         let total: f64 = positive().map(|v| v.1).sum();
         if total == 0.0 {
             return None;
         }
         let mean = positive().map(|(ln, n)| ln * n).sum::<f64>() / total;
-        Some((positive().map(|(ln, n)| (ln - mean) * (ln - mean) * n).sum::<f64>() / total).sqrt())
+        Some(
+            (positive()
+                .map(|(ln, n)| (ln - mean) * (ln - mean) * n)
+                .sum::<f64>()
+                / total)
+                .sqrt(),
+        )
     }
 }
 
@@ -355,7 +377,12 @@ impl BinSums {
         // n²·variance, exact in integers.
         let spread = u128::from(bins)
             .checked_mul(self.squares)
-            .and_then(|a| self.values.sum.checked_mul(self.values.sum).map(|b| a.saturating_sub(b) as f64))
+            .and_then(|a| {
+                self.values
+                    .sum
+                    .checked_mul(self.values.sum)
+                    .map(|b| a.saturating_sub(b) as f64)
+            })
             .unwrap_or_else(|| n * self.squares as f64 - sum * sum);
         let cv = (sum > 0.0).then(|| spread.sqrt() / sum);
         let mut acf = [None; LAGS.len()];
@@ -363,7 +390,9 @@ impl BinSums {
             if bins <= lag as u64 || spread <= 0.0 {
                 continue;
             }
-            let tail: u64 = (bins - lag as u64..bins).map(|i| self.recent[(i % REACH as u64) as usize]).sum();
+            let tail: u64 = (bins - lag as u64..bins)
+                .map(|i| self.recent[(i % REACH as u64) as usize])
+                .sum();
             let head: u64 = self.head[..lag].iter().sum();
             // Σ (x(i) − m)(x(i+k) − m) over the n − k pairs, multiplied out.
             let pairs = n - lag as f64;
@@ -371,7 +400,15 @@ impl BinSums {
             let covariance = self.products[k] as f64 - mean * ends + pairs * mean * mean;
             acf[k] = Some(covariance / (spread / n));
         }
-        (BinStatistics { width_ms: self.width, bins, cv, acf }, self.values)
+        (
+            BinStatistics {
+                width_ms: self.width,
+                bins,
+                cv,
+                acf,
+            },
+            self.values,
+        )
     }
 }
 
@@ -389,7 +426,11 @@ mod tests {
         let s = of(&times);
         assert!((s.mean_mbps - 12.0).abs() < 1e-3);
         assert_eq!(s.bin(100).cv, Some(0.0));
-        assert_eq!(s.bin(100).acf, [None; 4], "a constant has no autocorrelation");
+        assert_eq!(
+            s.bin(100).acf,
+            [None; 4],
+            "a constant has no autocorrelation"
+        );
         assert_eq!(s.outages_per_minute(), 0.0);
         assert_eq!(s.gap_ms.expect("many gaps").max, 1);
     }
@@ -408,9 +449,14 @@ mod tests {
         let bin = s.bin(20);
         assert_eq!(bin.bins, 8);
         let mean = 6.0 / 8.0;
-        let variance: f64 =
-            [3.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 2.0f64].iter().map(|x| (x - mean) * (x - mean)).sum();
-        assert!((bin.cv.expect("bins carried something") - (variance / 8.0).sqrt() / mean).abs() < 1e-12);
+        let variance: f64 = [3.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 2.0f64]
+            .iter()
+            .map(|x| (x - mean) * (x - mean))
+            .sum();
+        assert!(
+            (bin.cv.expect("bins carried something") - (variance / 8.0).sqrt() / mean).abs()
+                < 1e-12
+        );
         let x = [2.25, -0.75, 0.25, -0.75, -0.75, -0.75, -0.75, 1.25f64];
         for (k, lag) in [(0, 1), (1, 5)] {
             let covariance: f64 = (0..8 - lag).map(|i| x[i] * x[i + lag]).sum();
