@@ -24,7 +24,7 @@ _FLAGS = {
     "mixes": "--mix",
     "queues": "--queue",
     "duration_s": "--duration",
-    "loop": "--loop",
+    "recordings": "--traces",
 }
 
 

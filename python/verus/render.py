@@ -8,6 +8,7 @@ parent writes the page.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -84,6 +85,7 @@ def _child(share: Sequence[Figure], folder: Path) -> subprocess.Popen[bytes]:
         )
 
 
+@functools.cache
 def bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, for pages that must work without a network."""
     script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")

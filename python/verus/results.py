@@ -315,8 +315,13 @@ def check_folder(target: Path, *, force: bool) -> None:
         raise FieldError("out", f"`{target}` cannot be used ({error.strerror or error})") from error
     if not nearest.is_dir():
         raise FieldError("out", f"`{target}` cannot be written (`{nearest}` is not a folder)")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise FieldError("out", f"`{target}` cannot be written (no permission in `{nearest}`)")
+    probe = nearest / f".{secrets.token_hex(8)}.part"
+    try:  # permissions alone do not tell: the file system may be full or for reading only
+        probe.mkdir()
+        probe.rmdir()
+    except OSError as error:
+        problem = f"`{target}` cannot be written (in `{nearest}`: {error.strerror or error})"
+        raise FieldError("out", problem) from error
 
 
 def _make_parents(parent: Path) -> list[Path]:

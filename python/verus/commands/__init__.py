@@ -12,6 +12,7 @@ app = App(
     help_epilogue="`serve`, `send`, `receive`, `probe` and `shell` are the verbs of `verus-endpoint`, where installed.",
     version=_verus.version,
     help_format="markdown",
+    suppress_keyboard_interrupt=False,  # `cli` says what became of the work
 )
 app.register_install_completion_command(help="Install completions for this shell.")
 

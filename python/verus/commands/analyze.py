@@ -41,26 +41,32 @@ def analyze(
     if json_:
         print(json.dumps({"schema": 1, "version": _verus.version(), "log": log, **metrics}))
         return
-    table = Table(title=log, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right")
     for key, value in metrics.items():
         if not isinstance(value, list):
             table.add_row(key, "–" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value))
     console = table_console()
+    console.print(log, style="bold", highlight=False)
     console.print(table)
     console.print(DELAY_NOTE, style="dim")
 
 
 def _analyze(log: str) -> dict[str, Any]:
     """The log's metrics; a compressed log is unpacked into a temporary file first."""
-    opener = {".xz": lzma.open, ".gz": gzip.open}.get(Path(log).suffix)
-    if opener is None:
+    try:
+        with Path(log).open("rb"):
+            pass
+    except OSError as error:
+        raise ValueError(f"log `{log}`: {error.strerror}") from error
+    suffix = Path(log).suffix
+    if suffix not in (".xz", ".gz"):
         return _verus.analyze_log(log)
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / Path(log).stem
         try:
-            with opener(log, "rb") as packed, plain.open("wb") as unpacked:
+            with lzma.open(log) if suffix == ".xz" else gzip.open(log) as packed, plain.open("wb") as unpacked:
                 shutil.copyfileobj(packed, unpacked)
         except (lzma.LZMAError, gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise ValueError(f"log `{log}`: the compressed data is damaged or cut short ({error})") from error

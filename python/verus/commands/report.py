@@ -8,7 +8,6 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from verus.commands.console import Talk
-from verus.errors import FieldError
 
 
 def report(
@@ -24,8 +23,6 @@ def report(
     folders
         Folders that `verus compare` or `verus reproduce` wrote.
     """
-    if not folders:
-        raise FieldError("dir", "name at least one folder of results")
     from verus.report import write_page
     from verus.results import Results
 

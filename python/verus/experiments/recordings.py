@@ -19,7 +19,7 @@ class MissingRecordings(FieldError):  # noqa: N818 (reads as what it is)
     def __init__(self, names: Sequence[str], group: str) -> None:
         some = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
         super().__init__(
-            "traces",
+            "recordings",
             f"not on this machine: {some}; `verus trace fetch {group}` brings them, "
             "or --built-in runs the same comparison on built-in channels",
         )
@@ -36,7 +36,7 @@ def locate(names: Sequence[str], *, group: str, folder: Path | None) -> dict[str
         FieldError: `folder` is not a folder.
     """
     if folder is not None and not folder.is_dir():
-        raise FieldError("traces", f"`{folder}` is not a folder")
+        raise FieldError("recordings", f"`{folder}` is not a folder")
     known = {
         entry["name"].rpartition("/")[2]: entry for entry in json.loads(_verus.catalogue()) if group in entry["groups"]
     }

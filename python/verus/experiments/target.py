@@ -89,7 +89,7 @@ def rows(checks: Sequence[Check]) -> list[str]:
     """HTML table rows, one for each check."""
     return [
         f"<tr><th scope=row>{html.escape(check.name)}</th>"
-        f"<td>{'–' if check.value is None else f'{check.value:.3g}'} {check.unit}</td>"
+        f"<td>{'–' if check.value is None else f'{check.value:.4g}'} {check.unit}</td>"
         f"<td>{html.escape(check.wanted())}</td>"
         f"<td class={'met' if check.met else 'missed'}>{'met' if check.met else html.escape(check.miss())}</td></tr>"
         for check in checks

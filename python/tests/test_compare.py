@@ -1,0 +1,215 @@
+"""`verus compare`: the contract of its rows, files and exit codes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+Command = Callable[..., Any]
+Look = Callable[[Path], list[str]]
+
+FIELDS = [
+    "schema",
+    "version",
+    "engine",
+    "transport",
+    "trace",
+    "scheme",
+    "params",
+    "queue",
+    "ack",
+    "flows",
+    "packet_bytes",
+    "seed",
+    "duration_s",
+    "delay_ms",
+    "capacity_mbps",
+    "throughput_mbps",
+    "goodput_mbps",
+    "utilization",
+    "qdelay_mean_ms",
+    "qdelay_p50_ms",
+    "qdelay_p95_ms",
+    "qdelay_p99_ms",
+    "signal_delay_p95_ms",
+    "rtt_mean_ms",
+    "rtt_p95_ms",
+    "loss_rate",
+    "retransmit_rate",
+    "jain",
+    "jain_active",
+    "power",
+    "per_flow",
+]
+
+QUICK = ("compare", "--trace", "city-driving-3g-up", "rate:5", "--scheme", "verus:ratio=2", "cubic", "--duration", "3")
+
+
+def rows(text: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.parquet"))}
+
+
+def test_json_prints_rows_of_the_contract_and_writes_nothing(verus: Command, tmp_path: Path, left_behind: Look) -> None:
+    ran = verus(*QUICK, "--json")
+    assert ran.code == 0
+    assert ran.err == ""
+    found = rows(ran.out)
+    assert [list(row) for row in found] == [FIELDS] * 4
+    assert [(row["trace"], row["scheme"], row["params"]) for row in found] == [
+        ("city-driving-3g-up", "verus", {"ratio": 2}),
+        ("city-driving-3g-up", "cubic", {}),
+        ("rate:5", "verus", {"ratio": 2}),
+        ("rate:5", "cubic", {}),
+    ]
+    assert found[0]["queue"] == "red:min=375000,max=1125000,p=0.1"
+    assert left_behind(tmp_path) == []
+
+
+def test_each_trace_queue_scheme_and_seed_is_a_row(verus: Command) -> None:
+    ran = verus(*QUICK, "--queue", "codel", "--queue", "infinite", "--repeat", "2", "--seed", "7", "--json")
+    found = rows(ran.out)
+    assert len(found) == 2 * 2 * 2 * 2
+    assert [row["seed"] for row in found[:4]] == [7, 8, 7, 8]
+    assert {row["queue"] for row in found} == {"codel", "infinite"}
+
+
+def test_metrics_hold_together(verus: Command) -> None:
+    for row in rows(verus(*QUICK, "--json").out):
+        assert 0 < row["utilization"] <= 1.0001
+        assert row["utilization"] == pytest.approx(row["throughput_mbps"] / row["capacity_mbps"], rel=1e-6)
+        assert row["qdelay_p50_ms"] <= row["qdelay_p95_ms"] <= row["qdelay_p99_ms"]
+        assert row["rtt_mean_ms"] >= 2 * row["delay_ms"]
+
+
+def test_a_mix_has_flows_of_each_scheme(verus: Command) -> None:
+    (row,) = rows(
+        verus("compare", "--trace", "rate:10", "--mix", "verus:ratio=4*2+cubic", "--duration", "3", "--json").out
+    )
+    assert row["flows"] == 3
+    assert [flow["scheme"] for flow in row["per_flow"]] == ["verus:ratio=4", "verus:ratio=4", "cubic"]
+    assert 0 < row["jain"] <= 1
+
+
+def test_flows_share_the_link(verus: Command) -> None:
+    (row,) = rows(
+        verus("compare", "--trace", "rate:10", "--scheme", "cubic", "--flows", "4", "--duration", "3", "--json").out
+    )
+    assert row["flows"] == len(row["per_flow"]) == 4
+    assert sum(flow["throughput_mbps"] for flow in row["per_flow"]) == pytest.approx(row["throughput_mbps"], rel=1e-6)
+
+
+def test_without_arguments_the_schemes_of_the_readme_run(verus: Command, tmp_path: Path) -> None:
+    ran = verus("compare", "--duration", "2")
+    assert ran.code == 0
+    for name in ("Verus R=2", "Verus R=4", "Verus R=6", "Cubic", "NewReno", "Vegas", "omniscient"):
+        assert ran.out.count(name) == 3
+    assert "propagation is not in it" in ran.out
+    (folder,) = (tmp_path / "verus-results").iterdir()
+    assert f"Report: verus-results/{folder.name}/report.html" in ran.err
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"results.parquet", "series.parquet", "profile.parquet", "run.json", "report.html", "figures"}
+
+
+def test_the_same_seed_gives_the_same_bytes(verus: Command, tmp_path: Path) -> None:
+    verus(*QUICK, "--records", "--out", "one")
+    verus(*QUICK, "--records", "--out", "two")
+    assert set(digests(tmp_path / "one")) == {"results.parquet", "series.parquet", "profile.parquet", "records.parquet"}
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+    verus(*QUICK, "--seed", "2", "--records", "--out", "three")
+    assert digests(tmp_path / "one")["series.parquet"] != digests(tmp_path / "three")["series.parquet"]
+
+
+def test_a_saved_run_runs_again_to_the_same_bytes(verus: Command, tmp_path: Path) -> None:
+    verus(*QUICK, "--ack", "rate:3", "--queue", "droptail:bytes=60000", "--loss", "0.01", "--once", "--out", "one")
+    assert verus("compare", "--from", "one/run.json", "--out", "two").code == 0
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+    changed = verus("compare", "--from", "one/run.json", "--scheme", "vegas", "--json")
+    assert {row["scheme"] for row in rows(changed.out)} == {"vegas"}
+
+
+def test_a_trace_that_changed_is_not_run_as_the_same(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "town").write_text("".join(f"{time}\n" for time in range(1, 2000, 3)))
+    verus("compare", "--trace", "town", "--scheme", "cubic", "--duration", "1", "--out", "one")
+    (tmp_path / "town").write_text("".join(f"{time}\n" for time in range(1, 2000, 4)))
+    ran = verus("compare", "--from", "one/run.json", "--json")
+    assert ran.code == 2
+    assert "town" in ran.err
+    assert "SHA-256" in ran.err
+    assert ran.out == ""
+
+
+def test_run_json_says_what_is_needed_to_judge_the_numbers(verus: Command, tmp_path: Path, left_behind: Look) -> None:
+    verus(*QUICK, "--out", "one")
+    config = json.loads((tmp_path / "one" / "run.json").read_text())
+    assert config["schema"] == 1
+    assert config["kind"] == "compare"
+    assert config["seeds"] == [1]
+    assert config["settings"]["duration_s"] == 3
+    assert {"kernel", "cpu", "cores"} <= set(config["machine"])
+    channel = config["channels"][0]
+    assert channel["name"] == "city-driving-3g-up"
+    assert len(channel["sha256"]) == 64
+    assert {"licence", "citation"} <= set(channel)
+    assert sorted(config["files"]) == [
+        name for name in left_behind(tmp_path / "one") if not (tmp_path / "one" / name).is_dir()
+    ]
+
+
+def test_force_replaces_results_and_leaves_the_rest(verus: Command, tmp_path: Path, left_behind: Look) -> None:
+    verus(*QUICK, "--records", "--out", "one")
+    (tmp_path / "one" / "mine.txt").write_text("keep")
+    assert (
+        verus("compare", "--trace", "rate:9", "--scheme", "vegas", "--duration", "1", "--out", "one", "--force").code
+        == 0
+    )
+    names = left_behind(tmp_path / "one")
+    assert "mine.txt" in names
+    assert "records.parquet" not in names
+    assert "figures/series-rate-9.svg" in names
+    assert "figures/series-city-driving-3g-up.svg" not in names
+    assert pq.read_table(tmp_path / "one" / "results.parquet").num_rows == 1
+
+
+def test_quiet_says_nothing(verus: Command, tmp_path: Path) -> None:
+    ran = verus(*QUICK, "-q", "--out", "one")
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    assert (tmp_path / "one" / "report.html").exists()
+
+
+def test_no_color_is_honoured_and_no_progress_leaves_the_terminal(
+    verus: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    ran = verus(*QUICK, "--out", "one")
+    assert "\x1b" not in ran.out + ran.err
+
+
+@pytest.mark.parametrize("arguments", [("--out", "here"), ("--json",)])
+def test_ctrl_c_leaves_whole_files_or_none(arguments: tuple[str, ...], tmp_path: Path, left_behind: Look) -> None:
+    command = [sys.executable, "-m", "verus", "compare", "--duration", "100000", "--scheme", "cubic", *arguments]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "NO_COLOR": "1"}
+    )
+    time.sleep(1.5)
+    assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert out == b""
+    assert err.decode().splitlines() == ["verus: interrupted; nothing was written"]
+    assert left_behind(tmp_path) == []
