@@ -93,8 +93,8 @@ def bundle() -> str:
 
 
 def to_json(spec: Spec) -> str:
-    """A specification for inlining in a page; `</` is escaped so that no text can end the script."""
-    return json.dumps(spec, allow_nan=False, separators=(",", ":")).replace("</", "<\\/")
+    """A specification for inlining in a page; `<` is escaped so that no text can become markup."""
+    return json.dumps(spec, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _main() -> None:

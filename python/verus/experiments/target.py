@@ -59,7 +59,8 @@ class Check:
         assert end is not None  # a value without ends to cross is met
         unit = f" {self.unit}" if self.unit else ""
         away = abs(self.value - end)
-        share = f"{100 * away / abs(end):.2g} %" if end else f"{away:.2g}"
+        percent = 100 * away / abs(end) if end else 0.0
+        share = f"{percent:.{0 if percent >= 10 else 2}f} %" if end else f"{away:.2g}"
         return f"{self.value:.4g}{unit}, {share} {'below' if below else 'above'} {end:.4g}{unit}"
 
     def wanted(self) -> str:

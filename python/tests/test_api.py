@@ -1,0 +1,117 @@
+"""The Python API: typed values in, arrays and tables out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import verus
+from verus import Flow, Link, Trace, compare, simulate
+
+
+def test_records_are_arrays_of_one_length() -> None:
+    result = simulate(link=Link.constant(5), flows=[Flow("verus", ratio=2), Flow("cubic", start_s=1)], duration_s=3)
+    assert len(result.flows) == 2
+    for flow in result.flows:
+        lengths = {
+            len(getattr(flow, name)) for name in ("sent_ms", "rtt_ms", "qdelay_ms", "size_bytes", "window_bytes")
+        }
+        assert len(lengths) == 1
+        assert lengths.pop() > 100
+        seen = np.isfinite(flow.rtt_ms)
+        assert np.all(flow.rtt_ms[seen] >= 40 - 1e-6)
+    assert result.flows[1].sent_ms.min() >= 1000
+    assert result.to_arrow().num_rows == sum(len(flow.sent_ms) for flow in result.flows)
+
+
+def test_queueing_delay_of_the_records_is_that_of_the_metrics() -> None:
+    result = simulate(link=Link.constant(5), flows=[Flow("cubic")], duration_s=5)
+    assert np.nanmean(result.flows[0].qdelay_ms) == pytest.approx(result.metrics["qdelay_mean_ms"], rel=0.01)
+
+
+def test_without_records_there_are_series() -> None:
+    result = simulate(link=Link.constant(5), flows=[Flow("verus")], duration_s=3, records=False)
+    assert len(result.flows[0].rtt_ms) == 0
+    assert len(result.series["time_s"]) == 30
+    assert result.to_arrow().num_rows == 30
+
+
+def test_the_same_seed_gives_the_same_arrays_and_another_does_not() -> None:
+    def run(seed: int) -> np.ndarray:
+        link = Link.from_trace("city-driving-3g-up", loss=0.01)
+        return simulate(link=link, flows=[Flow("verus")], duration_s=3, seed=seed).flows[0].sent_ms
+
+    assert np.array_equal(run(7), run(7))
+    assert not np.array_equal(run(7), run(8))
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda: Flow("quick"), "scheme"),
+        (lambda: Flow("verus", speed=2), "scheme"),
+        (lambda: Flow("verus", start_s=-1), "start_s"),
+        (lambda: Flow("verus", stop_s=float("nan")), "stop_s"),
+        (lambda: Link.constant(0), "mbps"),
+        (lambda: simulate(link=Link.constant(5), flows=[]), "flows"),
+        (lambda: simulate(link=Link.constant(5), flows=[Flow("cubic")], duration_s=0), "duration_s"),
+        (lambda: simulate(link=Link.constant(5), flows=[Flow("cubic")], packet_bytes=0), "packet_bytes"),
+        (lambda: simulate(link=Link.constant(5, queue="bucket"), flows=[Flow("cubic")]), "queue"),
+        (lambda: simulate(link=Link.constant(5, loss=2), flows=[Flow("cubic")]), "loss"),
+        (lambda: simulate(link=Link(trace="nowhere"), flows=[Flow("cubic")]), "traces"),
+        (lambda: compare(traces=[]), "traces"),
+        (lambda: compare(schemes=[]), "schemes"),
+        (lambda: compare(speed=3), "speed"),
+        (lambda: compare(repeat=0), "repeat"),
+        (lambda: Trace([]), "times_ms"),
+        (lambda: Trace([3, 2]), "times_ms"),
+        (lambda: Trace([0]), "times_ms"),
+        (lambda: Trace.generate("city-driving-3g-up", duration_s=0), "duration_s"),
+    ],
+)
+def test_a_bad_value_raises_with_its_field(call: object, field: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        call()  # type: ignore[operator]
+
+
+def test_progress_may_stop_the_runs() -> None:
+    class EnoughError(Exception):
+        pass
+
+    def progress(_done: int, _total: int, _share: float) -> None:
+        raise EnoughError
+
+    with pytest.raises(EnoughError):
+        compare(traces=["rate:5"], schemes=["cubic"], duration_s=100000, progress=progress)
+
+
+def test_progress_reaches_the_end() -> None:
+    told: list[tuple[int, int, float]] = []
+    compare(traces=["rate:5"], schemes=["cubic", "vegas"], duration_s=2, progress=lambda *what: told.append(what))
+    assert told[-1] == (2, 2, 1.0)
+    assert [share for _, _, share in told] == sorted(share for _, _, share in told)
+
+
+def test_a_trace_written_is_the_trace_read(tmp_path: Path) -> None:
+    trace = Trace.generate("campus-pedestrian-lte-down", duration_s=5, seed=3)
+    for name in ("town", "town.gz", "town.xz"):
+        trace.write(tmp_path / name)
+        again = Trace.read(tmp_path / name)
+        assert np.array_equal(again.times_ms, trace.times_ms)
+    assert Trace.info(tmp_path / "town")["opportunities"] == len(trace.times_ms)
+
+
+def test_a_raw_log_becomes_exactly_the_trace_that_was_distributed(shared: Path) -> None:
+    for raw in sorted((shared / "traces" / "verus-2015" / "raw").glob("*.csv")):
+        expected = np.loadtxt(raw.with_suffix(".expected"), dtype=np.int64)
+        assert np.array_equal(Trace.convert(raw).times_ms, expected)
+
+
+def test_names_are_those_that_are_announced() -> None:
+    for name in verus.__all__:
+        assert getattr(verus, name).__doc__
+    assert verus.__version__
+    with pytest.raises(AttributeError, match="bogus"):
+        verus.bogus  # noqa: B018

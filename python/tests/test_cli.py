@@ -1,0 +1,155 @@
+"""The command as a program: fast, quiet about what it lacks, and honest about what there is."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+HEAVY = ("numpy", "pyarrow", "vl_convert", "altair", "rich.progress")
+
+
+def imported(code: str) -> set[str]:
+    """Modules that are loaded after running `code` in a fresh interpreter."""
+    script = f"import sys\ntry:\n    {code}\nexcept SystemExit:\n    pass\nprint(*sys.modules, file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(ran.stderr.splitlines()[-1].split())
+
+
+def test_help_imports_nothing_heavy() -> None:
+    assert not imported("from verus.cli import main; main(['--help'])") & set(HEAVY)
+
+
+def test_the_verbs_of_the_endpoint_import_next_to_nothing() -> None:
+    loaded = imported("from verus.cli import main; main(['serve'])")
+    assert not loaded & {*HEAVY, "cyclopts", "rich", "verus._verus"}
+
+
+@pytest.mark.parametrize("verb", ["serve", "send", "receive", "probe", "shell"])
+def test_a_build_without_the_endpoint_says_so(verb: str) -> None:
+    ran = subprocess.run([sys.executable, "-m", "verus", verb, "--now"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr == f"verus: `{verb}` needs the program `verus-endpoint`, which this build does not have\n"
+
+
+def test_the_endpoint_beside_the_interpreter_is_handed_the_words(tmp_path: Path) -> None:
+    binary = tmp_path / "verus-endpoint"
+    binary.write_text('#!/bin/sh\necho "$@"\nexit 7\n')
+    binary.chmod(binary.stat().st_mode | stat.S_IXUSR)
+    beside = f"import sys; sys.executable = {str(tmp_path / 'python')!r}"
+    code = f"{beside}; from verus.cli import main; main(['send', 'a b', '--x'])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (7, "send a b --x\n")
+
+
+def test_version_is_that_of_the_crates(verus: Command) -> None:
+    from verus import _verus
+
+    assert verus("--version").out.strip() == _verus.version()
+
+
+@pytest.mark.parametrize("verb", ["schemes", "queues", "channels"])
+def test_list_says_what_there_is(verb: str, verus: Command) -> None:
+    ran = verus("list", verb)
+    assert ran.code == 0
+    lines = [json.loads(line) for line in verus("list", verb, "--json").out.splitlines()]
+    names = {line["name"] for line in lines}
+    assert (
+        names
+        >= {
+            "schemes": {"verus", "cubic", "newreno", "vegas"},
+            "queues": {"red", "droptail", "codel", "infinite"},
+            "channels": {"city-driving-3g-up", "cs244-2017/city_drive_2min"},
+        }[verb]
+    )
+    for name in names:
+        assert name in ran.out
+
+
+def test_every_scheme_and_queue_that_is_listed_runs(verus: Command) -> None:
+    schemes = [json.loads(line)["name"] for line in verus("list", "schemes", "--json").out.splitlines()]
+    queues = [json.loads(line) for line in verus("list", "queues", "--json").out.splitlines()]
+    arguments = [word for queue in queues for word in ("--queue", queue.get("example", queue["name"]))]
+    ran = verus("compare", "--trace", "rate:5", "--duration", "1", "--json", "--scheme", *schemes, *arguments)
+    assert ran.code == 0, ran.err
+    assert len(ran.out.splitlines()) == len(schemes) * len(queues)
+
+
+def test_output_that_nobody_reads_is_no_error() -> None:
+    command = f"{sys.executable} -m verus list channels --json | head -n 1"
+    ran = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_the_front_names_its_flags_as_python_does(verus: Command) -> None:
+    ran = verus("compare", "--help")
+    words = "trace scheme mix queue ack ack-queue delay-ms packet-bytes flows duration seed repeat json out force from"
+    for word in f"{words} loss opportunity-bytes ack-every loop once records verbose quiet".split():
+        flag = f"--{word}"
+        assert flag in ran.out
+
+
+def test_a_trace_is_looked_at_made_and_drawn(verus: Command, tmp_path: Path) -> None:
+    made = verus("trace", "generate", "city-driving-3g-up", "town.xz", "--duration", "5", "--seed", "4")
+    assert made.code == 0
+    assert "opportunities" in made.out
+    (info,) = map(json.loads, verus("trace", "info", "town.xz", "--json").out.splitlines())
+    assert info["opportunities"] == int(made.out.split()[1])
+    assert (
+        "cv_100ms" in verus("trace", "info", "town.xz", "rate:5").out
+        or "rate:5" in verus("trace", "info", "rate:5").err
+    )
+    for ending in ("svg", "png", "html"):
+        assert verus("trace", "plot", "town.xz", "--out", f"town.{ending}").code == 0
+        assert (tmp_path / f"town.{ending}").stat().st_size > 1000
+    again = verus("trace", "generate", "city-driving-3g-up", "town.xz")
+    assert again.code == 2
+    assert "--force" in again.err
+
+
+def test_a_raw_log_is_converted(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "raw.csv").write_text("1420000000.5\n1420000000.5104\n1420000000.52\n")
+    assert verus("trace", "convert", "raw.csv", "town").code == 0
+    assert (tmp_path / "town").read_text().split() == ["0", "10", "20"]
+
+
+def test_the_log_of_the_2017_reproduction_gives_its_published_figures(verus: Command, shared: Path) -> None:
+    folder = shared / "reference" / "cs244-2017"
+    expected = json.loads((folder / "camp_ped_log_r2.first20s.expected.json").read_text())
+    ran = verus("analyze", folder / "camp_ped_log_r2.first20s.log.xz", "--json")
+    assert ran.code == 0
+    found = json.loads(ran.out)
+    names = {
+        "base_timestamp": "base_timestamp",
+        "opportunities": "opportunities",
+        "arrivals": "arrivals",
+        "departures": "departures",
+        "arrived_bytes": "arrived_bytes",
+        "departed_bytes": "departed_bytes",
+        "capacity_mbps": "capacity_mbps",
+        "throughput_mbps": "throughput_mbps",
+        "signal_delay_p95_ms": "p95_signal_delay_ms",
+        "qdelay_p95_ms": "p95_packet_delay_ms",
+        "qdelay_p50_ms": "p50_packet_delay_ms",
+        "qdelay_mean_ms": "mean_packet_delay_ms",
+        "qdelay_max_ms": "max_packet_delay_ms",
+    }
+    for ours, theirs in names.items():
+        assert found[ours] == pytest.approx(expected[theirs], rel=1e-4), ours
+
+
+def test_pipes_get_tables_wide_enough(verus: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    out = verus("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", "1", "--out", "x").out
+    assert "signal p95 ms" in out
+    assert "…" not in out
+    assert os.environ.get("COLUMNS") is None

@@ -1,0 +1,117 @@
+"""The page and the figures: drawn from saved results alone, complete, and without a network."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verus import api, figures, report
+from verus.results import Results
+from verus.summary import blocks
+
+Command = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that `compare` wrote."""
+    folder = tmp_path_factory.mktemp("saved") / "run"
+    schemes = ["verus:ratio=2", "verus:ratio=4,mode=prototype", "cubic"]
+    api.compare(traces=["city-driving-3g-up", "rate:8"], schemes=schemes, duration_s=5).save(folder)
+    return folder
+
+
+def test_the_page_loads_nothing_from_elsewhere(saved: Path) -> None:
+    page = (saved / "report.html").read_text()
+    outside = re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+    assert not re.search(r"""(?:src|href)\s*=|url\(|@import|<link|<iframe|<img""", outside)
+    assert "default-src 'none'" in page
+
+
+def test_the_page_forbids_connections_to_its_scripts(saved: Path) -> None:
+    policy = re.search(r'http-equiv="Content-Security-Policy"\s+content="([^"]*)"', (saved / "report.html").read_text())
+    assert policy is not None
+    assert "connect-src" not in policy[1]
+    assert "http" not in policy[1]
+
+
+def test_the_page_holds_every_figure_and_stays_small(saved: Path) -> None:
+    page = (saved / "report.html").read_text()
+    assert page.count('class="wide plot"') == 1 + 2 + 1
+    assert len(page) < 2_000_000
+    for word in ("Verus R=2", "omniscient", "propagation is not in it", "SHA-256", "seed 1"):
+        assert word in page
+
+
+def test_every_figure_is_drawn_as_svg_and_png(saved: Path) -> None:
+    names = {"delay-throughput", "delay-profile", "series-city-driving-3g-up", "series-rate-8"}
+    assert {path.stem for path in (saved / "figures").glob("*.svg")} == names
+    assert {path.stem for path in (saved / "figures").glob("*.png")} == names
+    for path in (saved / "figures").glob("*.svg"):
+        assert len(list(ElementTree.parse(path).iter())) > 50
+    for path in (saved / "figures").glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_is_the_same_drawn_again(saved: Path, verus: Command) -> None:
+    before = (saved / "report.html").read_text()
+    (saved / "report.html").unlink()
+    ran = verus("report", saved)
+    assert ran.code == 0
+    assert str(saved / "report.html") in ran.err
+    assert (saved / "report.html").read_text() == before
+
+
+def test_captions_say_what_was_run(saved: Path) -> None:
+    results = Results.read(saved)
+    for figure in report.page_for(results).figures():
+        for word in ("queue red:min=375000", "seed 1", "20 ms propagation each way", "Verus in the modes named"):
+            assert word in figure.caption, figure.name
+
+
+def test_curves_are_thinned(saved: Path) -> None:
+    results = Results.read(saved)
+    figure = figures.series(results, blocks(results)[0])
+    for row in figure.spec["data"]["values"]:
+        assert len(row["t"]) <= 240
+        assert len(row["t"]) == len(row["delay"]) == len(row["window"]) == len(row["throughput"])
+
+
+def test_text_cannot_become_markup(tmp_path: Path) -> None:
+    name = "<script>alert(1)</script>"
+    (tmp_path / "a").mkdir()
+    path = tmp_path / "a" / name.replace("/", "-")
+    path.write_text("".join(f"{time}\n" for time in range(1, 1000, 3)))
+    found = api.compare(traces=[str(path)], schemes=["cubic"], duration_s=1)
+    page = report.to_html(report.page_for(found.results), found.results.config)
+    assert "<script>alert" not in page
+
+
+def test_results_of_another_version_are_refused(saved: Path, tmp_path: Path, verus: Command) -> None:
+    config = json.loads((saved / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**config, "schema": 2}))
+    ran = verus("report", ".")
+    assert ran.code == 2
+    assert "schema 2" in ran.err
+
+
+def test_what_is_read_is_what_was_written(saved: Path) -> None:
+    again = Results.read(saved)
+    assert again.rows.num_rows == 6
+    assert set(again.series.column_names) >= {
+        "run",
+        "flow",
+        "time_s",
+        "capacity_mbps",
+        "throughput_mbps",
+        "qdelay_ms",
+        "window_bytes",
+    }
+    assert set(again.profile.column("kind").to_pylist()) == {"point", "curve"}
+    assert again.to_rows()[0]["params"] == {"ratio": 2}
