@@ -12,6 +12,9 @@ UV_VERSION := 0.13.8
 CARGO_DENY_VERSION := 0.20.2
 CARGO_FUZZ_VERSION := 0.13.2
 
+FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+FUZZ = PATH="$(CURDIR)/.tools/bin:$$PATH" cargo +nightly fuzz
+
 BIN := .venv/bin
 STAMPS := .venv/stamps
 
@@ -94,9 +97,16 @@ bench: ## Time the simulator against a bare event loop
 
 .PHONY: fuzz
 fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust
-	for target in $$(sed -n '/^\[\[bin\]\]/,/^name/s/^name = "\(.*\)"/\1/p' fuzz/Cargo.toml); do \
-	  PATH="$(CURDIR)/.tools/bin:$$PATH" cargo +nightly fuzz run "$$target" -- \
+	for target in $(FUZZ_TARGETS); do \
+	  mkdir -p "fuzz/found/$$target"; \
+	  $(FUZZ) run "$$target" "fuzz/found/$$target" "fuzz/corpus/$$target" -- \
 	    -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10; \
+	done
+
+.PHONY: fuzz-keep
+fuzz-keep: .tools/bin/cargo-fuzz ## Add to the corpora what fuzzing found that reaches new code
+	for target in $(FUZZ_TARGETS); do \
+	  $(FUZZ) run "$$target" "fuzz/corpus/$$target" "fuzz/found/$$target" -- -merge=1; \
 	done
 
 ##@ Keep
@@ -109,13 +119,13 @@ lock: $(STAMPS)/packages ## Pin the newest allowed versions of the Python packag
 
 .PHONY: clean
 clean: ## Remove everything that was built, downloaded or drawn
-	rm -rf .venv .tools target fuzz/target verus-results
+	rm -rf .venv .tools target fuzz/target fuzz/found verus-results
 	rm -f python/verus/_verus*.so
 
 .PHONY: help
 help:
 	@awk -F ':.*## ' '/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	  /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
 
 # What was done, and whether it must be done again.
 $(STAMPS)/packages: requirements.lock
@@ -141,4 +151,6 @@ $(STAMPS)/extension: $(STAMPS)/packages pyproject.toml README.md $(RUST)
 	fi
 
 .tools/bin/cargo-fuzz:
+	@cargo +nightly --version >/dev/null 2>&1 || \
+	  { echo 'Fuzzing needs nightly Rust (rustup toolchain install nightly).' >&2; exit 2; }
 	cargo +nightly install cargo-fuzz --version $(CARGO_FUZZ_VERSION) --locked --root .tools
