@@ -7,7 +7,8 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::controller::Controller;
-use crate::cubic::{self, Cubic};
+use crate::cubic::{self, Cubic, Lookahead};
+use crate::episode::Period;
 use crate::hystart::HyStart;
 use crate::new_reno::{self, NewReno};
 use crate::units::Duration;
@@ -421,6 +422,11 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
             }
             "epochs_in_recovery" => config.epochs_in_recovery = setting.flag()?,
             "whole_windows" => config.whole_windows = setting.flag()?,
+            "regrowth_ms" => {
+                let regrowth = setting.millis()?;
+                config.regrowth = (!regrowth.is_zero()).then_some(regrowth);
+            }
+            "pacing" => config.pacing = setting.flag()?,
             "retransmit" => config.recovery.retransmit = setting.flag()?,
             other => unreachable!("`{other}` is listed but not parsed"),
         }
@@ -582,6 +588,18 @@ fn verus_keys() -> Vec<Key> {
             "whether epochs decide during recovery",
         ),
         key(
+            "regrowth_ms",
+            "ms",
+            "1000",
+            "time in which the window returns to where a loss met it; 0: no limit",
+        ),
+        key(
+            "pacing",
+            "yes or no",
+            "yes",
+            "whether a budget above 32 packets is spread over its epoch",
+        ),
+        key(
             "whole_windows",
             "yes or no",
             "no",
@@ -596,6 +614,9 @@ fn verus_keys() -> Vec<Key> {
     ]
 }
 
+const PERIODS: &[(&str, Period)] = &[("round", Period::Round), ("repair", Period::Repair)];
+const PERIOD_MEANING: &str =
+    "how long losses count as one: a round (RFC 9002) or until repaired (RFC 6675)";
 const HYSTART: &[(&str, HyStart)] = &[
     ("classic", HyStart::Classic),
     ("plusplus", HyStart::PlusPlus),
@@ -613,6 +634,13 @@ fn parse_cubic(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
             "fast_convergence" => config.fast_convergence = setting.flag()?,
             "reno_friendly" => config.reno_friendly = setting.flag()?,
             "hystart" => config.hystart = setting.word(HYSTART)?,
+            "lookahead" => {
+                config.lookahead = setting.word(&[
+                    ("min_rtt", Lookahead::MinRtt),
+                    ("smoothed_rtt", Lookahead::SmoothedRtt),
+                ])?;
+            }
+            "period" => config.period = setting.word(PERIODS)?,
             "uncharted_growth" => config.uncharted_growth = setting.number()?,
             other => unreachable!("`{other}` is listed but not parsed"),
         }
@@ -627,6 +655,13 @@ fn parse_cubic(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
 fn cubic_keys() -> Vec<Key> {
     let d = cubic::Config::default();
     vec![
+        key("period", "round or repair", "repair", PERIOD_MEANING),
+        key(
+            "lookahead",
+            "min_rtt or smoothed_rtt",
+            "min_rtt",
+            "how far ahead the cubic function is read (Linux; §4.2)",
+        ),
         key(
             "initial_window_packets",
             "packets",
@@ -686,6 +721,7 @@ fn parse_new_reno(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError
             "min_window_packets" => config.min_window_packets = setting.number()?,
             "decrease_factor" => config.decrease_factor = setting.number()?,
             "hystart" => config.hystart = setting.word(HYSTART)?,
+            "period" => config.period = setting.word(PERIODS)?,
             other => unreachable!("`{other}` is listed but not parsed"),
         }
         Ok(())
@@ -699,6 +735,7 @@ fn parse_new_reno(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError
 fn new_reno_keys() -> Vec<Key> {
     let d = new_reno::Config::default();
     vec![
+        key("period", "round or repair", "repair", PERIOD_MEANING),
         key(
             "initial_window_packets",
             "packets",
@@ -736,6 +773,7 @@ fn parse_vegas(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
             "initial_window_packets" => config.initial_window_packets = setting.number()?,
             "min_window_packets" => config.min_window_packets = setting.number()?,
             "decrease_factor" => config.decrease_factor = setting.number()?,
+            "period" => config.period = setting.word(PERIODS)?,
             other => unreachable!("`{other}` is listed but not parsed"),
         }
         Ok(())
@@ -749,6 +787,7 @@ fn parse_vegas(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
 fn vegas_keys() -> Vec<Key> {
     let d = vegas::Config::default();
     vec![
+        key("period", "round or repair", "repair", PERIOD_MEANING),
         key(
             "alpha_packets",
             "packets",

@@ -11,18 +11,16 @@
 //! A reduction is taken back when it proves groundless: after losses, when every packet that was
 //! declared lost has arrived after all; after a timeout, when a packet from before it is heard of
 //! before any sent since (the Eifel response, RFC 4015; RFC 9438 §4.9; Linux's undo and F-RTO, RFC
-//! 5682). A spurious timeout may still hide real losses: on a path that keeps order, whatever has
-//! not arrived when a packet sent after the timeout is acknowledged never will, and is answered
-//! like any loss.
+//! 5682). A spurious timeout may still hide real losses: the ledger puts the rest of what the timeout
+//! presumed lost back in flight, and what of it is then declared lost is a new event.
 //!
 //! ```text
 //!            loss                  the period is over
 //!    ┌──────────────────▶ Recovery ─────────────────▶┐
 //!    │                      │ all arrived: undo      │
 //!   Open ◀──────────────────┴───────────────────────Open
-//!    │ timeout             a packet sent since: some are missing: Recovery
-//!    └──────▶ TimedOut ──▶ Doubted ─────────────────▶┘
-//!                one arrived: undo
+//!    │ timeout       one from before it arrived: undo│
+//!    └──────▶ TimedOut ─────────────────────────────▶┘
 //! ```
 
 use std::collections::VecDeque;
@@ -112,8 +110,6 @@ enum Stage {
     Recovery(Prr),
     /// A timeout fired, and nothing has been heard since.
     TimedOut,
-    /// A timeout was taken back, with some of the packets that it presumed lost still missing.
-    Doubted,
 }
 
 /// The current or last episode of a flow whose algorithm's state is `S`.
@@ -195,20 +191,18 @@ impl<S: Copy> Episode<S> {
         let arrived = feedback.recovered.iter().filter(ours).count() as u64;
         self.recovered += arrived;
         let all_arrived = self.lost > 0 && self.recovered >= self.lost;
-        let too_early = self.stage == Stage::TimedOut && arrived > 0 && feedback.acked.is_empty();
+        let since = |acked: &Acked| acked.packet.number >= self.end;
+        let too_early =
+            self.stage == Stage::TimedOut && arrived > 0 && !feedback.acked.iter().any(since);
         if !(all_arrived || too_early) {
             return None;
         }
-        if all_arrived {
-            // Others of these packets may yet be lost: a new event, since this one was none.
-            self.end = self.start;
-            self.lost = 0;
-            self.recovered = 0;
-            self.stage = Stage::Open;
-            self.repair.clear();
-        } else {
-            self.stage = Stage::Doubted;
-        }
+        // Others of these packets may yet be lost: a new event, since this one was none.
+        self.end = self.start;
+        self.lost = 0;
+        self.recovered = 0;
+        self.stage = Stage::Open;
+        self.repair.clear();
         self.before.take()
     }
 
@@ -219,7 +213,6 @@ impl<S: Copy> Episode<S> {
             .acked
             .iter()
             .any(|acked| acked.packet.number >= self.end);
-        let doubts_confirmed = self.stage == Stage::Doubted && heard_since;
         let mut lost_since = feedback
             .lost
             .iter()
@@ -249,7 +242,7 @@ impl<S: Copy> Episode<S> {
         }
         let fresh = lost_since > 0;
         let marked = feedback.marked > 0 && !self.in_recovery();
-        if fresh || (marked && !doubts_confirmed) {
+        if fresh || marked {
             // Nothing is lost in an episode that a mark begins, and nothing can be undone.
             self.start = self.end;
             self.lost = lost_since;
@@ -257,12 +250,8 @@ impl<S: Copy> Episode<S> {
         } else {
             let ours = |packet: &&Departure| packet.number >= self.start;
             self.lost += feedback.lost.iter().filter(ours).count() as u64;
-            if doubts_confirmed {
-                self.lost -= self.recovered.min(self.lost);
-                self.recovered = 0;
-            }
         }
-        if !(fresh || marked || doubts_confirmed) {
+        if !(fresh || marked) {
             return false;
         }
         self.end = self.next;

@@ -728,7 +728,11 @@ mod tests {
         out.clear();
         ledger.on_ack(ms(1010), &ack(&[(0, 2)]), &mut out);
         assert_eq!(acked_numbers(&out.recovered), [0]);
-        assert_eq!(acked_numbers(&out.acked), [1, 2], "in flight again, and here");
+        assert_eq!(
+            acked_numbers(&out.acked),
+            [1, 2],
+            "in flight again, and here"
+        );
         assert_eq!(ledger.in_flight(), SIZE, "the retransmission is under way");
     }
 

@@ -583,12 +583,11 @@ mod tests {
         let late = path.in_flight_numbers();
         path.wait_ms(1000);
         path.time_out();
-        path.fill();
-        let since = path.in_flight_numbers();
-        path.feedback([], [], late[1..].iter().copied());
+        path.feedback([], [], [late[1]]);
         assert_eq!(window(&path), 10.0, "the first to arrive was not lost");
-        // The first of the ten is still missing when a packet sent after the timeout arrives.
-        path.ack(since);
+        // The others are in flight again; the first of them has been overtaken for too long.
+        path.revive();
+        path.feedback(late[2..].iter().copied(), [late[0]], []);
         assert_eq!(window(&path), 5.0);
     }
 

@@ -158,7 +158,7 @@ impl Sender {
             return None;
         }
         let rate = self.controller.pacing_rate();
-        if rate.is_some() && self.pacer.next() > now {
+        if rate.is_some() && !self.pacer.is_ready(now) {
             return None;
         }
         let (data, retransmission) = match self.resend.pop_front() {

@@ -174,6 +174,11 @@ impl<C: Controller> Path<C> {
         });
     }
 
+    /// What was lost is in flight again, as after a spurious timeout.
+    pub(crate) fn revive(&mut self) {
+        self.open.append(&mut self.lost);
+    }
+
     /// Calls the tick if its time has come.
     pub(crate) fn tick(&mut self) {
         if self.controller.next_tick().is_some_and(|at| at <= self.now) {

@@ -29,9 +29,10 @@ pub mod profile;
 pub mod window;
 
 use crate::controller::{Acked, Controller, Departure, Feedback, ProfileSnapshot, Timeout};
+use crate::pacer::BURST_PACKETS;
 use crate::range::OutOfRange;
 use crate::recovery::Recovery;
-use crate::units::{Bytes, Duration, Time};
+use crate::units::{Bytes, Duration, Rate, Time};
 
 use capacity::Capacity;
 use config::{AtFloor, ChartedWindow, DelayMin, SlowStartExit, WindowReference};
@@ -99,6 +100,8 @@ pub struct Verus {
     estimate: f64,
     /// S: what is left of the open epoch's budget, in packets; a fraction carries over.
     budget: f64,
+    /// The rate that spreads the budget over its epoch.
+    pace: Option<Rate>,
     epoch_end: Option<Time>,
     refit_at: Time,
     rtt: Duration,
@@ -110,6 +113,8 @@ pub struct Verus {
     ack_interval: Duration,
     /// Packets numbered below this were under way during an outage.
     stalled_until: u64,
+    /// When the last loss cut the window, and the window that was lost, in packets.
+    last_loss: Option<(Time, f64)>,
     restarts: u64,
 }
 
@@ -131,6 +136,7 @@ impl Verus {
             window: 1.0,
             estimate: 0.0,
             budget: 0.0,
+            pace: None,
             epoch_end: None,
             refit_at: Time::ZERO,
             rtt: Duration::ZERO,
@@ -140,6 +146,7 @@ impl Verus {
             last_ack: None,
             ack_interval: Duration::ZERO,
             stalled_until: 0,
+            last_loss: None,
             restarts: 0,
         })
     }
@@ -321,6 +328,10 @@ impl Verus {
             });
         }
         self.cut(now, lost[0].window, false);
+        self.last_loss = Some((now, self.packets(lost[0].window)));
+        if let Some(least) = self.minimum.get() {
+            self.capacity.limit(self.window / least);
+        }
     }
 
     /// Packets thought lost have arrived. Once all have, the cut was for nothing.
@@ -413,6 +424,15 @@ impl Verus {
             // What the pipe holds without a queue: less would save no delay.
             self.window = self.window.max(rate * delay_min);
         }
+        if let Some(ceiling) = self.loss_ceiling(now)
+            && self.window > ceiling
+        {
+            self.window = ceiling.max(1.0);
+            if let Some(delay) = self.profile.delay_at(self.window) {
+                self.estimate = self.estimate.min(delay.max(delay_min));
+            }
+        }
+        let config = &self.config;
         let granted = window::budget(self.window, current, self.rtt, config.epoch);
         if config.whole_windows {
             // The prototype's budgets add up until its sending thread has spent them.
@@ -422,7 +442,20 @@ impl Verus {
         } else {
             // Less than a packet is not lost but saved for the next epoch.
             self.budget = granted + self.budget.clamp(0.0, 1.0).fract();
+            let large = config.pacing && self.budget > f64::from(BURST_PACKETS);
+            self.pace = large.then(|| self.packet_size.mul_f64(self.budget) / config.epoch);
         }
+    }
+
+    /// The largest window allowed so soon after a loss: from M · W_loss back to W_loss in a
+    /// straight line. Delay says nothing of a queue that drops early; without a memory of where
+    /// it did, each epoch's δ₂ would lead straight back there.
+    fn loss_ceiling(&self, now: Time) -> Option<f64> {
+        let regrowth = self.config.regrowth?;
+        let (at, window) = self.last_loss?;
+        let elapsed = now.since(at) / regrowth;
+        let kept = self.config.decrease_factor;
+        (elapsed < 1.0).then_some(window * (kept + (1.0 - kept) * elapsed))
     }
 
     fn refit(&mut self, now: Time) {
@@ -566,6 +599,11 @@ impl Controller for Verus {
             Phase::SlowStart | Phase::Recovery { .. } => self.window().saturating_sub(in_flight),
             Phase::Silent => (size * SILENT_WINDOW_PACKETS).saturating_sub(in_flight),
         }
+    }
+
+    #[inline]
+    fn pacing_rate(&self) -> Option<Rate> {
+        self.pace.filter(|_| self.phase == Phase::Tracking)
     }
 
     #[inline]

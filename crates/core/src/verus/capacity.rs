@@ -47,6 +47,13 @@ impl Capacity {
         self.since = now;
     }
 
+    /// The path has refused more than `packets_per_ms`: what it carried before counts no more.
+    pub fn limit(&mut self, packets_per_ms: f64) {
+        for rate in &mut self.rates {
+            *rate = rate.min(packets_per_ms);
+        }
+    }
+
     /// C in packets per ms; `None` while nothing was delivered.
     #[inline]
     pub fn packets_per_ms(&self) -> Option<f64> {
@@ -75,6 +82,16 @@ mod tests {
         }
         deliver(&mut capacity, 100, 11_000);
         assert_eq!(capacity.packets_per_ms(), Some(0.1));
+    }
+
+    #[test]
+    fn a_loss_limits_what_is_remembered() {
+        let mut capacity = Capacity::default();
+        deliver(&mut capacity, 500, 1000);
+        capacity.limit(0.3);
+        assert_eq!(capacity.packets_per_ms(), Some(0.3));
+        deliver(&mut capacity, 400, 2000);
+        assert_eq!(capacity.packets_per_ms(), Some(0.4));
     }
 
     #[test]

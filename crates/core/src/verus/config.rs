@@ -171,6 +171,11 @@ pub struct Config {
     /// Whether windows and budgets are cut to whole packets (the prototype) rather than carried
     /// over.
     pub whole_windows: bool,
+    /// How long the window takes to return to where a loss met it; `None`: no limit.
+    pub regrowth: Option<Duration>,
+    /// Whether an epoch's budget is spread over the epoch, where it is more than a burst of 32
+    /// packets, rather than sent at once.
+    pub pacing: bool,
     /// D_min.
     pub delay_min: DelayMin,
     /// Whether epochs go on deciding during recovery (the prototype); otherwise W grows by 1/W
@@ -216,6 +221,8 @@ impl Config {
             silent_epoch: SilentEpoch::Hold,
             above_profile: AboveProfile::Extrapolate,
             whole_windows: false,
+            regrowth: None,
+            pacing: false,
             delay_min: DelayMin::Ever,
             epochs_in_recovery: false,
             forgets_at_timeout: false,
@@ -246,6 +253,8 @@ impl Config {
                 floor: true,
                 silent_epoch: SilentEpoch::SinceLastAck,
                 slow_start_exit: SlowStartExit::Multiple(4.0),
+                regrowth: Some(Duration::from_secs(1)),
+                pacing: true,
                 delay_min: DelayMin::Rising,
                 recovery: Recovery {
                     timeout: TimeoutRule {
