@@ -50,6 +50,7 @@ def scatter(
     panels = [_panel(block, style, (low, max(high, low * 10)), size, several=several) for block in blocks]
     caption = (
         f"{conditions(results, blocks)} Points are means, lines reach to the 95th percentile; up and left is better. "
+        "Throughput axes do not begin at 0. "
         "The star is the omniscient sender: every opportunity used, no queue."
     )
     return Figure(name=name, title=title, caption=caption, spec=grid(panels, columns=2 if large else 3))
