@@ -115,3 +115,11 @@ def test_what_is_read_is_what_was_written(saved: Path) -> None:
     }
     assert set(again.profile.column("kind").to_pylist()) == {"point", "curve"}
     assert again.to_rows()[0]["params"] == {"ratio": 2}
+
+
+def test_several_flows_are_also_drawn_one_by_one(tmp_path: Path) -> None:
+    found = api.compare(traces=["rate:10"], schemes=["cubic"], mixes=["verus*2+cubic"], flows=3, duration_s=3)
+    drawn = {figure.name: figure for figure in report.page_for(found.results).figures()}
+    panels = drawn["flows-rate-10"].spec["concat"]
+    assert [len(panel["layer"][0]["data"]["values"]) for panel in panels] == [3, 3]
+    assert "Jain" in report.results_table(blocks(found.results)[0])

@@ -97,13 +97,18 @@ def compare_page(results: Results) -> Page:
 
 
 def _over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:
-    """Time series of each block, under a file name of its own."""
+    """Time series of each block, and of its flows if there are several, under file names of their own."""
+    drawn: list[Figure] = []
     names: list[str] = []
     for block in parts:
         several = sum(other.short == block.short for other in parts) > 1
-        name = f"series-{figures.slug(block.short)}" + (f"-{figures.slug(block.queue)}" if several else "")
+        name = figures.slug(block.short) + (f"-{figures.slug(block.queue)}" if several else "")
         names.append(name if name not in names else f"{name}-{len(names)}")
-    return [figures.series(results, block, name=name) for block, name in zip(parts, names, strict=True)]
+        drawn.append(figures.series(results, block, name=f"series-{names[-1]}"))
+        flows = figures.flows(results, block, name=f"flows-{names[-1]}")
+        if flows is not None:
+            drawn.append(flows)
+    return drawn
 
 
 def results_table(block: Block) -> str:

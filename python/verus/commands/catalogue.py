@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from verus import _verus
 from verus.commands.console import table_console
@@ -24,7 +25,7 @@ def schemes(*, json_: Json = False) -> None:
     json_
         Print one JSON object a line instead.
     """
-    _show("scheme", json.loads(_verus.list_schemes()), as_json=json_)
+    _show(json.loads(_verus.list_schemes()), as_json=json_)
 
 
 def queues(*, json_: Json = False) -> None:
@@ -35,7 +36,7 @@ def queues(*, json_: Json = False) -> None:
     json_
         Print one JSON object a line instead.
     """
-    _show("queue", json.loads(_verus.list_queues()), as_json=json_)
+    _show(json.loads(_verus.list_queues()), as_json=json_)
 
 
 def channels(*, json_: Json = False) -> None:
@@ -65,25 +66,26 @@ def channels(*, json_: Json = False) -> None:
     )
 
 
-def _show(kind: str, entries: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+def _show(entries: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
     if as_json:
         _lines(entries)
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(kind, no_wrap=True)
-    table.add_column("key", no_wrap=True)
-    table.add_column("default", justify="right", no_wrap=True)
-    table.add_column("unit", no_wrap=True)
-    table.add_column("meaning")
+    console = table_console()
     for entry in entries:
-        table.add_row(f"[bold]{entry['name']}[/]", "", "", "", entry["summary"])
+        console.print(Text.assemble((entry["name"], "bold"), f"  {entry['summary']}"))
+        if not entry["keys"]:
+            console.print()
+            continue
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("key", no_wrap=True)
+        table.add_column("default", no_wrap=True)
+        table.add_column("unit")
+        table.add_column("meaning")
         for key in entry["keys"]:
             default = key.get("default")
-            table.add_row(
-                "", key["key"], "" if default is None else str(default), key.get("unit") or "", key.get("meaning") or ""
-            )
-        table.add_section()
-    table_console().print(table)
+            shown = "" if default is None else str(default)
+            table.add_row(key["key"], shown, key.get("unit") or "", key.get("meaning") or "")
+        console.print(table)
 
 
 def _lines(entries: Sequence[Mapping[str, Any]]) -> None:

@@ -6,6 +6,7 @@ drawn in `currentColor`, so that one figure suits a light page and a dark one.
 """
 
 from verus.figures.chart import Figure, Frame, Spec, grid, heading, short, slug
+from verus.figures.flows import flows
 from verus.figures.profile import profiles
 from verus.figures.scatter import scatter
 from verus.figures.series import series
@@ -15,6 +16,7 @@ __all__ = [
     "Figure",
     "Frame",
     "Spec",
+    "flows",
     "grid",
     "heading",
     "profiles",

@@ -210,7 +210,7 @@ def scheme_encoding(labels: Sequence[str], style: dict[str, Look]) -> tuple[Spec
     legend = {"title": None, "orient": "top", "symbolType": "stroke", "symbolOpacity": 1, "columns": 6}
     return (
         {**field, "scale": {"domain": list(labels), "range": colors}, "legend": legend},
-        {**field, "scale": {"domain": list(labels), "range": dashes}, "legend": None},
+        {**field, "scale": {"domain": list(labels), "range": dashes}, "legend": legend},
     )
 
 
