@@ -213,3 +213,18 @@ def test_ctrl_c_leaves_whole_files_or_none(arguments: tuple[str, ...], tmp_path:
     assert out == b""
     assert err.decode().splitlines() == ["verus: interrupted; nothing was written"]
     assert left_behind(tmp_path) == []
+
+
+def test_ctrl_c_while_drawing_leaves_nothing(tmp_path: Path, left_behind: Look) -> None:
+    traces = [f"rate:{mbps}" for mbps in range(1, 13)]
+    command = [sys.executable, "-m", "verus", "compare", "--duration", "1", "--trace", *traces, "--out", "deep/here"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    while b"propagation is not in it" not in process.stdout.readline():
+        pass
+    time.sleep(0.7)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert err.decode().splitlines() == ["verus: interrupted; nothing was written"]
+    assert left_behind(tmp_path) == []
