@@ -140,10 +140,14 @@ impl Sender {
         }
     }
 
-    /// The source stops: nothing new is sent, and lost data is no longer repeated.
+    /// The source stops for good: nothing more is sent, lost or not; what is in flight is still
+    /// acknowledged.
     pub fn stop(&mut self) {
         self.source.available = Some(0);
         self.resend.clear();
+        self.recovery.retransmit = false;
+        self.recovery.tail_probe = false;
+        self.probe_now = false;
     }
 
     /// The next packet to send at `now`, or `None` if the controller, the pacer or an empty source

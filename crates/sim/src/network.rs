@@ -110,7 +110,9 @@ struct Network<'a> {
     ack_link: Option<Link<AckPacket>>,
     ack_link_set: bool,
     loss: f64,
-    loss_draws: ChaCha8Rng,
+    /// Each flow draws its losses from a stream of its own: its n-th packet meets the same draw
+    /// whatever the others do.
+    loss_draws: Vec<ChaCha8Rng>,
     meter: Meter,
     records: Option<Records>,
     /// Where each flow's packets are in the records, by packet number.
@@ -141,6 +143,13 @@ impl<'a> Network<'a> {
             ..Default::default()
         };
         let mut events = EventQueue::default();
+        // Added before the flows, so that a change at the instant of a start comes first.
+        for (index, change) in scenario.changes.iter().enumerate() {
+            events.push(
+                Time::from_secs_f64(change.at_s),
+                Event::Change(index as u32),
+            );
+        }
         let mut flows = Vec::with_capacity(scenario.flows.len());
         let mut outcomes = Vec::with_capacity(scenario.flows.len());
         for (index, (spec, scheme)) in scenario.flows.iter().zip(&plan.schemes).enumerate() {
@@ -166,12 +175,6 @@ impl<'a> Network<'a> {
                 events.push(Time::from_secs_f64(stop), Event::Stop(index as u32));
             }
         }
-        for (index, change) in scenario.changes.iter().enumerate() {
-            events.push(
-                Time::from_secs_f64(change.at_s),
-                Event::Change(index as u32),
-            );
-        }
         let base_rtt: Vec<Duration> = flows.iter().map(|flow| flow.delay * 2).collect();
         let stream = |purpose, index| random::stream(scenario.seed, purpose, index);
         Network {
@@ -192,7 +195,9 @@ impl<'a> Network<'a> {
                 .map(|(service, queue)| Link::new(service.clone(), queue, stream("queue", 1))),
             ack_link_set: false,
             loss: scenario.loss,
-            loss_draws: stream("loss", 0),
+            loss_draws: (0..scenario.flows.len() as u64)
+                .map(|index| stream("loss", index))
+                .collect(),
             records: scenario.records.then(Records::default),
             record_of: vec![Vec::new(); scenario.flows.len()],
             network_bytes: 0,
@@ -254,6 +259,7 @@ impl<'a> Network<'a> {
     }
 
     fn finish(mut self, end: Time, bin: Duration) -> Outcome {
+        self.totals.network_bytes = self.network_bytes;
         for (flow, outcome) in self.flows.iter().zip(&mut self.outcomes) {
             outcome.counters = *flow.sender.counters();
         }
@@ -326,7 +332,7 @@ impl<'a> Network<'a> {
                 data: transmit.data,
                 record,
             };
-            let lost = self.loss > 0.0 && self.loss_draws.random::<f64>() < self.loss;
+            let lost = self.loss > 0.0 && self.loss_draws[index].random::<f64>() < self.loss;
             if lost || self.link.enqueue(now, transmit.size, packet).is_err() {
                 self.meter.on_drop(now, index, transmit.size);
                 if let Some(records) = &mut self.records {

@@ -44,7 +44,9 @@ pub struct Totals {
     /// The most bytes in the network at any instant: in the bottleneck, in propagation, or arrived
     /// with their acknowledgement still on its way. All flows together.
     pub peak_network_bytes: u64,
-    /// The largest sum of the flows' windows at any departure, in bytes.
+    /// The same at the end of the run.
+    pub network_bytes: u64,
+    /// The largest window of any flow when it sent, in bytes.
     pub peak_window_bytes: u64,
 }
 
