@@ -143,10 +143,9 @@ impl Statistics {
                 .sum::<u64>() as f64
                 / minutes,
         });
-        let silent: f64 = waits()
+        let silent = waits()
             .filter(|w| w.0 >= OUTAGE_THRESHOLDS_MS[0])
-            .map(|(ms, count)| ms as f64 * count as f64)
-            .sum();
+            .fold(0.0, |sum, (ms, count)| sum + ms as f64 * count as f64);
         let to_mbps = |per_second: f64| per_second * packet as f64 * 8.0 / 1e6;
         let bins = bins.map(|b| b.finish(duration));
         let seconds = &bins[2].1;
@@ -375,15 +374,12 @@ impl BinSums {
         let sum = self.values.sum as f64;
         let mean = sum / n;
         // n²·variance, exact in integers.
-        let spread = u128::from(bins)
-            .checked_mul(self.squares)
-            .and_then(|a| {
-                self.values
-                    .sum
-                    .checked_mul(self.values.sum)
-                    .map(|b| a.saturating_sub(b) as f64)
-            })
-            .unwrap_or_else(|| n * self.squares as f64 - sum * sum);
+        let squared_sum = self.values.sum.checked_mul(self.values.sum);
+        let exact = u128::from(bins).checked_mul(self.squares).zip(squared_sum);
+        let spread = match exact {
+            Some((squares, squared_sum)) => squares.saturating_sub(squared_sum) as f64,
+            None => n * self.squares as f64 - sum * sum,
+        };
         let cv = (sum > 0.0).then(|| spread.sqrt() / sum);
         let mut acf = [None; LAGS.len()];
         for (k, &lag) in LAGS.iter().enumerate() {
