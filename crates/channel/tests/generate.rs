@@ -11,8 +11,9 @@ use verus_core::Duration;
 // the recording, SECONDS altogether. The reasons:
 //
 // * Mean rate: it is a parameter; what is left is the sampling error of the pieces (a slow process
-//   with a standard deviation of 0.5 and 40 s of memory moves the mean of 12000 s by 4 %; the odd other seed is beyond) and
-//   outages that begin and end within a fade, which the formula for the mean takes as slower.
+//   with a standard deviation of 0.5 and 40 s of memory moves the mean of 12000 s by 4 %, so a rare
+//   other seed may miss) and outages that begin and end within a fade, which the formula for the
+//   mean takes as slower.
 // * Coefficients of variation and autocorrelations: a recording is one draw. Pieces of one channel
 //   differ among themselves by 0.05 and by 0.04 to 0.09 (median standard deviation,
 //   `CalibrationRow::spread`), so that a much closer fit would fit the accident of a recording.
