@@ -93,7 +93,7 @@ format: $(STAMPS)/packages ## Format Rust and Python
 ##@ Measure
 .PHONY: bench
 bench: ## Time the simulator against a bare event loop
-	cargo bench --workspace --locked
+	cargo bench --locked -p verus-sim
 
 .PHONY: fuzz
 fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust

@@ -45,6 +45,8 @@ def test_series_have_one_row_for_each_flow_and_bin() -> None:
     )
     assert np.array_equal(outcome["series"]["time_s"][:bins], outcome["capacity"]["time_s"])
     assert np.isnan(outcome["series"]["window_bytes"][bins : bins + 9]).all(), "the second flow starts after a second"
+    assert outcome["series"]["phase"][bins : bins + 9] == [None] * 9
+    assert set(outcome["series"]["phase"][:bins]) <= {"slow_start", "steady", "recovery", "silent"}
     assert outcome["records"] is None
 
 

@@ -57,7 +57,8 @@ class _Outcome(TypedDict):
     `metrics` has the names of the results' rows, and `per_flow`. `totals` and `counters` (a dictionary a flow) are
     what the simulator and the senders counted. `series` has one row a flow and bin: `flow`, `time_s` (the
     bin's beginning), `throughput_mbps`, `qdelay_ms`, `qdelay_max_ms`, `window_bytes`,
-    `in_flight_bytes` and what the controller shows of itself; what was not observed is NaN.
+    `in_flight_bytes` and what the controller shows of itself; what was not observed is NaN. `phase` is a list:
+    ``slow_start``, ``steady``, ``recovery``, ``silent``, or None before the flow starts.
     `profiles`: `flow`, `time_s`, `kind` (``point`` or ``curve``), `window_packets`, `delay_ms`.
     """
 
@@ -65,7 +66,7 @@ class _Outcome(TypedDict):
     trace: _Trace
     totals: dict[str, int]
     counters: list[dict[str, int]]
-    series: dict[str, NDArray[Any]]
+    series: dict[str, Any]
     capacity: _Capacity
     profiles: dict[str, Any]
     records: dict[str, NDArray[Any]] | None

@@ -2,7 +2,7 @@
 
 use numpy::{Element, IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyString};
 use serde_json::Value;
 use verus_measure::FlowSeries;
 use verus_sim::{Outcome, Records};
@@ -166,9 +166,32 @@ fn series<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict
             let samples = at.map_or(&[][..], |at| &flow.samples[at]);
             values.extend(padded(samples.iter().copied(), bins));
         }
-        columns.set_item(name, array(py, values))?;
+        if name == PHASE {
+            columns.set_item(name, phases(py, &values)?)?;
+        } else {
+            columns.set_item(name, array(py, values))?;
+        }
     }
     Ok(columns)
+}
+
+/// The column in which every controller numbers what it is doing.
+const PHASE: &str = "phase";
+
+/// The words for the numbers, the same for all controllers: the window grows fast; the algorithm
+/// proper decides; losses are being made good; nothing has answered since a timeout.
+const PHASES: [&str; 4] = ["slow_start", "steady", "recovery", "silent"];
+
+/// Each number's word; `None` before the flow starts.
+fn phases<'py>(py: Python<'py>, numbers: &[f64]) -> PyResult<Bound<'py, PyList>> {
+    let words: Vec<_> = PHASES.iter().map(|word| PyString::new(py, word)).collect();
+    PyList::new(
+        py,
+        numbers.iter().map(|&number| {
+            let known = (number >= 0.0).then(|| words.get(number as usize));
+            known.flatten()
+        }),
+    )
 }
 
 /// Delay-profile snapshots, one row a point: measured (`point`) and fitted (`curve`).
