@@ -24,7 +24,7 @@
 use std::collections::VecDeque;
 
 use crate::controller::{Acked, Departure};
-use crate::receiver::{Ack, DataRange};
+use crate::receiver::{Ack, DataRange, NumberRange, RANGES_PER_ACK};
 use crate::recovery::{LossRule, TimeoutBase, TimeoutRule};
 use crate::units::{Bytes, Duration, Time};
 
@@ -37,14 +37,66 @@ const DUP_THRESH: u64 = 3;
 const FORGET_AFTER: Duration = Duration::from_secs(2);
 const FORGET_RTTS: u64 = 4;
 
-/// What the ledger keeps of a packet.
+/// What the ledger keeps of a packet, in one cache line: its number is its place in the ring, and
+/// no window or packet comes near 4 GiB.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    packet: Departure,
-    data: DataRange,
-    state: State,
+    at: Time,
+    delivered: Bytes,
+    delivered_at: Time,
+    data_start: u64,
     /// In flight and overtaken: when it is lost. Lost: when it was declared so.
     deadline: Time,
+    window: u32,
+    in_flight: u32,
+    size: u32,
+    data_len: u32,
+    state: State,
+    app_limited: bool,
+}
+
+impl Slot {
+    fn new(packet: &Departure, data: DataRange) -> Self {
+        let small = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+        Slot {
+            at: packet.at,
+            delivered: packet.delivered,
+            delivered_at: packet.delivered_at,
+            data_start: data.start,
+            deadline: Time::MAX,
+            window: small(packet.window.get()),
+            in_flight: small(packet.in_flight.get()),
+            size: small(packet.size.get()),
+            data_len: small(data.len),
+            state: State::InFlight,
+            app_limited: packet.app_limited,
+        }
+    }
+
+    fn size(&self) -> Bytes {
+        Bytes::new(u64::from(self.size))
+    }
+
+    fn data(&self) -> DataRange {
+        DataRange {
+            start: self.data_start,
+            len: u64::from(self.data_len),
+        }
+    }
+
+    #[inline]
+    fn packet(&self, number: u64) -> Departure {
+        Departure {
+            number,
+            at: self.at,
+            size: self.size(),
+            window: Bytes::new(u64::from(self.window)),
+            in_flight: Bytes::new(u64::from(self.in_flight)),
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            app_limited: self.app_limited,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,6 +229,7 @@ pub struct Ledger {
     delivered: Bytes,
     delivered_at: Time,
     largest_acked: Option<u64>,
+    last_ack: Option<Ack>,
     /// Departure and round-trip time of the acknowledged packet that left last (RACK.xmit_ts and
     /// RACK.rtt).
     newest_acked: (Time, Duration),
@@ -205,6 +258,7 @@ impl Ledger {
             delivered: Bytes::ZERO,
             delivered_at: Time::ZERO,
             largest_acked: None,
+            last_ack: None,
             newest_acked: (Time::ZERO, Duration::ZERO),
             missing: VecDeque::new(),
             lost: VecDeque::new(),
@@ -274,30 +328,25 @@ impl Ledger {
             app_limited: self.delivered < self.app_limited_until,
         };
         self.next_number += 1;
-        self.slots.push_back(Slot {
-            packet,
-            data,
-            state: State::InFlight,
-            deadline: Time::MAX,
-        });
+        self.slots.push_back(Slot::new(&packet, data));
         packet
     }
 
     /// An acknowledgement arrives. What it reveals is appended to `out`, losses included.
     #[inline]
     pub fn on_ack(&mut self, now: Time, ack: &Ack, out: &mut Revealed) {
-        let Some(newest) = ack.ranges().first().map(|range| range.last) else {
-            return;
-        };
+        let newest = ack.newest();
         if newest >= self.next_number {
             return; // acknowledges what was never sent: nothing in it can be trusted
         }
         let from = self.largest_acked.map_or(self.base, |largest| largest + 1);
-        if self.missing.is_empty() && self.lost.is_empty() {
-            // Nothing is open below: only numbers from `from` on can be news.
-        } else {
+        // Below `from` there is news only if something is open there, and the acknowledgement does
+        // not say the same of it as the last one did.
+        let open = !(self.missing.is_empty() && self.lost.is_empty());
+        if open && !ack.agrees_below(&self.last_ack) {
             self.settle_overtaken(now, ack, from, out);
         }
+        self.last_ack = Some(*ack);
         if newest >= from {
             self.settle_new(now, ack, from, newest, out);
         }
@@ -318,10 +367,10 @@ impl Ledger {
         for at in 0..self.slots.len() {
             if self.slots[at].state == State::InFlight {
                 self.lose(at, now, out);
-                if self.slots[at].packet.number >= from {
+                if self.base + at as u64 >= from {
                     self.slots[at].state = State::Presumed;
                 } else {
-                    self.lost.push_back(self.slots[at].packet.number);
+                    self.lost.push_back(self.base + at as u64);
                 }
             }
         }
@@ -336,9 +385,9 @@ impl Ledger {
             if slot.state == State::Presumed {
                 slot.state = State::InFlight;
                 slot.deadline = Time::MAX;
-                self.in_flight += slot.packet.size;
+                self.in_flight += slot.size();
                 self.in_flight_packets += 1;
-                out.recovered_data.push(slot.data);
+                out.recovered_data.push(slot.data());
                 out.revived += 1;
             }
         }
@@ -351,21 +400,20 @@ impl Ledger {
             .iter()
             .rev()
             .find(|slot| slot.state == State::InFlight)?;
-        Some((tail.data, tail.packet.size))
+        Some((tail.data(), tail.size()))
     }
 
     /// Numbers below `end` that the acknowledgement covers and that were still open.
     #[cold]
     fn settle_overtaken(&mut self, now: Time, ack: &Ack, end: u64, out: &mut Revealed) {
-        for range in ack.ranges().iter().rev() {
+        for range in ascending(ack) {
             if range.first >= end {
                 continue;
             }
             let mut at = self.missing.partition_point(|&number| number < range.first);
             while at < self.missing.len() && self.missing[at] <= range.last {
                 let number = self.missing.remove(at).expect("at is within");
-                let late = self.slot(number).packet;
-                self.note_reordering(late.number);
+                self.note_reordering(number);
                 self.deliver(now, number, ack, out);
             }
             at = self.lost.partition_point(|&number| number < range.first);
@@ -381,27 +429,36 @@ impl Ledger {
     #[inline]
     fn settle_new(&mut self, now: Time, ack: &Ack, from: u64, newest: u64, out: &mut Revealed) {
         self.largest_acked = Some(newest);
-        let mut next = from;
-        for range in ack.ranges().iter().rev() {
-            if range.last < next {
-                continue;
+        if ack.first_range().first <= from {
+            // No gap: what nearly every acknowledgement looks like.
+            for number in from..=newest {
+                self.arrived(now, number, ack, out);
             }
+            return;
+        }
+        let mut next = from;
+        for range in ascending(ack).filter(|range| range.last >= from) {
             while next < range.first {
                 self.overtaken(now, next);
                 next += 1;
             }
             while next <= range.last {
-                match self.slot(next).state {
-                    State::InFlight => self.deliver(now, next, ack, out),
-                    State::Lost => self.recover(now, next, out),
-                    State::Presumed => {
-                        self.recover(now, next, out);
-                        self.revive(out);
-                    }
-                    State::Done => {}
-                }
+                self.arrived(now, next, ack, out);
                 next += 1;
             }
+        }
+    }
+
+    #[inline]
+    fn arrived(&mut self, now: Time, number: u64, ack: &Ack, out: &mut Revealed) {
+        match self.slot(number).state {
+            State::InFlight => self.deliver(now, number, ack, out),
+            State::Lost => self.recover(now, number, out),
+            State::Presumed => {
+                self.recover(now, number, out);
+                self.revive(out);
+            }
+            State::Done => {}
         }
     }
 
@@ -434,12 +491,12 @@ impl Ledger {
     fn deliver(&mut self, now: Time, number: u64, ack: &Ack, out: &mut Revealed) {
         let slot = self.slot_mut(number);
         slot.state = State::Done;
-        let packet = slot.packet;
+        let packet = slot.packet(number);
         self.in_flight -= packet.size;
         self.in_flight_packets -= 1;
         self.delivered += packet.size;
         self.delivered_at = now;
-        let is_newest = ack.ranges()[0].last == number;
+        let is_newest = ack.newest() == number;
         let mut rtt = now.since(packet.at);
         if is_newest {
             // The hold is known for the newest only. A receiver that overstates it cannot
@@ -464,7 +521,7 @@ impl Ledger {
     fn recover(&mut self, now: Time, number: u64, out: &mut Revealed) {
         let slot = self.slot_mut(number);
         slot.state = State::Done;
-        let (packet, data) = (slot.packet, slot.data);
+        let (packet, data) = (slot.packet(number), slot.data());
         self.delivered += packet.size;
         self.delivered_at = now;
         let rtt = now.since(packet.at);
@@ -514,7 +571,7 @@ impl Ledger {
             let slot = self.slot(number);
             let deadline = match self.rule {
                 LossRule::Rack if !self.reordering.seen && newest - number >= DUP_THRESH => now,
-                LossRule::Rack => slot.packet.at + self.newest_acked.1 + reorder_window,
+                LossRule::Rack => slot.at + self.newest_acked.1 + reorder_window,
                 LossRule::DelayTimer { .. } | LossRule::FixedTimer { .. } => slot.deadline,
             };
             if deadline <= now {
@@ -541,9 +598,9 @@ impl Ledger {
         let slot = &mut self.slots[index];
         slot.state = State::Lost;
         slot.deadline = now;
-        out.lost.push(slot.packet);
-        out.lost_data.push(slot.data);
-        self.in_flight -= slot.packet.size;
+        out.lost.push(slot.packet(self.base + index as u64));
+        out.lost_data.push(slot.data());
+        self.in_flight -= slot.size();
         self.in_flight_packets -= 1;
     }
 
@@ -587,10 +644,21 @@ impl Ledger {
     }
 }
 
+/// The ranges of an acknowledgement, oldest first.
+fn ascending(ack: &Ack) -> impl Iterator<Item = NumberRange> + use<> {
+    let mut ranges = [NumberRange::default(); RANGES_PER_ACK];
+    let mut count = 0;
+    for (slot, range) in ranges.iter_mut().zip(ack.ranges()) {
+        *slot = range;
+        count += 1;
+    }
+    ranges[..count].reverse();
+    ranges.into_iter().take(count)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::receiver::NumberRange;
     use proptest::prelude::*;
 
     const SIZE: Bytes = Bytes::new(1000);
@@ -878,7 +946,7 @@ mod tests {
                 prop_assert_eq!(ledger.next_number, acked + lost + ledger.in_flight_packets());
                 prop_assert_eq!(ledger.in_flight(), SIZE * ledger.in_flight_packets());
                 let sum: Bytes = ledger.slots.iter()
-                    .filter(|slot| slot.state == State::InFlight).map(|slot| slot.packet.size).sum();
+                    .filter(|slot| slot.state == State::InFlight).map(|slot| slot.size()).sum();
                 prop_assert_eq!(ledger.in_flight(), sum);
                 prop_assert_eq!(ledger.delivered(), SIZE * (acked + recovered));
             }

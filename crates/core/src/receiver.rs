@@ -40,10 +40,14 @@ pub struct DataRange {
 }
 
 /// An acknowledgement, independent of any wire format.
+///
+/// Kept small, since every acknowledgement under way is one: the newest number, and from there
+/// downward by turns how many numbers were received and how many are missing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ack {
-    ranges: [NumberRange; RANGES_PER_ACK],
-    count: usize,
+    newest: u64,
+    /// Received, missing, received, … ; the first is at least 1, and the first zero ends the list.
+    spans: [u32; 2 * RANGES_PER_ACK - 1],
     /// When the packet with the largest number arrived, by the receiver's clock.
     pub received_at: Time,
     /// How long the receiver held the acknowledgement of that packet.
@@ -51,29 +55,81 @@ pub struct Ack {
 }
 
 impl Ack {
-    /// An acknowledgement of `ranges`, given most recent first; those past
-    /// [`RANGES_PER_ACK`] are left out.
+    /// An acknowledgement of `ranges`, given most recent first, descending and apart; those past
+    /// [`RANGES_PER_ACK`], and those over 4 billion packets away, are left out.
+    ///
+    /// # Panics
+    /// If there is no range.
     pub fn new(
         ranges: impl IntoIterator<Item = NumberRange>,
         received_at: Time,
         hold: Duration,
     ) -> Self {
-        let mut ack = Ack {
-            ranges: [NumberRange::default(); RANGES_PER_ACK],
-            count: 0,
+        let span = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+        let mut ranges = ranges.into_iter();
+        let first = ranges.next().expect("an acknowledgement names a packet");
+        let mut spans = [0; 2 * RANGES_PER_ACK - 1];
+        spans[0] = span(first.last - first.first + 1);
+        if spans[0] < u32::MAX {
+            let mut below = first.first;
+            for (range, pair) in ranges.zip(spans[1..].chunks_exact_mut(2)) {
+                let (missing, received) = (
+                    span(below - range.last - 1),
+                    span(range.last - range.first + 1),
+                );
+                if missing == u32::MAX || received == u32::MAX {
+                    break;
+                }
+                pair.copy_from_slice(&[missing, received]);
+                below = range.first;
+            }
+        }
+        Ack {
+            newest: first.last,
+            spans,
             received_at,
             hold,
-        };
-        for (slot, range) in ack.ranges.iter_mut().zip(ranges) {
-            *slot = range;
-            ack.count += 1;
         }
-        ack
+    }
+
+    /// The largest acknowledged number.
+    #[inline]
+    pub fn newest(&self) -> u64 {
+        self.newest
+    }
+
+    /// The acknowledged range with the largest numbers.
+    #[inline]
+    pub fn first_range(&self) -> NumberRange {
+        let first = self.newest + 1 - u64::from(self.spans[0]);
+        NumberRange {
+            first,
+            last: self.newest,
+        }
+    }
+
+    /// Whether `earlier` named the same numbers, but for newer ones in its newest range.
+    #[inline]
+    pub fn agrees_below(&self, earlier: &Option<Ack>) -> bool {
+        earlier.as_ref().is_some_and(|earlier| {
+            self.first_range().first == earlier.first_range().first
+                && self.newest >= earlier.newest
+                && self.spans[1..] == earlier.spans[1..]
+        })
     }
 
     /// The acknowledged ranges, most recent first, disjoint.
-    pub fn ranges(&self) -> &[NumberRange] {
-        &self.ranges[..self.count]
+    pub fn ranges(&self) -> impl Iterator<Item = NumberRange> + '_ {
+        let first = self.first_range();
+        let rest = self.spans[1..]
+            .chunks_exact(2)
+            .take_while(|pair| pair[1] > 0);
+        std::iter::once(first).chain(rest.scan(first.first, |below, pair| {
+            let last = *below - 1 - u64::from(pair[0]);
+            let first = last + 1 - u64::from(pair[1]);
+            *below = first;
+            Some(NumberRange { first, last })
+        }))
     }
 }
 
@@ -291,7 +347,7 @@ mod tests {
         let ack = receiver
             .poll_ack(ms(1))
             .expect("one packet, one acknowledgement");
-        assert_eq!(ack.ranges(), [range(0, 0)]);
+        assert_eq!(ack.ranges().collect::<Vec<_>>(), [range(0, 0)]);
         assert_eq!(receiver.poll_ack(ms(1)), None);
     }
 
@@ -302,10 +358,14 @@ mod tests {
             receiver.on_packet(ms(number), number, piece(number));
         }
         let ack = receiver.poll_ack(ms(3)).expect("due");
-        assert_eq!(ack.ranges(), [range(3, 3), range(0, 1)]);
+        assert_eq!(ack.ranges().collect::<Vec<_>>(), [range(3, 3), range(0, 1)]);
         receiver.on_packet(ms(4), 2, piece(2));
         assert_eq!(
-            receiver.poll_ack(ms(4)).expect("due").ranges(),
+            receiver
+                .poll_ack(ms(4))
+                .expect("due")
+                .ranges()
+                .collect::<Vec<_>>(),
             [range(0, 3)]
         );
     }
@@ -385,7 +445,7 @@ mod tests {
                 for range in ack.ranges() {
                     prop_assert!((range.first..=range.last).all(|n| seen.contains(&n)));
                 }
-                prop_assert_eq!(ack.ranges()[0].last, *seen.last().expect("not empty"));
+                prop_assert_eq!(ack.newest(), *seen.last().expect("not empty"));
             }
         }
     }

@@ -111,13 +111,13 @@ impl Duration {
     /// A span of `millis` ms with their fraction (rounded to the nanosecond; negative and
     /// not-a-number become zero).
     pub fn from_millis_f64(millis: f64) -> Self {
-        Duration((millis * NANOS_PER_MILLI as f64).round() as u64)
+        Duration((millis * NANOS_PER_MILLI as f64 + 0.5) as u64)
     }
 
     /// A span of `secs` s with their fraction (rounded to the nanosecond; negative and
     /// not-a-number become zero).
     pub fn from_secs_f64(secs: f64) -> Self {
-        Duration((secs * NANOS_PER_SEC as f64).round() as u64)
+        Duration((secs * NANOS_PER_SEC as f64 + 0.5) as u64)
     }
 
     /// The span in nanoseconds.
@@ -142,7 +142,7 @@ impl Duration {
 
     /// The span scaled by `factor` (negative and not-a-number give zero).
     pub fn mul_f64(self, factor: f64) -> Self {
-        Duration((self.0 as f64 * factor).round() as u64)
+        Duration((self.0 as f64 * factor + 0.5) as u64)
     }
 
     /// The difference, or zero if `other` is longer.

@@ -111,6 +111,8 @@ pub struct Verus {
     last_ack: Option<Time>,
     /// Average time between acknowledgements.
     ack_interval: Duration,
+    /// How long a silence may last before it is an outage; worked out once an epoch.
+    longest_silence: Duration,
     /// Packets numbered below this were under way during an outage.
     stalled_until: u64,
     /// When the last loss cut the window, and the window that was lost, in packets.
@@ -145,6 +147,7 @@ impl Verus {
             next_number: 0,
             last_ack: None,
             ack_interval: Duration::ZERO,
+            longest_silence: Duration::MAX,
             stalled_until: 0,
             last_loss: None,
             restarts: 0,
@@ -232,9 +235,10 @@ impl Verus {
 
     /// How long a silence may last before it is an outage rather than a queue of the flow's own:
     /// the delay that the flow tolerates, unless acknowledgements are rarer than that anyway.
-    fn longest_silence(&self) -> Duration {
+    fn update_longest_silence(&mut self) {
         let tolerated = self.minimum.get().unwrap_or_default() * self.config.ratio;
-        Duration::from_millis_f64(tolerated).max(self.ack_interval * ACKS_MISSED)
+        self.longest_silence =
+            Duration::from_millis_f64(tolerated).max(self.ack_interval * ACKS_MISSED);
     }
 
     /// Something is acknowledged. After an outage the delays of what was under way say nothing
@@ -243,7 +247,7 @@ impl Verus {
     fn note_silence(&mut self, now: Time) {
         if let Some(last) = self.last_ack {
             let silence = now.since(last);
-            let longest = self.longest_silence();
+            let longest = self.longest_silence;
             if silence > longest && self.phase != Phase::SlowStart {
                 self.stalled_until = self.next_number;
                 self.minimum.on_silence(now);
@@ -255,7 +259,7 @@ impl Verus {
 
     fn is_stalled(&self, now: Time) -> bool {
         let silence = self.last_ack.map(|last| now.since(last));
-        silence.is_some_and(|silence| silence > self.longest_silence())
+        silence.is_some_and(|silence| silence > self.longest_silence)
     }
 
     fn exceeds_slow_start(&self, delay_ms: f64) -> bool {
@@ -358,6 +362,7 @@ impl Verus {
     #[inline]
     fn close_epochs(&mut self, now: Time, ended: u64, in_flight: Bytes) {
         let under_way = self.in_flight_packets(in_flight);
+        self.update_longest_silence();
         let Some(report) = self.delay.end_epoch(now, &self.config) else {
             return;
         };
@@ -568,7 +573,8 @@ impl Controller for Verus {
     fn on_tick(&mut self, now: Time, in_flight: Bytes) {
         let Some(end) = self.epoch_end else { return };
         let epoch = self.config.epoch.as_nanos();
-        let ended = 1 + now.since(end).as_nanos() / epoch;
+        let late = now.since(end).as_nanos();
+        let ended = if late < epoch { 1 } else { 1 + late / epoch };
         self.epoch_end = Some(end + self.config.epoch * ended);
         if now >= self.refit_at && self.phase == Phase::Tracking {
             // In recovery and silence the profile is frozen (§4).

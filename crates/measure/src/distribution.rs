@@ -6,8 +6,6 @@ use verus_core::Duration;
 /// What one histogram step stands for. Ten microseconds is a twelfth of a 1500-byte packet's time
 /// at 100 Mbit/s.
 pub(crate) const UNIT_NANOS: u64 = 10_000;
-/// Histogram steps in a millisecond.
-pub(crate) const UNITS_PER_MILLI: u64 = 1_000_000 / UNIT_NANOS;
 /// Four digits: a step is exactly one unit up to 327 ms, and at most 1/16384 of the value above.
 const DIGITS: u8 = 4;
 /// Longest span that is counted as itself (about 127 days); the histogram's size follows from it.
@@ -37,27 +35,6 @@ impl Counts {
     pub(crate) fn record(&mut self, nanos: u64) {
         let recorded = self.0.record((nanos / UNIT_NANOS).min(LONGEST));
         debug_assert!(recorded.is_ok(), "the histogram resizes itself");
-    }
-
-    /// Counts `nanos`, `nanos` + 1 ms, … `nanos` + `more` ms, one each. Takes a step per value or
-    /// per histogram step, whichever is fewer, so a gap of hours is no danger.
-    pub(crate) fn record_run(&mut self, nanos: u64, more: u64) {
-        let mut value = nanos / UNIT_NANOS;
-        let mut left = more.saturating_add(1);
-        while left > 0 {
-            let here = if value >= LONGEST {
-                left
-            } else {
-                let room = self.0.highest_equivalent(value) - value;
-                left.min(room / UNITS_PER_MILLI + 1)
-            };
-            // Counters saturate at 2³² − 1: fifty days of samples in one step.
-            let times = u32::try_from(here).unwrap_or(u32::MAX);
-            let recorded = self.0.record_n(value.min(LONGEST), times);
-            debug_assert!(recorded.is_ok(), "the histogram resizes itself");
-            value = value.saturating_add(here.saturating_mul(UNITS_PER_MILLI));
-            left -= here;
-        }
     }
 
     /// Adds what `other` counted.
@@ -193,16 +170,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_run_of_any_length_is_counted_whole_and_quickly() {
-        let mut counts = Counts::new();
-        counts.record_run(500_000, 1_000_000_000);
-        assert_eq!(counts.0.len(), 1_000_000_001);
-        let mut counts = Counts::new();
-        counts.record_run(u64::MAX, u64::MAX);
-        assert!(counts.quantiles([0.5]).is_some());
-    }
-
     proptest! {
         #[test]
         fn quantiles_keep_the_stated_error(
@@ -220,16 +187,5 @@ mod tests {
             prop_assert!(exact - found < UNIT_NANOS.max(exact / 16_384 + UNIT_NANOS));
         }
 
-        #[test]
-        fn a_run_equals_its_values_recorded_one_by_one(nanos in 0..50_000_000_000u64, more in 0..3000u64) {
-            let (mut run, mut single) = (Counts::new(), Counts::new());
-            run.record_run(nanos, more);
-            for step in 0..=more {
-                single.record(nanos + step * 1_000_000);
-            }
-            prop_assert_eq!(run.0.len(), single.0.len());
-            let quantiles = [0.0, 0.1, 0.5, 0.9, 1.0];
-            prop_assert_eq!(run.quantiles(quantiles), single.quantiles(quantiles));
-        }
     }
 }

@@ -1,10 +1,13 @@
 //! Signal delay: what a packet entering the queue at each millisecond would have waited, at least.
 
+use std::collections::BTreeMap;
+
 use verus_core::{Duration, Time};
 
-use crate::distribution::Counts;
-
 const MILLI: u64 = 1_000_000;
+
+/// Delays below this many ms (17 minutes) are counted in an array, the few above in a map.
+const DENSE_MS: u64 = 1 << 20;
 
 /// The signal delay of one FIFO bottleneck, sampled at every millisecond between the first and the
 /// last arrival of a delivered packet: the least delay of the packets that entered in it or, if
@@ -12,11 +15,13 @@ const MILLI: u64 = 1_000_000;
 /// `mm-delay-graph` computes it).
 ///
 /// Departures come in the order of entering, so a millisecond is complete when a later one is
-/// entered, and the empty ones before it then count down to it: one comparison per packet and one
-/// histogram entry per millisecond.
+/// entered, and the empty ones before it then count down to it: one comparison per packet, and two
+/// additions for each run of milliseconds. Delays are counted in whole ms, rounded down.
 #[derive(Debug)]
 pub(crate) struct SignalDelay {
-    counts: Counts,
+    /// How many samples more (or fewer) there are of each whole ms than of the one before it.
+    steps: Vec<i32>,
+    far_steps: BTreeMap<u64, i32>,
     /// The millisecond now being filled, in ns; `end` is zero before the first.
     start: u64,
     end: u64,
@@ -29,7 +34,8 @@ pub(crate) struct SignalDelay {
 impl SignalDelay {
     pub(crate) fn new() -> Self {
         SignalDelay {
-            counts: Counts::new(),
+            steps: Vec::new(),
+            far_steps: BTreeMap::new(),
             start: 0,
             end: 0,
             least: 0,
@@ -54,7 +60,7 @@ impl SignalDelay {
     fn next_millisecond(&mut self, entered: u64, delay: u64) {
         let start = entered - entered % MILLI;
         if self.end > 0 {
-            self.counts.record_run(self.least, self.gap);
+            self.end_run();
             self.gap = (start - self.end) / MILLI;
         }
         self.start = start;
@@ -62,12 +68,61 @@ impl SignalDelay {
         self.least = delay;
     }
 
+    /// The millisecond that is full and the empty ones before it: the values from its own up.
+    fn end_run(&mut self) {
+        let from = self.least / MILLI;
+        self.step(from, 1);
+        self.step(from.saturating_add(self.gap).saturating_add(1), -1);
+    }
+
+    #[inline]
+    fn step(&mut self, ms: u64, by: i32) {
+        if ms >= DENSE_MS {
+            *self.far_steps.entry(ms).or_default() += by;
+            return;
+        }
+        let at = ms as usize;
+        if self.steps.len() <= at {
+            self.steps.resize(at + 1, 0);
+        }
+        self.steps[at] += by;
+    }
+
     /// The 95th percentile in ns; `None` if nothing left the queue.
     pub(crate) fn finish_p95(mut self) -> Option<u64> {
-        if self.end > 0 {
-            self.counts.record_run(self.least, self.gap);
+        if self.end == 0 {
+            return None;
         }
-        self.counts.quantiles([0.95]).map(|[p95]| p95)
+        self.end_run();
+        self.quantile(0.95)
+    }
+
+    /// Element ⌊q·n⌋ of the sorted samples of the runs that have ended, in ns.
+    fn quantile(&self, q: f64) -> Option<u64> {
+        // Stretches of delays, (first ms, samples of each ms), ascending.
+        let steps = || {
+            let dense = (0..).zip(self.steps.iter().copied());
+            let far = self.far_steps.iter().map(|(&ms, &step)| (ms, step));
+            dense.chain(far).scan(0i64, |count, (ms, step)| {
+                *count += i64::from(step);
+                Some((ms, *count as u64)) // never negative: each run ends after it begins
+            })
+        };
+        let ends = || steps().skip(1).map(|(ms, _)| ms).chain(std::iter::once(0));
+        let stretches = || {
+            steps()
+                .zip(ends())
+                .map(|((ms, count), end)| (ms, end.saturating_sub(ms), count))
+        };
+        let total: u64 = stretches().map(|(_, length, count)| length * count).sum();
+        let mut left = ((total as f64 * q) as u64).min(total.checked_sub(1)?);
+        for (ms, length, count) in stretches() {
+            if left < length * count {
+                return Some((ms + left / count) * MILLI);
+            }
+            left -= length * count;
+        }
+        None
     }
 }
 
@@ -145,12 +200,12 @@ mod tests {
             let packets: Vec<_> = steps.iter().map(|&(step, delay)| { entered += step; (entered, delay) }).collect();
             let samples = naive(&packets);
             let mut signal = streamed(&packets);
-            signal.counts.record_run(signal.least, signal.gap);
+            signal.end_run();
             for q in [0.0, 0.25, 0.5, 0.75, 0.95, 1.0] {
-                let [found] = signal.counts.quantiles([q]).expect("not empty");
-                prop_assert_eq!(Some(found.div_ceil(MILLI)), exact_quantile(&samples, q));
+                let found = signal.quantile(q).map(|nanos| nanos / MILLI);
+                prop_assert_eq!(found, exact_quantile(&samples, q));
             }
-            prop_assert_eq!(streamed(&packets).finish_p95().map(|n| n.div_ceil(MILLI)), exact_quantile(&samples, 0.95));
+            prop_assert_eq!(streamed(&packets).finish_p95().map(|n| n / MILLI), exact_quantile(&samples, 0.95));
         }
     }
 }

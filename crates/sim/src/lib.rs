@@ -4,7 +4,7 @@
 //! real clock run here on a virtual one. Nothing reads a clock or an unseeded random number: the
 //! same [`Scenario`] gives the same bytes.
 
-mod event;
+pub mod event;
 mod network;
 mod record;
 mod scenario;

@@ -26,6 +26,8 @@ pub struct Capacity {
     next: usize,
     acked: u64,
     since: Time,
+    /// The largest of `rates`.
+    best: f64,
 }
 
 impl Capacity {
@@ -45,6 +47,7 @@ impl Capacity {
         self.next = (self.next + 1) % INTERVALS;
         self.acked = 0;
         self.since = now;
+        self.best = self.rates.iter().copied().fold(0.0, f64::max);
     }
 
     /// The path has refused more than `packets_per_ms`: what it carried before counts no more.
@@ -52,13 +55,13 @@ impl Capacity {
         for rate in &mut self.rates {
             *rate = rate.min(packets_per_ms);
         }
+        self.best = self.best.min(packets_per_ms);
     }
 
     /// C in packets per ms; `None` while nothing was delivered.
     #[inline]
     pub fn packets_per_ms(&self) -> Option<f64> {
-        let rate = self.rates.iter().copied().fold(0.0, f64::max);
-        (rate > 0.0).then_some(rate)
+        (self.best > 0.0).then_some(self.best)
     }
 }
 
