@@ -18,6 +18,10 @@ pub struct Recovery {
     pub retransmit: bool,
     /// Whether the tail of a flight is probed before the timeout (TLP, RFC 8985 §7).
     pub tail_probe: bool,
+    /// Whether, between a timeout and the next acknowledgement of anything, new data leaves before
+    /// lost data: if the silence was an outage, nothing was lost, and what was sent again would
+    /// use the first opportunities after it for nothing (F-RTO, RFC 5682, probes likewise).
+    pub probe_with_new_data: bool,
 }
 
 /// When a packet that later packets have overtaken is declared lost.
@@ -81,6 +85,7 @@ impl Recovery {
             },
             retransmit: true,
             tail_probe: true,
+            probe_with_new_data: false,
         }
     }
 }

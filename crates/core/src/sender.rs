@@ -165,20 +165,29 @@ impl Sender {
         if rate.is_some() && !self.pacer.is_ready(now) {
             return None;
         }
-        let (data, retransmission) = match self.resend.pop_front() {
-            Some(data) => (data, true),
-            None => match self.source.take(size) {
-                Some(data) => (data, false),
-                None => {
-                    self.ledger.set_app_limited();
-                    return None;
-                }
-            },
+        let Some((data, retransmission)) = self.next_data() else {
+            self.ledger.set_app_limited();
+            return None;
         };
         if let Some(rate) = rate {
             self.pacer.on_sent(now, size, rate);
         }
         Some(self.transmit(now, data, retransmission))
+    }
+
+    /// What the next packet carries, and whether that left before.
+    #[inline]
+    fn next_data(&mut self) -> Option<(DataRange, bool)> {
+        if self.backoff > 0
+            && self.recovery.probe_with_new_data
+            && let Some(data) = self.source.take(self.packet_size)
+        {
+            return Some((data, false));
+        }
+        match self.resend.pop_front() {
+            Some(data) => Some((data, true)),
+            None => self.source.take(self.packet_size).map(|data| (data, false)),
+        }
     }
 
     #[inline]

@@ -239,6 +239,7 @@ impl Config {
                 },
                 retransmit: true,
                 tail_probe: false,
+                probe_with_new_data: false,
             },
         };
         match mode {
@@ -261,6 +262,7 @@ impl Config {
                         max: Duration::from_secs(1),
                         ..paper.recovery.timeout
                     },
+                    probe_with_new_data: true,
                     ..paper.recovery
                 },
                 ..paper
@@ -293,6 +295,7 @@ impl Config {
                     },
                     retransmit: false,
                     tail_probe: false,
+                    probe_with_new_data: false,
                 },
                 ..paper
             },
