@@ -49,6 +49,7 @@ struct AckPacket {
 #[derive(Debug)]
 struct Pipe<P> {
     waiting: VecDeque<(Time, P)>,
+    /// When what entered last arrives.
     last: Time,
 }
 
@@ -109,6 +110,10 @@ struct Network<'a> {
     link_set: bool,
     ack_link: Option<Link<AckPacket>>,
     ack_link_set: bool,
+    /// Whether a packet's arrival and that of its acknowledgement are one event. A receiver that
+    /// answers each packet at once, over a way back of fixed length, does nothing that anyone
+    /// could notice in between.
+    direct: bool,
     loss: f64,
     /// Each flow draws its losses from a stream of its own: its n-th packet meets the same draw
     /// whatever the others do.
@@ -194,6 +199,12 @@ impl<'a> Network<'a> {
                 .as_ref()
                 .map(|(service, queue)| Link::new(service.clone(), queue, stream("queue", 1))),
             ack_link_set: false,
+            direct: plan.ack.is_none()
+                && scenario.ack_every == 1
+                && scenario
+                    .changes
+                    .iter()
+                    .all(|change| change.delay_ms.is_none()),
             loss: scenario.loss,
             loss_draws: (0..scenario.flows.len() as u64)
                 .map(|index| stream("loss", index))
@@ -259,6 +270,9 @@ impl<'a> Network<'a> {
     }
 
     fn finish(mut self, end: Time, bin: Duration) -> Outcome {
+        if self.direct {
+            self.receive_last(end);
+        }
         self.totals.network_bytes = self.network_bytes;
         for (flow, outcome) in self.flows.iter().zip(&mut self.outcomes) {
             outcome.counters = *flow.sender.counters();
@@ -396,7 +410,11 @@ impl<'a> Network<'a> {
                 records.departed_ms[packet.record] = now.as_millis_f64();
             }
             let flow = &mut self.flows[index];
-            if let Some(at) = flow.forward.push(now, flow.delay, packet) {
+            if self.direct {
+                if let Some(at) = flow.forward.push(now, flow.delay * 2, packet) {
+                    self.events.push(at, Event::Ack(packet.flow));
+                }
+            } else if let Some(at) = flow.forward.push(now, flow.delay, packet) {
                 self.events.push(at, Event::Data(packet.flow));
             }
         }
@@ -405,14 +423,7 @@ impl<'a> Network<'a> {
 
     fn on_data(&mut self, now: Time, index: usize) {
         while let Some(packet) = self.flows[index].forward.pop(now) {
-            let flow = &mut self.flows[index];
-            let new = flow.receiver.on_packet(now, packet.number, packet.data);
-            flow.unanswered += self.packet_size.get() as u32;
-            self.meter.on_delivery(now, index, new);
-            if let Some(records) = &mut self.records {
-                records.received_ms[packet.record] = now.as_millis_f64();
-                records.new_bytes[packet.record] = new.get() as u32;
-            }
+            self.receive(now, index, &packet);
             self.acknowledge(now, index);
         }
         if let Some(at) = self.flows[index].forward.next() {
@@ -492,22 +503,69 @@ impl<'a> Network<'a> {
         self.set_ack_link();
     }
 
-    fn on_ack(&mut self, now: Time, index: usize) {
-        while let Some(packet) = self.flows[index].back.pop(now) {
-            self.network_bytes -= u64::from(packet.answers);
-            let flow = &mut self.flows[index];
-            flow.sender.on_ack(now, &packet.ack, None);
-            for acked in &flow.sender.last_revealed().acked {
-                self.meter.on_rtt(index, acked.rtt);
-            }
-            if self.records.is_some() {
-                self.record_acked(now, index);
-            }
+    /// A packet reaches the receiver.
+    #[inline]
+    fn receive(&mut self, now: Time, index: usize, packet: &Packet) {
+        let flow = &mut self.flows[index];
+        let new = flow.receiver.on_packet(now, packet.number, packet.data);
+        flow.unanswered += self.packet_size.get() as u32;
+        self.meter.on_delivery(now, index, new);
+        if let Some(records) = &mut self.records {
+            records.received_ms[packet.record] = now.as_millis_f64();
+            records.new_bytes[packet.record] = new.get() as u32;
         }
-        if let Some(at) = self.flows[index].back.next() {
-            self.events.push(at, Event::Ack(index as u32));
+    }
+
+    /// An acknowledgement that answers for `answers` bytes reaches the sender.
+    #[inline]
+    fn hear(&mut self, now: Time, index: usize, ack: &Ack, answers: u32) {
+        self.network_bytes -= u64::from(answers);
+        let flow = &mut self.flows[index];
+        flow.sender.on_ack(now, ack, None);
+        for acked in &flow.sender.last_revealed().acked {
+            self.meter.on_rtt(index, acked.rtt);
+        }
+        if self.records.is_some() {
+            self.record_acked(now, index);
+        }
+    }
+
+    fn on_ack(&mut self, now: Time, index: usize) {
+        if self.direct {
+            while let Some(packet) = self.flows[index].forward.pop(now) {
+                let received = now - self.flows[index].delay;
+                self.receive(received, index, &packet);
+                let flow = &mut self.flows[index];
+                let answers = std::mem::take(&mut flow.unanswered);
+                if let Some(ack) = flow.receiver.poll_ack(received) {
+                    self.hear(now, index, &ack, answers);
+                }
+            }
+            if let Some(at) = self.flows[index].forward.next() {
+                self.events.push(at, Event::Ack(index as u32));
+            }
+        } else {
+            while let Some(packet) = self.flows[index].back.pop(now) {
+                self.hear(now, index, &packet.ack, packet.answers);
+            }
+            if let Some(at) = self.flows[index].back.next() {
+                self.events.push(at, Event::Ack(index as u32));
+            }
         }
         self.pump(now, index);
+    }
+
+    /// At the end of a run: packets that have reached the receiver, with their answers still on the
+    /// way.
+    fn receive_last(&mut self, end: Time) {
+        for index in 0..self.flows.len() {
+            let delay = self.flows[index].delay;
+            while let Some(at) = self.flows[index].forward.next()
+                && let Some(packet) = self.flows[index].forward.pop(end + delay)
+            {
+                self.receive(at - delay, index, &packet);
+            }
+        }
     }
 
     fn on_sender_timer(&mut self, now: Time, index: usize) {

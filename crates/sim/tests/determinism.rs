@@ -268,3 +268,33 @@ fn at_one_instant_changes_come_before_packets() {
     assert_eq!(drops(0.1), 1);
     assert_eq!(drops(0.100_001), 0);
 }
+
+/// Where nobody could notice the difference, a packet's arrival and that of its acknowledgement are
+/// one event. A change of delay that changes nothing makes them two again. (Two flows may swap
+/// places where both hear something in the same instant: the order of adding is another.)
+#[test]
+fn one_event_for_a_packet_and_its_answer_changes_nothing() {
+    for scheme in ["verus:ratio=2", "cubic", "newreno", "vegas"] {
+        let joined = Scenario {
+            trace: "highway-driving-3g-up".to_owned(),
+            flows: vec![FlowSpec::new(scheme)],
+            duration_s: 20.0,
+            loss: 0.001,
+            records: true,
+            ..Scenario::default()
+        };
+        let mut apart = joined.clone();
+        apart.changes = vec![Change {
+            at_s: 19.0,
+            rate_mbps: None,
+            delay_ms: Some(joined.delay_ms),
+            loss: None,
+        }];
+        let (joined, apart) = (run(&joined), run(&apart));
+        assert!(joined.metrics == apart.metrics, "{scheme}");
+        let acked =
+            |outcome: &Outcome| format!("{:?}", outcome.records.as_ref().expect("asked for"));
+        assert!(acked(&joined) == acked(&apart), "{scheme}");
+        assert!(joined.totals.events < apart.totals.events);
+    }
+}
