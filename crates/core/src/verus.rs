@@ -45,6 +45,8 @@ use profile::Profile;
 const SILENT_WINDOW_PACKETS: u64 = 2;
 /// A silence of so many usual intervals between acknowledgements may be an outage.
 const ACKS_MISSED: u64 = 4;
+/// An empty path that takes so much longer than D_min is a longer path; beyond, it may be an outage.
+const LONGER_BY: Duration = Duration::from_millis(60);
 
 /// What the flow is doing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -236,9 +238,15 @@ impl Verus {
     /// How long a silence may last before it is an outage rather than a queue of the flow's own:
     /// the delay that the flow tolerates, unless acknowledgements are rarer than that anyway.
     fn update_longest_silence(&mut self) {
-        let tolerated = self.minimum.get().unwrap_or_default() * self.config.ratio;
-        self.longest_silence =
-            Duration::from_millis_f64(tolerated).max(self.ack_interval * ACKS_MISSED);
+        let delay_min = self.minimum.get().unwrap_or_default();
+        let tolerated = Duration::from_millis_f64(delay_min * self.config.ratio);
+        self.longest_silence = tolerated.max(self.ack_interval * ACKS_MISSED);
+        if self.minimum.is_draining() {
+            // With two packets in flight a whole round trip passes between answers, and the drain
+            // is there to find out whether that has become longer.
+            let longer = Duration::from_millis_f64(delay_min) + LONGER_BY;
+            self.longest_silence = self.longest_silence.max(longer);
+        }
     }
 
     /// Something is acknowledged. After an outage the delays of what was under way say nothing
