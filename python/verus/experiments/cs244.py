@@ -226,6 +226,9 @@ def _cell_checks(trace: str, ratio: int | None, cell: Cell) -> list[Check]:
     ]
 
 
+# A scheme that leaves more of the link unused buys its delay with it.
+USES_MOST = 0.9
+
 # --- the matrix, in words -----------------------------------------------------------------------
 
 
@@ -261,9 +264,29 @@ def sentences(results: Results) -> list[str]:
         ]
         who = f"Verus R={ratio} (robust) against Cubic"
         said.append(f"On one and the same queue, {who}, medians over the traces: {'; '.join(parts)}.")
+    said.append(_least_delay(matrix))
     if all(T_MOBILE in of_trace for of_trace in matrix.values()):
         said.append(_negative_result(matrix))
     return said
+
+
+def _least_delay(matrix: Mapping[str, Mapping[str, Block]]) -> str:
+    """Who has the least mean delay of those that use most of the link, beside the best Verus."""
+    parts = []
+    for queue, of_trace in matrix.items():
+        columns = zip(*(block.cells for block in of_trace.values()), strict=True)
+        medians = [
+            (statistics.median(cell["qdelay_mean_ms"] or 0 for cell in cells), cells[0].label)
+            for cells in columns
+            if statistics.median(cell["utilization"] or 0 for cell in cells) >= USES_MOST
+        ]
+        if not medians:
+            continue
+        (delay, who), *others = sorted(medians)
+        next_best = f" before {others[0][1]} ({others[0][0]:.0f} ms)" if others else ""
+        parts.append(f"on {MATRIX_QUEUES[queue]}, {who} ({delay:.0f} ms){next_best}")
+    share = percentage(USES_MOST)
+    return f"One flow alone, the least mean delay of those that use {share} of the link or more: {'; '.join(parts)}."
 
 
 def _against_cubic(column: Sequence[Block], queue: str, ratio: int) -> str:
