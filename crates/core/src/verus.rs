@@ -648,3 +648,295 @@ impl Controller for Verus {
         Some(self.profile.snapshot())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, Path, SIZE};
+    use proptest::prelude::*;
+
+    fn path(config: Config) -> Path<Verus> {
+        Path::new(Verus::new(config).expect("in range"))
+    }
+
+    fn probe(path: &Path<Verus>, name: &str) -> f64 {
+        let mut found = None;
+        path.controller.probe(&mut |other, value| {
+            if other == name {
+                found = Some(value);
+            }
+        });
+        found.unwrap_or_else(|| panic!("no probe {name}"))
+    }
+
+    fn window(path: &Path<Verus>) -> f64 {
+        probe(path, "window_packets")
+    }
+
+    /// In slow start with a window of 20: packets 0 to 30 left under smaller windows, 31 to 38
+    /// under that one; 0 to 18 are acknowledged.
+    fn slow_start_at_20(config: Config) -> Path<Verus> {
+        let mut path = path(config);
+        for _ in 0..4 {
+            path.fill();
+            path.wait_ms(40);
+            let all = path.in_flight_numbers();
+            path.ack(all);
+        }
+        path.fill();
+        assert_eq!(window(&path), 16.0);
+        path.wait_ms(40);
+        path.ack(15..=18);
+        path.fill();
+        assert_eq!(window(&path), 20.0);
+        assert_eq!(path.in_flight_numbers().last(), Some(&38));
+        path
+    }
+
+    /// The same after packet 31 is lost: W = 0.7 · 20 = 14.
+    fn recovering_at_14(config: Config) -> Path<Verus> {
+        let mut path = slow_start_at_20(config);
+        path.wait_ms(40);
+        path.ack(19..=30);
+        path.feedback([32], [31], []);
+        assert!((window(&path) - 14.0).abs() < 1e-9);
+        assert!(matches!(path.controller.phase, Phase::Recovery { .. }));
+        path
+    }
+
+    /// The same after recovery ended.
+    fn tracking(config: Config) -> Path<Verus> {
+        let mut path = recovering_at_14(config);
+        path.fill();
+        path.wait_ms(40);
+        path.ack(33..=39);
+        assert_eq!(path.controller.phase, Phase::Tracking);
+        path
+    }
+
+    #[test]
+    fn slow_start_adds_a_packet_for_each_acknowledgement() {
+        slow_start_at_20(Config::preset(Mode::Paper));
+    }
+
+    #[test]
+    fn a_loss_cuts_the_window_of_the_lost_packet_not_todays() {
+        // Eq. 6: the window is 33 when the loss shows, and was 20 when the packet left.
+        for mode in [Mode::Paper, Mode::Robust] {
+            recovering_at_14(Config::preset(mode));
+        }
+    }
+
+    #[test]
+    fn recovery_grows_by_one_over_w_and_ends_with_an_acknowledgement_of_a_window_no_larger() {
+        let mut path = recovering_at_14(Config::preset(Mode::Paper));
+        path.fill();
+        path.wait_ms(40);
+        path.ack([33]); // left under 20
+        assert!(matches!(path.controller.phase, Phase::Recovery { .. }));
+        let grown = 14.0 + 1.0 / 14.0;
+        assert!((window(&path) - grown).abs() < 1e-9);
+        path.ack([39]); // left under 14
+        assert_eq!(path.controller.phase, Phase::Tracking);
+        assert!((window(&path) - grown).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_profile_is_frozen_in_recovery() {
+        let mut path = recovering_at_14(Config::preset(Mode::Paper));
+        let before = path.controller.profile();
+        path.fill();
+        path.wait_ms(1500);
+        path.ack([33]);
+        path.tick();
+        assert!(matches!(path.controller.phase, Phase::Recovery { .. }));
+        assert_eq!(path.controller.profile(), before);
+    }
+
+    #[test]
+    fn losses_of_one_episode_cut_once() {
+        let mut path = recovering_at_14(Config::preset(Mode::Robust));
+        path.feedback([], [33, 34], []);
+        assert!((window(&path) - 14.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_cut_is_undone_once_all_that_was_lost_has_arrived() {
+        let mut path = tracking(Config::preset(Mode::Robust));
+        path.fill();
+        let before = window(&path);
+        path.feedback([], [40, 41], []);
+        assert!(window(&path) < before);
+        path.feedback([], [], [40]);
+        assert!(window(&path) < before);
+        path.feedback([], [], [41]);
+        assert_eq!(window(&path), before);
+        assert_eq!(path.controller.phase, Phase::Tracking);
+    }
+
+    #[test]
+    fn slow_start_ends_above_n_times_the_least_delay() {
+        // N = 15 and D_min = 40 ms: 600 ms is not above, 601 is; the window that brought it was 4.
+        let mut path = path(Config::preset(Mode::Paper));
+        for wait_ms in [40, 600] {
+            path.fill();
+            path.wait_ms(wait_ms);
+            let all = path.in_flight_numbers();
+            path.ack(all);
+            assert_eq!(path.controller.phase, Phase::SlowStart);
+        }
+        path.fill();
+        assert_eq!(window(&path), 4.0);
+        path.wait_ms(601);
+        let first = path.in_flight_numbers()[0];
+        path.ack([first]);
+        assert!(matches!(path.controller.phase, Phase::Recovery { .. }));
+        // 0.7 · 4, and 1/W more for the acknowledgement itself.
+        assert!((window(&path) - (2.8 + 1.0 / 2.8)).abs() < 1e-9);
+        assert!(path.controller.next_tick().is_some(), "epochs begin");
+    }
+
+    #[test]
+    fn the_prototype_leaves_slow_start_at_half_a_second() {
+        let mut path = path(Config::preset(Mode::Prototype));
+        path.fill();
+        path.wait_ms(500);
+        path.ack([0]);
+        assert_eq!(path.controller.phase, Phase::SlowStart);
+        path.fill();
+        path.wait_ms(501);
+        path.ack([1]);
+        assert!(matches!(path.controller.phase, Phase::Recovery { .. }));
+    }
+
+    #[test]
+    fn the_prototype_restarts_when_its_curve_cannot_be_inverted() {
+        // Every window charted at 40 ms: nothing brings the 42 ms that the first epoch asks for.
+        let mut path = path(Config::preset(Mode::Prototype));
+        while window(&path) < 30.0 {
+            path.send(1);
+            path.wait_ms(40);
+            let all = path.in_flight_numbers();
+            path.ack(all);
+        }
+        path.send(2);
+        path.wait_ms(40);
+        let all = path.in_flight_numbers();
+        path.feedback([all[1]], [all[0]], []);
+        assert!(matches!(path.controller.phase, Phase::Recovery { .. }));
+        for _ in 0..4 {
+            path.wait_ms(5);
+            path.tick();
+        }
+        assert_eq!(probe(&path, "restarts"), 1.0);
+        assert_eq!(path.controller.phase, Phase::SlowStart);
+        assert_eq!(window(&path), 1.0);
+        assert_eq!(path.controller.next_tick(), None);
+    }
+
+    #[test]
+    fn a_timeout_cuts_to_a_trickle_and_a_late_acknowledgement_undoes_it() {
+        let mut path = tracking(Config::preset(Mode::Robust));
+        let before = window(&path);
+        path.wait_ms(1000);
+        path.time_out();
+        assert_eq!(path.controller.phase, Phase::Silent);
+        assert!(window(&path) < before);
+        assert_eq!(
+            path.controller.sendable(Bytes::ZERO),
+            SIZE * SILENT_WINDOW_PACKETS
+        );
+        let late = path.lost_numbers()[0];
+        path.feedback([], [], [late]);
+        assert_eq!(window(&path), before);
+        assert_eq!(path.controller.phase, Phase::Tracking);
+    }
+
+    #[test]
+    fn a_timeout_that_was_real_leads_to_recovery() {
+        let mut path = tracking(Config::preset(Mode::Robust));
+        path.wait_ms(1000);
+        path.time_out();
+        path.fill();
+        let sent = path.in_flight_numbers();
+        assert_eq!(sent.len() as u64, SILENT_WINDOW_PACKETS);
+        path.wait_ms(40);
+        path.feedback([sent[0]], [], []);
+        assert!(!matches!(
+            path.controller.phase,
+            Phase::Silent | Phase::SlowStart
+        ));
+    }
+
+    #[test]
+    fn the_prototypes_window_survives_a_timeout_which_makes_it_run_away() {
+        let mut path = path(Config::preset(Mode::Prototype));
+        while window(&path) < 20.0 {
+            path.send(1);
+            path.wait_ms(40);
+            let all = path.in_flight_numbers();
+            path.ack(all);
+        }
+        path.send(5);
+        path.wait_ms(500);
+        path.time_out();
+        assert_eq!(window(&path), 20.0);
+        assert_eq!(path.controller.own.in_flight, 0);
+    }
+
+    #[test]
+    fn a_tick_however_late_closes_all_epochs_at_once() {
+        let hour = Duration::from_secs(3600);
+        for late in [Duration::ZERO, hour, hour * 24 * 365 * 100] {
+            for mode in [Mode::Robust, Mode::Paper] {
+                let mut path = tracking(Config::preset(mode));
+                let due = path.controller.next_tick().expect("epochs run");
+                path.now = due + late;
+                path.tick();
+                let next = path.controller.next_tick().expect("epochs run");
+                assert!(next > path.now && next <= path.now + path.controller.config.epoch);
+                let window = window(&path);
+                assert!(window.is_finite() && window >= 1.0);
+            }
+        }
+    }
+
+    fn modes() -> impl Strategy<Value = Config> {
+        let modes = prop::sample::select(vec![Mode::Robust, Mode::Paper, Mode::Prototype]);
+        (modes, 1.1f64..8.0).prop_map(|(mode, ratio)| Config {
+            ratio,
+            ..Config::preset(mode)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_verus_stays_sound_and_repeats(
+            config in modes(),
+            steps in testing::steps(),
+        ) {
+            let history = || {
+                let mut path = path(config.clone());
+                let mut history = Vec::new();
+                testing::run(&mut path, &steps, |path| {
+                    let window = probe(path, "window_packets");
+                    assert!(window.is_finite() && window >= 1.0, "W = {window}");
+                    let most = profile::LARGEST_WINDOW as f64 + 2e4;
+                    assert!(window <= most, "W = {window}");
+                    let estimate = probe(path, "delay_estimate_ms");
+                    assert!(estimate.is_finite() && estimate >= 0.0, "D_est = {estimate}");
+                    if let Some(tick) = path.controller.next_tick() {
+                        assert!(tick > path.now, "the next tick is not ahead");
+                    }
+                    path.controller.probe(&mut |name, value| {
+                        assert!(!value.is_infinite(), "{name} is {value}");
+                    });
+                    history.push((window, estimate, path.controller.sendable(path.in_flight())));
+                });
+                history
+            };
+            let first = history();
+            prop_assert_eq!(first, history());
+        }
+    }
+}

@@ -301,3 +301,177 @@ impl Profile {
 
 /// Points older than this many memories are dropped.
 const FORGET_AGES: f64 = 8.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verus::config::Mode;
+    use proptest::prelude::*;
+
+    /// A profile whose curve was fitted to these (window, delay in ms) points.
+    fn fitted(points: impl IntoIterator<Item = (f64, f64)>, config: &Config) -> Profile {
+        let mut profile = Profile::new();
+        for (window, delay_ms) in points {
+            profile.add(
+                Time::ZERO,
+                window,
+                Duration::from_millis_f64(delay_ms),
+                config.point_weight,
+            );
+        }
+        profile.refit(Time::ZERO, 40.0, &Capacity::default(), config);
+        profile
+    }
+
+    fn with_fit(fit: Fit) -> Config {
+        Config {
+            fit,
+            ..Config::preset(Mode::Robust)
+        }
+    }
+
+    #[test]
+    fn a_point_is_a_moving_average() {
+        let mut profile = Profile::new();
+        for delay in [40, 80] {
+            profile.add(Time::ZERO, 3.9, Duration::from_millis(delay), 0.875);
+        }
+        // 0.875 · 40 + 0.125 · 80 = 45, under the whole window.
+        assert_eq!(profile.snapshot().points, [(3.0, 45.0)]);
+    }
+
+    #[test]
+    fn old_points_fade_and_are_forgotten() {
+        let config = with_fit(Fit::Monotone);
+        let memory = config.point_memory.expect("the default mode forgets");
+        let mut profile = Profile::new();
+        let old = Duration::from_millis(100);
+        profile.add(Time::ZERO, 2.0, old, 0.0);
+        let later = Time::ZERO + memory * 9;
+        profile.add(later, 1.0, Duration::from_millis(40), 0.0);
+        profile.refit(later, 40.0, &Capacity::default(), &config);
+        assert_eq!(profile.snapshot().points, [(1.0, 40.0)]);
+        assert_eq!(profile.largest(), 1);
+    }
+
+    #[test]
+    fn above_the_largest_window_the_curve_goes_on_with_its_slope() {
+        let config = with_fit(Fit::Monotone);
+        let mut profile = fitted(
+            (1..=50).map(|w| (f64::from(w), 2.0 * f64::from(w))),
+            &config,
+        );
+        let window = profile.window_at(200.0, &config).expect("extrapolated");
+        assert!((window - 100.0).abs() < 1e-6, "{window}");
+        let delay = profile.delay_at(100.0).expect("there is a curve");
+        assert!((delay - 200.0).abs() < 1e-6, "{delay}");
+        assert_eq!(
+            profile.window_at(1e9, &config),
+            Some(LARGEST_WINDOW as f64),
+            "bounded whatever is asked for"
+        );
+    }
+
+    #[test]
+    fn a_curve_without_extrapolation_has_no_inverse_above() {
+        let config = Config {
+            above_profile: AboveProfile::Restart,
+            ..with_fit(Fit::Monotone)
+        };
+        let mut profile = fitted([(1.0, 40.0), (10.0, 100.0)], &config);
+        assert_eq!(profile.window_at(150.0, &config), None);
+        assert!(profile.window_at(70.0, &config).is_some());
+    }
+
+    #[test]
+    fn below_the_curve_the_window_is_one_packet_and_without_a_curve_there_is_none() {
+        let config = with_fit(Fit::Monotone);
+        let mut profile = fitted([(1.0, 40.0), (10.0, 100.0)], &config);
+        assert_eq!(profile.window_at(10.0, &config), Some(1.0));
+        let mut empty = Profile::new();
+        assert_eq!(empty.window_at(10.0, &config), None);
+        assert_eq!(empty.delay_at(10.0), None);
+    }
+
+    #[test]
+    fn the_prototype_takes_one_less_than_the_first_window_past_the_delay() {
+        let config = Config::preset(Mode::Prototype);
+        let line = (1..=30).map(|w| (f64::from(w), 10.0 * f64::from(w)));
+        let mut profile = fitted(line, &config);
+        assert_eq!(profile.window_at(55.0, &config), Some(5.0));
+        assert_eq!(profile.window_at(5.0, &config), Some(1.0));
+        // Beyond, the line goes on by 10 ms a packet.
+        assert_eq!(profile.window_at(325.0, &config), Some(32.0));
+    }
+
+    #[test]
+    fn the_capacity_bounds_the_curve() {
+        // 1 packet/ms and D_min = 40: W packets take at most 40 + W ms, whatever was charted.
+        let config = with_fit(Fit::Monotone);
+        let mut capacity = Capacity::default();
+        capacity.on_acked();
+        (1..1000).for_each(|_| capacity.on_acked());
+        capacity.end_interval(Time::from_millis(1000));
+        let mut profile = Profile::new();
+        profile.add(Time::ZERO, 10.0, Duration::from_millis(500), 0.0);
+        profile.refit(Time::ZERO, 40.0, &capacity, &config);
+        assert_eq!(profile.delay_at(10.0), Some(50.0));
+    }
+
+    fn points() -> impl Strategy<Value = Vec<(f64, f64)>> {
+        prop::collection::vec((1.0f64..300.0, 1.0f64..2000.0), 1..60)
+    }
+
+    fn any_fit() -> impl Strategy<Value = Fit> {
+        prop::sample::select(vec![Fit::Monotone, Fit::Penalised, Fit::Interpolation])
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_never_falls_whatever_the_fit(points in points(), fit in any_fit()) {
+            let profile = fitted(points, &with_fit(fit));
+            let curve = profile.snapshot().curve;
+            prop_assert_eq!(curve.len(), profile.largest());
+            prop_assert!(curve.windows(2).all(|pair| pair[0].1 <= pair[1].1));
+        }
+
+        #[test]
+        fn the_inverse_undoes_the_profile(
+            points in points(),
+            fit in any_fit(),
+            windows in prop::collection::vec(1.0f64..400.0, 1..20),
+        ) {
+            let config = with_fit(fit);
+            let mut profile = fitted(points, &config);
+            let count = profile.largest() as f64;
+            for window in windows {
+                let delay = profile.delay_at(window).expect("a curve");
+                let back = profile.window_at(delay, &config).expect("extrapolated");
+                let again = profile.delay_at(back).expect("a curve");
+                prop_assert!((again - delay).abs() < 2e-3, "{again} ms for {delay}");
+                let rises = |at: f64| {
+                    let below = profile.delay_at(at.floor()).expect("a curve");
+                    let above = profile.delay_at(at.floor() + 1.0).expect("a curve");
+                    above - below > 0.1 && at.fract() > 0.05
+                };
+                // Where the curve is flat, any window of that level will do.
+                if window > count || rises(window) {
+                    prop_assert!((back - window).abs() < 0.05, "{back} for {window}");
+                }
+            }
+        }
+
+        #[test]
+        fn the_galloping_search_finds_what_a_plain_one_finds(
+            points in points(),
+            delays in prop::collection::vec(0.0f64..2500.0, 1..50),
+        ) {
+            let mut profile = fitted(points, &with_fit(Fit::Monotone));
+            for delay in delays {
+                let micros = (delay * 1000.0) as u32;
+                let plain = profile.curve.table.partition_point(|&entry| entry <= micros);
+                prop_assert_eq!(profile.first_above(micros), plain);
+            }
+        }
+    }
+}

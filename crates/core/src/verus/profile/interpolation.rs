@@ -72,3 +72,57 @@ impl Interpolation {
             + ((a * a * a - a) * m0 + (b * b * b - b) * m1) * width * width / 6.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fit(points: &[(f64, f64)], largest: usize) -> Curve {
+        let points: Vec<Point> = points
+            .iter()
+            .map(|&(window, delay_ms)| Point {
+                window,
+                delay_ms,
+                weight: 1.0,
+            })
+            .collect();
+        let mut curve = Curve::default();
+        Interpolation::default().fit(&points, largest, &mut curve);
+        curve
+    }
+
+    fn delays(curve: &Curve) -> Vec<f64> {
+        (0..curve.table.len())
+            .map(|at| curve.delay_ms(at))
+            .collect()
+    }
+
+    #[test]
+    fn the_spline_through_four_points_is_the_one_worked_by_hand() {
+        // h = 2 and secants 5, 10, 5: 8M₁ + 2M₂ = 30 and 2M₁ + 8M₂ = −30, so M₁ = 5 and M₂ = −5.
+        // Half-way the spline is the mean of the ends less h²/16 of the sum of both M:
+        // 15 − 5/4, 30 − 0, 45 + 5/4.
+        let curve = fit(&[(1.0, 10.0), (3.0, 20.0), (5.0, 40.0), (7.0, 50.0)], 7);
+        let expected = [10.0, 13.75, 20.0, 30.0, 40.0, 46.25, 50.0];
+        for (got, expected) in delays(&curve).into_iter().zip(expected) {
+            assert!((got - expected).abs() < 1e-3 + 1e-9, "{got} for {expected}");
+        }
+    }
+
+    #[test]
+    fn outside_its_points_the_spline_goes_on_straight_and_the_table_never_falls() {
+        // One inner point: 8M₁ = 6(−4 − 4), M₁ = −6; at 2 the spline has 4 + 6/4, and beyond 5 the
+        // slope −4 + 2·(−6)/6 = −6.
+        let curve = fit(&[(1.0, 0.0), (3.0, 8.0), (5.0, 0.0)], 7);
+        let last = curve.last;
+        assert!((last[0] + 6.0).abs() < 1e-9 && (last[1] + 12.0).abs() < 1e-9);
+        assert_eq!(delays(&curve), [0.0, 5.5, 8.0, 8.0, 8.0, 8.0, 8.0]);
+    }
+
+    #[test]
+    fn one_point_is_a_level_and_two_are_a_line() {
+        assert_eq!(delays(&fit(&[(2.0, 30.0)], 3)), [30.0; 3]);
+        let line = fit(&[(2.0, 30.0), (4.0, 40.0)], 6);
+        assert_eq!(delays(&line), [25.0, 30.0, 35.0, 40.0, 45.0, 50.0]);
+    }
+}

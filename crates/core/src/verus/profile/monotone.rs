@@ -119,3 +119,88 @@ impl Monotone {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn points(delays: &[(f64, f64)]) -> Vec<Point> {
+        (1..)
+            .zip(delays)
+            .map(|(window, &(delay_ms, weight))| Point {
+                window: f64::from(window),
+                delay_ms,
+                weight,
+            })
+            .collect()
+    }
+
+    fn pools(delays: &[(f64, f64)], least_slope: f64) -> Vec<(f64, f64)> {
+        let mut fit = Monotone::default();
+        fit.pool(&points(delays), least_slope);
+        fit.pools
+            .iter()
+            .map(|pool| (pool.window, pool.delay))
+            .collect()
+    }
+
+    #[test]
+    fn violators_are_pooled_to_their_mean() {
+        let level = |delays: &[f64]| {
+            let weighted: Vec<_> = delays.iter().map(|&delay| (delay, 1.0)).collect();
+            pools(&weighted, 0.0)
+        };
+        let pooled = level(&[10.0, 30.0, 20.0, 40.0]);
+        assert_eq!(pooled, [(1.0, 10.0), (2.5, 25.0), (4.0, 40.0)]);
+        // A pool may fall below the one before it, which then joins: 20, 30 and 10 have mean 20.
+        assert_eq!(level(&[20.0, 30.0, 10.0]), [(2.0, 20.0)]);
+    }
+
+    #[test]
+    fn a_heavier_point_counts_for_more() {
+        let pooled = pools(&[(30.0, 3.0), (20.0, 1.0)], 0.0);
+        assert_eq!(pooled, [(1.25, 27.5)]);
+    }
+
+    #[test]
+    fn a_least_slope_pools_what_rises_too_little() {
+        // Above a line of 10 ms a packet the points are at 0, −5 and 5: the first two are pooled.
+        let pooled = pools(&[(10.0, 1.0), (15.0, 1.0), (35.0, 1.0)], 10.0);
+        assert_eq!(pooled, [(1.5, 12.5), (3.0, 35.0)]);
+    }
+
+    #[test]
+    fn slopes_are_the_weighted_harmonic_mean_of_the_secants() {
+        // Secants 10 and 30 at equal distance: 2/(1/10 + 1/30) = 15; the ends have their own.
+        let mut fit = Monotone::default();
+        fit.pool(&points(&[(10.0, 1.0), (20.0, 1.0), (50.0, 1.0)]), 0.0);
+        fit.slope();
+        assert_eq!(fit.slopes[0], 10.0);
+        assert!((fit.slopes[1] - 15.0).abs() < 1e-9);
+        assert_eq!(fit.slopes[2], 30.0);
+    }
+
+    proptest! {
+        #[test]
+        fn the_curve_rises_through_its_points_without_overshoot(
+            delays in prop::collection::vec((1.0f64..500.0, 0.01f64..1.0), 1..40),
+        ) {
+            let points = points(&delays);
+            let mut fit = Monotone::default();
+            let mut curve = Curve::default();
+            let mut before = f64::NEG_INFINITY;
+            let range = points.iter().map(|p| p.delay_ms);
+            let least = range.clone().fold(f64::INFINITY, f64::min);
+            let most = range.fold(0.0, f64::max);
+            for largest in 1..=points.len() {
+                fit.fit(&points, largest, 0.0, &mut curve);
+                // The fit's own value, not the running maximum of the table.
+                let value = curve.last[1];
+                prop_assert!(value >= before - 1e-9, "{value} after {before}");
+                prop_assert!((least - 1e-9..=most + 1e-9).contains(&value));
+                before = value;
+            }
+        }
+    }
+}

@@ -116,3 +116,56 @@ fn cubic_basis(t: f64) -> [f64; ORDER] {
         t3 / 6.0,
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fit(points: &[Point], largest: usize) -> Curve {
+        let mut curve = Curve::default();
+        Penalised::default().fit(points, largest, &mut curve);
+        curve
+    }
+
+    #[test]
+    fn a_straight_line_is_reproduced() {
+        // Its coefficients lie on a line too, so the penalty takes nothing.
+        for largest in [3usize, 10, 60, 400] {
+            let points: Vec<Point> = (1..=largest)
+                .map(|window| Point {
+                    window: window as f64,
+                    delay_ms: 40.0 + 0.5 * window as f64,
+                    weight: 1.0,
+                })
+                .collect();
+            let curve = fit(&points, largest);
+            for (at, point) in points.iter().enumerate() {
+                let error = curve.delay_ms(at) - point.delay_ms;
+                assert!(error.abs() < 2e-3, "{error} at {at} of {largest}");
+            }
+        }
+    }
+
+    #[test]
+    fn noise_is_smoothed() {
+        let points: Vec<Point> = (1..=100)
+            .map(|window| Point {
+                window: f64::from(window),
+                delay_ms: 100.0 + if window % 2 == 0 { 20.0 } else { -20.0 },
+                weight: 1.0,
+            })
+            .collect();
+        let curve = fit(&points, 100);
+        for at in 0..100 {
+            assert!((curve.delay_ms(at) - 100.0).abs() < 5.0);
+        }
+    }
+
+    #[test]
+    fn the_basis_adds_up_to_one() {
+        for step in 0..=10 {
+            let sum: f64 = cubic_basis(f64::from(step) / 10.0).iter().sum();
+            assert!((sum - 1.0).abs() < 1e-12);
+        }
+    }
+}
