@@ -134,12 +134,10 @@ fn crowds(starts_apart_s: &[f64]) -> Vec<Scenario> {
     scenarios
 }
 
-/// Flows that start together met D_min at the same moment, drain together and see the path. One
-/// exception was measured: of five flows at a constant rate one drained apart from the others, and
-/// had 60 ms for 2.8 % of its time.
+/// Flows that start together met D_min at the same moment, drain together and see the path.
 #[test]
 fn d_min_of_flows_that_start_together_is_the_paths_and_not_their_queue() {
-    let problems = absorbed(&crowds(&[0.0]), 0.03);
+    let problems = absorbed(&crowds(&[0.0]), 0.0);
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 

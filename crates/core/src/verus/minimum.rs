@@ -3,21 +3,31 @@
 //! The paper's D_min is "the minimum delay experienced": it never rises, so a handover to a longer
 //! path leaves Verus at its floor for good. Here a flow that has not met D_min for
 //! [`STALE_AFTER`] drains: it keeps at most two packets in flight until its own queue is gone and
-//! looks at the path for a moment. If the least delay that it then sees is above D_min, a second
-//! drain must confirm it before D_min rises, and a third reviews it soon after: an outage looks
-//! like a longer path to whoever drains in the middle of it, and a D_min that is too large would
-//! keep itself up.
+//! looks at the path for a moment. If the least delay that it then sees is above D_min, two more
+//! drains must agree with it before D_min rises, and another reviews it soon after: an outage
+//! looks like a longer path to whoever drains in the middle of it, and a D_min that is too large
+//! would keep itself up.
 //!
-//! What must not count is the queue of *other* flows. Flows behind one bottleneck see the same
-//! queue, so they last met D_min at the same moment and drain together, which empties the queue
-//! for all of them: the idea behind BBR's ProbeRTT (draft-ietf-ccwg-bbr §5.3.4).
+//! What must not count is the queue of *other* flows. Flows behind one bottleneck that began
+//! together see the same queue, last met D_min at the same moment and drain together, which
+//! empties the queue for all of them: the idea behind BBR's ProbeRTT (draft-ietf-ccwg-bbr §5.3.4).
+//! Flows that began apart drain apart; the queue that they then see varies more than a path does,
+//! and the drains seldom agree on it. Seldom is not never: late comers can still take part of the
+//! others' queue for the path.
 
 use crate::units::{Duration, Time};
 
 /// How long D_min is trusted without meeting it again.
-pub const STALE_AFTER: Duration = Duration::from_secs(7);
-/// A delay above D_min is confirmed by a second drain, so long after the first.
-const CONFIRM_AFTER: Duration = Duration::from_millis(500);
+pub const STALE_AFTER: Duration = Duration::from_millis(6500);
+/// A delay above D_min is confirmed by further drains, so long after one another.
+const CONFIRM_AFTER: Duration = Duration::from_millis(400);
+/// A path that has become longer by less than this share is no reason for D_min to rise: any R worth
+/// having tolerates it.
+const WORTH_RISING: f64 = 1.3;
+/// Drains in a row that must agree before D_min rises, and within which share of each other. A
+/// longer path is constant; the queue of others is not.
+const DRAINS_TO_RISE: u32 = 3;
+const AGREE: f64 = 1.05;
 /// A D_min that has risen is reviewed by another drain, so long after.
 const REVIEW_AFTER: Duration = Duration::from_secs(2);
 /// A delay within this share of D_min counts as meeting it.
@@ -38,7 +48,14 @@ pub struct DelayMinimum {
     /// When to drain next, however lately D_min was met.
     due: Option<Time>,
     /// What the last drain saw, if that was above D_min and is not yet confirmed.
-    candidate: Option<f64>,
+    candidate: Option<Candidate>,
+}
+
+/// A delay above D_min that drains in a row agree on.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    least: f64,
+    drains: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,18 +158,25 @@ impl DelayMinimum {
     }
 
     fn conclude(&mut self, now: Time, least: f64, seen: f64) {
-        self.candidate = match self.candidate {
-            _ if seen <= least * NEAR => None,
-            None => {
-                self.due = Some(now + CONFIRM_AFTER);
-                Some(seen)
-            }
-            Some(before) => {
-                self.least = Some(before.min(seen));
-                self.due = Some(now + REVIEW_AFTER);
-                None
-            }
+        if seen <= least * WORTH_RISING {
+            self.candidate = None;
+            return;
+        }
+        let before = self
+            .candidate
+            .filter(|before| seen <= before.least * AGREE && before.least <= seen * AGREE);
+        let candidate = Candidate {
+            least: before.map_or(seen, |before| before.least.min(seen)),
+            drains: before.map_or(0, |before| before.drains) + 1,
         };
+        if candidate.drains < DRAINS_TO_RISE {
+            self.due = Some(now + CONFIRM_AFTER);
+            self.candidate = Some(candidate);
+        } else {
+            self.least = Some(candidate.least);
+            self.due = Some(now + REVIEW_AFTER);
+            self.candidate = None;
+        }
     }
 }
 
@@ -190,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_path_is_believed_after_two_drains_and_within_ten_seconds() {
+    fn a_longer_path_is_believed_after_three_drains_and_within_ten_seconds() {
         let mut minimum = DelayMinimum::new();
         minimum.on_sample(ms(0), ms(0), 40.0);
         let mut now = 0;
@@ -201,8 +225,21 @@ mod tests {
             "one drain may have met an outage"
         );
         drain(&mut minimum, &mut now, 91.0);
+        assert_eq!(minimum.get(), Some(40.0));
+        drain(&mut minimum, &mut now, 92.0);
         assert_eq!(minimum.get(), Some(90.0));
         assert!(now < 10_000, "{now} ms");
+    }
+
+    #[test]
+    fn drains_that_disagree_saw_a_queue_and_not_a_path() {
+        let mut minimum = DelayMinimum::new();
+        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut now = 0;
+        for delay in [90.0, 70.0, 95.0, 80.0, 90.0, 65.0] {
+            drain(&mut minimum, &mut now, delay);
+        }
+        assert_eq!(minimum.get(), Some(40.0));
     }
 
     #[test]
@@ -210,8 +247,9 @@ mod tests {
         let mut minimum = DelayMinimum::new();
         minimum.on_sample(ms(0), ms(0), 40.0);
         let mut now = 0;
-        drain(&mut minimum, &mut now, 90.0);
-        drain(&mut minimum, &mut now, 90.0);
+        for _ in 0..DRAINS_TO_RISE {
+            drain(&mut minimum, &mut now, 90.0);
+        }
         let risen = now;
         drain(&mut minimum, &mut now, 41.0);
         assert!(now - risen < 3_000);

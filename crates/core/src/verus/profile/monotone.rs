@@ -10,7 +10,7 @@
 
 use super::{Curve, Point};
 
-/// A run of points pooled to one level.
+/// A run of points pooled to one level above the line of the least slope.
 #[derive(Clone, Copy, Debug)]
 struct Pool {
     weight: f64,
@@ -57,9 +57,6 @@ impl Monotone {
             }
             self.pools.push(pool);
         }
-        for pool in &mut self.pools {
-            pool.delay += least_slope * pool.window;
-        }
     }
 
     /// Fritsch–Carlson slopes at the pools: the weighted harmonic mean of the secants on both
@@ -99,9 +96,9 @@ impl Monotone {
             }
             let from = &pools[segment];
             let delay = if x <= first.window {
-                first.delay - (first.window - x) * least_slope
+                first.delay
             } else if segment + 1 == pools.len() {
-                from.delay + (x - from.window) * least_slope
+                from.delay
             } else {
                 let to = &pools[segment + 1];
                 let width = to.window - from.window;
@@ -115,7 +112,7 @@ impl Monotone {
                 from.delay
                     + t * (m0 + t * ((3.0 * rise - 2.0 * m0 - m1) + t * (m0 + m1 - 2.0 * rise)))
             };
-            curve.push(delay);
+            curve.push(delay + least_slope * x);
         }
     }
 }
@@ -141,7 +138,7 @@ mod tests {
         fit.pool(&points(delays), least_slope);
         fit.pools
             .iter()
-            .map(|pool| (pool.window, pool.delay))
+            .map(|pool| (pool.window, pool.delay + least_slope * pool.window))
             .collect()
     }
 
