@@ -609,6 +609,7 @@ impl Controller for Verus {
                 (size * DRAINED_PACKETS).saturating_sub(in_flight)
             }
             Phase::Recovery { .. } if self.config.epochs_in_recovery => size.mul_f64(self.budget),
+            Phase::Tracking if self.budget < 1.0 => Bytes::ZERO,
             Phase::Tracking => size.mul_f64(self.budget),
             Phase::SlowStart | Phase::Recovery { .. } => self.window().saturating_sub(in_flight),
             Phase::Silent => (size * SILENT_WINDOW_PACKETS).saturating_sub(in_flight),
