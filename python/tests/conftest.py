@@ -12,7 +12,6 @@ import pytest
 
 from verus import cli
 
-
 # A shell that runs the tests in the background has its children ignore Ctrl-C, and they theirs;
 # tests of Ctrl-C would then wait in vain.
 signal.signal(signal.SIGINT, signal.default_int_handler)
