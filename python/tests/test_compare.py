@@ -170,6 +170,22 @@ def test_run_json_says_what_is_needed_to_judge_the_numbers(verus: Command, tmp_p
     ]
 
 
+def test_run_json_states_licence_and_paper_of_a_recording_however_it_was_named(
+    verus: Command, tmp_path: Path, shared: Path
+) -> None:
+    recording = shared / "traces" / "cs244-2017" / "city_drive_2min"
+    copy = tmp_path / "town.down"
+    copy.write_bytes(recording.read_bytes())
+    ran = verus("compare", "--trace", recording, copy, "--scheme", "cubic", "--duration", "1", "--out", "one")
+    assert ran.code == 0, ran.err
+    channels = json.loads((tmp_path / "one" / "run.json").read_text())["channels"]
+    assert [channel["kind"] for channel in channels] == ["file", "file"]
+    for channel in channels:
+        assert channel["licence"] == "no licence stated"
+        assert channel["citation"].startswith("Zaki et al.")
+        assert channel["source"].startswith("sanderszzw/cs244-verus@")
+
+
 def test_force_replaces_results_and_leaves_the_rest(verus: Command, tmp_path: Path, left_behind: Look) -> None:
     verus(*QUICK, "--records", "--out", "one")
     (tmp_path / "one" / "mine.txt").write_text("keep")

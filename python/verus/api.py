@@ -29,6 +29,7 @@ from verus.scenario import (
     Settings,
     above_zero,
     at_least,
+    check_seed,
 )
 
 Array = npt.NDArray[Any]
@@ -402,7 +403,7 @@ class Trace:
             ValueError: There is no such channel, or the duration is not above 0.
         """
         above_zero("duration_s", duration_s, "seconds")
-        at_least("seed", seed, 0)
+        check_seed(seed)
         return cls(_verus.trace_generate(channel, seed, duration_s), name=channel)
 
     @classmethod

@@ -60,7 +60,10 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read standard output has seen enough; Python must not try to flush it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        named = error.filename is not None and error.strerror is not None
+        return _complain(f"`{error.filename}`: {error.strerror}" if named else str(error), BAD_INPUT)
+    except ValueError as error:
         return _complain(str(error), BAD_INPUT)
     except RuntimeError as error:
         return _complain(str(error), FAILED)

@@ -26,6 +26,13 @@ DEFAULT_SCHEMES = ("verus:ratio=2", "verus:ratio=4", "verus:ratio=6", "cubic", "
 DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highway-driving-3g-down")
 
 
+#: More flows in one run than this are refused, as the simulator does: a typing error more likely than a wish.
+MOST_FLOWS = 100_000
+
+#: More seeds of one comparison are refused likewise.
+MOST_REPETITIONS = 100_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class Contestant:
     """One entry of a comparison: the flows that share the link in one run.
@@ -81,10 +88,13 @@ class Contestant:
             scheme, star, count_text = part.strip().rpartition("*")
             if not star:
                 scheme, count_text = part.strip(), "1"
-            if not count_text.isascii() or not count_text.isdigit() or int(count_text) == 0:
+            if not count_text.isascii() or not count_text.isdigit() or not count_text.strip("0"):
                 problem = f"`{part}` in `{text}` is not SCHEME or SCHEME*COUNT with a count of 1 or more"
                 raise FieldError("mix", problem)
-            count = int(count_text)
+            digits = count_text.lstrip("0")
+            if len(digits) > len(str(MOST_FLOWS)) or len(flows) + int(digits) > MOST_FLOWS:
+                raise FieldError("mix", f"`{text}` has more than {MOST_FLOWS} flows")
+            count = int(digits)
             label = _check_scheme("mix", scheme)["label"]
             labels.append(label if count == 1 else f"{count} {label}")
             flows.extend([scheme] * count)
@@ -215,9 +225,14 @@ class Settings:
         above_zero("duration_s", self.duration_s, "seconds")
         above_zero("bin_ms", self.bin_ms, "milliseconds")
         at_least("delay_ms", self.delay_ms, 0)
-        for name in ("packet_bytes", "ack_every", "flows", "repeat"):
-            at_least(name, getattr(self, name), 1)
-        at_least("seed", self.seed, 0)
+        for name, most in (
+            ("packet_bytes", 65_535),
+            ("ack_every", 1000),
+            ("flows", MOST_FLOWS),
+            ("repeat", MOST_REPETITIONS),
+        ):
+            at_least(name, getattr(self, name), 1, most)
+        check_seed(self.seed)
         if self.seed + self.repeat > 2**63:
             raise FieldError("seed", "must fit 63 bits, repetitions included")
         if self.opportunity_bytes not in (1500, 1504):
@@ -316,10 +331,22 @@ def above_zero(name: str, value: float, unit: str) -> None:
         raise FieldError(name, f"must be a number of {unit} above 0, not {value:g}")
 
 
-def at_least(name: str, value: float, least: int) -> None:
-    """Refuses anything but a finite number of at least `least`."""
-    if not (math.isfinite(value) and value >= least):
-        raise FieldError(name, f"must be {least} or more, not {value:g}")
+def at_least(name: str, value: float, least: int, most: int | None = None) -> None:
+    """Refuses anything but a finite number of at least `least`, and at most `most` if there is one."""
+    if not least <= value < math.inf:  # NaN is neither
+        raise FieldError(name, f"must be {least} or more, not {_short(value)}")
+    if most is not None and value > most:
+        raise FieldError(name, f"must be at most {most}, not {_short(value)}")
+
+
+def check_seed(seed: int) -> None:
+    """Refuses a seed that is negative or too large for the columns that state it."""
+    at_least("seed", seed, 0, 2**63 - 1)
+
+
+def _short(value: float) -> str:
+    """A number as typed; a float without the `.0` that typing it did not have."""
+    return str(value) if isinstance(value, int) else f"{value:g}"
 
 
 def checked(name: str, text: str, check: Any) -> dict[str, Any]:

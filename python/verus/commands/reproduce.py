@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from verus import experiments
 from verus.commands.console import Talk, table_console
-from verus.scenario import at_least
+from verus.scenario import check_seed
 
 #: It ran, but a checked target was missed.
 TARGET_MISSED = 3
@@ -56,7 +56,7 @@ def reproduce(
         for name, line in experiments.NAMES.items():
             print(f"{name:14} {line}")
         return 0
-    at_least("seed", seed, 0)
+    check_seed(seed)
     options = experiments.Options(traces=traces, built_in=built_in, seed=seed)
     chosen = [experiments.find(name) for name in dict.fromkeys(names or experiments.NAMES)]
     work = [experiment.prepare(options) for experiment in chosen]

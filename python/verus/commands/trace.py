@@ -13,7 +13,7 @@ from rich.table import Table
 from verus import _verus
 from verus.commands.console import Talk, table_console
 from verus.errors import FieldError
-from verus.scenario import above_zero, at_least, checked
+from verus.scenario import above_zero, check_seed, checked
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
@@ -68,7 +68,7 @@ def plot(
         Replace a file that exists.
     """
     above_zero("duration_s", duration, "seconds")
-    at_least("seed", seed, 0)
+    check_seed(seed)
     found = checked("trace", name, _verus.check_channel)
     from verus import figures
 
@@ -138,7 +138,7 @@ def generate(
         Replace a file that exists.
     """
     above_zero("duration_s", duration, "seconds")
-    at_least("seed", seed, 0)
+    check_seed(seed)
     _refuse_existing(out, force=force)
     times = _verus.trace_generate(name, seed, duration)
     _verus.trace_write(times, str(out))
