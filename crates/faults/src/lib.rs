@@ -1,0 +1,1 @@
+//! Seeded faults between two ends.

@@ -1,0 +1,9 @@
+//! The core on real sockets.
+//!
+//! - [`probe`]: the paper's sender and receiver over UDP (SIGCOMM 2015 §5), for measurement.
+//! - [`quic`]: any of the core's controllers as a congestion controller of the QUIC stack `quinn`.
+//! - [`transfer`]: files over QUIC with Verus.
+
+pub mod probe;
+pub mod quic;
+pub mod transfer;

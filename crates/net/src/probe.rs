@@ -1,0 +1,1 @@
+//! Measurement over UDP: what the core does, on a real path.

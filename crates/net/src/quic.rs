@@ -1,0 +1,1 @@
+//! The core's controllers inside QUIC.
