@@ -1,5 +1,46 @@
-//! `verus-endpoint`: the verbs that a server or a phone needs.
+//! `verus-endpoint`: the verbs that a server or a phone needs, in one binary.
 //!
-//! `verus` hands these verbs to this program unchanged, so the same words work either way.
+//! `verus` hands these verbs to this program unchanged, so the same words work either way. Each
+//! verb is a module with its arguments and a `run`; what they share is how they end
+//! ([`failure`]) and what they may print ([`ui`]).
 
-fn main() {}
+mod failure;
+mod probe;
+mod ui;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+use crate::ui::Ui;
+
+/// Low delay over links that nobody can predict: measure a path, move files.
+#[derive(Parser)]
+#[command(name = "verus", version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    ui: ui::Args,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    Probe(probe::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::usage_error(&error),
+    };
+    let ui = Ui::new(&cli.ui);
+    let ended = match cli.verb {
+        Verb::Probe(args) => probe::run(args, &ui),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

@@ -1,0 +1,75 @@
+//! How a command ends when it does not end well: one message, and an exit code that says of what
+//! kind the trouble was.
+
+use std::fmt::Display;
+use std::io;
+use std::process::ExitCode;
+
+/// A command that failed. The message names what was attempted, and where.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    message: Option<String>,
+}
+
+impl Failure {
+    /// It ran and failed (network, peer, transfer): exit code 1.
+    pub fn run(message: impl Display) -> Self {
+        Failure {
+            code: 1,
+            message: Some(message.to_string()),
+        }
+    }
+
+    /// Bad usage, input or privilege: exit code 2.
+    pub fn usage(message: impl Display) -> Self {
+        Failure {
+            code: 2,
+            message: Some(message.to_string()),
+        }
+    }
+
+    /// Stopped by a signal: exit code 128 + its number, as shells have it (SIGINT 130, SIGTERM
+    /// 143). What there was to say has been said.
+    pub fn signal(number: i32) -> Self {
+        Failure {
+            code: u8::try_from(128 + number).unwrap_or(130),
+            message: None,
+        }
+    }
+
+    /// Nobody reads our output any more. As if SIGPIPE had ended us, without a word: exit code 141.
+    pub fn closed_pipe() -> Self {
+        Failure {
+            code: 141,
+            message: None,
+        }
+    }
+
+    /// Output could not be written: a closed pipe is silent, anything else is told.
+    pub fn output(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Failure::closed_pipe()
+        } else {
+            Failure::run(format_args!("cannot write the output: {error}"))
+        }
+    }
+
+    /// Prints the message on standard error and yields the exit code.
+    pub fn report(self) -> ExitCode {
+        if let Some(message) = self.message {
+            // A closed standard error leaves nobody to tell.
+            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("verus: {message}\n"));
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+/// What the argument parser has to say: help and version on standard output with success, a mistake
+/// on standard error with exit code 2.
+pub fn usage_error(error: &clap::Error) -> ExitCode {
+    match error.print() {
+        Err(broken) if broken.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(141),
+        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
+    }
+}
