@@ -38,10 +38,11 @@ impl Failure {
         }
     }
 
-    /// Nobody reads our output any more. As if SIGPIPE had ended us, without a word: exit code 141.
+    /// Nobody reads our output any more: whoever did has seen enough. Silence, and exit code 0, as
+    /// with the verbs of the lab.
     pub fn closed_pipe() -> Self {
         Failure {
-            code: 141,
+            code: 0,
             message: None,
         }
     }
@@ -69,7 +70,7 @@ impl Failure {
 /// on standard error with exit code 2.
 pub fn usage_error(error: &clap::Error) -> ExitCode {
     match error.print() {
-        Err(broken) if broken.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(141),
+        Err(broken) if broken.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
     }
 }

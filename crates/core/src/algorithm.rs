@@ -6,7 +6,7 @@
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::controller::Controller;
+use crate::controller::{Controller, Observer};
 use crate::cubic::{self, Cubic, Lookahead};
 use crate::episode::Period;
 use crate::hystart::HyStart;
@@ -228,6 +228,11 @@ impl Scheme {
             Config::NewReno(config) => Box::new(NewReno::new(config.clone()).expect(CHECKED)),
             Config::Vegas(config) => Box::new(Vegas::new(config.clone()).expect(CHECKED)),
         }
+    }
+
+    /// The algorithm's receiver half, if it has one: none of the present ones has.
+    pub fn observer(&self) -> Option<Box<dyn Observer>> {
+        None
     }
 }
 

@@ -52,6 +52,12 @@ pub trait Controller: fmt::Debug + Send {
         None
     }
 
+    /// A few bytes for the algorithm's receiver half, to travel with `packet`; asked for after
+    /// [`on_sent`](Self::on_sent). Where the transport cannot carry them, nobody asks.
+    fn stamp(&self, _packet: &Departure) -> Option<Stamp> {
+        None
+    }
+
     /// How this algorithm tells loss from reordering and silence from delay.
     fn recovery(&self) -> Recovery {
         Recovery::rack()
@@ -64,6 +70,71 @@ pub trait Controller: fmt::Debug + Send {
     /// the algorithm has one; read only by recorders.
     fn profile(&self) -> Option<ProfileSnapshot> {
         None
+    }
+}
+
+/// The receiver half of an algorithm that has one; most have none.
+pub trait Observer: fmt::Debug + Send {
+    /// A packet arrived.
+    fn on_packet(&mut self, packet: &Arrival<'_>);
+
+    /// When to call [`on_tick`](Self::on_tick) next, if at all.
+    fn next_tick(&self) -> Option<Time> {
+        None
+    }
+
+    /// The instant asked for by [`next_tick`](Self::next_tick) has come, perhaps late.
+    fn on_tick(&mut self, _now: Time) {}
+
+    /// Appends what the sender half is to hear with the next acknowledgement, at most
+    /// [`REPORT_BYTES`]; it arrives as [`Feedback::report`].
+    fn report(&self, into: &mut Vec<u8>);
+}
+
+/// How long a report may be.
+pub const REPORT_BYTES: usize = 255;
+
+/// A packet as it arrived, for an [`Observer`].
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// When, by the receiver's clock.
+    pub at: Time,
+    /// Its number.
+    pub number: u64,
+    /// Its size (IP).
+    pub size: Bytes,
+    /// What the sender half stamped on it.
+    pub stamp: Option<&'a [u8]>,
+}
+
+/// A few bytes that the sender half of an algorithm puts on a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    bytes: [u8; Stamp::MAX],
+    len: u8,
+}
+
+impl Stamp {
+    /// How long a stamp may be.
+    pub const MAX: usize = 16;
+
+    /// A stamp of `bytes`.
+    ///
+    /// # Panics
+    /// If there are more than [`Stamp::MAX`].
+    pub fn new(bytes: &[u8]) -> Self {
+        assert!(bytes.len() <= Stamp::MAX, "a stamp is a few bytes");
+        let mut stamp = Stamp {
+            bytes: [0; Stamp::MAX],
+            len: bytes.len() as u8,
+        };
+        stamp.bytes[..bytes.len()].copy_from_slice(bytes);
+        stamp
+    }
+
+    /// Its bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
     }
 }
 

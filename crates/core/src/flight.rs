@@ -24,7 +24,7 @@
 use std::collections::VecDeque;
 
 use crate::controller::{Acked, Departure};
-use crate::receiver::{Ack, DataRange, NumberRange, RANGES_PER_ACK};
+use crate::receiver::{Ack, DataRange, NumberRange, RANGES_PER_ACK, Received};
 use crate::recovery::{LossRule, TimeoutBase, TimeoutRule};
 use crate::units::{Bytes, Duration, Time};
 
@@ -332,23 +332,55 @@ impl Ledger {
         packet
     }
 
-    /// An acknowledgement arrives. What it reveals is appended to `out`, losses included.
+    /// The next number is never used: whoever acknowledges it has not waited for what it
+    /// acknowledges.
+    pub fn skip(&mut self) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        let nothing = Departure {
+            number,
+            at: self.delivered_at,
+            size: Bytes::ZERO,
+            window: Bytes::ZERO,
+            in_flight: self.in_flight,
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            app_limited: false,
+        };
+        let mut slot = Slot::new(&nothing, DataRange::default());
+        slot.state = State::Done;
+        self.slots.push_back(slot);
+        number
+    }
+
+    /// The number of the next packet.
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    /// An acknowledgement arrives, and with it when more packets than the newest were received
+    /// (`received`, by ascending number; may be empty). What it reveals is appended to `out`,
+    /// losses included.
     #[inline]
-    pub fn on_ack(&mut self, now: Time, ack: &Ack, out: &mut Revealed) {
+    pub fn on_ack(&mut self, now: Time, ack: &Ack, received: &[Received], out: &mut Revealed) {
+        let heard = &Heard { ack, received };
         let newest = ack.newest();
         if newest >= self.next_number {
             return; // acknowledges what was never sent: nothing in it can be trusted
         }
-        let from = self.largest_acked.map_or(self.base, |largest| largest + 1);
+        // Skipped numbers may have left the ring already.
+        let from = self
+            .largest_acked
+            .map_or(self.base, |largest| self.base.max(largest + 1));
         // Below `from` there is news only if something is open there, and the acknowledgement does
         // not say the same of it as the last one did.
         let open = !(self.missing.is_empty() && self.lost.is_empty());
         if open && !ack.agrees_below(&self.last_ack) {
-            self.settle_overtaken(now, ack, from, out);
+            self.settle_overtaken(now, heard, from, out);
         }
         self.last_ack = Some(*ack);
         if newest >= from {
-            self.settle_new(now, ack, from, newest, out);
+            self.settle_new(now, heard, from, newest, out);
         }
         self.detect(now, out);
         self.tidy(now);
@@ -405,8 +437,8 @@ impl Ledger {
 
     /// Numbers below `end` that the acknowledgement covers and that were still open.
     #[cold]
-    fn settle_overtaken(&mut self, now: Time, ack: &Ack, end: u64, out: &mut Revealed) {
-        for range in ascending(ack) {
+    fn settle_overtaken(&mut self, now: Time, heard: &Heard<'_>, end: u64, out: &mut Revealed) {
+        for range in ascending(heard.ack) {
             if range.first >= end {
                 continue;
             }
@@ -414,48 +446,55 @@ impl Ledger {
             while at < self.missing.len() && self.missing[at] <= range.last {
                 let number = self.missing.remove(at).expect("at is within");
                 self.note_reordering(number);
-                self.deliver(now, number, ack, out);
+                self.deliver(now, number, heard, out);
             }
             at = self.lost.partition_point(|&number| number < range.first);
             while at < self.lost.len() && self.lost[at] <= range.last {
                 let number = self.lost.remove(at).expect("at is within");
                 self.note_reordering(number);
-                self.recover(now, number, out);
+                self.recover(now, number, heard, out);
             }
         }
     }
 
     /// Numbers from `from` to `newest`: acknowledged, or newly overtaken.
     #[inline]
-    fn settle_new(&mut self, now: Time, ack: &Ack, from: u64, newest: u64, out: &mut Revealed) {
+    fn settle_new(
+        &mut self,
+        now: Time,
+        heard: &Heard<'_>,
+        from: u64,
+        newest: u64,
+        out: &mut Revealed,
+    ) {
         self.largest_acked = Some(newest);
-        if ack.first_range().first <= from {
+        if heard.ack.first_range().first <= from {
             // No gap: what nearly every acknowledgement looks like.
             for number in from..=newest {
-                self.arrived(now, number, ack, out);
+                self.arrived(now, number, heard, out);
             }
             return;
         }
         let mut next = from;
-        for range in ascending(ack).filter(|range| range.last >= from) {
+        for range in ascending(heard.ack).filter(|range| range.last >= from) {
             while next < range.first {
                 self.overtaken(now, next);
                 next += 1;
             }
             while next <= range.last {
-                self.arrived(now, next, ack, out);
+                self.arrived(now, next, heard, out);
                 next += 1;
             }
         }
     }
 
     #[inline]
-    fn arrived(&mut self, now: Time, number: u64, ack: &Ack, out: &mut Revealed) {
+    fn arrived(&mut self, now: Time, number: u64, heard: &Heard<'_>, out: &mut Revealed) {
         match self.slot(number).state {
-            State::InFlight => self.deliver(now, number, ack, out),
-            State::Lost => self.recover(now, number, out),
+            State::InFlight => self.deliver(now, number, heard, out),
+            State::Lost => self.recover(now, number, heard, out),
             State::Presumed => {
-                self.recover(now, number, out);
+                self.recover(now, number, heard, out);
                 self.revive(out);
             }
             State::Done => {}
@@ -488,20 +527,37 @@ impl Ledger {
     }
 
     #[inline]
-    fn deliver(&mut self, now: Time, number: u64, ack: &Ack, out: &mut Revealed) {
+    fn deliver(&mut self, now: Time, number: u64, heard: &Heard<'_>, out: &mut Revealed) {
         let slot = self.slot_mut(number);
         slot.state = State::Done;
         let packet = slot.packet(number);
         self.in_flight -= packet.size;
         self.in_flight_packets -= 1;
+        let acked = self.sample(now, packet, heard);
+        out.acked.push(acked);
+    }
+
+    #[cold]
+    fn recover(&mut self, now: Time, number: u64, heard: &Heard<'_>, out: &mut Revealed) {
+        let slot = self.slot_mut(number);
+        slot.state = State::Done;
+        let (packet, data) = (slot.packet(number), slot.data());
+        let acked = self.sample(now, packet, heard);
+        out.recovered.push(acked);
+        out.recovered_data.push(data);
+    }
+
+    /// What an acknowledged packet tells of the path.
+    #[inline]
+    fn sample(&mut self, now: Time, packet: Departure, heard: &Heard<'_>) -> Acked {
         self.delivered += packet.size;
         self.delivered_at = now;
-        let is_newest = ack.newest() == number;
         let mut rtt = now.since(packet.at);
-        if is_newest {
-            // The hold is known for the newest only. A receiver that overstates it cannot
-            // push the sample below a time that the path has shown (RFC 9002 §5.3).
-            let held = rtt.saturating_sub(ack.hold);
+        let arrival = heard.arrival(packet.number);
+        if let Some((_, hold)) = arrival {
+            // A receiver that overstates how long it held the acknowledgement cannot push the
+            // sample below a time that the path has shown (RFC 9002 §5.3).
+            let held = rtt.saturating_sub(hold);
             if self.rtt.least().is_none_or(|least| held >= least) {
                 rtt = held;
             }
@@ -510,31 +566,11 @@ impl Ledger {
         if packet.at >= self.newest_acked.0 {
             self.newest_acked = (packet.at, rtt);
         }
-        out.acked.push(Acked {
+        Acked {
             packet,
             rtt,
-            received_at: is_newest.then_some(ack.received_at),
-        });
-    }
-
-    #[cold]
-    fn recover(&mut self, now: Time, number: u64, out: &mut Revealed) {
-        let slot = self.slot_mut(number);
-        slot.state = State::Done;
-        let (packet, data) = (slot.packet(number), slot.data());
-        self.delivered += packet.size;
-        self.delivered_at = now;
-        let rtt = now.since(packet.at);
-        self.rtt.update(rtt);
-        if packet.at >= self.newest_acked.0 {
-            self.newest_acked = (packet.at, rtt);
+            received_at: arrival.map(|(at, _)| at),
         }
-        out.recovered.push(Acked {
-            packet,
-            rtt,
-            received_at: None,
-        });
-        out.recovered_data.push(data);
     }
 
     /// A packet arrived after others had overtaken it.
@@ -644,6 +680,30 @@ impl Ledger {
     }
 }
 
+/// An acknowledgement and the arrival times that came with it.
+#[derive(Debug)]
+struct Heard<'a> {
+    ack: &'a Ack,
+    /// By ascending number.
+    received: &'a [Received],
+}
+
+impl Heard<'_> {
+    /// When `number` arrived, and how long it waited for the acknowledgement, if that is known.
+    #[inline]
+    fn arrival(&self, number: u64) -> Option<(Time, Duration)> {
+        if self.ack.newest() == number {
+            return Some((self.ack.received_at, self.ack.hold));
+        }
+        let at = self
+            .received
+            .binary_search_by_key(&number, |received| received.number)
+            .ok()?;
+        let received = self.received[at];
+        Some((received.at, received.hold))
+    }
+}
+
 /// The ranges of an acknowledgement, oldest first.
 fn ascending(ack: &Ack) -> impl Iterator<Item = NumberRange> + use<> {
     let mut ranges = [NumberRange::default(); RANGES_PER_ACK];
@@ -698,7 +758,7 @@ mod tests {
         let mut out = Revealed::default();
         sent(&mut ledger, 1, ms(0));
         sent(&mut ledger, 1, ms(7));
-        ledger.on_ack(ms(50), &ack(&[(0, 1)]), &mut out);
+        ledger.on_ack(ms(50), &ack(&[(0, 1)]), &[], &mut out);
         let rtts: Vec<_> = out.acked.iter().map(|acked| acked.rtt).collect();
         assert_eq!(rtts, [Duration::from_millis(50), Duration::from_millis(43)]);
         assert_eq!(ledger.in_flight(), Bytes::ZERO);
@@ -709,12 +769,12 @@ mod tests {
         let mut ledger = Ledger::new(LossRule::Rack);
         let mut out = Revealed::default();
         sent(&mut ledger, 5, ms(0));
-        ledger.on_ack(ms(40), &ack(&[(2, 2), (0, 0)]), &mut out);
+        ledger.on_ack(ms(40), &ack(&[(2, 2), (0, 0)]), &[], &mut out);
         assert!(
             out.lost.is_empty(),
             "one overtaking packet may be reordering"
         );
-        ledger.on_ack(ms(41), &ack(&[(2, 4), (0, 0)]), &mut out);
+        ledger.on_ack(ms(41), &ack(&[(2, 4), (0, 0)]), &[], &mut out);
         assert_eq!(numbers(&out.lost), [1]);
         assert_eq!(
             out.lost_data,
@@ -733,7 +793,7 @@ mod tests {
         let mut out = Revealed::default();
         sent(&mut ledger, 1, ms(0));
         sent(&mut ledger, 1, ms(20));
-        ledger.on_ack(ms(60), &ack(&[(1, 1)]), &mut out);
+        ledger.on_ack(ms(60), &ack(&[(1, 1)]), &[], &mut out);
         assert_eq!(
             numbers(&out.lost),
             [0],
@@ -743,7 +803,7 @@ mod tests {
         sent(&mut ledger, 1, ms(0));
         sent(&mut ledger, 1, ms(5));
         out.clear();
-        ledger.on_ack(ms(45), &ack(&[(1, 1)]), &mut out);
+        ledger.on_ack(ms(45), &ack(&[(1, 1)]), &[], &mut out);
         assert!(out.lost.is_empty());
         assert_eq!(ledger.next_loss(), Some(ms(50)));
         ledger.on_loss_timer(ms(50), &mut out);
@@ -755,9 +815,9 @@ mod tests {
         let mut ledger = Ledger::new(LossRule::DelayTimer { factor: 3.0 });
         let mut out = Revealed::default();
         sent(&mut ledger, 1, ms(0));
-        ledger.on_ack(ms(40), &ack(&[(0, 0)]), &mut out);
+        ledger.on_ack(ms(40), &ack(&[(0, 0)]), &[], &mut out);
         sent(&mut ledger, 6, ms(40));
-        ledger.on_ack(ms(80), &ack(&[(2, 6), (0, 0)]), &mut out);
+        ledger.on_ack(ms(80), &ack(&[(2, 6), (0, 0)]), &[], &mut out);
         assert!(
             out.lost.is_empty(),
             "no duplicate threshold under this rule"
@@ -772,10 +832,10 @@ mod tests {
         let mut ledger = Ledger::new(LossRule::Rack);
         let mut out = Revealed::default();
         sent(&mut ledger, 5, ms(0));
-        ledger.on_ack(ms(40), &ack(&[(1, 4)]), &mut out);
+        ledger.on_ack(ms(40), &ack(&[(1, 4)]), &[], &mut out);
         assert_eq!(numbers(&out.lost), [0]);
         out.clear();
-        ledger.on_ack(ms(45), &ack(&[(0, 4)]), &mut out);
+        ledger.on_ack(ms(45), &ack(&[(0, 4)]), &[], &mut out);
         assert_eq!(acked_numbers(&out.recovered), [0]);
         assert!(out.acked.is_empty());
         assert!(
@@ -794,7 +854,7 @@ mod tests {
         assert_eq!(ledger.in_flight(), Bytes::ZERO);
         sent(&mut ledger, 1, ms(1000));
         out.clear();
-        ledger.on_ack(ms(1010), &ack(&[(0, 2)]), &mut out);
+        ledger.on_ack(ms(1010), &ack(&[(0, 2)]), &[], &mut out);
         assert_eq!(acked_numbers(&out.recovered), [0]);
         assert_eq!(
             acked_numbers(&out.acked),
@@ -812,7 +872,7 @@ mod tests {
         ledger.on_timeout(ms(1000), &mut out);
         sent(&mut ledger, 1, ms(1000));
         out.clear();
-        ledger.on_ack(ms(1010), &ack(&[(0, 0)]), &mut out);
+        ledger.on_ack(ms(1010), &ack(&[(0, 0)]), &[], &mut out);
         assert_eq!(out.revived, 4);
         assert_eq!(ledger.in_flight(), SIZE * 5);
         assert_eq!(
@@ -830,9 +890,9 @@ mod tests {
         ledger.on_timeout(ms(1000), &mut out);
         sent(&mut ledger, 1, ms(1000));
         out.clear();
-        ledger.on_ack(ms(1040), &ack(&[(3, 3)]), &mut out);
+        ledger.on_ack(ms(1040), &ack(&[(3, 3)]), &[], &mut out);
         assert_eq!(out.revived, 0);
-        ledger.on_ack(ms(1050), &ack(&[(0, 3)]), &mut out);
+        ledger.on_ack(ms(1050), &ack(&[(0, 3)]), &[], &mut out);
         assert_eq!(acked_numbers(&out.recovered), [0, 1, 2]);
     }
 
@@ -841,7 +901,7 @@ mod tests {
         let mut ledger = Ledger::new(LossRule::Rack);
         let mut out = Revealed::default();
         sent(&mut ledger, 2, ms(0));
-        ledger.on_ack(ms(10), &ack(&[(0, 2)]), &mut out);
+        ledger.on_ack(ms(10), &ack(&[(0, 2)]), &[], &mut out);
         assert!(out.is_empty());
         assert_eq!(ledger.in_flight(), SIZE * 2);
     }
@@ -866,11 +926,11 @@ mod tests {
         let mut ledger = Ledger::new(LossRule::Rack);
         let mut out = Revealed::default();
         sent(&mut ledger, 5, ms(0));
-        ledger.on_ack(ms(40), &ack(&[(1, 4)]), &mut out);
+        ledger.on_ack(ms(40), &ack(&[(1, 4)]), &[], &mut out);
         for step in 1..200 {
             sent(&mut ledger, 1, ms(40 + step * 20));
             let newest = ledger.next_number - 1;
-            ledger.on_ack(ms(60 + step * 20), &ack(&[(1, newest)]), &mut out);
+            ledger.on_ack(ms(60 + step * 20), &ack(&[(1, newest)]), &[], &mut out);
         }
         assert!(ledger.slots.len() < 3);
         assert!(ledger.lost.is_empty());
@@ -923,7 +983,7 @@ mod tests {
                 match step {
                     Step::Send(count) => sent(&mut ledger, count, now),
                     Step::Ack(ranges) => {
-                        ledger.on_ack(now, &ack(&disjoint_descending(ranges)), &mut out);
+                        ledger.on_ack(now, &ack(&disjoint_descending(ranges)), &[], &mut out);
                     }
                     Step::LossTimer => ledger.on_loss_timer(now, &mut out),
                     Step::Timeout => ledger.on_timeout(now, &mut out),

@@ -23,6 +23,8 @@ pub mod units;
 pub mod vegas;
 pub mod verus;
 
-pub use controller::{Acked, Controller, Departure, Feedback, ProfileSnapshot, Timeout};
+pub use controller::{
+    Acked, Arrival, Controller, Departure, Feedback, Observer, ProfileSnapshot, Stamp, Timeout,
+};
 pub use recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
 pub use units::{Bytes, Duration, Rate, Time};

@@ -133,6 +133,17 @@ impl Ack {
     }
 }
 
+/// When one packet arrived, for transports that say so of more packets than the newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The packet's number.
+    pub number: u64,
+    /// Its arrival, by the receiver's clock.
+    pub at: Time,
+    /// How long it then waited for the acknowledgement to leave.
+    pub hold: Duration,
+}
+
 /// When a receiver acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReceiverConfig {
@@ -164,6 +175,27 @@ pub struct Receiver {
 }
 
 impl Receiver {
+    /// How many bytes have arrived, copies not counted.
+    pub fn distinct(&self) -> Bytes {
+        self.assembly.distinct
+    }
+
+    /// Bounds the memory for data that arrived out of order to `pieces` separate pieces; past it,
+    /// the oldest hole is taken for filled. For receivers of many strangers' flows.
+    pub fn keep_pieces(&mut self, pieces: usize) {
+        self.assembly.kept = pieces;
+    }
+
+    /// The received numbers, most recent first.
+    pub fn ranges(&self) -> impl Iterator<Item = NumberRange> + '_ {
+        self.ranges.iter().rev().copied()
+    }
+
+    /// When the packet with the largest number arrived.
+    pub fn largest_at(&self) -> Time {
+        self.largest_at
+    }
+
     /// A receiver that has seen nothing yet.
     pub fn new(config: ReceiverConfig) -> Self {
         Receiver {
@@ -181,7 +213,7 @@ impl Receiver {
     #[inline]
     pub fn on_packet(&mut self, now: Time, number: u64, data: DataRange) -> Bytes {
         let in_order = match self.ranges.back_mut() {
-            Some(last) if number == last.last + 1 => {
+            Some(last) if number.checked_sub(1) == Some(last.last) => {
                 last.last = number;
                 self.largest_at = now;
                 true
@@ -266,18 +298,40 @@ impl Receiver {
 }
 
 /// Which bytes of the stream have arrived.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Assembly {
     /// Everything before this has arrived.
     next: u64,
     /// Pieces beyond, as (start, end), ascending, disjoint and apart.
     pieces: VecDeque<(u64, u64)>,
+    /// How many pieces at most.
+    kept: usize,
+    /// Bytes that have arrived, copies not counted.
+    distinct: Bytes,
+}
+
+impl Default for Assembly {
+    fn default() -> Self {
+        Assembly {
+            next: 0,
+            pieces: VecDeque::new(),
+            kept: PIECES_KEPT,
+            distinct: Bytes::ZERO,
+        }
+    }
 }
 
 impl Assembly {
     /// Notes a piece; returns how many of its bytes are new.
     #[inline]
     fn insert(&mut self, data: DataRange) -> Bytes {
+        let new = self.place(data);
+        self.distinct += new;
+        new
+    }
+
+    #[inline]
+    fn place(&mut self, data: DataRange) -> Bytes {
         let (start, end) = (
             data.start.max(self.next),
             data.start.saturating_add(data.len),
@@ -309,7 +363,7 @@ impl Assembly {
             self.pieces.insert(from, (start, end));
         }
         while let Some(&(first, last)) = self.pieces.front() {
-            if first > self.next && self.pieces.len() <= PIECES_KEPT {
+            if first > self.next && self.pieces.len() <= self.kept {
                 break;
             }
             self.next = last;

@@ -6,15 +6,80 @@
 
 use std::collections::VecDeque;
 
-use crate::controller::{Controller, Feedback, Timeout};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use crate::controller::{Controller, Feedback, Stamp, Timeout};
 use crate::flight::{Ledger, Revealed};
 use crate::pacer::Pacer;
-use crate::receiver::{Ack, DataRange};
+use crate::random;
+use crate::receiver::{Ack, DataRange, Received};
 use crate::recovery::Recovery;
 use crate::units::{Bytes, Duration, Time};
 
 /// A tail probe waits two smoothed round trips (RFC 8985 §7.2), and never less than this.
 const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(10);
+
+/// Packet numbers are skipped once in twice this many packets on average, or once in half a flight
+/// if that is more: often enough that lies do not pay, seldom enough that the gaps take little room
+/// in acknowledgements.
+const SKIP_EVERY: u64 = 64;
+
+/// An acknowledgement that cannot be true. Nothing of it was believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FalseAck {
+    /// It names a packet that has not left yet.
+    #[error("acknowledges packet {0}, which was never sent")]
+    NeverSent(u64),
+    /// It names a number that was skipped on purpose: the receiver acknowledges what it did not get.
+    #[error("acknowledges packet {0}, whose number was skipped")]
+    Skipped(u64),
+}
+
+/// Numbers left out at random, so that a receiver that acknowledges what it has not received gives
+/// itself away (RFC 9000 §21.4, against optimistic acknowledgements).
+#[derive(Debug)]
+struct Skipping {
+    random: ChaCha8Rng,
+    next: u64,
+    /// Those skipped lately, ascending.
+    skipped: VecDeque<u64>,
+}
+
+impl Skipping {
+    /// How many are remembered.
+    const KEPT: usize = 1024;
+
+    fn new(seed: u64) -> Self {
+        let mut random = random::stream(seed, "skip", 0);
+        let next = random.random_range(1..=2 * SKIP_EVERY);
+        Skipping {
+            random,
+            next,
+            skipped: VecDeque::new(),
+        }
+    }
+
+    fn note(&mut self, number: u64, in_flight_packets: u64) {
+        if self.skipped.len() == Skipping::KEPT {
+            self.skipped.pop_front();
+        }
+        self.skipped.push_back(number);
+        let gap = (2 * SKIP_EVERY).max(in_flight_packets);
+        self.next = number + self.random.random_range(1..=gap);
+    }
+
+    /// A skipped number that the acknowledgement names.
+    fn caught(&self, ack: &Ack) -> Option<u64> {
+        ack.ranges().find_map(|range| {
+            let at = self.skipped.partition_point(|&number| number < range.first);
+            self.skipped
+                .get(at)
+                .copied()
+                .filter(|&number| number <= range.last)
+        })
+    }
+}
 
 /// A packet for the transport to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +92,8 @@ pub struct Transmit {
     pub data: DataRange,
     /// Whether that data left before, in a packet since lost.
     pub retransmission: bool,
+    /// What the algorithm's sender half tells its receiver half.
+    pub stamp: Option<Stamp>,
 }
 
 /// What a sender counts, whatever its algorithm believes.
@@ -95,6 +162,7 @@ pub struct Sender {
     /// A tail probe is out and unanswered, or none is due.
     probed: bool,
     probe_now: bool,
+    skipping: Option<Skipping>,
     counters: Counters,
 }
 
@@ -124,8 +192,15 @@ impl Sender {
             backoff: 0,
             probed: false,
             probe_now: false,
+            skipping: None,
             counters: Counters::default(),
         }
+    }
+
+    /// Skips packet numbers at random from now on, so that [`on_ack`](Self::on_ack) catches
+    /// receivers that acknowledge what they did not receive. For receivers that may lie.
+    pub fn skip_numbers(&mut self, seed: u64) {
+        self.skipping = Some(Skipping::new(seed));
     }
 
     /// The source never runs dry from now on (bulk transfer).
@@ -196,6 +271,12 @@ impl Sender {
             self.silent_since = now;
         }
         self.last_departure = now;
+        if let Some(skipping) = &mut self.skipping
+            && skipping.next <= self.ledger.next_number()
+        {
+            let number = self.ledger.skip();
+            skipping.note(number, self.ledger.in_flight_packets());
+        }
         let window = self.controller.window();
         let packet = self.ledger.on_sent(now, self.packet_size, window, data);
         self.controller.on_sent(&packet);
@@ -206,6 +287,7 @@ impl Sender {
             size: packet.size,
             data,
             retransmission,
+            stamp: self.controller.stamp(&packet),
         }
     }
 
@@ -225,20 +307,48 @@ impl Sender {
     }
 
     /// An acknowledgement arrives. `report` is what the algorithm's own receiver half says.
+    ///
+    /// # Errors
+    /// If the acknowledgement cannot be true; nothing of it is believed then.
     #[inline]
-    pub fn on_ack(&mut self, now: Time, ack: &Ack, report: Option<&[u8]>) {
+    pub fn on_ack(&mut self, now: Time, ack: &Ack, report: Option<&[u8]>) -> Result<(), FalseAck> {
+        self.on_ack_with_times(now, ack, &[], report)
+    }
+
+    /// As [`on_ack`](Self::on_ack), where the transport also says when packets other than the newest
+    /// were received (`received`, by ascending number).
+    ///
+    /// # Errors
+    /// As [`on_ack`](Self::on_ack).
+    #[inline]
+    pub fn on_ack_with_times(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        received: &[Received],
+        report: Option<&[u8]>,
+    ) -> Result<(), FalseAck> {
         let in_flight_before = self.ledger.in_flight();
         self.revealed.clear();
-        self.ledger.on_ack(now, ack, &mut self.revealed);
+        if ack.newest() >= self.ledger.next_number() {
+            return Err(FalseAck::NeverSent(ack.newest()));
+        }
+        if let Some(skipping) = &self.skipping
+            && let Some(number) = skipping.caught(ack)
+        {
+            return Err(FalseAck::Skipped(number));
+        }
+        self.ledger.on_ack(now, ack, received, &mut self.revealed);
         if !self.revealed.acked.is_empty() || !self.revealed.recovered.is_empty() {
             self.silent_since = now;
             self.backoff = 0;
             self.probed = false;
             self.probe_now = false;
         } else if self.revealed.is_empty() && report.is_none() {
-            return;
+            return Ok(());
         }
         self.feed_back(now, in_flight_before, report);
+        Ok(())
     }
 
     /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
@@ -441,7 +551,9 @@ mod tests {
         let sent = drain(&mut sender, ms(0));
         let lengths: Vec<u64> = sent.iter().map(|packet| packet.data.len).collect();
         assert_eq!(lengths, [1000, 1000, 500]);
-        sender.on_ack(ms(40), &ack(&[(0, 2)], ms(20)), None);
+        sender
+            .on_ack(ms(40), &ack(&[(0, 2)], ms(20)), None)
+            .expect("true");
         assert!(sender.is_idle());
         assert_eq!(sender.next_timer(), None);
     }
@@ -452,7 +564,9 @@ mod tests {
         sender.offer(Bytes::new(10_000));
         assert_eq!(drain(&mut sender, ms(0)).len(), 10);
         // Three packets have overtaken the first: it is lost.
-        sender.on_ack(ms(40), &ack(&[(1, 3)], ms(20)), None);
+        sender
+            .on_ack(ms(40), &ack(&[(1, 3)], ms(20)), None)
+            .expect("true");
         let again = drain(&mut sender, ms(40));
         assert_eq!(again[0].number, 10);
         assert!(again[0].retransmission);
@@ -462,12 +576,82 @@ mod tests {
     }
 
     #[test]
+    fn acknowledging_a_skipped_or_unsent_number_is_caught_and_changes_nothing() {
+        let mut sender = sender("cubic");
+        sender.skip_numbers(7);
+        sender.offer_bulk();
+        let mut now = Time::ZERO;
+        let mut sent: Vec<u64> = Vec::new();
+        while sender.counters().sent < 1000 {
+            let packets = drain(&mut sender, now);
+            sent.extend(packets.iter().map(|packet| packet.number));
+            now += Duration::from_millis(40);
+            for packet in packets {
+                let honest = ack(&[(packet.number, packet.number)], now);
+                assert_eq!(sender.on_ack(now, &honest, None), Ok(()));
+            }
+        }
+        assert_eq!(sender.counters().lost, 0, "a skipped number is no loss");
+        let last = *sent.last().expect("packets were sent");
+        let skipped: Vec<u64> = (0..last).filter(|number| !sent.contains(number)).collect();
+        assert!((4..100).contains(&skipped.len()), "{skipped:?}");
+        let before = (sender.in_flight(), sender.controller().window());
+        let number = skipped[skipped.len() / 2];
+        for (lie, caught) in [
+            (
+                ack(&[(number - 1, number + 1)], now),
+                FalseAck::Skipped(number),
+            ),
+            (
+                ack(&[(last + 5, last + 5)], now),
+                FalseAck::NeverSent(last + 5),
+            ),
+        ] {
+            assert_eq!(sender.on_ack(now, &lie, None), Err(caught));
+            assert_eq!(before, (sender.in_flight(), sender.controller().window()));
+        }
+    }
+
+    #[test]
+    fn arrival_times_give_each_packet_its_own_round_trip_time() {
+        let mut sender = sender("newreno");
+        sender.offer_bulk();
+        drain(&mut sender, ms(0));
+        let received: Vec<Received> = (0..3)
+            .map(|number| Received {
+                number,
+                at: ms(1000 + number),
+                hold: Duration::from_millis(10 - number),
+            })
+            .collect();
+        let all = Ack::new(
+            [NumberRange { first: 0, last: 3 }],
+            ms(1010),
+            Duration::from_millis(1),
+        );
+        sender
+            .on_ack_with_times(ms(60), &all, &received, None)
+            .expect("true");
+        let samples: Vec<(u64, Option<Time>)> = sender
+            .last_revealed()
+            .acked
+            .iter()
+            .map(|acked| (acked.rtt.as_micros() / 1000, acked.received_at))
+            .collect();
+        let arrived = [1000, 1001, 1002, 1010].map(|at| Some(ms(at)));
+        let held = [50, 51, 52, 59];
+        assert_eq!(samples, held.into_iter().zip(arrived).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn a_stopped_source_repeats_nothing() {
         let mut sender = sender("newreno");
         sender.offer_bulk();
         assert_eq!(drain(&mut sender, ms(0)).len(), 10);
         sender.stop();
-        sender.on_ack(ms(40), &ack(&[(1, 3)], ms(20)), None);
+        sender
+            .on_ack(ms(40), &ack(&[(1, 3)], ms(20)), None)
+            .expect("true");
         assert_eq!(sender.counters().lost, 1);
         for now in [40, 1000, 10_000] {
             sender.on_timer(ms(now));
@@ -510,7 +694,9 @@ mod tests {
         let probes = drain(&mut sender, ms(1000));
         assert_eq!(probes.len(), 2);
         assert!(probes.iter().all(|packet| !packet.retransmission));
-        sender.on_ack(ms(1040), &ack(&[(2, 2)], ms(1020)), None);
+        sender
+            .on_ack(ms(1040), &ack(&[(2, 2)], ms(1020)), None)
+            .expect("true");
         let sent = drain(&mut sender, ms(1040));
         assert!(sent[0].retransmission);
         assert_eq!(sent[0].data, first[0].data);
@@ -604,7 +790,8 @@ mod tests {
             if let Some(ack) = told {
                 let before = (sender.in_flight(), *sender.counters());
                 sender.revealed.clear();
-                sender.on_ack(now, &ack, None);
+                let believed = sender.on_ack(now, &ack, None);
+                assert_eq!(believed.is_err(), ack.newest() >= next);
                 let revealed = sender.last_revealed();
                 acked += revealed.acked.len() as u64;
                 revived += revealed.revived;

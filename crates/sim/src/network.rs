@@ -521,7 +521,9 @@ impl<'a> Network<'a> {
     fn hear(&mut self, now: Time, index: usize, ack: &Ack, answers: u32) {
         self.network_bytes -= u64::from(answers);
         let flow = &mut self.flows[index];
-        flow.sender.on_ack(now, ack, None);
+        flow.sender
+            .on_ack(now, ack, None)
+            .expect("the simulated receiver acknowledges what arrived");
         for acked in &flow.sender.last_revealed().acked {
             self.meter.on_rtt(index, acked.rtt);
         }
