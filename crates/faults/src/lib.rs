@@ -1,1 +1,18 @@
-//! Seeded faults between two ends.
+//! Seeded faults between two ends: a development tool for the tests and benchmarks of what sends.
+//!
+//! - [`Schedule`]: what goes wrong and when, as plain data, made by hand or from a seed.
+//! - [`Path`]: one direction of a faulty path without a clock, for ends without sockets; it may hold
+//!   a bottleneck ([`Bottleneck`]), whose queueing delay it measures.
+//! - [`Proxy`]: both directions in real time, between UDP sockets on this machine.
+//!
+//! The same schedule means the same in both: only what says the time differs.
+
+pub mod path;
+pub mod proxy;
+pub mod schedule;
+pub mod spread;
+
+pub use path::{Bottleneck, Datagram, Path, PathStats};
+pub use proxy::{Proxy, ProxyConfig, ProxyError, ProxyStats};
+pub use schedule::{Direction, End, Faults, Interval, Limits, Schedule, Stop};
+pub use spread::{Spread, Spreading};
