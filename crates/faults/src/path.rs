@@ -245,16 +245,20 @@ impl<P: Datagram> Path<P> {
         Some(Arrived { at, datagram })
     }
 
-    /// When to call [`Path::poll`] next. It may find nothing then: a datagram may only have left
-    /// the bottleneck. `None` while nothing is held.
+    /// When to call [`Path::poll`] next. It may find nothing then, because the bottleneck's queue drops, or
+    /// jitter delays. `None` while nothing is held.
     pub fn next(&self) -> Option<Time> {
-        let link = self.link.as_ref().and_then(Link::next_departure);
+        // What leaves the bottleneck has the delay still before it, and `poll` works out afterwards when it
+        // left: a caller in real time is woken once for each datagram, not twice.
+        let departure = self.link.as_ref().and_then(Link::next_departure);
+        let departed = departure.map(|at| at + self.faults.delay);
         let arrival = self.under_way.peek().map(|first| first.0.at);
-        link.into_iter().chain(arrival).min()
+        departed.into_iter().chain(arrival).min()
     }
 
     /// What it did so far, at `now`.
-    pub fn stats(&self, now: Time) -> PathStats {
+    pub fn stats(&mut self, now: Time) -> PathStats {
+        self.serve(|due| due < now);
         let link = self.link.as_ref();
         let queued = link.map_or(0, |link| link.queued_packets() as u64);
         PathStats {
@@ -274,6 +278,7 @@ impl<P: Datagram> Path<P> {
     /// Counts from zero again, for instance once a warm-up is over. What is held stays; the bottleneck's
     /// capacity counts from `now`.
     pub fn restart_counts(&mut self, now: Time) {
+        self.serve(|due| due < now);
         let measured_from = self.counts.measured_from.map(|_| now);
         self.counts = Counts {
             measured_from,

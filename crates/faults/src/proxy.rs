@@ -297,7 +297,7 @@ impl Shared {
         self.up.next().into_iter().chain(self.down.next()).min()
     }
 
-    fn stats(&self) -> ProxyStats {
+    fn stats(&mut self) -> ProxyStats {
         let now = self.now();
         ProxyStats {
             up: self.up.stats(now),
