@@ -1,1 +1,151 @@
 //! The core's controllers inside QUIC.
+//!
+//! [`configure`] gives any scheme of the core to a transport configuration of `quinn` 0.11; [`drive`]
+//! keeps the epochs of a connection running; [`view`] looks at its controller.
+//!
+//! ```no_run
+//! # async fn example(mut config: quinn::ClientConfig, endpoint: quinn::Endpoint)
+//! # -> Result<(), Box<dyn std::error::Error>> {
+//! let scheme = verus_core::algorithm::Scheme::parse("verus:ratio=4")?;
+//! let mut transport = quinn::TransportConfig::default();
+//! verus_net::quic::configure(&mut transport, &scheme, 1);
+//! config.transport_config(std::sync::Arc::new(transport));
+//! let connection = endpoint.connect_with(config, "[::1]:4433".parse()?, "localhost")?.await?;
+//! let _driver = verus_net::quic::drive(&connection);
+//! # Ok(()) }
+//! ```
+//!
+//! QUIC stacks host a controller on their own terms: what cannot be honoured, and what that costs, is in
+//! `docs/quic.md`.
+
+mod adapter;
+mod driver;
+mod host;
+mod ring;
+mod view;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use quinn::{AckFrequencyConfig, TransportConfig, VarInt, congestion};
+use verus_core::algorithm::Scheme;
+use verus_core::{LossRule, Time};
+
+use adapter::{Adapter, Shared};
+pub use driver::{Driver, drive};
+use host::Host;
+pub use view::{Counters, Event, Snapshot, View};
+
+/// quinn's default send window, where none was found.
+const SEND_WINDOW: u64 = 10_000_000;
+
+/// A scheme as quinn wants it: builds a controller for each path of each connection.
+#[derive(Clone)]
+pub struct Factory {
+    scheme: Arc<Scheme>,
+    seed: u64,
+    /// How many controllers were built: each draws random numbers of its own.
+    built: Arc<AtomicU64>,
+    send_window: u64,
+    log: usize,
+}
+
+impl fmt::Debug for Factory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Factory")
+            .field("scheme", &self.scheme.text())
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Factory {
+    /// Controllers of `scheme`. Those that draw random numbers draw them from `seed` and from how many
+    /// were built before.
+    pub fn new(scheme: &Scheme, seed: u64) -> Factory {
+        Factory {
+            scheme: Arc::new(scheme.clone()),
+            seed,
+            built: Arc::new(AtomicU64::new(0)),
+            send_window: SEND_WINDOW,
+            log: 0,
+        }
+    }
+
+    /// The transport's send window, if it is not quinn's default: a [`Driver`] wakes a connection by
+    /// setting it to what it is. [`configure`] finds it by itself.
+    #[must_use]
+    pub fn send_window(mut self, bytes: u64) -> Factory {
+        self.send_window = bytes;
+        self
+    }
+
+    /// Each controller logs its first `capacity` events, from its first packet; see [`View::take_log`].
+    #[must_use]
+    pub fn log(mut self, capacity: usize) -> Factory {
+        self.log = capacity;
+        self
+    }
+
+    /// Sets what the scheme needs on `transport`, as [`configure`] does.
+    pub fn install(self, transport: &mut TransportConfig) {
+        match self.scheme.build(self.seed).recovery().loss {
+            LossRule::Rack => {
+                // RFC 9002 §6.1, and quinn's defaults: what RACK is on average.
+                transport.packet_threshold(3).time_threshold(9.0 / 8.0);
+            }
+            rule => {
+                // Verus §5.2: a missing packet is lost after 3 × delay, however many have overtaken it.
+                // QUIC knows no fixed time (the prototype's 150 ms); the paper's rule stands in.
+                let factor = match rule {
+                    LossRule::DelayTimer { factor } => factor as f32,
+                    LossRule::FixedTimer { .. } | LossRule::Rack => 3.0,
+                };
+                transport.packet_threshold(u32::MAX).time_threshold(factor);
+                // An acknowledgement for each packet, and at once for one that comes out of order: its
+                // delay is a sample. Only a peer that knows the extension obeys.
+                let mut frequency = AckFrequencyConfig::default();
+                frequency
+                    .ack_eliciting_threshold(VarInt::from_u32(0))
+                    .reordering_threshold(VarInt::from_u32(1));
+                transport.ack_frequency_config(Some(frequency));
+            }
+        }
+        let send_window = send_window_of(transport).unwrap_or(self.send_window);
+        transport.congestion_controller_factory(Arc::new(self.send_window(send_window)));
+    }
+}
+
+impl congestion::ControllerFactory for Factory {
+    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn congestion::Controller> {
+        let nth = self.built.fetch_add(1, Ordering::Relaxed);
+        let seed = self.seed.wrapping_add(nth);
+        let mut host = Host::new(&self.scheme, seed, Time::ZERO, current_mtu);
+        if self.log > 0 {
+            host.set_log(Some(view::Log::new(self.log)));
+        }
+        Box::new(Adapter::new(Shared::new(now, host, self.send_window)))
+    }
+}
+
+/// The send window of a transport configuration, which has no getter but shows it.
+fn send_window_of(transport: &TransportConfig) -> Option<u64> {
+    let shown = format!("{transport:?}");
+    let (_, rest) = shown.split_once(" send_window: ")?;
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}
+
+/// Sets what `scheme` needs on `transport`: its controller; its rule for loss; for a scheme that learns
+/// from each packet's delay, an acknowledgement for each packet. Call it after
+/// `TransportConfig::send_window`, if that is called.
+pub fn configure(transport: &mut TransportConfig, scheme: &Scheme, seed: u64) {
+    Factory::new(scheme, seed).install(transport);
+}
+
+/// The controller of `connection`'s present path, if a [`Factory`] built it.
+pub fn view(connection: &quinn::Connection) -> Option<View> {
+    View::of(connection.congestion_state())
+}

@@ -1,0 +1,232 @@
+//! quinn's `Controller` trait over a [`Host`].
+//!
+//! The host lies behind a lock that nobody else holds but for an instant: the driver to close an epoch,
+//! a recorder to look. quinn asks for the window twice for each packet that it sends; the answer is
+//! kept in an atomic, and worked out when something has happened.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use quinn_proto::{RttEstimator, congestion};
+use tokio::sync::Notify;
+use verus_core::Time;
+
+use super::host::Host;
+
+/// A host, and what its adapters, drivers and recorders share of it.
+pub(super) struct Shared {
+    origin: Instant,
+    host: Mutex<Host>,
+    /// What [`Host::limit`] says, unless something is pending.
+    limit: AtomicU64,
+    pending: AtomicBool,
+    drivers: AtomicUsize,
+    /// A driver sleeps because there is nothing to drive.
+    asleep: AtomicBool,
+    woken: Notify,
+    /// The connection's send window, which the driver sets to what it is: quinn then looks whether it
+    /// can send.
+    send_window: u64,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(origin: Instant, host: Host, send_window: u64) -> Self {
+        Shared {
+            origin,
+            limit: AtomicU64::new(host.limit()),
+            host: Mutex::new(host),
+            pending: AtomicBool::new(false),
+            drivers: AtomicUsize::new(0),
+            asleep: AtomicBool::new(false),
+            woken: Notify::new(),
+            send_window,
+        }
+    }
+
+    pub(super) fn origin(&self) -> Instant {
+        self.origin
+    }
+
+    pub(super) fn send_window(&self) -> u64 {
+        self.send_window
+    }
+
+    #[inline]
+    fn time(&self, at: Instant) -> Time {
+        let since = at.saturating_duration_since(self.origin);
+        Time::from_nanos(since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos()))
+    }
+
+    /// Does something to the host, and publishes what it says then.
+    #[inline]
+    fn update<T>(&self, act: impl FnOnce(&mut Host) -> T) -> T {
+        // A controller that panicked has ended its connection's task; a recorder may still look.
+        let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = act(&mut host);
+        self.limit.store(host.limit(), Ordering::Relaxed);
+        self.pending.store(host.is_pending(), Ordering::Relaxed);
+        answer
+    }
+
+    /// Does something to the host once it has heard everything.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Host) -> T) -> T {
+        self.update(|host| {
+            host.flush();
+            act(host)
+        })
+    }
+
+    pub(super) fn next_tick(&self, now: Instant) -> Option<Instant> {
+        let next = self.with(|host| host.next_tick(self.time(now)))?;
+        Some(self.origin + std::time::Duration::from_nanos(next.as_nanos()))
+    }
+
+    pub(super) fn tick(&self, now: Instant) -> bool {
+        self.update(|host| host.tick(self.time(now)))
+    }
+
+    /// A driver begins or ends its work.
+    pub(super) fn add_driver(&self) {
+        self.drivers.fetch_add(1, Ordering::Relaxed);
+        self.with(|host| host.set_driven(true));
+    }
+
+    pub(super) fn remove_driver(&self) {
+        if self.drivers.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.with(|host| host.set_driven(false));
+        }
+    }
+
+    /// Sleeps until something leaves.
+    pub(super) async fn sleep(&self) {
+        let woken = self.woken.notified();
+        self.asleep.store(true, Ordering::SeqCst);
+        woken.await;
+    }
+
+    #[inline]
+    fn wake_driver(&self) {
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::SeqCst) {
+            self.woken.notify_waiters();
+        }
+    }
+}
+
+/// A controller of the core, as quinn sees it.
+///
+/// A clone is the same controller. quinn clones one for two purposes: to let somebody look at it, and to
+/// carry it over when a peer's port changes and its address does not (a NAT has forgotten it). Of
+/// the original and its clone only one is ever told anything at a time, and what was learned of the path
+/// goes on to hold in both cases.
+#[derive(Debug)]
+pub(super) struct Adapter {
+    shared: Arc<Shared>,
+}
+
+impl Adapter {
+    pub(super) fn new(shared: Shared) -> Self {
+        Adapter {
+            shared: Arc::new(shared),
+        }
+    }
+
+    pub(super) fn into_shared(self) -> Arc<Shared> {
+        self.shared
+    }
+}
+
+impl congestion::Controller for Adapter {
+    fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
+        let shared = &*self.shared;
+        let now = shared.time(now);
+        shared.update(|host| host.on_sent(now, bytes, last_packet_number));
+        shared.wake_driver();
+    }
+
+    #[inline]
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        app_limited: bool,
+        _rtt: &RttEstimator,
+    ) {
+        let shared = &*self.shared;
+        let now = shared.time(now);
+        let sent = (sent >= shared.origin).then(|| shared.time(sent));
+        shared.update(|host| host.on_ack(now, sent, bytes, app_limited));
+    }
+
+    fn on_end_acks(
+        &mut self,
+        now: Instant,
+        in_flight: u64,
+        app_limited: bool,
+        _largest_packet_num_acked: Option<u64>,
+    ) {
+        let shared = &*self.shared;
+        let now = shared.time(now);
+        shared.update(|host| host.on_end_acks(now, in_flight, app_limited));
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        is_persistent_congestion: bool,
+        lost_bytes: u64,
+    ) {
+        let shared = &*self.shared;
+        let (now, sent) = (shared.time(now), shared.time(sent));
+        shared.update(|host| host.on_congestion(now, sent, is_persistent_congestion, lost_bytes));
+    }
+
+    fn on_mtu_update(&mut self, new_mtu: u16) {
+        self.shared.update(|host| host.on_packet_size(new_mtu));
+    }
+
+    #[inline]
+    fn window(&self) -> u64 {
+        let shared = &*self.shared;
+        if shared.pending.load(Ordering::Relaxed) {
+            shared.with(|host| host.limit())
+        } else {
+            shared.limit.load(Ordering::Relaxed)
+        }
+    }
+
+    fn metrics(&self) -> congestion::ControllerMetrics {
+        let mut metrics = congestion::ControllerMetrics::default();
+        self.shared.with(|host| {
+            metrics.congestion_window = host.controller().window().get();
+            metrics.pacing_rate = host.controller().pacing_rate().map(|rate| rate.as_bps());
+        });
+        metrics
+    }
+
+    fn clone_box(&self) -> Box<dyn congestion::Controller> {
+        Box::new(Adapter {
+            shared: Arc::clone(&self.shared),
+        })
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.window()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}

@@ -1,0 +1,103 @@
+//! Keeps a connection's epochs running.
+//!
+//! quinn calls its controller when a packet leaves or something is acknowledged, and at no other time.
+//! A controller that decides each epoch needs to be called when one ends, and the connection woken if
+//! it may send more: without that, on a path whose round trip is far shorter than an epoch, all is
+//! acknowledged long before the next budget, and nothing is left to call anybody. quinn has no call
+//! for waking a connection. Setting its send window does it as a side effect, and with the value
+//! that it has changes nothing else.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use quinn::Connection;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::view::View;
+
+/// How often a sleeping driver looks whether a migration has given the connection another controller.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Runs the epochs of one connection's controller until it is dropped or the connection ends.
+///
+/// It holds a handle on the connection: quinn closes a connection of its own accord only once this is
+/// dropped too.
+#[derive(Debug)]
+#[must_use = "epochs stop when the driver is dropped"]
+pub struct Driver {
+    task: JoinHandle<()>,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Keeps the epochs of `connection`'s controller running.
+///
+/// While something is in flight it wakes once each epoch; otherwise it sleeps. It ends with the
+/// connection, and does nothing for one whose controller is not of a [`Factory`](super::Factory) or has
+/// no epochs. Without it a connection still works, but on a path whose round trip is shorter than an
+/// epoch it sends little more than a packet for each.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn drive(connection: &Connection) -> Driver {
+    Driver {
+        task: tokio::spawn(run(connection.clone())),
+    }
+}
+
+/// Marks a controller as driven for as long as it lives.
+struct Driving {
+    view: View,
+}
+
+impl Driving {
+    fn new(view: View) -> Self {
+        view.shared.add_driver();
+        Driving { view }
+    }
+}
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        self.view.shared.remove_driver();
+    }
+}
+
+async fn run(connection: Connection) {
+    let mut closed = pin!(connection.closed());
+    let Some(view) = View::of(connection.congestion_state()) else {
+        return;
+    };
+    let mut driving = Driving::new(view);
+    loop {
+        let shared = &driving.view.shared;
+        match shared.next_tick(Instant::now().into_std()) {
+            Some(due) => {
+                tokio::select! {
+                    _ = &mut closed => return,
+                    () = sleep_until(due.into()) => {}
+                }
+                if shared.tick(Instant::now().into_std()) {
+                    connection.set_send_window(shared.send_window());
+                }
+            }
+            None => {
+                tokio::select! {
+                    _ = &mut closed => return,
+                    () = shared.sleep() => {}
+                    () = sleep(LOOK) => {}
+                }
+            }
+        }
+        if let Some(view) = View::of(connection.congestion_state())
+            && !view.is_same(&driving.view)
+        {
+            driving = Driving::new(view);
+        }
+    }
+}

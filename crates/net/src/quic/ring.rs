@@ -1,0 +1,241 @@
+//! What was true of each packet when it left, found again by the instant at which it left.
+//!
+//! A QUIC stack tells its congestion controller of a departure once for each batch, and of an
+//! acknowledgement once for each packet, with the instant of its departure and without a number.
+//! That instant is the key here: packets of one instant make a [`Batch`], batches lie in a ring in
+//! the order of time, and a search begins where the last one ended, since acknowledgements mostly
+//! arrive in order. Nothing is hashed, and nothing is allocated once the ring has grown to the
+//! window.
+
+use std::collections::VecDeque;
+
+use verus_core::{Bytes, Departure, Time};
+
+/// Packets that left at one instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    /// When they left.
+    pub at: Time,
+    /// The number of the first, by the host's own count.
+    pub number: u64,
+    /// How many they are.
+    pub packets: u64,
+    /// The size of each but the last.
+    pub packet_size: u64,
+    /// Bytes neither acknowledged nor lost.
+    pub open: u64,
+    /// Packets, and bytes, of which the fate is known.
+    settled_packets: u64,
+    settled: u64,
+    /// The controller's window at that moment.
+    pub window: Bytes,
+    /// Bytes in flight before them.
+    pub in_flight: u64,
+    /// Bytes acknowledged by then, and when that last grew.
+    pub delivered: u64,
+    pub delivered_at: Time,
+    /// Whether the application, not the window, held the sender back.
+    pub app_limited: bool,
+}
+
+impl Batch {
+    /// The next packet of which the fate shows, `size` bytes long.
+    fn settle(&mut self, size: u64) -> Departure {
+        let last = self.packets.saturating_sub(1);
+        let number = self.number + self.settled_packets.min(last);
+        self.settled_packets += 1;
+        self.settled += size;
+        self.open = self.open.saturating_sub(size);
+        Departure {
+            number,
+            at: self.at,
+            size: Bytes::new(size),
+            window: self.window,
+            in_flight: Bytes::new(self.in_flight + self.settled),
+            delivered: Bytes::new(self.delivered),
+            delivered_at: self.delivered_at,
+            app_limited: self.app_limited,
+        }
+    }
+}
+
+/// The batches of which something is in flight.
+#[derive(Debug)]
+pub(super) struct Ring {
+    batches: VecDeque<Batch>,
+    /// Where the last search ended.
+    hint: usize,
+}
+
+impl Ring {
+    pub(super) fn new() -> Self {
+        Ring {
+            batches: VecDeque::with_capacity(64),
+            hint: 0,
+        }
+    }
+
+    /// A batch that leaves with `packets` of `packet_size`, the last one perhaps shorter, `bytes` in all.
+    pub(super) fn batch(
+        at: Time,
+        number: u64,
+        packets: u64,
+        packet_size: u64,
+        bytes: u64,
+    ) -> Batch {
+        Batch {
+            at,
+            number,
+            packets,
+            packet_size,
+            open: bytes,
+            settled_packets: 0,
+            settled: 0,
+            window: Bytes::ZERO,
+            in_flight: 0,
+            delivered: 0,
+            delivered_at: at,
+            app_limited: false,
+        }
+    }
+
+    /// A batch left. One that leaves at the instant of the last joins it.
+    pub(super) fn push(&mut self, batch: Batch) {
+        match self.batches.back_mut() {
+            Some(back) if back.at == batch.at => {
+                back.packets += batch.packets;
+                back.open += batch.open;
+            }
+            // A clock that went back: keep the order, which the search relies on.
+            Some(back) if back.at > batch.at => {
+                let place = self.batches.partition_point(|other| other.at <= batch.at);
+                self.batches.insert(place, batch);
+            }
+            _ => self.batches.push_back(batch),
+        }
+    }
+
+    /// The packet of `size` bytes that left at `sent` is acknowledged; `None` if none left then.
+    #[inline]
+    pub(super) fn acknowledge(&mut self, sent: Time, size: u64) -> Option<Departure> {
+        let at = self.find(sent)?;
+        self.hint = at;
+        let packet = self.batches[at].settle(size);
+        if at == 0 {
+            self.tidy();
+        }
+        Some(packet)
+    }
+
+    #[inline]
+    fn find(&self, sent: Time) -> Option<usize> {
+        let near = self.hint..self.hint + 2;
+        for at in near {
+            if self.batches.get(at).is_some_and(|batch| batch.at == sent) {
+                return Some(at);
+            }
+        }
+        self.batches
+            .binary_search_by(|batch| batch.at.cmp(&sent))
+            .ok()
+    }
+
+    /// `bytes` are lost of what left up to `sent`: the oldest, since a stack that finds a packet lost
+    /// finds every older one lost with it. Appends them to `lost`; returns the bytes that nothing
+    /// here accounts for.
+    pub(super) fn lose(&mut self, sent: Time, mut bytes: u64, lost: &mut Vec<Departure>) -> u64 {
+        for batch in &mut self.batches {
+            if batch.at > sent {
+                break;
+            }
+            while batch.open > 0 && bytes > 0 {
+                let size = batch.packet_size.min(batch.open).min(bytes);
+                bytes -= size;
+                lost.push(batch.settle(size));
+            }
+        }
+        self.tidy();
+        bytes
+    }
+
+    /// Lets go of batches of which nothing is open, and of older ones than `stale`.
+    fn tidy(&mut self) {
+        while self.batches.front().is_some_and(|batch| batch.open == 0) {
+            self.batches.pop_front();
+            self.hint = self.hint.saturating_sub(1);
+        }
+    }
+
+    /// Lets go of batches that left before `stale`: what is still open of them was never meant to be
+    /// acknowledged.
+    pub(super) fn forget_before(&mut self, stale: Time) {
+        while self.batches.front().is_some_and(|batch| batch.at < stale) {
+            self.batches.pop_front();
+            self.hint = self.hint.saturating_sub(1);
+        }
+        self.tidy();
+    }
+
+    /// When the oldest batch left.
+    pub(super) fn oldest(&self) -> Option<Time> {
+        self.batches.front().map(|batch| batch.at)
+    }
+}
+
+/// What is remembered of packets too small to be told from bare acknowledgements: spans of time under
+/// one window each.
+#[derive(Debug, Default)]
+pub(super) struct Smalls {
+    spans: VecDeque<Span>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    from: Time,
+    to: Time,
+    number: u64,
+    window: Bytes,
+}
+
+/// So many spans are kept; beyond, the oldest two become one.
+const SPANS: usize = 32;
+
+impl Smalls {
+    /// A small packet left.
+    pub(super) fn push(&mut self, at: Time, number: u64, window: Bytes) {
+        if let Some(back) = self.spans.back_mut()
+            && (back.window == window || at < back.to)
+        {
+            back.to = back.to.max(at);
+            return;
+        }
+        if self.spans.len() == SPANS
+            && let Some(oldest) = self.spans.pop_front()
+            && let Some(next) = self.spans.front_mut()
+        {
+            next.from = oldest.from;
+        }
+        self.spans.push_back(Span {
+            from: at,
+            to: at,
+            number,
+            window,
+        });
+    }
+
+    /// The small packet of `size` bytes that left at `sent`, if one can have.
+    pub(super) fn find(&self, sent: Time, size: u64) -> Option<Departure> {
+        let after = self.spans.partition_point(|span| span.from <= sent);
+        let span = self.spans.get(after.checked_sub(1)?)?;
+        (sent <= span.to).then(|| Departure {
+            number: span.number,
+            at: sent,
+            size: Bytes::new(size),
+            window: span.window,
+            in_flight: Bytes::new(size),
+            delivered: Bytes::ZERO,
+            delivered_at: sent,
+            app_limited: true,
+        })
+    }
+}

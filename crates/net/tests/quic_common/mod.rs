@@ -1,0 +1,109 @@
+//! Two ends of a QUIC connection on the loopback interface.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use verus_core::algorithm::Scheme;
+use verus_net::quic::Factory;
+
+/// A runtime with a thread for each end.
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+/// The present scheme of that name.
+pub fn scheme(text: &str) -> Scheme {
+    Scheme::parse(text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A transport with `scheme`'s controller.
+pub fn transport(text: &str) -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    Factory::new(&scheme(text), 1).install(&mut transport);
+    transport
+}
+
+/// A connection and both its endpoints.
+pub struct Pair {
+    pub client: Connection,
+    pub server: Connection,
+    _endpoints: [Endpoint; 2],
+}
+
+impl Pair {
+    /// A client that sends by `scheme`, and a server.
+    pub async fn new(text: &str) -> Pair {
+        Pair::with(transport(text), transport(text)).await
+    }
+
+    pub async fn with(client: TransportConfig, server: TransportConfig) -> Pair {
+        let key = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a key");
+        let certificate = CertificateDer::from(key.cert);
+        let private = PrivateKeyDer::Pkcs8(key.signing_key.serialize_der().into());
+        let mut server_config =
+            ServerConfig::with_single_cert(vec![certificate.clone()], private).expect("a server");
+        server_config.transport_config(Arc::new(server));
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate).expect("a certificate");
+        let tls = rustls::ClientConfig::builder_with_provider(Arc::new(
+            rustls::crypto::ring::default_provider(),
+        ))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("TLS 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+        let mut client_config = ClientConfig::new(Arc::new(
+            QuicClientConfig::try_from(tls).expect("QUIC's ciphers"),
+        ));
+        client_config.transport_config(Arc::new(client));
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listening = Endpoint::server(server_config, any).expect("a socket");
+        let calling = Endpoint::client(any).expect("a socket");
+        let to = listening.local_addr().expect("bound");
+        let connecting = calling
+            .connect_with(client_config, to, "localhost")
+            .expect("a connection");
+        let accept = async { listening.accept().await.expect("open").await };
+        let (client, server) = tokio::join!(connecting, accept);
+        Pair {
+            client: client.expect("connected"),
+            server: server.expect("connected"),
+            _endpoints: [listening, calling],
+        }
+    }
+
+    /// The client sends so many bytes; the server reads them to the end.
+    pub async fn send(&self, bytes: usize) {
+        let write = async {
+            let mut stream = self.client.open_uni().await.expect("a stream");
+            let block = vec![7; 64 << 10];
+            let mut left = bytes;
+            while left > 0 {
+                let part = left.min(block.len());
+                stream.write_all(&block[..part]).await.expect("written");
+                left -= part;
+            }
+            stream.finish().expect("finished");
+        };
+        let read = tokio::spawn({
+            let server = self.server.clone();
+            async move {
+                let mut stream = server.accept_uni().await.expect("a stream");
+                let mut read = 0;
+                while let Some(chunk) = stream.read_chunk(usize::MAX, true).await.expect("read") {
+                    read += chunk.bytes.len();
+                }
+                read
+            }
+        });
+        write.await;
+        assert_eq!(read.await.expect("read"), bytes);
+    }
+}
