@@ -186,6 +186,18 @@ impl Receiver {
         self.assembly.kept = pieces;
     }
 
+    /// Whether packet `number` has arrived before, as far back as is remembered.
+    #[inline]
+    pub fn has(&self, number: u64) -> bool {
+        match self.ranges.back() {
+            Some(last) if number <= last.last => {
+                let at = self.ranges.partition_point(|range| range.last < number);
+                self.ranges[at].first <= number
+            }
+            _ => false,
+        }
+    }
+
     /// The received numbers, most recent first.
     pub fn ranges(&self) -> impl Iterator<Item = NumberRange> + '_ {
         self.ranges.iter().rev().copied()

@@ -12,9 +12,11 @@ mod fairness;
 pub mod mahimahi;
 mod meter;
 mod metrics;
+mod path;
 mod signal;
 
 pub use distribution::exact_quantile;
 pub use fairness::jain;
 pub use meter::{Meter, rate_series};
 pub use metrics::{FlowMetrics, FlowSeries, Metrics};
+pub use path::{PathBin, PathMeter};

@@ -1,1 +1,35 @@
-//! Measurement over UDP: what the core does, on a real path.
+//! Measurement over UDP: the paper's sender and receiver (SIGCOMM 2015 §5) for every controller of
+//! the core.
+//!
+//! The protocol is sans-IO: [`Client`] and [`Server`] are told what arrived and what time it is, and
+//! say what to send and when to wake them. [`driver`] gives them sockets and a clock; tests give them
+//! an imagined network.
+//!
+//! ```text
+//! driver ── socket, timer, signals        real time
+//!    │
+//! client, server ── handshake, limits     sans-IO from here down
+//!    │
+//! connection ── status, end, address
+//!    │
+//! flow ── one direction of one flow: core's Sender or Receiver
+//!    │
+//! wire, seal ── bytes, tags
+//! ```
+
+pub mod client;
+pub mod clock;
+pub mod connection;
+
+pub mod flow;
+pub mod limits;
+pub mod seal;
+pub mod server;
+
+pub mod wire;
+
+pub use client::Client;
+pub use server::Server;
+
+/// The port that server and client use unless told otherwise.
+pub const DEFAULT_PORT: u16 = 6060;

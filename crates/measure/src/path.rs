@@ -1,0 +1,295 @@
+//! What the two ends of a path can see of one flow, where nobody sees the bottleneck.
+//!
+//! The ends know when each packet left and arrived, each by a clock of its own. Between two clocks
+//! that were never set together only differences mean anything: the queueing delay is estimated as
+//! the one-way delay above the least of the run. It includes what the clocks drift apart (some
+//! tens of µs a second) and leaves out a queue that never drained.
+
+use hdrhistogram::Histogram;
+use verus_core::{Bytes, Duration, Time};
+
+/// What one histogram step stands for.
+const UNIT_NANOS: u64 = 10_000;
+/// Three digits: quantiles are off by some 10 µs or 0.1 %, for 32 KiB a histogram; those of one-way
+/// delays by as much again for each time that a much smaller one moved all that was recorded.
+const DIGITS: u8 = 3;
+/// What a histogram covers before it grows: 1.3 s; and at most: 3 hours.
+const COVERED: (u64, u64) = (1 << 17, 1 << 30);
+
+/// A histogram of spans of time with their exact mean.
+#[derive(Clone, Debug)]
+struct Spans {
+    counts: Histogram<u32>,
+    sum_nanos: i128,
+}
+
+impl Spans {
+    fn new() -> Self {
+        let mut counts = Histogram::new_with_bounds(1, COVERED.0, DIGITS)
+            .expect("constant bounds within the library's limits");
+        counts.auto(true);
+        Spans {
+            counts,
+            sum_nanos: 0,
+        }
+    }
+
+    fn record(&mut self, nanos: u64) {
+        let step = (nanos / UNIT_NANOS).min(COVERED.1);
+        let recorded = self.counts.record(step);
+        debug_assert!(recorded.is_ok(), "the histogram resizes itself");
+        self.sum_nanos += i128::from(nanos);
+    }
+
+    /// Adds `nanos` to everything recorded.
+    fn shift(&mut self, nanos: u64) {
+        let mut moved = Spans::new();
+        for step in self.counts.iter_recorded() {
+            let middle = self.counts.median_equivalent(step.value_iterated_to());
+            let to = (middle + nanos / UNIT_NANOS).min(COVERED.1);
+            let recorded = moved.counts.record_n(
+                to,
+                u32::try_from(step.count_since_last_iteration()).unwrap_or(u32::MAX),
+            );
+            debug_assert!(recorded.is_ok(), "the histogram resizes itself");
+        }
+        moved.sum_nanos = self.sum_nanos + i128::from(nanos) * i128::from(self.counts.len());
+        *self = moved;
+    }
+
+    fn mean_ms(&self, less: u64) -> Option<f64> {
+        let count = self.counts.len();
+        (count > 0).then(|| (self.sum_nanos as f64 / count as f64 - less as f64) / 1e6)
+    }
+
+    fn quantile_ms(&self, q: f64, less: u64) -> Option<f64> {
+        (!self.counts.is_empty()).then(|| {
+            let step = self.counts.value_at_quantile(q);
+            let nanos = self.counts.median_equivalent(step) * UNIT_NANOS;
+            nanos.saturating_sub(less / UNIT_NANOS * UNIT_NANOS) as f64 / 1e6
+        })
+    }
+}
+
+/// One time bin of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PathBin {
+    /// Bytes that arrived in the bin, copies included.
+    pub delivered: Bytes,
+    /// Packets declared lost in the bin.
+    pub lost: u64,
+    rtt_sum: u64,
+    rtts: u64,
+    delay_sum: i64,
+    delays: u64,
+}
+
+impl PathBin {
+    /// Mean round-trip time of the packets acknowledged in the bin, ms.
+    pub fn rtt_mean_ms(&self) -> Option<f64> {
+        (self.rtts > 0).then(|| self.rtt_sum as f64 / self.rtts as f64 / 1e6)
+    }
+}
+
+/// Measures one flow from its ends. Memory grows with time (a bin each 100 ms), not with packets.
+#[derive(Clone, Debug)]
+pub struct PathMeter {
+    origin: Time,
+    bin: Duration,
+    bins: Vec<PathBin>,
+    lost: u64,
+    delivered: Bytes,
+    packets: u64,
+    rtt: Spans,
+    /// One-way delays above `base`.
+    delay: Spans,
+    /// The first one-way delay by the two clocks, ns; what is recorded counts from `base` below it.
+    first_delay: Option<i64>,
+    /// The least one-way delay relative to the first, ns: zero or less.
+    least: i64,
+    /// What is recorded counts from here, relative to the first, ns: `least` or less.
+    base: i64,
+}
+
+impl PathMeter {
+    /// A meter whose time series begins at `origin`, in bins of `bin`.
+    ///
+    /// # Panics
+    /// If `bin` is zero.
+    pub fn new(origin: Time, bin: Duration) -> Self {
+        assert!(!bin.is_zero(), "time series need bins of some width");
+        PathMeter {
+            origin,
+            bin,
+            bins: Vec::new(),
+            lost: 0,
+            delivered: Bytes::ZERO,
+            packets: 0,
+            rtt: Spans::new(),
+            delay: Spans::new(),
+            first_delay: None,
+            least: 0,
+            base: 0,
+        }
+    }
+
+    fn bin_at(&mut self, now: Time) -> &mut PathBin {
+        /// A day of bins of 100 ms; a run that is longer ends in one long bin.
+        const MOST: usize = 864_000;
+        let at = (now.since(self.origin).as_nanos() / self.bin.as_nanos()) as usize;
+        let at = at.min(MOST - 1);
+        if at >= self.bins.len() {
+            self.bins.resize(at + 1, PathBin::default());
+        }
+        &mut self.bins[at]
+    }
+
+    /// A packet of `size` arrived, as known at `now`.
+    pub fn on_delivered(&mut self, now: Time, size: Bytes) {
+        self.delivered += size;
+        self.packets += 1;
+        self.bin_at(now).delivered += size;
+    }
+
+    /// `packets` were declared lost.
+    pub fn on_lost(&mut self, now: Time, packets: u64) {
+        self.lost += packets;
+        self.bin_at(now).lost += packets;
+    }
+
+    /// A packet's round-trip time is known.
+    pub fn on_rtt(&mut self, now: Time, rtt: Duration) {
+        self.rtt.record(rtt.as_nanos());
+        let bin = self.bin_at(now);
+        bin.rtt_sum += rtt.as_nanos();
+        bin.rtts += 1;
+    }
+
+    /// A packet's departure and arrival are known, each by its end's own clock.
+    pub fn on_one_way(&mut self, now: Time, sent: Time, received: Time) {
+        let delay = received.as_nanos().wrapping_sub(sent.as_nanos()) as i64;
+        let first = *self.first_delay.get_or_insert(delay);
+        let delay = delay.wrapping_sub(first);
+        // A peer may claim any time: what no path and no clock does is left out.
+        if delay.unsigned_abs() > COVERED.1 * UNIT_NANOS {
+            return;
+        }
+        self.least = self.least.min(delay);
+        if delay < self.base {
+            // Seldom: a new least is found less and less often, and each step makes as much room again.
+            let step = (2 * delay.abs_diff(self.base) + 1_000_000).next_multiple_of(UNIT_NANOS);
+            self.delay.shift(step);
+            self.base -= step as i64;
+        }
+        self.delay.record(delay.abs_diff(self.base));
+        let bin = self.bin_at(now);
+        bin.delay_sum += delay;
+        bin.delays += 1;
+    }
+
+    /// Bytes that arrived, copies included.
+    pub fn delivered(&self) -> Bytes {
+        self.delivered
+    }
+
+    /// Packets that arrived.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Packets declared lost.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The time series, from the meter's origin.
+    pub fn bins(&self) -> &[PathBin] {
+        &self.bins
+    }
+
+    /// Width of a bin.
+    pub fn bin_width(&self) -> Duration {
+        self.bin
+    }
+
+    /// Mean one-way delay in the bin above the least of the run, ms.
+    pub fn bin_delay_ms(&self, bin: &PathBin) -> Option<f64> {
+        (bin.delays > 0)
+            .then(|| (bin.delay_sum as f64 / bin.delays as f64 - self.least as f64) / 1e6)
+    }
+
+    /// Mean round-trip time, ms.
+    pub fn rtt_mean_ms(&self) -> Option<f64> {
+        self.rtt.mean_ms(0)
+    }
+
+    /// A quantile of the round-trip time, ms.
+    pub fn rtt_quantile_ms(&self, q: f64) -> Option<f64> {
+        self.rtt.quantile_ms(q, 0)
+    }
+
+    /// Mean one-way delay above the least, ms.
+    pub fn delay_mean_ms(&self) -> Option<f64> {
+        self.delay.mean_ms(self.least.abs_diff(self.base))
+    }
+
+    /// A quantile of the one-way delay above the least, ms.
+    pub fn delay_quantile_ms(&self, q: f64) -> Option<f64> {
+        self.delay.quantile_ms(q, self.least.abs_diff(self.base))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    #[test]
+    fn delays_count_from_the_least_whatever_the_clocks_say() {
+        for offset in [0, 5, 1_000_000] {
+            let mut meter = PathMeter::new(Time::ZERO, Duration::from_millis(100));
+            for (sent, delay) in [(10, 60), (20, 40), (110, 50)] {
+                let received = ms(sent + delay + offset);
+                meter.on_one_way(ms(sent), ms(sent), received);
+            }
+            assert_eq!(meter.delay_mean_ms(), Some(10.0));
+            assert!((meter.delay_quantile_ms(1.0).expect("samples") - 20.0).abs() < 0.03);
+            let bins: Vec<_> = meter
+                .bins()
+                .iter()
+                .map(|bin| meter.bin_delay_ms(bin))
+                .collect();
+            assert_eq!(bins, [Some(10.0), Some(10.0)]);
+        }
+    }
+
+    #[test]
+    fn nothing_seen_is_unknown() {
+        let meter = PathMeter::new(Time::ZERO, Duration::from_millis(100));
+        assert_eq!(meter.delay_mean_ms(), None);
+        assert_eq!(meter.rtt_quantile_ms(0.5), None);
+        assert!(meter.bins().is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_near_those_of_the_sorted_delays(
+            delays in prop::collection::vec(0u64..3_000_000_000, 1..300),
+            offset in 0u64..1 << 50,
+        ) {
+            let mut meter = PathMeter::new(Time::ZERO, Duration::from_millis(100));
+            for &delay in &delays {
+                meter.on_one_way(Time::ZERO, Time::from_nanos(offset), Time::from_nanos(offset / 2 + delay));
+            }
+            let mut sorted = delays;
+            sorted.sort_unstable();
+            let last = sorted[sorted.len() - 1] - sorted[0];
+            let found = meter.delay_quantile_ms(1.0).expect("samples") * 1e6;
+            prop_assert!((found - last as f64).abs() <= 60_000.0 + 0.003 * last as f64, "{found} {last}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The end that asks for a test: the handshake, and then the connection.
+//!
+//! ```text
+//! hello ──▶ retry ──▶ hello with token ──▶ accept ──▶ connection
+//!    └────────────────── refuse, or no answer ──▶ failed
+//! ```
+
+use verus_core::{Bytes, Duration, Time};
+
+use super::connection::{Batch, Connection, Ended, Role, Terms};
+use super::flow::Algorithms;
+use super::limits::Bucket;
+use super::seal::{Key, Keys};
+use super::wire::{
+    Accept, Ending, Hello, Kind, MAX_TOKEN_BYTES, MIN_HELLO_BYTES, Packet, Reason, Request, Retry,
+};
+
+/// The first hello is repeated after this, then after twice as long each time.
+const HELLO_EVERY: Duration = Duration::from_millis(250);
+/// The longest that a hello waits for the next.
+const HELLO_AT_MOST: Duration = Duration::from_secs(2);
+
+/// How a client is set up.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// What is asked for.
+    pub request: Request,
+    /// The pre-shared secret, if there is one.
+    pub secret: Option<Vec<u8>>,
+    /// How long to wait for the first answer.
+    pub patience: Duration,
+    /// How long the server may be silent after that.
+    pub silence: Duration,
+    /// Whether to keep an event for each packet.
+    pub log: bool,
+    /// Bytes of IP and UDP header on each packet: 28 or 48.
+    pub overhead: usize,
+}
+
+/// Why there was no test, or no whole one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// Nothing came back.
+    #[error("no answer within {} s: is a server running there, and does it have the same key?", .0.as_secs_f64())]
+    NoAnswer(Duration),
+    /// The server does not grant the test.
+    #[error("refused: {reason}{}{text}", if .text.is_empty() { "" } else { ": " })]
+    Refused {
+        /// In short.
+        reason: Reason,
+        /// In the server's words.
+        text: String,
+    },
+    /// The server fell silent in the middle.
+    #[error("nothing heard from the server for {} s", .0.as_secs_f64())]
+    Silent(Duration),
+    /// The server ended the test.
+    #[error("the server ended the test: {reason}{}{text}", if .text.is_empty() { "" } else { ": " })]
+    ByServer {
+        /// In short.
+        reason: Reason,
+        /// In the server's words.
+        text: String,
+    },
+    /// This end ended the test.
+    #[error("the test was ended: {reason}{}{text}", if .text.is_empty() { "" } else { ": " })]
+    Here {
+        /// In short.
+        reason: Reason,
+        /// What happened.
+        text: String,
+    },
+}
+
+#[derive(Debug)]
+enum Phase {
+    Asking {
+        token: Option<Vec<u8>>,
+        due: Time,
+        wait: Duration,
+    },
+    Connected(Box<Connection>),
+    Failed(ClientError),
+    /// Told to stop before there was a connection.
+    Stopped,
+}
+
+/// The client's end of a test, sans-IO.
+#[derive(Debug)]
+pub struct Client<A> {
+    config: ClientConfig,
+    algorithms: A,
+    nonce: [u8; 16],
+    handshake: Key,
+    secret: Key,
+    began: Time,
+    phase: Phase,
+    unlimited: Bucket,
+    ignored: u64,
+}
+
+impl<A: Algorithms> Client<A> {
+    /// A client that begins to ask now. `entropy` must be random.
+    pub fn new(config: ClientConfig, algorithms: A, entropy: [u8; 32], now: Time) -> Self {
+        let secret = Key::random(entropy);
+        let mut nonce = [0; 16];
+        nonce[..8].copy_from_slice(&secret.secret(0, 1).to_le_bytes());
+        nonce[8..].copy_from_slice(&secret.secret(0, 2).to_le_bytes());
+        Client {
+            handshake: Key::handshake(config.secret.as_deref()),
+            config,
+            algorithms,
+            nonce,
+            secret,
+            began: now,
+            phase: Phase::Asking {
+                token: None,
+                due: now,
+                wait: HELLO_EVERY,
+            },
+            unlimited: Bucket::new(None, now),
+            ignored: 0,
+        }
+    }
+
+    /// A datagram arrived from the server at `arrival` and is read at `now`.
+    pub fn handle(&mut self, now: Time, arrival: Time, datagram: &[u8]) {
+        let Ok(packet) = Packet::parse(datagram) else {
+            self.ignored += 1;
+            return;
+        };
+        match &mut self.phase {
+            Phase::Connected(connection) => {
+                if packet.connection == connection.id() {
+                    let size = Bytes::new((datagram.len() + self.config.overhead) as u64);
+                    connection.handle(now, arrival, size, &packet);
+                }
+            }
+            Phase::Asking { .. } => self.on_answer(now, &packet),
+            Phase::Failed(_) | Phase::Stopped => {}
+        }
+    }
+
+    fn on_answer(&mut self, now: Time, packet: &Packet<'_>) {
+        if !self.handshake.opens(packet) {
+            self.ignored += 1;
+            return;
+        }
+        let Phase::Asking { token, due, .. } = &mut self.phase else {
+            return;
+        };
+        match packet.kind {
+            Kind::Retry => {
+                if let Ok(retry) = Retry::decode(packet)
+                    && retry.nonce == self.nonce
+                    && token.as_deref() != Some(retry.token)
+                {
+                    *token = Some(retry.token.to_vec());
+                    *due = now;
+                }
+            }
+            Kind::Refuse => {
+                if let Ok(ending) = Ending::decode(packet)
+                    && ending.nonce == self.nonce
+                {
+                    self.phase = Phase::Failed(ClientError::Refused {
+                        reason: ending.reason,
+                        text: ending.text.to_owned(),
+                    });
+                }
+            }
+            Kind::Accept => {
+                if let Ok(accept) = Accept::decode(packet)
+                    && accept.client_nonce == self.nonce
+                {
+                    let keys = Keys::new(&self.handshake, &self.nonce, &accept.server_nonce);
+                    let terms = Terms {
+                        role: Role::Client,
+                        id: packet.connection,
+                        keys,
+                        request: &self.config.request,
+                        silence: self.config.silence,
+                        rate: None,
+                        secret: &self.secret,
+                        log: self.config.log,
+                    };
+                    let connection = Connection::new(&terms, &self.algorithms, now);
+                    self.phase = Phase::Connected(Box::new(connection));
+                }
+            }
+            _ => self.ignored += 1,
+        }
+    }
+
+    /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
+    pub fn on_timer(&mut self, now: Time) {
+        match &mut self.phase {
+            Phase::Connected(connection) => connection.on_timer(now),
+            Phase::Asking { .. } if now.since(self.began) >= self.config.patience => {
+                self.phase = Phase::Failed(ClientError::NoAnswer(self.config.patience));
+            }
+            _ => {}
+        }
+    }
+
+    /// When to call [`on_timer`](Self::on_timer) and then
+    /// [`poll_transmit`](Self::poll_transmit) next, if at all.
+    pub fn next_timer(&self, now: Time) -> Option<Time> {
+        match &self.phase {
+            Phase::Connected(connection) => connection.next_timer(now),
+            Phase::Asking { due, .. } => Some((*due).min(self.began + self.config.patience)),
+            Phase::Failed(_) | Phase::Stopped => None,
+        }
+    }
+
+    /// Fills `batch` with the next packets for the server; returns whether there are any.
+    pub fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
+        match &mut self.phase {
+            Phase::Connected(connection) => {
+                connection.poll_transmit(now, self.config.overhead, batch, &mut self.unlimited)
+            }
+            Phase::Asking { token, due, wait } if *due <= now => {
+                *due = now + *wait;
+                *wait = (*wait * 2).min(HELLO_AT_MOST);
+                let hello = Hello {
+                    nonce: self.nonce,
+                    token: token.as_deref().unwrap_or_default(),
+                    request: self.config.request.clone(),
+                };
+                debug_assert!(hello.token.len() <= MAX_TOKEN_BYTES);
+                let buffer = batch.control();
+                let covered = hello.encode(buffer);
+                self.handshake.seal(buffer, covered);
+                batch.set_len(MIN_HELLO_BYTES);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Ends the test early: results so far are kept, and the server is told.
+    pub fn stop(&mut self, now: Time) {
+        match &mut self.phase {
+            Phase::Connected(connection) => {
+                connection.close(now, Reason::ShuttingDown, "stopped by the client");
+            }
+            Phase::Asking { .. } => self.phase = Phase::Stopped,
+            Phase::Failed(_) | Phase::Stopped => {}
+        }
+    }
+
+    /// The connection, once there is one.
+    pub fn connection(&self) -> Option<&Connection> {
+        match &self.phase {
+            Phase::Connected(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// The connection, to drain its events.
+    pub fn connection_mut(&mut self) -> Option<&mut Connection> {
+        match &mut self.phase {
+            Phase::Connected(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Datagrams that were ignored before there was a connection.
+    pub fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    /// How it ended, once it has.
+    pub fn outcome(&self) -> Option<Result<(), ClientError>> {
+        match &self.phase {
+            Phase::Asking { .. } => None,
+            Phase::Stopped => Some(Ok(())),
+            Phase::Failed(error) => Some(Err(error.clone())),
+            Phase::Connected(connection) => {
+                let ended = connection.ended()?;
+                // A client that was told to stop still waits for the last word.
+                Some(match ended {
+                    Ended::Done | Ended::Unanswered => Ok(()),
+                    Ended::Here(Reason::ShuttingDown, _) if connection.is_over() => Ok(()),
+                    Ended::Here(Reason::ShuttingDown, _) => return None,
+                    Ended::Here(reason, text) => Err(ClientError::Here {
+                        reason: *reason,
+                        text: text.clone(),
+                    }),
+                    Ended::ByPeer(reason, text) => Err(ClientError::ByServer {
+                        reason: *reason,
+                        text: text.clone(),
+                    }),
+                    Ended::Silent(silence) => Err(ClientError::Silent(*silence)),
+                })
+            }
+        }
+    }
+}

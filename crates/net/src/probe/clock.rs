@@ -1,0 +1,78 @@
+//! The one place where a real clock is read: monotonic time for the core, and the kernel's receive
+//! timestamps put on the same scale.
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use verus_core::{Duration, Time};
+
+/// A receive timestamp older than this is not believed: the wall clock was set meanwhile.
+const OLDEST: Duration = Duration::from_secs(10);
+
+/// Monotonic time since the clock was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin_nanos: u64,
+}
+
+impl Clock {
+    /// A clock that starts at one second: instants a little before its making can be told.
+    pub fn new() -> Self {
+        Clock {
+            origin_nanos: nanos(clock_gettime(ClockId::Monotonic)) - 1_000_000_000,
+        }
+    }
+
+    /// Now.
+    #[inline]
+    pub fn now(&self) -> Time {
+        Time::from_nanos(nanos(clock_gettime(ClockId::Monotonic)) - self.origin_nanos)
+    }
+
+    /// `at` on the system's monotonic clock, as timers want it.
+    pub fn to_timespec(self, at: Time) -> Timespec {
+        let nanos = self.origin_nanos.saturating_add(at.as_nanos());
+        Timespec {
+            tv_sec: (nanos / 1_000_000_000) as i64,
+            tv_nsec: (nanos % 1_000_000_000) as _,
+        }
+    }
+
+    /// The relation between wall clock and monotonic time at this moment. The kernel stamps packets
+    /// by the wall clock, which may be set at any time: ask again for each batch of packets.
+    pub fn wall(&self) -> Wall {
+        Wall {
+            now: self.now(),
+            wall_nanos: nanos(clock_gettime(ClockId::Realtime)),
+        }
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Clock::new()
+    }
+}
+
+fn nanos(time: Timespec) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// One moment by two clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Wall {
+    /// The moment by the monotonic clock.
+    pub now: Time,
+    wall_nanos: u64,
+}
+
+impl Wall {
+    /// When a packet arrived that the kernel stamped with `since_epoch`; now if it was not stamped,
+    /// or the stamp makes no sense.
+    pub fn arrival(&self, since_epoch: Option<std::time::Duration>) -> Time {
+        let age = since_epoch
+            .and_then(|stamp| self.wall_nanos.checked_sub(stamp.as_nanos() as u64))
+            .map(Duration::from_nanos)
+            .filter(|&age| age < OLDEST)
+            .unwrap_or(Duration::ZERO);
+        Time::from_nanos(self.now.as_nanos().saturating_sub(age.as_nanos()))
+    }
+}

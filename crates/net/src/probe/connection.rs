@@ -1,0 +1,797 @@
+//! An established test: the flows of both directions, what each end tells the other of them, and
+//! how it ends. The same at both ends but for who decides that it is over.
+//!
+//! ```text
+//!             client: all flows finished, or told to stop        the peer answered
+//! running ─────────────────────────────────────────▶ closing ──────────────────▶ ended
+//!    │  server: shutting down, peer lied                        or no answer     ▲
+//!    ├───────────────────────────────────────────────────────────────────────────┤
+//!    │  the peer closed (the server answers for a while longer), or fell silent  │
+//! ```
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use verus_core::{Bytes, Duration, Rate, Time};
+
+use super::flow::{Algorithms, Event, Incoming, Load, Outgoing};
+use super::limits::Bucket;
+use super::seal::{Freshness, Key, Keys, ReplayWindow};
+use super::wire::{
+    self, AckBody, Data, Ending, FlowStatus, Kind, MIN_HELLO_BYTES, Malformed, Packet, Reason,
+    Request, Status,
+};
+
+/// How long after its time a flow waits for what is still in flight.
+const DRAIN: Duration = Duration::from_secs(2);
+/// A close is repeated this far apart until it is answered, and this often.
+const CLOSE_EVERY: Duration = Duration::from_millis(200);
+const CLOSE_TRIES: u32 = 10;
+/// A server answers repeated closes for so long.
+const LINGER: Duration = Duration::from_secs(3);
+/// Proof of a new address is asked for no more often than this.
+const CHALLENGE_EVERY: Duration = Duration::from_millis(200);
+/// Until the client has heard from the server, it says hello in the new connection this often.
+const GREET_EVERY: Duration = Duration::from_millis(100);
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The one that asked for the test.
+    Client,
+    /// The one that granted it.
+    Server,
+}
+
+/// How a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All is done, and the peer knows.
+    Done,
+    /// All is done here; the peer did not answer the last words.
+    Unanswered,
+    /// The peer ended it.
+    ByPeer(Reason, String),
+    /// This end ended it for a reason other than being done.
+    Here(Reason, String),
+    /// Nothing was heard from the peer for so long.
+    Silent(Duration),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = |f: &mut fmt::Formatter<'_>, reason: &Reason, text: &str| match text {
+            "" => write!(f, "{reason}"),
+            text => write!(f, "{reason}: {text}"),
+        };
+        match self {
+            Ended::Done => f.write_str("done"),
+            Ended::Unanswered => f.write_str("done, as far as is known here"),
+            Ended::ByPeer(reason, text) => {
+                f.write_str("ended by the peer: ")?;
+                words(f, reason, text)
+            }
+            Ended::Here(reason, text) => words(f, reason, text),
+            Ended::Silent(silence) => write!(f, "silent for {} s", silence.as_secs_f64()),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Running,
+    /// Our close waits for its answer.
+    Closing {
+        reason: Reason,
+        text: String,
+        due: Time,
+        tries: u32,
+    },
+    /// Answers the peer's close once more if that comes again, until then.
+    Lingering {
+        until: Time,
+    },
+    Ended,
+}
+
+/// Packets for one destination, to be handed to the socket at once.
+#[derive(Debug)]
+pub struct Batch {
+    bulk: Vec<u8>,
+    control: Vec<u8>,
+    /// What is in `bulk`: segments of this size, 0 if nothing yet.
+    segment: usize,
+    len: usize,
+    is_control: bool,
+    most_segments: usize,
+    /// Where to.
+    pub to: SocketAddr,
+    /// The local address to send from, where it matters.
+    pub from: Option<IpAddr>,
+}
+
+impl Batch {
+    /// Room for up to `most_segments` packets at a time.
+    pub fn new(most_segments: usize) -> Self {
+        Batch {
+            bulk: vec![0; 1 << 16],
+            control: vec![0; MIN_HELLO_BYTES],
+            segment: 0,
+            len: 0,
+            is_control: false,
+            most_segments: most_segments.clamp(1, 64),
+            to: SocketAddr::from(([0, 0, 0, 0], 0)),
+            from: None,
+        }
+    }
+
+    /// The bytes to send.
+    pub fn contents(&self) -> &[u8] {
+        if self.is_control {
+            &self.control[..self.len]
+        } else {
+            &self.bulk[..self.len]
+        }
+    }
+
+    /// The size of each packet in [`contents`](Self::contents) if there are several.
+    pub fn segment_size(&self) -> Option<usize> {
+        (!self.is_control && self.len > self.segment).then_some(self.segment)
+    }
+
+    /// How many packets there are.
+    pub fn packets(&self) -> usize {
+        if self.is_control {
+            1
+        } else {
+            self.len / self.segment
+        }
+    }
+
+    /// Prepares for bulk packets of `segment` bytes: padding is filled in once, since only what
+    /// comes before it changes from packet to packet.
+    fn bulk(&mut self, segment: usize) -> (&mut [u8], usize) {
+        if self.segment != segment {
+            // Bytes that links cannot compress, and that tell nothing of earlier packets.
+            let mut filler = blake3::Hasher::new().finalize_xof();
+            filler.fill(&mut self.bulk);
+            self.segment = segment;
+        }
+        self.len = 0;
+        self.is_control = false;
+        let most = (self.bulk.len() / segment).min(self.most_segments);
+        (&mut self.bulk, most)
+    }
+
+    pub(super) fn control(&mut self) -> &mut [u8] {
+        self.is_control = true;
+        &mut self.control
+    }
+
+    pub(super) fn set_len(&mut self, len: usize) {
+        self.len = len;
+    }
+}
+
+/// What both ends agreed on when the connection began.
+#[derive(Debug)]
+pub struct Terms<'a> {
+    /// Which end this is.
+    pub role: Role,
+    /// The connection's id.
+    pub id: u64,
+    /// Its keys.
+    pub keys: Keys,
+    /// What the client asked for.
+    pub request: &'a Request,
+    /// How long the peer may be silent.
+    pub silence: Duration,
+    /// How much may be sent, and how much is accepted; `None` for no limit.
+    pub rate: Option<Rate>,
+    /// Known to this end alone: chooses the packet numbers that are skipped.
+    pub secret: &'a Key,
+    /// Whether to keep an event for each packet.
+    pub log: bool,
+}
+
+/// What a connection's packets did that they should not have; counted, and otherwise ignored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rejected {
+    /// Not sealed with this connection's key.
+    pub forged: u64,
+    /// Sealed, and still not well formed or about no flow of ours.
+    pub malformed: u64,
+    /// Repeats of acknowledgements and statuses.
+    pub repeated: u64,
+    /// More data than the client was granted.
+    pub policed: u64,
+}
+
+/// One end of a test.
+#[derive(Debug)]
+pub struct Connection {
+    role: Role,
+    id: u64,
+    seal: Key,
+    open: Key,
+    packet_size: Bytes,
+    outgoing: Vec<Outgoing>,
+    incoming: Vec<Incoming>,
+    /// What the peer says of the flows that come in.
+    reported: Vec<FlowStatus>,
+    bytes_each: u64,
+    duration: Option<Duration>,
+    silence: Duration,
+    sending: Bucket,
+    receiving: Bucket,
+    started: Time,
+    heard: Option<Time>,
+    stopped: bool,
+    phase: Phase,
+    ended: Option<Ended>,
+    status_every: Duration,
+    status_due: Time,
+    status_number: u64,
+    /// Flows of the next status, and how many statuses are still to be sent at once.
+    status_turn: usize,
+    statuses_owed: usize,
+    statuses_seen: ReplayWindow,
+    answer_close: bool,
+    answer_challenge: Option<[u8; 16]>,
+    challenge: Option<(SocketAddr, [u8; 16])>,
+    send_challenge: bool,
+    challenge_after: Time,
+    turn: usize,
+    ack_turn: usize,
+    acks_due: bool,
+    rejected: Rejected,
+    scratch: AckBody,
+    scratch_status: Status,
+}
+
+impl Connection {
+    /// A connection that begins now.
+    pub fn new(terms: &Terms<'_>, algorithms: &dyn Algorithms, now: Time) -> Self {
+        let request = terms.request;
+        let load = Load {
+            packet_size: Bytes::new(u64::from(request.packet_bytes)),
+            bytes: (request.bytes > 0).then(|| Bytes::new(request.bytes)),
+            rate: (request.rate_bps > 0).then(|| Rate::from_bps(request.rate_bps)),
+        };
+        let (sent, received) = match terms.role {
+            Role::Client => (request.upload_flows, request.download_flows),
+            Role::Server => (request.download_flows, request.upload_flows),
+        };
+        let (seal, open) = match terms.role {
+            Role::Client => (terms.keys.client.clone(), terms.keys.server.clone()),
+            Role::Server => (terms.keys.server.clone(), terms.keys.client.clone()),
+        };
+        let outgoing = (0..sent)
+            .map(|flow| {
+                let seed = request.seed.wrapping_add(u64::from(flow));
+                let secret = terms.secret.secret(terms.id, flow);
+                let controller = algorithms.controller(seed);
+                Outgoing::new(flow, controller, &load, secret, now, terms.log)
+            })
+            .collect();
+        let incoming = (0..received)
+            .map(|flow| Incoming::new(flow, algorithms.observer(), now, terms.log))
+            .collect();
+        let reported = (0..received)
+            .map(|flow| FlowStatus {
+                flow,
+                ..FlowStatus::default()
+            })
+            .collect();
+        let duration =
+            (request.duration_nanos > 0).then(|| Duration::from_nanos(request.duration_nanos));
+        Connection {
+            role: terms.role,
+            id: terms.id,
+            seal,
+            open,
+            packet_size: load.packet_size,
+            outgoing,
+            incoming,
+            reported,
+            bytes_each: request.bytes,
+            duration,
+            silence: terms.silence,
+            sending: Bucket::new(terms.rate, now),
+            receiving: Bucket::new(terms.rate, now),
+            started: now,
+            heard: None,
+            stopped: false,
+            phase: Phase::Running,
+            ended: None,
+            status_every: Duration::from_millis(u64::from(request.status_millis)),
+            status_due: now,
+            status_number: 0,
+            status_turn: 0,
+            statuses_owed: 0,
+            statuses_seen: ReplayWindow::default(),
+            answer_close: false,
+            answer_challenge: None,
+            challenge: None,
+            send_challenge: false,
+            challenge_after: now,
+            turn: 0,
+            ack_turn: 0,
+            acks_due: false,
+            rejected: Rejected::default(),
+            scratch: AckBody::default(),
+            scratch_status: Status::default(),
+        }
+    }
+
+    /// The connection's id.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// When it began.
+    pub fn started(&self) -> Time {
+        self.started
+    }
+
+    /// How it ended, once it has. A server's connection may still answer repeats; see
+    /// [`is_over`](Self::is_over).
+    pub fn ended(&self) -> Option<&Ended> {
+        self.ended.as_ref()
+    }
+
+    /// Whether it can be forgotten.
+    pub fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
+    /// Whether it is only there to answer a repeated close.
+    pub fn is_lingering(&self) -> bool {
+        matches!(self.phase, Phase::Lingering { .. }) && !self.answer_close
+    }
+
+    /// Whether the peer has spoken in this connection.
+    pub fn is_established(&self) -> bool {
+        self.heard.is_some()
+    }
+
+    /// The flows that this end sends.
+    pub fn outgoing(&self) -> &[Outgoing] {
+        &self.outgoing
+    }
+
+    /// The flows that this end receives, each with what the sender last said of it.
+    pub fn incoming(&self) -> impl Iterator<Item = (&Incoming, &FlowStatus)> {
+        self.incoming.iter().zip(&self.reported)
+    }
+
+    /// What was ignored.
+    pub fn rejected(&self) -> Rejected {
+        let repeats: u64 = self.outgoing.iter().map(Outgoing::repeats).sum();
+        Rejected {
+            repeated: self.rejected.repeated + repeats,
+            ..self.rejected
+        }
+    }
+
+    /// Appends the events since the last call, if they are logged.
+    pub fn drain_events(&mut self, into: &mut Vec<Event>) {
+        for flow in &mut self.outgoing {
+            into.extend(flow.drain_events());
+        }
+        for flow in &mut self.incoming {
+            into.extend(flow.drain_events());
+        }
+    }
+
+    /// A packet that says it belongs here arrived from the peer at `arrival` and is read at `now`;
+    /// `size` is that of the IP packet. Returns whether it was sealed with the connection's key.
+    pub fn handle(&mut self, now: Time, arrival: Time, size: Bytes, packet: &Packet<'_>) -> bool {
+        if !self.open.opens(packet) {
+            self.rejected.forged += 1;
+            return false;
+        }
+        if matches!(self.phase, Phase::Ended) {
+            return true;
+        }
+        if self.heard.is_none() && self.role == Role::Server {
+            // The test's time counts from when the client is known to be there.
+            self.started = now;
+            self.status_due = now;
+        }
+        self.heard = Some(now);
+        if self.accept(now, arrival, size, packet).is_err() {
+            self.rejected.malformed += 1;
+        }
+        true
+    }
+
+    fn accept(
+        &mut self,
+        now: Time,
+        arrival: Time,
+        size: Bytes,
+        packet: &Packet<'_>,
+    ) -> Result<(), Malformed> {
+        let unknown = Malformed::Field {
+            kind: packet.kind,
+            field: "flow",
+        };
+        match packet.kind {
+            Kind::Data => {
+                if !matches!(self.phase, Phase::Running | Phase::Closing { .. }) {
+                    return Ok(());
+                }
+                if self.role == Role::Server && !self.receiving.take(now, size) {
+                    self.rejected.policed += 1;
+                    return Ok(());
+                }
+                let data = Data::decode(packet)?;
+                let flow = self.incoming.get_mut(usize::from(packet.flow));
+                flow.ok_or(unknown)?.on_data(arrival, size, &data);
+                self.acks_due = true;
+            }
+            Kind::Ack => {
+                let flow = self.outgoing.get_mut(usize::from(packet.flow));
+                let flow = flow.ok_or(unknown)?;
+                let report = self.scratch.decode(packet)?;
+                if let Err(lie) = flow.on_ack(now, arrival, &self.scratch, report) {
+                    self.close(now, Reason::FalseAck, &format!("the peer {lie}"));
+                }
+            }
+            Kind::Status => {
+                self.scratch_status.decode(packet)?;
+                match self.statuses_seen.note(self.scratch_status.number) {
+                    Freshness::Newest => {
+                        for status in &self.scratch_status.flows {
+                            if let Some(known) = self.reported.get_mut(usize::from(status.flow)) {
+                                *known = *status;
+                            }
+                        }
+                    }
+                    Freshness::Late => {}
+                    Freshness::Repeat => self.rejected.repeated += 1,
+                }
+            }
+            Kind::Close => {
+                let ending = Ending::decode(packet)?;
+                self.closed_by_peer(now, &ending);
+            }
+            Kind::Closed => {
+                if let Phase::Closing { reason, text, .. } = &self.phase {
+                    self.ended.get_or_insert(match reason {
+                        Reason::Done => Ended::Done,
+                        reason => Ended::Here(*reason, text.clone()),
+                    });
+                    self.phase = Phase::Ended;
+                }
+            }
+            Kind::Challenge => self.answer_challenge = Some(wire::decode_challenge(packet)?),
+            // The server looks at the address that a response came from.
+            Kind::Response => drop(wire::decode_challenge(packet)?),
+            Kind::Hello | Kind::Retry | Kind::Accept | Kind::Refuse => {
+                return Err(Malformed::Kind(packet.kind as u8));
+            }
+        }
+        Ok(())
+    }
+
+    fn closed_by_peer(&mut self, now: Time, ending: &Ending<'_>) {
+        let done = self.role == Role::Server && ending.reason == Reason::Done;
+        self.ended.get_or_insert_with(|| {
+            if done {
+                Ended::Done
+            } else {
+                Ended::ByPeer(ending.reason, ending.text.to_owned())
+            }
+        });
+        self.stop_flows();
+        // Whoever closed wants to know how it ended: all flows, then the answer.
+        self.statuses_owed = self.outgoing.len().div_ceil(Status::MAX_FLOWS);
+        self.status_turn = 0;
+        self.answer_close = true;
+        self.phase = Phase::Lingering {
+            until: now + LINGER,
+        };
+    }
+
+    fn stop_flows(&mut self) {
+        self.stopped = true;
+        for flow in &mut self.outgoing {
+            flow.stop();
+            flow.finish();
+        }
+    }
+
+    /// Ends the test from this side, for `reason`.
+    pub fn close(&mut self, now: Time, reason: Reason, text: &str) {
+        if !matches!(self.phase, Phase::Running) {
+            return;
+        }
+        self.stop_flows();
+        if reason != Reason::Done {
+            self.ended = Some(Ended::Here(reason, text.to_owned()));
+        }
+        self.phase = Phase::Closing {
+            reason,
+            text: text.to_owned(),
+            due: now,
+            tries: 0,
+        };
+    }
+
+    /// Whether all flows of both directions have done what was asked for.
+    fn is_complete(&self, now: Time) -> bool {
+        let received = |flow: &Incoming, status: &FlowStatus| {
+            let all = self.bytes_each > 0 && flow.distinct() >= self.bytes_each;
+            let waited = self
+                .duration
+                .is_some_and(|duration| now.since(self.started) > duration + DRAIN);
+            all || status.finished || waited
+        };
+        self.outgoing.iter().all(Outgoing::is_finished)
+            && self.incoming().all(|(flow, status)| received(flow, status))
+    }
+
+    /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
+    pub fn on_timer(&mut self, now: Time) {
+        for flow in &mut self.outgoing {
+            flow.on_timer(now);
+        }
+        for flow in &mut self.incoming {
+            flow.on_timer(now);
+            self.acks_due |= flow.next_timer().is_some_and(|at| at <= now);
+        }
+        self.advance(now);
+    }
+
+    /// Notes what has come to its end.
+    fn advance(&mut self, now: Time) {
+        if let Some(end) = self.ends_at() {
+            if now >= end && !self.stopped {
+                self.stopped = true;
+                self.outgoing.iter_mut().for_each(Outgoing::stop);
+            }
+            if now >= end + DRAIN {
+                self.outgoing.iter_mut().for_each(Outgoing::finish);
+            }
+        }
+        let mut news = false;
+        for flow in &mut self.outgoing {
+            if !flow.is_finished() && flow.is_idle() {
+                flow.finish();
+                news = true;
+            }
+        }
+        if news {
+            self.status_due = now;
+        }
+        match &self.phase {
+            Phase::Running => {
+                if self.role == Role::Client && self.is_complete(now) {
+                    self.close(now, Reason::Done, "");
+                } else if now.since(self.last_heard()) >= self.silence {
+                    self.ended = Some(Ended::Silent(self.silence));
+                    self.stop_flows();
+                    self.phase = Phase::Ended;
+                }
+            }
+            Phase::Closing { tries, due, .. } if *tries >= CLOSE_TRIES && *due <= now => {
+                self.ended.get_or_insert(Ended::Unanswered);
+                self.phase = Phase::Ended;
+            }
+            Phase::Lingering { until } if *until <= now => self.phase = Phase::Ended,
+            _ => {}
+        }
+    }
+
+    fn last_heard(&self) -> Time {
+        self.heard.unwrap_or(self.started)
+    }
+
+    fn ends_at(&self) -> Option<Time> {
+        // A server's clock starts with the client's first word.
+        let running = self.role == Role::Client || self.heard.is_some();
+        self.duration
+            .filter(|_| running)
+            .map(|duration| self.started + duration)
+    }
+
+    /// When to call [`on_timer`](Self::on_timer) next, if at all. Ask after polling for packets.
+    pub fn next_timer(&self, now: Time) -> Option<Time> {
+        let mut next = Time::MAX;
+        let mut at = |time: Option<Time>| {
+            if let Some(time) = time {
+                next = next.min(time);
+            }
+        };
+        match &self.phase {
+            Phase::Running => {
+                if self.may_send() {
+                    let granted = self.sending.wait(now, self.packet_size);
+                    for flow in &self.outgoing {
+                        at(flow
+                            .next_timer()
+                            .map(|time| time.max(granted.unwrap_or(time))));
+                    }
+                    at(granted.filter(|_| !self.outgoing.is_empty()));
+                }
+                for flow in &self.incoming {
+                    at(flow.next_timer());
+                }
+                at(Some(self.status_due).filter(|_| self.may_send()));
+                at(Some(self.last_heard() + self.silence));
+                if let Some(end) = self.ends_at() {
+                    at(Some(if now < end { end } else { end + DRAIN }).filter(|&at| at > now));
+                    at(Some(end + DRAIN + Duration::from_millis(1)).filter(|&at| at > now));
+                }
+            }
+            Phase::Closing { due, .. } => at(Some(*due)),
+            Phase::Lingering { until } => at(Some(*until)),
+            Phase::Ended => {}
+        }
+        (next < Time::MAX).then_some(next)
+    }
+
+    /// A server sends nothing before the client has spoken with the connection's key.
+    fn may_send(&self) -> bool {
+        self.role == Role::Client || self.heard.is_some()
+    }
+
+    /// Fills `batch` with the next packets to send, data in the size of the test's packets less
+    /// `overhead` (IP and UDP headers, bytes); returns whether there are any. `total` is what all
+    /// connections share.
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        overhead: usize,
+        batch: &mut Batch,
+        total: &mut Bucket,
+    ) -> bool {
+        if let Some(len) = self.control(now, batch.control()) {
+            batch.set_len(len);
+            return true;
+        }
+        if self.acks_due {
+            let count = self.incoming.len();
+            for _ in 0..count {
+                let flow = &mut self.incoming[self.ack_turn];
+                let len = flow.transmit(now, self.id, &self.seal, batch.control());
+                self.ack_turn = (self.ack_turn + 1) % count;
+                if let Some(len) = len {
+                    batch.set_len(len);
+                    return true;
+                }
+            }
+            self.acks_due = false;
+        }
+        if !matches!(self.phase, Phase::Running) || !self.may_send() || self.outgoing.is_empty() {
+            return false;
+        }
+        let segment = (self.packet_size.get() as usize).saturating_sub(overhead);
+        let (buffer, most) = batch.bulk(segment);
+        let count = self.outgoing.len();
+        let (mut filled, mut dry) = (0, 0);
+        while filled < most && dry < count {
+            let granted = self.sending.wait(now, self.packet_size).is_none()
+                && total.wait(now, self.packet_size).is_none();
+            if !granted {
+                break;
+            }
+            let at = filled * segment;
+            let flow = &mut self.outgoing[self.turn];
+            match flow.transmit(now, self.id, &self.seal, &mut buffer[at..at + segment]) {
+                Some(()) => {
+                    self.sending.take(now, self.packet_size);
+                    total.take(now, self.packet_size);
+                    filled += 1;
+                    dry = 0;
+                }
+                None => {
+                    dry += 1;
+                    self.turn = (self.turn + 1) % count;
+                }
+            }
+        }
+        // Flows take turns from batch to batch.
+        self.turn = (self.turn + 1) % count;
+        batch.set_len(filled * segment);
+        filled > 0
+    }
+
+    /// Writes a packet that is not of a flow, if one is due.
+    fn control(&mut self, now: Time, buffer: &mut [u8]) -> Option<usize> {
+        if let Some(challenge) = self.answer_challenge.take() {
+            let covered = wire::encode_plain(Kind::Response, self.id, &challenge, buffer);
+            return Some(self.seal.seal(buffer, covered));
+        }
+        if self.statuses_owed > 0 {
+            self.statuses_owed -= 1;
+            return Some(self.status(buffer));
+        }
+        if self.answer_close {
+            self.answer_close = false;
+            let covered = wire::encode_plain(Kind::Closed, self.id, &[], buffer);
+            return Some(self.seal.seal(buffer, covered));
+        }
+        let may_send = self.may_send();
+        match &mut self.phase {
+            Phase::Closing {
+                reason,
+                text,
+                due,
+                tries,
+            } if *due <= now && *tries < CLOSE_TRIES => {
+                *due = now + CLOSE_EVERY;
+                *tries += 1;
+                let ending = Ending {
+                    nonce: [0; 16],
+                    reason: *reason,
+                    text,
+                };
+                let covered = ending.encode(Kind::Close, self.id, buffer);
+                Some(self.seal.seal(buffer, covered))
+            }
+            Phase::Running if self.status_due <= now && may_send => {
+                let every = if self.heard.is_some() {
+                    self.status_every
+                } else {
+                    self.status_every.min(GREET_EVERY)
+                };
+                self.status_due = now + every;
+                // At least one even without flows to tell of: it shows that this end is there.
+                self.statuses_owed = self.outgoing.len().div_ceil(Status::MAX_FLOWS).max(1) - 1;
+                Some(self.status(buffer))
+            }
+            _ => None,
+        }
+    }
+
+    fn status(&mut self, buffer: &mut [u8]) -> usize {
+        let status = &mut self.scratch_status;
+        status.number = self.status_number;
+        self.status_number += 1;
+        status.flows.clear();
+        let count = self.outgoing.len();
+        for _ in 0..count.min(Status::MAX_FLOWS) {
+            self.status_turn %= count;
+            status.flows.push(self.outgoing[self.status_turn].status());
+            self.status_turn += 1;
+        }
+        let covered = status.encode(self.id, buffer);
+        self.seal.seal(buffer, covered)
+    }
+
+    /// The client's address seems to be `address` now: asks for proof, with `nonce`, unless it was
+    /// asked for a moment ago.
+    pub fn on_new_address(&mut self, now: Time, address: SocketAddr, nonce: [u8; 16]) {
+        if now < self.challenge_after {
+            return;
+        }
+        self.challenge_after = now + CHALLENGE_EVERY;
+        self.challenge = Some((address, nonce));
+        self.send_challenge = true;
+    }
+
+    /// The challenge to send to an address that is not the connection's, if one is due.
+    pub fn poll_challenge(&mut self, buffer: &mut [u8]) -> Option<(SocketAddr, usize)> {
+        let (to, nonce) = self.challenge.filter(|_| self.send_challenge)?;
+        self.send_challenge = false;
+        let covered = wire::encode_plain(Kind::Challenge, self.id, &nonce, buffer);
+        Some((to, self.seal.seal(buffer, covered)))
+    }
+
+    /// Whether `packet`, which came from `address`, proves that the client receives there.
+    pub fn proves(&mut self, address: SocketAddr, packet: &Packet<'_>) -> bool {
+        let proven = packet.kind == Kind::Response
+            && wire::decode_challenge(packet).is_ok_and(|answer| {
+                self.challenge.is_some_and(|(to, nonce)| {
+                    to == address && constant_time_eq::constant_time_eq_16(&nonce, &answer)
+                })
+            });
+        if proven {
+            self.challenge = None;
+        }
+        proven
+    }
+}

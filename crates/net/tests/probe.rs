@@ -1,0 +1,492 @@
+//! Whole tests of client and server over an imagined path, in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::net::SocketAddr;
+
+use verus_core::algorithm::Scheme;
+use verus_core::controller::{Arrival, Observer, Stamp};
+use verus_core::{Bytes, Controller, Departure, Duration, Feedback, Time, Timeout};
+use verus_net::probe::client::{ClientConfig, ClientError};
+use verus_net::probe::connection::{Batch, Ended};
+use verus_net::probe::flow::{Algorithms, Event};
+use verus_net::probe::limits::Limits;
+use verus_net::probe::server::{Catalogue, Library, Notice, ServerConfig};
+use verus_net::probe::wire::{Reason, Request};
+use verus_net::probe::{Client, Server};
+
+const DELAY: Duration = Duration::from_millis(20);
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], port))
+}
+
+fn request() -> Request {
+    Request {
+        upload_flows: 1,
+        download_flows: 0,
+        packet_bytes: 1400,
+        status_millis: 100,
+        duration_nanos: 0,
+        bytes: 500_000,
+        rate_bps: 0,
+        seed: 1,
+        scheme: "newreno".to_owned(),
+    }
+}
+
+fn config(request: Request) -> ClientConfig {
+    ClientConfig {
+        request,
+        secret: None,
+        patience: Duration::from_secs(5),
+        silence: Duration::from_secs(60),
+        log: true,
+        overhead: 28,
+    }
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Flying {
+    at: Time,
+    sequence: u64,
+    to_server: bool,
+    from: SocketAddr,
+    bytes: Vec<u8>,
+}
+
+/// A client and a server with 20 ms between them; the client's clock is a day ahead.
+struct World<A, L> {
+    now: Time,
+    client: Client<A>,
+    server: Server<L>,
+    client_address: SocketAddr,
+    flying: BinaryHeap<Reverse<Flying>>,
+    sequence: u64,
+    notices: Vec<Notice>,
+    to_client_bytes: usize,
+    /// Nothing arrives any more.
+    deaf: bool,
+}
+
+/// By how much the client's clock is ahead.
+const AHEAD: Duration = Duration::from_secs(86_400);
+
+impl<A: Algorithms, L: Library> World<A, L> {
+    fn with(config: ClientConfig, algorithms: A, server: ServerConfig, library: L) -> Self {
+        World {
+            now: Time::ZERO,
+            client: Client::new(config, algorithms, [1; 32], Time::ZERO + AHEAD),
+            server: Server::new(server, library, [2; 32], Time::ZERO),
+            client_address: address(1000),
+            flying: BinaryHeap::new(),
+            sequence: 0,
+            notices: Vec::new(),
+            to_client_bytes: 0,
+            deaf: false,
+        }
+    }
+
+    fn launch(&mut self, to_server: bool, batch: &Batch) {
+        if self.deaf {
+            return;
+        }
+        let size = batch.segment_size().unwrap_or(batch.contents().len());
+        for bytes in batch.contents().chunks(size) {
+            if !to_server {
+                self.to_client_bytes += bytes.len();
+            }
+            self.flying.push(Reverse(Flying {
+                at: self.now + DELAY,
+                sequence: self.sequence,
+                to_server,
+                from: self.client_address,
+                bytes: bytes.to_vec(),
+            }));
+            self.sequence += 1;
+        }
+    }
+
+    /// One instant; whether anything is left to happen.
+    fn step(&mut self) -> bool {
+        let mut batch = Batch::new(16);
+        while self.client.poll_transmit(self.now + AHEAD, &mut batch) {
+            self.launch(true, &batch);
+        }
+        while self.server.poll_transmit(self.now, &mut batch) {
+            if batch.to == self.client_address {
+                self.launch(false, &batch);
+            }
+        }
+        self.notices.extend(self.server.drain_notices());
+        let landing = self.flying.peek().map(|flying| flying.0.at);
+        let client = self
+            .client
+            .next_timer(self.now + AHEAD)
+            .map(|at| Time::ZERO + at.since(Time::ZERO + AHEAD));
+        let Some(next) = [landing, client, self.server.next_timer()]
+            .into_iter()
+            .flatten()
+            .min()
+        else {
+            return false;
+        };
+        self.now = self.now.max(next);
+        while let Some(Reverse(flying)) = self.flying.peek()
+            && flying.at <= self.now
+        {
+            let Reverse(flying) = self.flying.pop().expect("just seen");
+            if flying.to_server {
+                let from = flying.from;
+                self.server
+                    .handle(self.now, self.now, from, None, &flying.bytes);
+            } else {
+                let now = self.now + AHEAD;
+                self.client.handle(now, now, &flying.bytes);
+            }
+        }
+        self.client.on_timer(self.now + AHEAD);
+        self.server.on_timer(self.now);
+        true
+    }
+
+    fn run(&mut self, limit: Duration) {
+        let end = self.now + limit;
+        while self.now < end && self.client.outcome().is_none() && self.step() {}
+    }
+}
+
+fn world(request: Request) -> World<Scheme, Catalogue> {
+    let scheme = Scheme::parse(&request.scheme).expect("a scheme");
+    World::with(config(request), scheme, ServerConfig::default(), Catalogue)
+}
+
+#[test]
+fn every_scheme_delivers_every_byte_both_ways_and_both_ends_know() {
+    for scheme in ["verus", "verus:mode=paper", "cubic", "newreno", "vegas"] {
+        let mut world = world(Request {
+            upload_flows: 2,
+            download_flows: 3,
+            scheme: scheme.to_owned(),
+            ..request()
+        });
+        world.run(Duration::from_secs(120));
+        assert_eq!(world.client.outcome(), Some(Ok(())), "{scheme}");
+        let connection = world.client.connection().expect("it was connected");
+        for flow in connection.outgoing() {
+            assert_eq!(flow.distinct(), 500_000, "{scheme}");
+        }
+        for (flow, status) in connection.incoming() {
+            assert_eq!(flow.distinct(), 500_000, "{scheme}");
+            assert!(
+                status.finished && status.sent >= 358,
+                "{scheme}: {status:?}"
+            );
+            assert!(
+                (40_000..41_000).contains(&status.rtt_mean_micros),
+                "{status:?}"
+            );
+        }
+        while world.step() {}
+        assert!(world.server.is_idle());
+        assert!(world.notices.iter().any(|notice| matches!(
+            notice,
+            Notice::Ended { how, received: 1_000_000, .. } if how == "done"
+        )));
+    }
+}
+
+#[test]
+fn a_test_of_a_given_time_ends_in_time_at_both_ends() {
+    let mut world = world(Request {
+        download_flows: 1,
+        bytes: 0,
+        duration_nanos: 3_000_000_000,
+        scheme: "vegas".to_owned(),
+        ..request()
+    });
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.client.outcome(), Some(Ok(())));
+    assert!(
+        (3000..3500).contains(&world.now.as_millis()),
+        "{:?}",
+        world.now
+    );
+    let connection = world.client.connection().expect("it was connected");
+    assert!(connection.outgoing()[0].distinct() > 1_000_000);
+    let (flow, _) = connection.incoming().next().expect("one download");
+    assert!(flow.distinct() > 1_000_000);
+    let delay = flow.meter().delay_mean_ms().expect("samples");
+    assert!(delay < 0.01, "an empty path has no queue: {delay}");
+}
+
+#[test]
+fn a_source_of_constant_rate_keeps_to_it() {
+    let mut world = world(Request {
+        bytes: 0,
+        duration_nanos: 10_000_000_000,
+        rate_bps: 1_120_000, // 100 packets a second
+        ..request()
+    });
+    world.run(Duration::from_secs(20));
+    let flow = &world.client.connection().expect("connected").outgoing()[0];
+    assert!((999..=1001).contains(&flow.sender().counters().sent));
+}
+
+#[test]
+fn limits_and_nonsense_are_refused_in_words() {
+    let refused = |change: fn(&mut Request), limits: Limits| {
+        let mut asked = request();
+        change(&mut asked);
+        let scheme = Scheme::parse("newreno").expect("a scheme");
+        let server = ServerConfig {
+            limits,
+            ..ServerConfig::default()
+        };
+        let mut world = World::with(config(asked), scheme, server, Catalogue);
+        world.run(Duration::from_secs(10));
+        match world.client.outcome() {
+            Some(Err(ClientError::Refused { reason, text })) => (reason, text),
+            other => panic!("{other:?}"),
+        }
+    };
+    let few = Limits {
+        flows_per_client: 2,
+        ..Limits::default()
+    };
+    let (reason, text) = refused(|asked| asked.upload_flows = 3, few);
+    assert_eq!(reason, Reason::Limit);
+    assert!(text.contains("3 flows"), "{text}");
+    let (reason, text) = refused(|asked| asked.scheme = "warp".to_owned(), Limits::default());
+    assert_eq!(reason, Reason::BadRequest);
+    assert!(text.contains("warp"), "{text}");
+    let full = Limits {
+        clients: 0,
+        ..Limits::default()
+    };
+    assert_eq!(refused(|_| (), full).0, Reason::Busy);
+}
+
+#[test]
+fn a_key_opens_only_to_itself_and_silence_says_nothing() {
+    let scheme = || Scheme::parse("newreno").expect("a scheme");
+    for (client, server, works) in [
+        (Some("same"), Some("same"), true),
+        (Some("one"), Some("other"), false),
+        (None, Some("other"), false),
+        (Some("one"), None, false),
+    ] {
+        let secret = |key: Option<&str>| key.map(|key| key.as_bytes().to_vec());
+        let asked = ClientConfig {
+            secret: secret(client),
+            ..config(request())
+        };
+        let granted = ServerConfig {
+            secret: secret(server),
+            ..ServerConfig::default()
+        };
+        let mut world = World::with(asked, scheme(), granted, Catalogue);
+        world.run(Duration::from_secs(30));
+        let outcome = world.client.outcome().expect("it ended");
+        if works {
+            assert_eq!(outcome, Ok(()));
+        } else {
+            assert_eq!(outcome, Err(ClientError::NoAnswer(Duration::from_secs(5))));
+            assert_eq!(world.to_client_bytes, 0, "not a word to strangers");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_moves_is_followed_once_its_new_address_is_proven() {
+    let mut world = world(Request {
+        download_flows: 1,
+        bytes: 0,
+        duration_nanos: 4_000_000_000,
+        ..request()
+    });
+    world.run(Duration::from_secs(2));
+    world.client_address = address(2000);
+    world.run(Duration::from_secs(20));
+    assert_eq!(world.client.outcome(), Some(Ok(())));
+    let moved = Notice::Moved {
+        from: address(1000),
+        to: address(2000),
+    };
+    assert_eq!(
+        world
+            .notices
+            .iter()
+            .filter(|&notice| *notice == moved)
+            .count(),
+        1
+    );
+    assert!(world.now.as_millis() < 5000, "{:?}", world.now);
+}
+
+#[test]
+fn silence_ends_a_test_at_both_ends() {
+    let mut world = world(Request {
+        bytes: 0,
+        duration_nanos: 600_000_000_000,
+        scheme: "vegas".to_owned(),
+        ..request()
+    });
+    world.run(Duration::from_secs(1));
+    world.deaf = true;
+    let limit = world.now + Duration::from_secs(200);
+    while world.now < limit && world.step() {}
+    let silence = Duration::from_secs(60);
+    assert_eq!(
+        world.client.outcome(),
+        Some(Err(ClientError::Silent(silence)))
+    );
+    assert_eq!(world.server.connections().count(), 0, "forgotten");
+}
+
+#[test]
+fn a_server_that_stops_says_so() {
+    let mut world = world(Request {
+        bytes: 0,
+        duration_nanos: 600_000_000_000,
+        scheme: "vegas".to_owned(),
+        ..request()
+    });
+    world.run(Duration::from_secs(1));
+    world.server.shut_down(world.now);
+    world.run(Duration::from_secs(5));
+    assert!(matches!(
+        world.client.outcome(),
+        Some(Err(ClientError::ByServer {
+            reason: Reason::ShuttingDown,
+            ..
+        }))
+    ));
+}
+
+#[test]
+fn a_client_that_is_told_to_stop_keeps_what_it_has() {
+    let mut world = world(Request {
+        bytes: 0,
+        duration_nanos: 600_000_000_000,
+        scheme: "vegas".to_owned(),
+        ..request()
+    });
+    world.run(Duration::from_secs(2));
+    world.client.stop(world.now + AHEAD);
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.client.outcome(), Some(Ok(())));
+    let connection = world.client.connection().expect("it was connected");
+    assert!(connection.outgoing()[0].distinct() > 100_000);
+    assert!(matches!(
+        connection.ended(),
+        Some(Ended::Here(Reason::ShuttingDown, _))
+    ));
+}
+
+#[test]
+fn the_window_that_a_packet_left_under_comes_back_with_its_acknowledgement() {
+    let mut world = world(Request {
+        scheme: "verus".to_owned(),
+        ..request()
+    });
+    world.run(Duration::from_secs(60));
+    let mut events = Vec::new();
+    let connection = world.client.connection_mut().expect("it was connected");
+    connection.drain_events(&mut events);
+    let mut left = std::collections::HashMap::new();
+    let mut acked = 0;
+    for event in events {
+        match event {
+            Event::Sent {
+                number, at, window, ..
+            } => {
+                assert!(
+                    left.insert(number, (at, window)).is_none(),
+                    "numbers are new"
+                );
+            }
+            Event::Acked {
+                number,
+                sent,
+                window,
+                rtt,
+                received,
+                ..
+            } => {
+                assert_eq!(left.get(&number), Some(&(sent, window)));
+                assert_eq!(rtt, DELAY * 2, "an empty path has one round-trip time");
+                let ahead = Time::ZERO + AHEAD;
+                let (sent, received) = (sent.since(ahead), received.expect("told"));
+                assert_eq!(received.since(Time::ZERO).saturating_sub(sent), DELAY);
+                acked += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(acked >= 358, "{acked}");
+}
+
+/// Sends ten packets at a time; stamps each, and is told what the receiver half read.
+#[derive(Debug)]
+struct Talker(u64, std::sync::mpsc::Sender<Vec<u8>>);
+
+impl Controller for Talker {
+    fn on_sent(&mut self, packet: &Departure) {
+        self.0 = packet.number;
+    }
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        let report = feedback.report.expect("each acknowledgement has a report");
+        self.1.send(report.to_vec()).expect("the test listens");
+    }
+    fn on_timeout(&mut self, _: &Timeout<'_>) {}
+    fn window(&self) -> Bytes {
+        Bytes::new(14_000)
+    }
+    fn stamp(&self, packet: &Departure) -> Option<Stamp> {
+        Some(Stamp::new(&(packet.number * 3).to_be_bytes()))
+    }
+}
+
+#[derive(Debug)]
+struct Listener(Vec<u8>);
+
+impl Observer for Listener {
+    fn on_packet(&mut self, packet: &Arrival<'_>) {
+        let stamp = packet.stamp.expect("each packet has a stamp");
+        assert_eq!(stamp, (packet.number * 3).to_be_bytes());
+        self.0 = stamp.to_vec();
+    }
+    fn report(&self, into: &mut Vec<u8>) {
+        into.extend_from_slice(&self.0);
+    }
+}
+
+struct Talk(std::sync::mpsc::Sender<Vec<u8>>);
+
+impl Algorithms for Talk {
+    fn controller(&self, _: u64) -> Box<dyn Controller> {
+        Box::new(Talker(0, self.0.clone()))
+    }
+    fn observer(&self) -> Option<Box<dyn Observer>> {
+        Some(Box::new(Listener(Vec::new())))
+    }
+}
+
+impl Library for Talk {
+    fn algorithms(&self, _: &str) -> Result<Box<dyn Algorithms>, String> {
+        Ok(Box::new(Talk(self.0.clone())))
+    }
+}
+
+#[test]
+fn stamps_and_reports_travel_between_the_halves_of_an_algorithm() {
+    let (said, heard) = std::sync::mpsc::channel();
+    let server = ServerConfig::default();
+    let mut world = World::with(config(request()), Talk(said.clone()), server, Talk(said));
+    world.run(Duration::from_secs(60));
+    assert_eq!(world.client.outcome(), Some(Ok(())));
+    let reports: Vec<Vec<u8>> = heard.try_iter().collect();
+    assert!(reports.len() >= 30, "{}", reports.len());
+    assert!(reports.iter().all(|report| report.len() == 8));
+}
