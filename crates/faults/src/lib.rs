@@ -3,6 +3,7 @@
 //! - [`Schedule`]: what goes wrong and when, as plain data, made by hand or from a seed.
 //! - [`Path`]: one direction of a faulty path without a clock, for ends without sockets; it may hold
 //!   a bottleneck ([`Bottleneck`]), whose queueing delay it measures.
+//! - [`world`]: two ends without sockets on a virtual clock, with such paths between them.
 //! - [`Proxy`]: both directions in real time, between UDP sockets on this machine.
 //!
 //! The same schedule means the same in both: only what says the time differs.
@@ -11,6 +12,7 @@ pub mod path;
 pub mod proxy;
 pub mod schedule;
 pub mod spread;
+pub mod world;
 
 pub use path::{Bottleneck, Datagram, Path, PathStats};
 pub use proxy::{Proxy, ProxyConfig, ProxyError, ProxyStats};
