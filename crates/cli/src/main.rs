@@ -5,14 +5,15 @@
 //! ([`failure`]) and what they may print ([`ui`]).
 
 mod failure;
+mod host;
 mod probe;
+mod signals;
 mod ui;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::failure::Failure;
 use crate::ui::Ui;
 
 /// Low delay over links that nobody can predict: measure a path, move files.

@@ -39,6 +39,11 @@ impl Ui {
         self.progress
     }
 
+    /// Whether only results and errors are wanted.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Tells what a user wants to know and a program does not.
     pub fn note(&self, text: impl Display) {
         if !self.quiet {

@@ -644,6 +644,51 @@ mod tests {
     }
 
     #[test]
+    fn every_scheme_goes_on_where_a_round_trip_is_far_shorter_than_an_epoch() {
+        for scheme in [
+            "verus",
+            "verus:mode=paper",
+            "verus:mode=prototype",
+            "cubic",
+            "vegas",
+        ] {
+            let mut sender = sender(scheme);
+            sender.offer_bulk();
+            let (mut now, mut late) = (Time::ZERO, 0);
+            let mut flying: VecDeque<(Time, u64)> = VecDeque::new();
+            // 100 packets a ms at most, and a delay that jitters by more than itself.
+            while now < ms(3000) {
+                for packet in drain(&mut sender, now) {
+                    let at = flying.back().map_or(now, |&(at, _)| at.max(now));
+                    let jitter = Duration::from_micros(20 + 7 * (packet.number % 11));
+                    flying.push_back((
+                        at.max(now + jitter) + Duration::from_micros(10),
+                        packet.number,
+                    ));
+                }
+                let timer = sender.next_timer();
+                let arrival = flying.front().map(|&(at, _)| at);
+                now = [timer, arrival]
+                    .into_iter()
+                    .flatten()
+                    .min()
+                    .expect("something is due")
+                    .max(now);
+                if arrival.is_some_and(|at| at <= now) {
+                    let (_, number) = flying.pop_front().expect("just seen");
+                    let heard = ack(&[(number, number)], now);
+                    sender.on_ack(now, &heard, None).expect("true");
+                    late += u32::from(now > ms(2000));
+                }
+                if timer.is_some_and(|at| at <= now) {
+                    sender.on_timer(now);
+                }
+            }
+            assert!(late > 200, "{scheme}: {late} packets in the last second");
+        }
+    }
+
+    #[test]
     fn a_stopped_source_repeats_nothing() {
         let mut sender = sender("newreno");
         sender.offer_bulk();

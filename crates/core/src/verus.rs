@@ -386,7 +386,9 @@ impl Verus {
                 by_threshold
             }
             Phase::Tracking => {
-                if self.config.skip_stalls && self.is_stalled(now) {
+                // With nothing under way there is nothing to be silent about: what a budget of zero
+                // would then keep waiting for is never sent.
+                if self.config.skip_stalls && under_way > 0 && self.is_stalled(now) {
                     self.budget = 0.0;
                     return;
                 }
@@ -445,13 +447,19 @@ impl Verus {
                 self.estimate = self.estimate.min(delay.max(delay_min));
             }
         }
+        if !pause {
+            self.grant(current, under_way as f64);
+        }
+    }
+
+    /// Opens an epoch: how much may leave in it (Eq. 5), and how it is spread.
+    #[inline]
+    fn grant(&mut self, current: f64, under_way: f64) {
         let config = &self.config;
-        let granted = window::budget(self.window, current, self.rtt, config.epoch);
+        let granted = window::budget(self.window, current, under_way, self.rtt, config.epoch);
         if config.whole_windows {
             // The prototype's budgets add up until its sending thread has spent them.
-            if !pause {
-                self.budget = self.budget.max(0.0) + granted.floor();
-            }
+            self.budget = self.budget.max(0.0) + granted.floor();
         } else {
             // Less than a packet is not lost but saved for the next epoch.
             self.budget = granted + self.budget.clamp(0.0, 1.0).fract();

@@ -99,6 +99,7 @@ pub struct PathMeter {
     bins: Vec<PathBin>,
     lost: u64,
     delivered: Bytes,
+    last: Option<Time>,
     packets: u64,
     rtt: Spans,
     /// One-way delays above `base`.
@@ -124,6 +125,7 @@ impl PathMeter {
             bins: Vec::new(),
             lost: 0,
             delivered: Bytes::ZERO,
+            last: None,
             packets: 0,
             rtt: Spans::new(),
             delay: Spans::new(),
@@ -148,6 +150,7 @@ impl PathMeter {
     pub fn on_delivered(&mut self, now: Time, size: Bytes) {
         self.delivered += size;
         self.packets += 1;
+        self.last = Some(now);
         self.bin_at(now).delivered += size;
     }
 
@@ -190,6 +193,11 @@ impl PathMeter {
     /// Bytes that arrived, copies included.
     pub fn delivered(&self) -> Bytes {
         self.delivered
+    }
+
+    /// How long it took from the meter's origin to the last arrival; none without one.
+    pub fn elapsed(&self) -> Option<Duration> {
+        self.last.map(|last| last.since(self.origin))
     }
 
     /// Packets that arrived.

@@ -20,11 +20,14 @@
 pub mod client;
 pub mod clock;
 pub mod connection;
+pub mod driver;
 
 pub mod flow;
 pub mod limits;
+pub mod record;
 pub mod seal;
 pub mod server;
+pub mod socket;
 
 pub mod wire;
 

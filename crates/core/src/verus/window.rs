@@ -36,17 +36,18 @@ pub fn next_estimate(
 }
 
 /// S_i+1: how many packets may leave in the coming epoch (Eq. 5), given the window wanted and
-/// `current`, W_i, the packets that are under way already.
+/// `current`, W_i, of which `under_way` packets are not acknowledged yet.
 ///
-/// n = ⌈RTT/ε⌉ epochs make a round trip, of which one is over: n = 1 would divide by zero, and
-/// then what is missing is sent at once (as the prototype does).
+/// n = ⌈RTT/ε⌉ epochs make a round trip, of which one is over: n = 1 would divide by zero. Then
+/// what was sent in an epoch is back before the next, and what is missing is sent at once (as the
+/// prototype does).
 #[inline]
-pub fn budget(wanted: f64, current: f64, rtt: Duration, epoch: Duration) -> f64 {
+pub fn budget(wanted: f64, current: f64, under_way: f64, rtt: Duration, epoch: Duration) -> f64 {
     let n = rtt.as_nanos().div_ceil(epoch.as_nanos()) as f64;
     if n > 1.0 {
         (wanted + (2.0 - n) / (n - 1.0) * current).max(0.0)
     } else {
-        (wanted - current).max(0.0)
+        (wanted - under_way).max(0.0)
     }
 }
 
@@ -82,18 +83,35 @@ mod tests {
     fn the_budget_spreads_the_window_over_the_round_trip() {
         let epoch = Duration::from_millis(5);
         // n = 8: S = 14 + (2 − 8)/(8 − 1) · 14 = 14 − 12 = 2, a seventh of the window.
-        assert!((budget(14.0, 14.0, Duration::from_millis(40), epoch) - 2.0).abs() < 1e-12);
+        assert!((budget(14.0, 14.0, 14.0, Duration::from_millis(40), epoch) - 2.0).abs() < 1e-12);
         // n = ⌈41/5⌉ = 9: S = 14 − 7/8 · 16 = 0.
-        assert_eq!(budget(14.0, 16.0, Duration::from_millis(41), epoch), 0.0);
+        assert_eq!(
+            budget(14.0, 16.0, 16.0, Duration::from_millis(41), epoch),
+            0.0
+        );
         // A smaller window than what is under way sends nothing.
-        assert_eq!(budget(5.0, 14.0, Duration::from_millis(40), epoch), 0.0);
+        assert_eq!(
+            budget(5.0, 14.0, 14.0, Duration::from_millis(40), epoch),
+            0.0
+        );
     }
 
     #[test]
     fn within_one_epoch_a_round_trip_sends_what_is_missing() {
         let epoch = Duration::from_millis(5);
-        assert_eq!(budget(14.0, 4.0, Duration::from_millis(5), epoch), 10.0);
+        assert_eq!(
+            budget(14.0, 14.0, 4.0, Duration::from_millis(5), epoch),
+            10.0
+        );
+        // All is back: the whole window leaves again.
+        assert_eq!(
+            budget(14.0, 14.0, 0.0, Duration::from_micros(30), epoch),
+            14.0
+        );
         // n = 2: nothing is subtracted, since (2 − 2)/(2 − 1) = 0.
-        assert_eq!(budget(14.0, 4.0, Duration::from_millis(6), epoch), 14.0);
+        assert_eq!(
+            budget(14.0, 4.0, 4.0, Duration::from_millis(6), epoch),
+            14.0
+        );
     }
 }

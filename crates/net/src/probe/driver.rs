@@ -1,1 +1,319 @@
+//! Gives an endpoint a socket and a clock: sleeps until something arrives or a timer falls due, and
+//! never spins.
 
+use std::io;
+use std::os::fd::BorrowedFd;
+#[cfg(target_os = "linux")]
+use std::os::fd::{AsFd, OwnedFd};
+
+use hdrhistogram::Histogram;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+#[cfg(target_os = "linux")]
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
+use verus_core::Time;
+
+use super::client::Client;
+use super::clock::Clock;
+use super::connection::Batch;
+use super::flow::Algorithms;
+use super::server::{Library, Server};
+use super::socket::{Arrived, UdpSocket};
+
+/// Reads and sends at most this often in a row before the other gets its turn.
+const READS: usize = 8;
+const SENDS: usize = 32;
+
+/// Either end, as the driver sees it.
+pub trait Endpoint {
+    /// A datagram arrived, and is read at `now`.
+    fn handle(&mut self, now: Time, datagram: &Arrived<'_>);
+    /// A timer fell due.
+    fn on_timer(&mut self, now: Time);
+    /// When the next timer falls due.
+    fn next_timer(&self, now: Time) -> Option<Time>;
+    /// Fills `batch` with what to send next.
+    fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool;
+}
+
+impl<A: Algorithms> Endpoint for Client<A> {
+    fn handle(&mut self, now: Time, datagram: &Arrived<'_>) {
+        Client::handle(self, now, datagram.at, datagram.bytes);
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        Client::on_timer(self, now);
+    }
+
+    fn next_timer(&self, now: Time) -> Option<Time> {
+        Client::next_timer(self, now)
+    }
+
+    fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
+        Client::poll_transmit(self, now, batch)
+    }
+}
+
+impl<L: Library> Endpoint for Server<L> {
+    fn handle(&mut self, now: Time, datagram: &Arrived<'_>) {
+        let Arrived {
+            from,
+            local,
+            at,
+            bytes,
+        } = *datagram;
+        Server::handle(self, now, at, from, local, bytes);
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        Server::on_timer(self, now);
+    }
+
+    fn next_timer(&self, _: Time) -> Option<Time> {
+        Server::next_timer(self)
+    }
+
+    fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
+        Server::poll_transmit(self, now, batch)
+    }
+}
+
+/// Wakes at an instant: a timer of the kernel's where there is one, since waiting with a timeout
+/// may be stretched by the timer slack (50 µs by default).
+#[derive(Debug)]
+struct Alarm {
+    #[cfg(target_os = "linux")]
+    timer: OwnedFd,
+    armed: Option<Time>,
+}
+
+impl Alarm {
+    fn new() -> io::Result<Self> {
+        Ok(Alarm {
+            #[cfg(target_os = "linux")]
+            timer: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?,
+            armed: None,
+        })
+    }
+
+    /// Sets it for `at`; returns the timeout to wait with where there is no timer to wait for.
+    #[cfg(target_os = "linux")]
+    fn arm(&mut self, clock: &Clock, at: Option<Time>) -> io::Result<Option<Timespec>> {
+        // Setting it again also takes back that it has gone off.
+        let zero = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        timerfd_settime(
+            &self.timer,
+            TimerfdTimerFlags::ABSTIME,
+            &Itimerspec {
+                it_interval: zero,
+                it_value: at.map_or(zero, |at| clock.to_timespec(at)),
+            },
+        )?;
+        self.armed = at;
+        Ok(None)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn arm(&mut self, clock: &Clock, at: Option<Time>) -> io::Result<Option<Timespec>> {
+        self.armed = at;
+        Ok(at.map(|at| {
+            let wait = at.since(clock.now()).as_nanos();
+            Timespec {
+                tv_sec: (wait / 1_000_000_000) as i64,
+                tv_nsec: (wait % 1_000_000_000) as _,
+            }
+        }))
+    }
+}
+
+/// Runs an endpoint on a socket.
+#[derive(Debug)]
+pub struct Driver {
+    clock: Clock,
+    socket: UdpSocket,
+    alarm: Alarm,
+    batch: Batch,
+    /// Of the batch, what the kernel had no room for yet.
+    unsent: bool,
+    wakeups: u64,
+    lateness: Histogram<u32>,
+    refused: bool,
+}
+
+impl Driver {
+    /// A driver for `socket`.
+    ///
+    /// # Errors
+    /// If the system grants no timer.
+    pub fn new(socket: UdpSocket) -> io::Result<Self> {
+        let mut batch = Batch::new(socket.most_segments());
+        if let Ok(peer) = socket.peer_addr() {
+            batch.to = peer;
+        }
+        Ok(Driver {
+            clock: Clock::new(),
+            batch,
+            alarm: Alarm::new()?,
+            socket,
+            unsent: false,
+            wakeups: 0,
+            lateness: Histogram::new_with_max(60_000_000, 2)
+                .expect("constant bounds within the library's limits"),
+            refused: false,
+        })
+    }
+
+    /// Limits how many packets leave with one call; 1 turns segmentation off.
+    pub fn set_most_segments(&mut self, most: usize) {
+        let to = self.batch.to;
+        self.batch = Batch::new(most.min(self.socket.most_segments()));
+        self.batch.to = to;
+    }
+
+    /// The driver's clock.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    /// How often the driver woke up.
+    pub fn wakeups(&self) -> u64 {
+        self.wakeups
+    }
+
+    /// By how much timers fired late, µs.
+    pub fn lateness(&self) -> &Histogram<u32> {
+        &self.lateness
+    }
+
+    /// Whether the peer's system said that nobody listens there, since the last call.
+    pub fn take_refused(&mut self) -> bool {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Does all that there is to do now, then sleeps until there is more, until `until`, or until
+    /// `wake` can be read.
+    ///
+    /// # Errors
+    /// If the system fails; a refused connection and lost routes do not count, since paths come back.
+    pub fn turn<E: Endpoint>(
+        &mut self,
+        endpoint: &mut E,
+        until: Option<Time>,
+        wake: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let more_to_read = self.read(endpoint)?;
+        let now = self.clock.now();
+        if endpoint.next_timer(now).is_some_and(|at| at <= now) {
+            endpoint.on_timer(now);
+        }
+        let more_to_send = self.write(endpoint)?;
+        if more_to_read || (more_to_send && !self.unsent) {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let timer = endpoint.next_timer(now);
+        let next = match (timer, until) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        if next.is_some_and(|at| at <= now) {
+            return Ok(());
+        }
+        self.sleep(next, wake)
+    }
+
+    /// Whether there may be more to read.
+    fn read<E: Endpoint>(&mut self, endpoint: &mut E) -> io::Result<bool> {
+        for _ in 0..READS {
+            let clock = self.clock;
+            let read = self.socket.receive(&clock, |arrived| {
+                endpoint.handle(clock.now(), &arrived);
+            });
+            match read {
+                Ok(0) => return Ok(false),
+                Ok(_) => {}
+                Err(error) if is_path_trouble(&error) => self.refused = true,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether there may be more to send.
+    fn write<E: Endpoint>(&mut self, endpoint: &mut E) -> io::Result<bool> {
+        for _ in 0..SENDS {
+            if !self.unsent && !endpoint.poll_transmit(self.clock.now(), &mut self.batch) {
+                return Ok(false);
+            }
+            self.unsent = false;
+            match self.socket.send(&self.batch) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.unsent = true;
+                    return Ok(true);
+                }
+                Err(error) if is_path_trouble(&error) => self.refused = true,
+                Err(error) if quinn_udp::is_msg_size_err(&error) => {
+                    let size = self
+                        .batch
+                        .segment_size()
+                        .unwrap_or(self.batch.contents().len());
+                    return Err(io::Error::other(format!(
+                        "packets of {size} bytes of payload do not fit the path unfragmented"
+                    )));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn sleep(&mut self, next: Option<Time>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let timeout = self.alarm.arm(&self.clock, next)?;
+        let mut events = PollFlags::IN;
+        if self.unsent {
+            events |= PollFlags::OUT;
+        }
+        let socket = PollFd::new(&self.socket, events);
+        #[cfg(target_os = "linux")]
+        let timer = PollFd::from_borrowed_fd(self.alarm.timer.as_fd(), PollFlags::IN);
+        #[cfg(not(target_os = "linux"))]
+        let timer = PollFd::new(&self.socket, events);
+        let wake = wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN));
+        let count = 2 + usize::from(wake.is_some());
+        let mut fds = [socket, timer.clone(), wake.unwrap_or(timer)];
+        match poll(&mut fds[..count], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.wakeups += 1;
+        if let Some(at) = self.alarm.armed {
+            let now = self.clock.now();
+            if now >= at && fds[0].revents().is_empty() {
+                self.lateness.saturating_record(now.since(at).as_micros());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a path does now and then, and takes back: a port that nobody listens on (yet), a route that
+/// is gone.
+fn is_path_trouble(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NetworkDown
+    )
+}

@@ -1,1 +1,191 @@
+//! A UDP socket with what the kernel offers: segmentation in both directions, receive timestamps, no
+//! fragmentation.
 
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use verus_core::Time;
+
+use super::clock::Clock;
+use super::connection::Batch;
+
+/// Datagrams, or runs of them, that one call reads.
+const BUFFERS: usize = 8;
+/// What each may hold: the most that the kernel joins.
+const BUFFER_BYTES: usize = 1 << 16;
+/// Asked of the kernel for each direction; it grants what its limits allow.
+const SOCKET_BYTES: usize = 4 << 20;
+
+/// A datagram as it arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a> {
+    /// From where.
+    pub from: SocketAddr,
+    /// To which of our addresses.
+    pub local: Option<IpAddr>,
+    /// When, by the kernel's stamp.
+    pub at: Time,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+}
+
+/// A UDP socket.
+pub struct UdpSocket {
+    socket: Socket,
+    state: UdpSocketState,
+    buffers: [Vec<u8>; BUFFERS],
+    connected: bool,
+}
+
+impl std::fmt::Debug for UdpSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UdpSocket")
+            .field("local", &self.local_addr())
+            .finish_non_exhaustive()
+    }
+}
+
+impl UdpSocket {
+    /// A socket that hears everybody who sends to `address`; an unspecified IPv6 address hears IPv4
+    /// too.
+    ///
+    /// # Errors
+    /// If the system does not grant it: above all, if the port is in use.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = open(address)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(!address.ip().is_unspecified())?;
+        }
+        socket.bind(&SockAddr::from(address))?;
+        UdpSocket::finish(socket, false)
+    }
+
+    /// A socket that talks to `server` alone.
+    ///
+    /// # Errors
+    /// If the system does not grant it: above all, if there is no route.
+    pub fn connect(server: SocketAddr) -> io::Result<Self> {
+        let socket = open(server)?;
+        socket.connect(&SockAddr::from(server))?;
+        UdpSocket::finish(socket, true)
+    }
+
+    fn finish(socket: Socket, connected: bool) -> io::Result<Self> {
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        // Less than asked for costs losses at high rates, nothing else.
+        let _ = socket.set_recv_buffer_size(SOCKET_BYTES);
+        let _ = socket.set_send_buffer_size(SOCKET_BYTES);
+        Ok(UdpSocket {
+            socket,
+            state,
+            buffers: std::array::from_fn(|_| vec![0; BUFFER_BYTES]),
+            connected,
+        })
+    }
+
+    /// The local address.
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket
+            .local_addr()?
+            .as_socket()
+            .ok_or_else(|| io::Error::other("not an Internet socket"))
+    }
+
+    /// How many packets may leave with one call: 1 where segmentation is not offered.
+    pub fn most_segments(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    /// Hands what has arrived to `each`; returns how many datagrams that were, 0 for none.
+    ///
+    /// # Errors
+    /// What the system reports, such as a refused connection; not that nothing is there.
+    pub fn receive(
+        &mut self,
+        clock: &Clock,
+        mut each: impl FnMut(Arrived<'_>),
+    ) -> io::Result<usize> {
+        let mut meta = [RecvMeta::default(); BUFFERS];
+        let mut slices = self
+            .buffers
+            .each_mut()
+            .map(|buffer| IoSliceMut::new(buffer));
+        let read = match self
+            .state
+            .recv((&self.socket).into(), &mut slices, &mut meta)
+        {
+            Ok(read) => read,
+            Err(error) if is_nothing(&error) => return Ok(0),
+            Err(error) => return Err(error),
+        };
+        let wall = clock.wall();
+        let mut count = 0;
+        for (buffer, meta) in self.buffers.iter().zip(&meta[..read]) {
+            let at = wall.arrival(meta.timestamp);
+            for bytes in buffer[..meta.len].chunks(meta.stride.max(1)) {
+                count += 1;
+                each(Arrived {
+                    from: meta.addr,
+                    local: meta.dst_ip,
+                    at,
+                    bytes,
+                });
+            }
+        }
+        Ok(count)
+    }
+
+    /// Sends a batch.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if the kernel's buffer is full: send the same again later.
+    /// Anything else means that it will not leave.
+    pub fn send(&self, batch: &Batch) -> io::Result<()> {
+        let transmit = quinn_udp::Transmit {
+            destination: batch.to,
+            ecn: None,
+            contents: batch.contents(),
+            segment_size: batch.segment_size(),
+            src_ip: if self.connected { None } else { batch.from },
+        };
+        self.state.try_send((&self.socket).into(), &transmit)
+    }
+
+    /// The address that a connected socket talks to.
+    ///
+    /// # Errors
+    /// If it is not connected.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.socket
+            .peer_addr()?
+            .as_socket()
+            .ok_or_else(|| io::Error::other("not an Internet socket"))
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn open(address: SocketAddr) -> io::Result<Socket> {
+    Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )
+}
+
+fn is_nothing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}

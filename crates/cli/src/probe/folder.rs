@@ -1,0 +1,229 @@
+//! The folder that a test leaves for `verus report`: the lab's formats, with JSON Lines for columns.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use verus_core::algorithm::Scheme;
+use verus_net::probe::record::{Record, SCHEMA};
+use verus_net::probe::wire::Request;
+
+use crate::failure::Failure;
+
+const FILES: [&str; 4] = ["profile.jsonl", "results.jsonl", "run.json", "series.jsonl"];
+
+/// Refuses a place that cannot be used, before any work is done.
+///
+/// # Errors
+/// If it holds something and `force` is not set, or is no folder, or cannot be written.
+pub fn check(target: &Path, force: bool) -> Result<(), Failure> {
+    let refuse = |problem: &str| {
+        Err(Failure::usage(format_args!(
+            "--out: `{}` {problem}",
+            target.display()
+        )))
+    };
+    match fs::read_dir(target) {
+        Ok(mut entries) => {
+            if entries.next().is_some() && !force {
+                return refuse("is not empty; --force replaces the results in it");
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return refuse("is not a folder");
+        }
+        Err(error) => return refuse(&format!("cannot be used ({error})")),
+    }
+    let draft = draft(target);
+    match fs::create_dir_all(&draft).and_then(|()| fs::remove_dir(&draft)) {
+        Ok(()) => Ok(()),
+        Err(error) => refuse(&format!("cannot be written ({error})")),
+    }
+}
+
+/// Where the folder is filled before it takes its place.
+fn draft(target: &Path) -> PathBuf {
+    let name = target
+        .file_name()
+        .map_or_else(|| "probe".into(), |name| name.to_string_lossy());
+    let draft = format!(".{name}-{}.part", std::process::id());
+    match target.parent() {
+        Some(parent) => parent.join(draft),
+        None => PathBuf::from(draft),
+    }
+}
+
+/// What was asked of the test, for `run.json`.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// The server as the person named it.
+    pub host: &'a str,
+    /// Its address.
+    pub address: String,
+    /// The request.
+    pub request: &'a Request,
+    /// The scheme.
+    pub scheme: &'a Scheme,
+}
+
+/// Writes the folder: whole, or not at all.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write(target: &Path, asked: &Asked<'_>, record: &Record) -> Result<(), Failure> {
+    let draft = draft(target);
+    let written = fill(&draft, asked, record).and_then(|()| publish(&draft, target));
+    if let Err(error) = written {
+        let _ = fs::remove_dir_all(&draft);
+        return Err(Failure::run(format_args!(
+            "--out: `{}` cannot be written ({error})",
+            target.display()
+        )));
+    }
+    Ok(())
+}
+
+fn publish(draft: &Path, target: &Path) -> io::Result<()> {
+    let empty = match fs::read_dir(target) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(_) => true,
+    };
+    if empty {
+        return fs::rename(draft, target);
+    }
+    // What an earlier run wrote, and says that it did, goes; everything else stays.
+    let earlier = fs::read(target.join("run.json"))
+        .ok()
+        .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
+    for name in earlier
+        .iter()
+        .flat_map(|run| run["files"].as_array())
+        .flatten()
+    {
+        if let Some(name) = name.as_str()
+            && !name.contains(['/', '\\'])
+            && !FILES.contains(&name)
+        {
+            let _ = fs::remove_file(target.join(name));
+        }
+    }
+    for name in FILES {
+        fs::rename(draft.join(name), target.join(name))?;
+    }
+    fs::remove_dir(draft)
+}
+
+fn fill(draft: &Path, asked: &Asked<'_>, record: &Record) -> io::Result<()> {
+    fs::create_dir_all(draft)?;
+    let label = asked.scheme.label();
+    let identity = |run: usize| {
+        let row = &record.rows[run].1;
+        json!({
+            "run": run, "trace": row.trace, "queue": row.queue, "label": label, "seed": row.seed,
+        })
+    };
+    let rows = record.rows.iter().enumerate().map(|(run, (_, row))| {
+        let own = json!({"part": "", "trace_sha256": null});
+        joined([identity(run), own, value(row)])
+    });
+    lines(&draft.join("results.jsonl"), rows)?;
+    let series = record.series.iter();
+    lines(
+        &draft.join("series.jsonl"),
+        series.map(|row| joined([identity(row.run), value(row)])),
+    )?;
+    let profiles = record.profiles.iter();
+    lines(
+        &draft.join("profile.jsonl"),
+        profiles.map(|row| joined([identity(row.run), value(row)])),
+    )?;
+    let request = asked.request;
+    let run = json!({
+        "schema": SCHEMA,
+        "kind": "probe",
+        "version": env!("CARGO_PKG_VERSION"),
+        "created": humantime::format_rfc3339_seconds(now()).to_string(),
+        "settings": {
+            "host": asked.host,
+            "address": asked.address,
+            "scheme": request.scheme,
+            "upload_flows": request.upload_flows,
+            "download_flows": request.download_flows,
+            "duration_s": request.duration_nanos as f64 / 1e9,
+            "bytes": request.bytes,
+            "rate_mbps": request.rate_bps as f64 / 1e6,
+            "packet_bytes": request.packet_bytes,
+            "seed": request.seed,
+        },
+        "measured": null,
+        "seeds": [request.seed],
+        "channels": record.rows.iter().map(|(_, row)| json!({
+            "name": row.trace, "kind": "live", "sha256": null, "duration_s": row.duration_s,
+            "mean_mbps": null, "licence": null, "citation": null, "source": null,
+        })).collect::<Vec<_>>(),
+        "runs": record.rows.iter().map(|(_, row)| json!({
+            "trace": row.trace, "queue": row.queue, "scheme": request.scheme, "label": label,
+            "scenario": {
+                "flows": row.flows, "packet_bytes": row.packet_bytes, "seed": row.seed,
+                "duration_s": row.duration_s,
+            },
+        })).collect::<Vec<_>>(),
+        "machine": machine(),
+        "files": FILES,
+    });
+    let text = serde_json::to_string_pretty(&run)?;
+    fs::write(draft.join("run.json"), text + "\n")
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "when a result was made is the one thing that is told by the wall clock"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+fn value(row: &impl Serialize) -> Value {
+    serde_json::to_value(row).expect("plain columns")
+}
+
+/// One object with the fields of all; the first to name a field decides it.
+fn joined<const N: usize>(parts: [Value; N]) -> Value {
+    let mut all = serde_json::Map::new();
+    for part in parts {
+        if let Value::Object(fields) = part {
+            for (name, value) in fields {
+                all.entry(name).or_insert(value);
+            }
+        }
+    }
+    Value::Object(all)
+}
+
+fn lines(path: &Path, rows: impl Iterator<Item = Value>) -> io::Result<()> {
+    let mut file = BufWriter::new(fs::File::create(path)?);
+    for row in rows {
+        serde_json::to_writer(&mut file, &row)?;
+        file.write_all(b"\n")?;
+    }
+    file.flush()
+}
+
+fn machine() -> Value {
+    let kernel = rustix::system::uname();
+    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+    let cpu = fs::read_to_string("/proc/cpuinfo").ok().and_then(|info| {
+        let line = info.lines().find(|line| line.starts_with("model name"))?;
+        Some(line.split_once(':')?.1.trim().to_owned())
+    });
+    json!({
+        "kernel": format!("{} {}", text(kernel.sysname()), text(kernel.release())),
+        "cpu": cpu,
+        "cores": std::thread::available_parallelism().map(usize::from).ok(),
+        "python": null,
+    })
+}

@@ -1,0 +1,230 @@
+//! `probe server`.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+use serde_json::json;
+use verus_core::{Duration, Rate};
+use verus_net::probe::driver::Driver;
+use verus_net::probe::limits::Limits;
+use verus_net::probe::server::{Catalogue, Notice, ServerConfig};
+use verus_net::probe::socket::UdpSocket;
+use verus_net::probe::{DEFAULT_PORT, Server};
+
+use crate::failure::Failure;
+use crate::host::shown;
+use crate::signals::Signals;
+use crate::ui::Ui;
+
+/// Answer the clients of `probe client`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Listen on this address only (default: all, IPv4 and IPv6).
+    #[arg(long, value_name = "ADDRESS")]
+    bind: Option<IpAddr>,
+    /// Listen on this UDP port; 0 takes a free one.
+    #[arg(long, default_value_t = DEFAULT_PORT)]
+    port: u16,
+    /// Serve only clients that have the same key: a file of 8 bytes or more.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Tests at a time.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    max_clients: u32,
+    /// Flows of one test, both directions together.
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    max_flows: u32,
+    /// Flows of all tests together.
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    max_total_flows: u32,
+    /// Longest test, s.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..))]
+    max_duration: u32,
+    /// Most that one test may use of each direction, Mbit/s (default: no limit).
+    #[arg(long, value_name = "MBPS", value_parser = mbps)]
+    max_mbps: Option<f64>,
+    /// Most that all tests together may use of each direction, Mbit/s (default: no limit).
+    #[arg(long, value_name = "MBPS", value_parser = mbps)]
+    max_total_mbps: Option<f64>,
+    /// Forget a client that was silent for so long, s.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    max_silence: u32,
+    /// End after one test.
+    #[arg(long)]
+    once: bool,
+    /// Print events as JSON Lines.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A rate above zero.
+pub fn mbps(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate >= 0.001 && rate <= 1e6 => Ok(rate),
+        _ => Err("expected Mbit/s between 0.001 and 1000000".to_owned()),
+    }
+}
+
+/// How long a server that was told to stop waits for its clients to hear of it.
+const GOODBYE: Duration = Duration::from_millis(500);
+
+/// Serves until it is told to stop.
+///
+/// # Errors
+/// If it cannot listen, and the signal that ended it.
+pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    let config = ServerConfig {
+        secret: super::read_key(args.key_file.as_deref())?,
+        limits: Limits {
+            clients: args.max_clients as usize,
+            flows_per_client: args.max_flows as usize,
+            flows: args.max_total_flows as usize,
+            duration: Duration::from_secs(u64::from(args.max_duration)),
+            rate_per_client: args.max_mbps.map(Rate::from_mbps),
+            rate: args.max_total_mbps.map(Rate::from_mbps),
+            silence: Duration::from_secs(u64::from(args.max_silence)),
+        },
+        log: false,
+    };
+    let open = config.secret.is_none();
+    let address = SocketAddr::new(
+        args.bind.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+        args.port,
+    );
+    let cannot = |error: std::io::Error| {
+        Failure::usage(format_args!("cannot listen on UDP {address}: {error}"))
+    };
+    let socket = UdpSocket::bind(address)
+        .or_else(|error| match args.bind {
+            // A system without IPv6.
+            None if error.kind() != std::io::ErrorKind::AddrInUse => {
+                UdpSocket::bind(SocketAddr::from(([0, 0, 0, 0], args.port)))
+            }
+            _ => Err(error),
+        })
+        .map_err(cannot)?;
+    let local = socket.local_addr().map_err(cannot)?;
+    let mut signals = Signals::new().map_err(|error| Failure::run(error.to_string()))?;
+    let mut driver = Driver::new(socket).map_err(cannot)?;
+    let mut server = Server::new(config, Catalogue, super::entropy()?, driver.clock().now());
+    say(
+        args,
+        ui,
+        &format!(
+            "listening on UDP {local}{}",
+            if open {
+                "; anybody may measure (--key-file restricts that)"
+            } else {
+                ", for clients with the key"
+            }
+        ),
+        json!({"event": "listening", "address": local.to_string(), "key": !open}),
+    )?;
+    let mut goodbye = None;
+    let mut stopped_by = None;
+    loop {
+        driver
+            .turn(&mut server, goodbye, Some(signals.as_fd()))
+            .map_err(|error| Failure::run(format_args!("UDP {local}: {error}")))?;
+        let now = driver.clock().now();
+        let mut ended = false;
+        let notices: Vec<Notice> = server.drain_notices().collect();
+        for notice in notices {
+            ended |= matches!(notice, Notice::Ended { .. });
+            tell(args, ui, &notice)?;
+        }
+        if let Some(signal) = signals.take() {
+            if stopped_by.replace(signal).is_some() {
+                break; // asked twice
+            }
+            goodbye = Some(now + GOODBYE);
+            server.shut_down(now);
+        }
+        if args.once && ended {
+            break;
+        }
+        if goodbye.is_some_and(|end| now >= end || server.is_idle()) {
+            break;
+        }
+    }
+    match stopped_by {
+        Some(signal) => Err(Failure::signal(signal)),
+        None => Ok(()),
+    }
+}
+
+fn tell(args: &Args, ui: &Ui, notice: &Notice) -> Result<(), Failure> {
+    match notice {
+        Notice::Began { client, request } => {
+            let client = shown(*client);
+            let length = match (request.bytes, request.duration_nanos) {
+                (0, nanos) => format!("{} s", nanos as f64 / 1e9),
+                (bytes, _) => format!("{bytes} bytes a flow"),
+            };
+            say(
+                args,
+                ui,
+                &format!(
+                    "{client}: begins, {} up, {} down, {}, {length}",
+                    request.upload_flows, request.download_flows, request.scheme
+                ),
+                json!({
+                    "event": "began", "client": client.to_string(), "up": request.upload_flows,
+                    "down": request.download_flows, "scheme": request.scheme,
+                    "bytes": request.bytes, "duration_s": request.duration_nanos as f64 / 1e9,
+                }),
+            )
+        }
+        Notice::Refused { client, text } => {
+            let client = shown(*client);
+            say(
+                args,
+                ui,
+                &format!("{client}: refused, {text}"),
+                json!({"event": "refused", "client": client.to_string(), "why": text}),
+            )
+        }
+        Notice::Moved { from, to } => {
+            let (from, to) = (shown(*from), shown(*to));
+            say(
+                args,
+                ui,
+                &format!("{from}: is {to} now"),
+                json!({"event": "moved", "client": from.to_string(), "to": to.to_string()}),
+            )
+        }
+        Notice::Ended {
+            client,
+            how,
+            received,
+            acknowledged,
+        } => {
+            let client = shown(*client);
+            let megabytes = |bytes: u64| bytes as f64 / 1e6;
+            say(
+                args,
+                ui,
+                &format!(
+                    "{client}: {how}; {:.1} MB up, {:.1} MB down",
+                    megabytes(*received),
+                    megabytes(*acknowledged)
+                ),
+                json!({
+                    "event": "ended", "client": client.to_string(), "how": how,
+                    "up_bytes": received, "down_bytes": acknowledged,
+                }),
+            )
+        }
+    }
+}
+
+fn say(args: &Args, ui: &Ui, text: &str, value: serde_json::Value) -> Result<(), Failure> {
+    if args.json {
+        ui.line(value)
+    } else if ui.is_quiet() {
+        Ok(())
+    } else {
+        ui.line(text)
+    }
+}

@@ -1,0 +1,66 @@
+//! What a person sees of a test.
+
+use std::fmt::Write;
+
+use verus_net::probe::record::{Direction, FlowRow, Row};
+
+const HEADINGS: [&str; 8] = [
+    "", "Mbit/s", "goodput", "RTT ms", "p95", "queue ms", "p95", "lost",
+];
+
+/// The rows as a table; each flow too if there are several.
+pub fn table(rows: &[(Direction, Row)]) -> String {
+    let mut lines = vec![HEADINGS.map(str::to_owned)];
+    for (direction, row) in rows {
+        let plural = if row.flows == 1 { "" } else { "s" };
+        lines.push([
+            format!("{} ({} flow{plural})", direction.name(), row.flows),
+            number(Some(row.throughput_mbps), 2),
+            number(Some(row.goodput_mbps), 2),
+            number(row.rtt_mean_ms, 1),
+            number(row.rtt_p95_ms, 1),
+            number(row.qdelay_mean_ms, 1),
+            number(row.qdelay_p95_ms, 1),
+            percent(row.loss_rate),
+        ]);
+        if row.flows > 1 {
+            lines.extend(row.per_flow.iter().map(flow));
+        }
+    }
+    let widths: [usize; HEADINGS.len()] = std::array::from_fn(|column| {
+        let width = |line: &[String; HEADINGS.len()]| line[column].chars().count();
+        lines.iter().map(width).max().unwrap_or(0)
+    });
+    let mut text = String::new();
+    for line in &lines {
+        let mut row = format!("{:<width$}", line[0], width = widths[0]);
+        for (cell, width) in line.iter().zip(widths).skip(1) {
+            let _ = write!(row, "  {cell:>width$}");
+        }
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    text.push_str("queue: one-way delay above its least; a queue that never drains is not in it");
+    text
+}
+
+fn flow(row: &FlowRow) -> [String; HEADINGS.len()] {
+    [
+        format!("  flow {}", row.flow),
+        number(Some(row.throughput_mbps), 2),
+        number(Some(row.goodput_mbps), 2),
+        number(row.rtt_mean_ms, 1),
+        number(row.rtt_p95_ms, 1),
+        number(row.qdelay_mean_ms, 1),
+        number(row.qdelay_p95_ms, 1),
+        percent(row.loss_rate),
+    ]
+}
+
+fn number(value: Option<f64>, digits: usize) -> String {
+    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "–".to_owned(), |share| format!("{:.2} %", share * 100.0))
+}
