@@ -31,6 +31,9 @@ const CLOSE_TRIES: u32 = 10;
 const LINGER: Duration = Duration::from_secs(3);
 /// Proof of a new address is asked for no more often than this.
 const CHALLENGE_EVERY: Duration = Duration::from_millis(200);
+/// Smallest packet that an address challenge answers: as long as the challenge itself. A status is never
+/// shorter, or a client that only receives could not show its new address.
+pub(super) const CHALLENGE_BYTES: usize = wire::HEADER_BYTES + 16 + wire::TAG_BYTES;
 /// Until the client has heard from the server, it says hello in the new connection this often.
 const GREET_EVERY: Duration = Duration::from_millis(100);
 
@@ -527,7 +530,8 @@ impl Connection {
             let waited = self
                 .duration
                 .is_some_and(|duration| now.since(self.started) > duration + DRAIN);
-            all || status.finished || waited
+            // Short of what was asked for, a flow is not complete because its sender's time is over.
+            all || (status.finished && self.bytes_each == 0) || waited
         };
         self.outgoing.iter().all(Outgoing::is_finished)
             && self.incoming().all(|(flow, status)| received(flow, status))
@@ -570,6 +574,9 @@ impl Connection {
             Phase::Running => {
                 if self.role == Role::Client && self.is_complete(now) {
                     self.close(now, Reason::Done, "");
+                } else if self.role == Role::Server && self.overdue_at().is_some_and(|at| now >= at)
+                {
+                    self.close(now, Reason::Limit, "its time is over");
                 } else if now.since(self.last_heard()) >= self.silence {
                     self.ended = Some(Ended::Silent(self.silence));
                     self.stop_flows();
@@ -595,6 +602,11 @@ impl Connection {
         self.duration
             .filter(|_| running)
             .map(|duration| self.started + duration)
+    }
+
+    /// When a server ends a test that the client has not ended in time.
+    fn overdue_at(&self) -> Option<Time> {
+        self.ends_at().map(|end| end + DRAIN * 3)
     }
 
     /// When to call [`on_timer`](Self::on_timer) next, if at all. Ask after polling for packets.
@@ -624,6 +636,7 @@ impl Connection {
                 if let Some(end) = self.ends_at() {
                     at(Some(if now < end { end } else { end + DRAIN }).filter(|&at| at > now));
                     at(Some(end + DRAIN + Duration::from_millis(1)).filter(|&at| at > now));
+                    at(self.overdue_at().filter(|_| self.role == Role::Server));
                 }
             }
             Phase::Closing { due, .. } => at(Some(*due)),
@@ -759,7 +772,11 @@ impl Connection {
             self.status_turn += 1;
         }
         let covered = status.encode(self.id, buffer);
-        self.seal.seal(buffer, covered)
+        let end = self.seal.seal(buffer, covered);
+        if end < CHALLENGE_BYTES {
+            buffer[end..CHALLENGE_BYTES].fill(0);
+        }
+        end.max(CHALLENGE_BYTES)
     }
 
     /// The client's address seems to be `address` now: asks for proof, with `nonce`, unless it was

@@ -8,7 +8,7 @@ use rand::Rng;
 use rand_chacha::ChaCha20Rng;
 use verus_core::{Bytes, Time};
 
-use super::connection::{Batch, Connection, Rejected, Role, Terms};
+use super::connection::{Batch, CHALLENGE_BYTES, Connection, Rejected, Role, Terms};
 use super::flow::{Algorithms, Event};
 use super::limits::{Bucket, Limits};
 use super::seal::{Key, Keys, Tokens};
@@ -16,9 +16,6 @@ use super::wire::{Accept, Ending, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason, 
 
 /// Answers to strangers that may wait to be sent; more are not answered.
 const MOST_REPLIES: usize = 256;
-
-/// Smallest packet that an address challenge answers: as long as the challenge itself.
-const CHALLENGE_BYTES: usize = 48;
 
 /// How a server is set up.
 #[derive(Clone, Debug, Default)]
@@ -248,8 +245,10 @@ impl<L: Library> Server<L> {
         if let Some(&index) = self.by_nonce.get(&hello.nonce) {
             // The accept was lost, or is still under way.
             if let Some(session) = &mut self.sessions[index]
-                && session.client == client
+                && (session.client == client || !session.connection.is_established())
             {
+                // A client may move before it has heard of the connection; the address is proven.
+                (session.client, session.local) = (client, local);
                 session.owes_accept = true;
                 self.enqueue(index);
             }
