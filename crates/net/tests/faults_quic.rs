@@ -246,15 +246,15 @@ impl Quic {
                     self.stream = stream.map(|stream| (handle, stream));
                 }
                 Event::Stream(StreamEvent::Finished { .. }) => self.transfer.acknowledged = true,
-                Event::ConnectionLost { reason } => {
-                    if self.client || self.stream.is_some_and(|(owner, _)| owner == handle) {
-                        // The client closes only once it has everything.
-                        let closed = matches!(&reason, ConnectionError::ApplicationClosed(_));
-                        let transfer = &self.transfer;
-                        let good = transfer.complete && (closed || transfer.acknowledged);
-                        let outcome = if good { Ok(()) } else { Err(reason) };
-                        self.outcome.get_or_insert(outcome);
-                    }
+                Event::ConnectionLost { reason }
+                    if self.client || self.stream.is_some_and(|(owner, _)| owner == handle) =>
+                {
+                    // The client closes only once it has everything.
+                    let closed = matches!(&reason, ConnectionError::ApplicationClosed(_));
+                    let transfer = &self.transfer;
+                    let good = transfer.complete && (closed || transfer.acknowledged);
+                    let outcome = if good { Ok(()) } else { Err(reason) };
+                    self.outcome.get_or_insert(outcome);
                 }
                 _ => {}
             }
