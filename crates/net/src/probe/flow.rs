@@ -26,6 +26,10 @@ const RUNS_REPEATED: usize = 8;
 /// Pieces of out-of-order data that a receiver remembers: 64 KiB a flow at the most.
 const PIECES_KEPT: usize = 4096;
 
+/// A receiver is believed to have held an acknowledgement back for so long at the most (the default of RFC
+/// 9000 §18.2): one that claims more would hide from the controller that its packets queue.
+const LONGEST_HOLD: Duration = Duration::from_millis(25);
+
 /// A sender has at most this much in flight, whatever its window: bounds the ledger's memory.
 const MOST_IN_FLIGHT: Bytes = Bytes::new(64 << 20);
 
@@ -240,7 +244,7 @@ impl Outgoing {
                 self.received.push(Received {
                     number,
                     at,
-                    hold: age + waited,
+                    hold: age.min(LONGEST_HOLD) + waited,
                 });
             }
         }
