@@ -556,9 +556,9 @@ impl Ledger {
         let arrival = heard.arrival(packet.number);
         if let Some((_, hold)) = arrival {
             // A receiver that overstates how long it held the acknowledgement cannot push the
-            // sample below a time that the path has shown (RFC 9002 §5.3).
+            // sample below a time that the path has shown, nor the first one at all (RFC 9002 §5.3).
             let held = rtt.saturating_sub(hold);
-            if self.rtt.least().is_none_or(|least| held >= least) {
+            if self.rtt.least().is_some_and(|least| held >= least) {
                 rtt = held;
             }
         }

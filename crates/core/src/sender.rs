@@ -617,7 +617,25 @@ mod tests {
         let mut sender = sender("newreno");
         sender.offer_bulk();
         drain(&mut sender, ms(0));
-        let received: Vec<Received> = (0..3)
+        // The first sample is taken as it is (RFC 9002 §5.3): nothing bounds what the receiver claims yet.
+        let first = Received {
+            number: 0,
+            at: ms(1000),
+            hold: Duration::from_millis(10),
+        };
+        let early = Ack::new(
+            [NumberRange { first: 0, last: 0 }],
+            ms(1000),
+            Duration::ZERO,
+        );
+        sender
+            .on_ack_with_times(ms(50), &early, &[first], None)
+            .expect("true");
+        assert_eq!(
+            sender.last_revealed().acked[0].rtt,
+            Duration::from_millis(50)
+        );
+        let received: Vec<Received> = (1..4)
             .map(|number| Received {
                 number,
                 at: ms(1000 + number),
@@ -625,7 +643,7 @@ mod tests {
             })
             .collect();
         let all = Ack::new(
-            [NumberRange { first: 0, last: 3 }],
+            [NumberRange { first: 0, last: 4 }],
             ms(1010),
             Duration::from_millis(1),
         );
@@ -638,8 +656,8 @@ mod tests {
             .iter()
             .map(|acked| (acked.rtt.as_micros() / 1000, acked.received_at))
             .collect();
-        let arrived = [1000, 1001, 1002, 1010].map(|at| Some(ms(at)));
-        let held = [50, 51, 52, 59];
+        let arrived = [1001, 1002, 1003, 1010].map(|at| Some(ms(at)));
+        let held = [51, 52, 53, 59];
         assert_eq!(samples, held.into_iter().zip(arrived).collect::<Vec<_>>());
     }
 

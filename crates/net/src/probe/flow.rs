@@ -356,7 +356,7 @@ impl Outgoing {
             }
             self.sender.offer(size);
             if let Some(left) = &mut self.source.left {
-                *left = *left - size;
+                *left -= size;
             }
             self.source.instalment = Some((due + every.max(Duration::from_nanos(1)), every));
         }

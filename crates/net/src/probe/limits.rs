@@ -112,7 +112,7 @@ impl Bucket {
         }
         let granted = self.level >= size;
         if granted {
-            self.level = self.level - size;
+            self.level -= size;
         }
         granted
     }
