@@ -133,7 +133,7 @@ impl<A: Algorithms> Client<A> {
             Phase::Connected(connection) => {
                 if packet.connection == connection.id() {
                     let size = Bytes::new((datagram.len() + self.config.overhead) as u64);
-                    connection.handle(now, arrival, size, &packet);
+                    connection.handle(now, arrival, size, &packet, &mut self.unlimited);
                 }
             }
             Phase::Asking { .. } => self.on_answer(now, &packet),

@@ -388,8 +388,16 @@ impl Connection {
     }
 
     /// A packet that says it belongs here arrived from the peer at `arrival` and is read at `now`;
-    /// `size` is that of the IP packet. Returns whether it was sealed with the connection's key.
-    pub fn handle(&mut self, now: Time, arrival: Time, size: Bytes, packet: &Packet<'_>) -> bool {
+    /// `size` is that of the IP packet, `total` what all connections may receive. Returns whether it was sealed
+    /// with the connection's key: what was not costs nobody anything.
+    pub fn handle(
+        &mut self,
+        now: Time,
+        arrival: Time,
+        size: Bytes,
+        packet: &Packet<'_>,
+        total: &mut Bucket,
+    ) -> bool {
         if !self.open.opens(packet) {
             self.rejected.forged += 1;
             return false;
@@ -403,7 +411,7 @@ impl Connection {
             self.status_due = now;
         }
         self.heard = Some(now);
-        if self.accept(now, arrival, size, packet).is_err() {
+        if self.accept(now, arrival, size, packet, total).is_err() {
             self.rejected.malformed += 1;
         }
         true
@@ -415,6 +423,7 @@ impl Connection {
         arrival: Time,
         size: Bytes,
         packet: &Packet<'_>,
+        total: &mut Bucket,
     ) -> Result<(), Malformed> {
         let unknown = Malformed::Field {
             kind: packet.kind,
@@ -425,7 +434,7 @@ impl Connection {
                 if !matches!(self.phase, Phase::Running | Phase::Closing { .. }) {
                     return Ok(());
                 }
-                if self.role == Role::Server && !self.receiving.take(now, size) {
+                if !self.receiving.take(now, size) || !total.take(now, size) {
                     self.rejected.policed += 1;
                     return Ok(());
                 }

@@ -191,10 +191,11 @@ impl<L: Library> Server<L> {
             return;
         }
         let size = Bytes::new((datagram.len() + overhead(client)) as u64);
-        if packet.kind == Kind::Data && !self.total_in.take(now, size) {
-            return;
-        }
-        if !session.connection.handle(now, arrival, size, &packet) {
+        let shared = &mut self.total_in;
+        if !session
+            .connection
+            .handle(now, arrival, size, &packet, shared)
+        {
             return;
         }
         if client != session.client {
