@@ -61,7 +61,7 @@ pub struct Args {
 /// A rate above zero.
 pub fn mbps(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(rate) if rate >= 0.001 && rate <= 1e6 => Ok(rate),
+        Ok(rate) if (0.001..=1e6).contains(&rate) => Ok(rate),
         _ => Err("expected Mbit/s between 0.001 and 1000000".to_owned()),
     }
 }
