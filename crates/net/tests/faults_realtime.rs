@@ -1,0 +1,327 @@
+//! Ten schedules of faults in real time: real sockets, real drivers, and the fault proxy between them.
+//!
+//! All run at once. They are drawn like those of the tests in virtual time, but what lasts half a minute
+//! there lasts three seconds here.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rand::{Rng, RngExt};
+use verus_channel::{QueueConfig, RateSchedule, Service};
+use verus_core::algorithm::Scheme;
+use verus_core::{Duration, Rate, Time, random};
+use verus_faults::{Bottleneck, End, Limits, Proxy, ProxyConfig, ProxyStats, Schedule};
+use verus_net::probe::client::{Client, ClientConfig, ClientError};
+use verus_net::probe::clock::Clock;
+use verus_net::probe::driver::{Driver, Endpoint};
+use verus_net::probe::server::{Catalogue, Notice, Server, ServerConfig};
+use verus_net::probe::socket::UdpSocket;
+use verus_net::probe::wire::Request;
+
+/// Of the first sixty, ten in which much goes wrong: a test below says what they have together.
+const SEEDS: [u64; 10] = [0, 5, 12, 24, 25, 32, 39, 44, 54, 59];
+/// Longer than the longest blackout.
+const SILENCE: Duration = Duration::from_secs(8);
+/// By when every test must have ended.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// An end looks this often whether it is to stop.
+const LOOK: Duration = Duration::from_millis(20);
+
+fn schedule(seed: u64) -> Schedule {
+    let limits = Limits {
+        loss: 0.5,
+        delay: Duration::from_millis(50),
+        blackout: Duration::from_secs(3),
+        span: Duration::from_secs(2),
+        stops: true,
+    };
+    Schedule::random_within(seed, &limits)
+}
+
+fn entropy(seed: u64, index: u64) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    random::stream(seed, "entropy", index).fill_bytes(&mut bytes);
+    bytes
+}
+
+/// Between 2 and 6 Mbit/s, so that a test lasts until the faults have come.
+fn bottleneck(seed: u64) -> Bottleneck {
+    let mbps = random::stream(seed, "bottleneck", 0).random_range(2.0..6.0);
+    Bottleneck {
+        service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
+        queue: QueueConfig::parse("droptail:bytes=150000").expect("a valid queue"),
+    }
+}
+
+/// Bytes to move: less where most of the time goes into waiting for what was lost.
+fn amount(schedule: &Schedule) -> u64 {
+    match (1.0 - schedule.up.loss) * (1.0 - schedule.down.loss) {
+        back if back < 0.5 => 20_000,
+        back if back < 0.7 => 60_000,
+        back if back < 0.9 => 200_000,
+        _ => 400_000,
+    }
+}
+
+/// The proxy of `schedule`, and the schedule's stop taken out of it: here an end really stops.
+fn proxy(schedule: &Schedule, server: SocketAddr) -> Proxy {
+    Proxy::start(ProxyConfig {
+        schedule: Schedule {
+            stop: None,
+            ..schedule.clone()
+        },
+        up: Some(bottleneck(schedule.seed)),
+        down: Some(bottleneck(schedule.seed + 1)),
+        ..ProxyConfig::new(server)
+    })
+    .expect("the system grants a few sockets and a thread")
+}
+
+/// Lets an end go on until `is_over`, and does nothing while the schedule stops it, as after `SIGSTOP`.
+/// Returns whether it came to its end.
+fn go_on<E: Endpoint>(
+    schedule: &Schedule,
+    which: End,
+    began: Time,
+    clock: &Clock,
+    driver: &mut Driver,
+    end: &mut E,
+    mut is_over: impl FnMut(&mut E) -> bool,
+) -> bool {
+    while !is_over(end) {
+        // Each driver has a clock of its own.
+        let at = Time::ZERO + clock.now().since(began);
+        if at > Time::ZERO + DEADLINE {
+            return false;
+        }
+        if schedule.is_stopped(which, at) {
+            thread::sleep(std::time::Duration::from_nanos(LOOK.as_nanos()));
+            continue;
+        }
+        let until = driver.clock().now() + LOOK;
+        driver
+            .turn(end, Some(until), None)
+            .expect("the system does not fail");
+    }
+    true
+}
+
+/// What one schedule did to a test.
+struct Probed {
+    outcome: Option<Result<(), ClientError>>,
+    uploaded: u64,
+    downloaded: u64,
+    /// Tests that the server began.
+    began: usize,
+    wakeups: u64,
+    took: Duration,
+    stats: ProxyStats,
+}
+
+fn request(schedule: &Schedule) -> Request {
+    let seed = schedule.seed;
+    let (upload_flows, download_flows) = match seed % 3 {
+        0 => (2, 0),
+        1 => (0, 2),
+        _ => (1, 1),
+    };
+    Request {
+        upload_flows,
+        download_flows,
+        packet_bytes: 1400,
+        status_millis: 100,
+        duration_nanos: 0,
+        bytes: amount(schedule),
+        rate_bps: 0,
+        seed,
+        scheme: "verus".to_owned(),
+    }
+}
+
+fn probe(schedule: &Schedule) -> Probed {
+    let seed = schedule.seed;
+    let secret = seed.is_multiple_of(2).then(|| b"a shared secret".to_vec());
+    let listener = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("some port is free");
+    let proxy = proxy(schedule, listener.local_addr().expect("it is bound"));
+    let clock = Clock::new();
+    let began = clock.now();
+    let over = AtomicBool::new(false);
+    let mut server_driver = Driver::new(listener).expect("the system grants a timer");
+    let mut server_config = ServerConfig {
+        secret: secret.clone(),
+        ..ServerConfig::default()
+    };
+    server_config.limits.silence = SILENCE;
+    let now = server_driver.clock().now();
+    let mut server = Server::new(server_config, Catalogue, entropy(seed, 0), now);
+    let socket = UdpSocket::connect(proxy.addr()).expect("the proxy is there");
+    let mut client_driver = Driver::new(socket).expect("the system grants a timer");
+    let request = request(schedule);
+    let client_config = ClientConfig {
+        request: request.clone(),
+        secret,
+        patience: SILENCE,
+        silence: SILENCE,
+        log: false,
+        overhead: 28,
+    };
+    let scheme = Scheme::parse(&request.scheme).expect("it is in the list");
+    let now = client_driver.clock().now();
+    let mut client = Client::new(client_config, scheme, entropy(seed, 1), now);
+    let (mut uploaded, mut tests) = (0, 0);
+    let took = thread::scope(|scope| {
+        scope.spawn(|| {
+            let (driver, server) = (&mut server_driver, &mut server);
+            go_on(
+                schedule,
+                End::Server,
+                began,
+                &clock,
+                driver,
+                server,
+                |server| {
+                    for notice in server.drain_notices() {
+                        tests += usize::from(matches!(notice, Notice::Began { .. }));
+                    }
+                    for connection in server.connections() {
+                        let received = connection.incoming().map(|(flow, _)| flow.distinct()).sum();
+                        uploaded = uploaded.max(received);
+                    }
+                    over.load(Ordering::Relaxed) && (server.is_idle() || is_gone(schedule))
+                },
+            );
+        });
+        let (driver, client) = (&mut client_driver, &mut client);
+        go_on(
+            schedule,
+            End::Client,
+            began,
+            &clock,
+            driver,
+            client,
+            |client| client.outcome().is_some(),
+        );
+        over.store(true, Ordering::Relaxed);
+        clock.now().since(began)
+    });
+    let downloaded = client.connection().map_or(0, |connection| {
+        connection.incoming().map(|(flow, _)| flow.distinct()).sum()
+    });
+    Probed {
+        outcome: client.outcome(),
+        uploaded,
+        downloaded,
+        began: tests,
+        wakeups: client_driver.wakeups() + server_driver.wakeups(),
+        took,
+        stats: proxy.stop().expect("the proxy did not fail"),
+    }
+}
+
+/// Whether an end is gone for good.
+fn is_gone(schedule: &Schedule) -> bool {
+    schedule
+        .stop
+        .is_some_and(|stop| stop.interval.end() == Time::MAX)
+}
+
+fn check_probe(schedule: &Schedule, probed: &Probed) {
+    let request = request(schedule);
+    let asked = |flows: u16| u64::from(flows) * request.bytes;
+    let (up, down) = (asked(request.upload_flows), asked(request.download_flows));
+    match &probed.outcome {
+        Some(Ok(())) => assert_eq!((probed.uploaded, probed.downloaded), (up, down)),
+        Some(Err(ClientError::Silent(_) | ClientError::NoAnswer(_))) => {
+            assert!(is_gone(schedule), "no excuse");
+        }
+        Some(Err(error)) => panic!("the client fails with: {error}"),
+        None => panic!("it did not end"),
+    }
+    // A copy of the hello that comes late may begin a test that nobody goes on with.
+    assert!((1..=2).contains(&probed.began), "{} tests", probed.began);
+    let stats = &probed.stats;
+    for path in [&stats.up, &stats.down] {
+        assert!(path.held_bytes_max < 1 << 20, "{path:?}");
+    }
+    assert_eq!(
+        stats.address_changes,
+        schedule
+            .address_changes
+            .iter()
+            .filter(|at| at.as_secs_f64() < stats.elapsed_s)
+            .count() as u64
+    );
+    // Packets, epochs of at most four flows every 5 ms, and looking up.
+    let packets = stats.up.sent + stats.up.delivered + stats.down.sent + stats.down.delivered;
+    let most = 2.0 * packets as f64 + 1_000.0 * probed.took.as_secs_f64();
+    assert!(
+        (probed.wakeups as f64) < most,
+        "woken {} times for {packets} packets",
+        probed.wakeups
+    );
+}
+
+/// Runs `one` with every schedule at once and `check`s each; says which fail.
+fn all_at_once<T: Send>(
+    one: impl Fn(&Schedule) -> T + Sync,
+    check: impl Fn(&Schedule, &T) + Sync,
+    describe: impl Fn(&T) -> String + Sync,
+) {
+    let failed: Vec<Schedule> = thread::scope(|scope| {
+        let threads = SEEDS.map(|seed| {
+            let schedule = schedule(seed);
+            let (one, check, describe) = (&one, &check, &describe);
+            let run = {
+                let schedule = schedule.clone();
+                move || {
+                    let result = one(&schedule);
+                    println!("{}\n  {schedule}", describe(&result));
+                    check(&schedule, &result);
+                }
+            };
+            (schedule, scope.spawn(run))
+        });
+        threads
+            .into_iter()
+            .filter_map(|(schedule, thread)| thread.join().is_err().then_some(schedule))
+            .collect()
+    });
+    for schedule in &failed {
+        println!("failed: {schedule}");
+    }
+    assert!(
+        failed.is_empty(),
+        "{} of {} failed",
+        failed.len(),
+        SEEDS.len()
+    );
+}
+
+#[test]
+fn the_schedules_are_hard_enough() {
+    let count =
+        |holds: fn(&Schedule) -> bool| SEEDS.iter().filter(|seed| holds(&schedule(**seed))).count();
+    let lossy = |schedule: &Schedule| schedule.up.loss.max(schedule.down.loss) > 0.15;
+    assert!(count(lossy) >= 4);
+    assert!(count(|schedule| schedule.up.loss.max(schedule.down.loss) > 0.4) >= 1);
+    assert!(count(|schedule| schedule.up.corruption.max(schedule.down.corruption) > 0.01) >= 3);
+    assert!(count(|schedule| !schedule.blackouts.is_empty()) >= 4);
+    assert!(count(|schedule| !schedule.address_changes.is_empty()) >= 5);
+    assert!(count(|schedule| schedule.stop.is_some()) >= 4);
+    assert!(count(is_gone) >= 1);
+}
+
+#[test]
+fn every_test_over_real_sockets_delivers_every_byte_or_says_why_not() {
+    all_at_once(probe, check_probe, |probed| {
+        format!(
+            "{:.2} s: {:?}, up {}, down {}, woken {} times",
+            probed.took.as_secs_f64(),
+            probed.outcome,
+            probed.uploaded,
+            probed.downloaded,
+            probed.wakeups
+        )
+    });
+}
