@@ -35,12 +35,16 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 export PYO3_BUILD_EXTENSION_MODULE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-RUST := Cargo.toml Cargo.lock rust-toolchain.toml \
-  $(shell find crates -type f \( -path '*/src/*' -o -path '*/data/*' -o -name Cargo.toml -o -name build.rs \))
+# The sources of the crates named, and what every build depends on. When a test or a bench changes,
+# nothing here is built again.
+rust_of = Cargo.toml Cargo.lock rust-toolchain.toml $(shell find $(addprefix crates/,$(1)) -type f \
+  \( -path '*/src/*' -o -path '*/data/*' -o -name Cargo.toml -o -name build.rs \))
+EXTENSION_RUST := $(call rust_of,core channel measure sim py)
+ENDPOINT_RUST := $(call rust_of,core measure net cli)
 
 ##@ Use
 .PHONY: build
-build: $(STAMPS)/extension ## Build everything into .venv (the command is .venv/bin/verus)
+build: $(STAMPS)/extension $(BIN)/verus-endpoint ## Build everything into .venv (the command is .venv/bin/verus)
 
 .PHONY: demo
 demo: build ## Build, then compare controllers on the built-in channels: table, plots, report
@@ -92,8 +96,8 @@ format: $(STAMPS)/packages ## Format Rust and Python
 
 ##@ Measure
 .PHONY: bench
-bench: ## Time the simulator against a bare event loop
-	cargo bench --locked -p verus-sim
+bench: ## Time the simulator and the transports, each beside a bare program that moves the same
+	cargo bench --locked -p verus-sim -p verus-net --bench '*'
 
 .PHONY: fuzz
 fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust
@@ -134,9 +138,15 @@ $(STAMPS)/packages: requirements.lock
 	mkdir -p $(STAMPS)
 	touch $@
 
-$(STAMPS)/extension: $(STAMPS)/packages pyproject.toml README.md $(RUST)
+$(STAMPS)/extension: $(STAMPS)/packages pyproject.toml README.md $(EXTENSION_RUST)
 	@echo 'Compiling the Rust crates for Python (a minute or two the first time)'
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+# Beside the interpreter, where `verus` looks for it.
+$(BIN)/verus-endpoint: $(ENDPOINT_RUST) | $(STAMPS)/packages
+	@echo 'Compiling verus-endpoint (a minute or two the first time)'
+	@cargo install --quiet --locked --force --no-track --path crates/cli --root .venv
 	touch $@
 
 # Unoptimised: it compiles in a third of the time and checks in a second. One that is installed

@@ -29,26 +29,51 @@ def test_help_imports_nothing_heavy() -> None:
     assert not imported("from verus.cli import main; main(['--help'])") & set(HEAVY)
 
 
-def test_the_verbs_of_the_endpoint_import_next_to_nothing() -> None:
-    loaded = imported("from verus.cli import main; main(['serve'])")
+def test_the_verbs_of_the_endpoint_import_next_to_nothing(tmp_path: Path) -> None:
+    loaded = imported(f"sys.executable = {str(tmp_path / 'python')!r}; from verus.cli import main; main(['serve'])")
+    assert "verus.cli" in loaded
     assert not loaded & {*HEAVY, "cyclopts", "rich", "verus._verus"}
 
 
-@pytest.mark.parametrize("verb", ["serve", "send", "receive", "probe", "shell"])
-def test_a_build_without_the_endpoint_says_so(verb: str) -> None:
-    ran = subprocess.run([sys.executable, "-m", "verus", verb, "--now"], capture_output=True, text=True, check=False)
+def beside(folder: Path, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    """Runs `verus` as if the interpreter lay in a folder."""
+    python = f"import sys; sys.executable = {str(folder / 'python')!r}"
+    code = f"{python}; from verus.cli import main; main({arguments!r})"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("verb", ["probe", "serve", "send", "receive"])
+def test_a_build_without_the_endpoint_says_so(verb: str, tmp_path: Path) -> None:
+    ran = beside(tmp_path, [verb, "--now"])
     assert ran.returncode == 2
-    assert ran.stderr == f"verus: `{verb}` needs the program `verus-endpoint`, which this build does not have\n"
+    assert ran.stdout == ""
+    assert ran.stderr == (
+        f"verus: `{verb}` needs the program `verus-endpoint`, which is not in `{tmp_path}` or `{Path.cwd()}` "
+        "(in a copy of the repository, `make build` makes it)\n"
+    )
 
 
-def test_the_endpoint_beside_the_interpreter_is_handed_the_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize("before", [[], ["-q"], ["--verbose", "-v"]])
+def test_the_endpoint_beside_the_interpreter_is_handed_the_words(before: list[str], tmp_path: Path) -> None:
     binary = tmp_path / "verus-endpoint"
     binary.write_text('#!/bin/sh\necho "$@"\nexit 7\n')
     binary.chmod(binary.stat().st_mode | stat.S_IXUSR)
-    beside = f"import sys; sys.executable = {str(tmp_path / 'python')!r}"
-    code = f"{beside}; from verus.cli import main; main(['send', 'a b', '--x'])"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout) == (7, "send a b --x\n")
+    ran = beside(tmp_path, [*before, "send", "a b", "--x"])
+    assert (ran.returncode, ran.stdout) == (7, " ".join([*before, "send a b --x\n"]))
+
+
+def test_an_endpoint_that_cannot_run_is_named(tmp_path: Path) -> None:
+    binary = tmp_path / "verus-endpoint"
+    binary.write_bytes(b"\x7fELF, or not")
+    binary.chmod(binary.stat().st_mode | stat.S_IXUSR)
+    ran = beside(tmp_path, ["probe"])
+    assert (ran.returncode, ran.stderr) == (2, f"verus: `{binary}` cannot be run: Exec format error\n")
+
+
+def test_help_names_the_verbs_of_the_endpoint(verus: Command) -> None:
+    page = verus("--help").out
+    for verb in ("probe", "serve", "send", "receive"):
+        assert f"│ {verb} " in page, verb
 
 
 def test_version_is_that_of_the_crates(verus: Command) -> None:

@@ -11,9 +11,17 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-#: Verbs of the Rust binary, which is installed beside the interpreter.
-ENDPOINT_VERBS = ("serve", "send", "receive", "probe", "shell")
+#: Verbs of the Rust binary, which is installed beside the interpreter, and what they do.
+ENDPOINT_VERBS = {
+    "probe": "Measure a live path, under any of the controllers.",
+    "serve": "Offer a folder to those with the token, over QUIC.",
+    "send": "Send files and folders to a server.",
+    "receive": "Fetch files and folders from a server.",
+}
 ENDPOINT = "verus-endpoint"
+
+#: Options that may stand before a verb.
+_GLOBAL = ("-v", "--verbose", "-q", "--quiet")
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
@@ -35,8 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: What follows `verus` on the command line; that of this process if None.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given and given[0] in ENDPOINT_VERBS:
-        _hand_over(given)
+    verb = next((word for word in given if word not in _GLOBAL), None)
+    if verb in ENDPOINT_VERBS:
+        _hand_over(verb, given)
     sys.exit(run(given))
 
 
@@ -85,9 +94,21 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
-def _hand_over(arguments: Sequence[str]) -> NoReturn:
-    """Becomes the binary that has the verb, if this build brought one."""
-    binary = os.path.join(os.path.dirname(sys.executable), ENDPOINT)  # noqa: PTH118, PTH120 (pathlib costs start-up)
-    if os.access(binary, os.X_OK):
-        os.execv(binary, [ENDPOINT, *arguments])
-    sys.exit(_complain(f"`{arguments[0]}` needs the program `{ENDPOINT}`, which this build does not have", BAD_INPUT))
+def _hand_over(verb: str, arguments: Sequence[str]) -> NoReturn:
+    """Becomes the binary that has the verb, so that nothing stands between it and signals, pipes and the exit code."""
+    import signal
+
+    # Without pathlib, which costs start-up.
+    folders = dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in (sys.executable, sys.argv[0]))  # noqa: PTH100, PTH120
+    binary = next((path for folder in folders if os.access(path := os.path.join(folder, ENDPOINT), os.X_OK)), None)  # noqa: PTH118
+    if binary is None:
+        where = " or ".join(f"`{folder}`" for folder in folders)
+        problem = f"`{verb}` needs the program `{ENDPOINT}`, which is not in {where}"
+        sys.exit(_complain(f"{problem} (in a copy of the repository, `make build` makes it)", BAD_INPUT))
+    # Python ignores these, and what is ignored stays so in the program that takes its place.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execv(binary, ["verus", *arguments])
+    except OSError as error:
+        sys.exit(_complain(f"`{binary}` cannot be run: {error.strerror}", BAD_INPUT))

@@ -13,10 +13,10 @@ from typing import Any
 
 from verus import figures, render
 from verus.figures import Figure
-from verus.results import Results
+from verus.results import PROBE, Results
 from verus.style import looks
 from verus.summary import Block, blocks
-from verus.table import DELAY_NOTE, number, percent
+from verus.table import DELAY_NOTE, LIVE_DELAY_NOTE, number, percent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ class Page:
 def page_for(results: Results) -> Page:
     """The page for any saved experiment, by the kind that its `run.json` states."""
     kind = results.config["kind"]
-    if kind in ("compare", "simulate"):
+    if kind in ("compare", "simulate", PROBE):
         return compare_page(results)
     from verus import experiments  # here: experiments draw on this module
 
@@ -78,13 +78,14 @@ def write_page(results: Results, folder: Path) -> Path:
 
 
 def compare_page(results: Results) -> Page:
-    """The page of `verus compare`: tables, delay against throughput, time series, delay profiles."""
+    """The page of `verus compare` and `verus probe`: delay against throughput, tables, time series, delay profiles."""
     parts = blocks(results)
+    note = LIVE_DELAY_NOTE if results.live else DELAY_NOTE
     sections = [
         Section(title="Delay against throughput", figures=[figures.scatter(results, parts)]),
         Section(
             title="Results",
-            body="".join(results_table(block) for block in parts) + f"<p class=note>{html.escape(DELAY_NOTE)}</p>",
+            body="".join(results_table(block) for block in parts) + f"<p class=note>{html.escape(note)}</p>",
         ),
         Section(title="Over time", figures=_over_time(results, parts)),
     ]
@@ -93,7 +94,8 @@ def compare_page(results: Results) -> Page:
         sections.append(Section(title="Delay profiles", figures=[profile]))
     names = ", ".join(dict.fromkeys(cell.label for block in parts for cell in block.cells))
     channels = ", ".join(dict.fromkeys(block.short for block in parts))
-    return Page(title="Verus: comparison", lead=f"{names} over {channels}.", sections=sections)
+    title = "Verus: a live path" if results.live else "Verus: comparison"
+    return Page(title=title, lead=f"{names} over {channels}.", sections=sections)
 
 
 def _over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:
@@ -125,10 +127,10 @@ def results_table(block: Block) -> str:
         "signal p95<br>ms",
         "loss<br>%",
     ]
-    rows = [["omniscient", number(block.capacity_mbps, 2), "100.0", "0.0", "0.0", "0.0", "0.0", "0.0"]]
+    best = ["omniscient", number(block.capacity_mbps, 2), "100.0", "0.0", "0.0", "0.0", "0.0", "0.0"]
     if fair:
         heads.append("Jain")
-        rows[0].append("1.00")
+        best.append("1.00")
     body = []
     for cell in block.cells:
         name = cell.label if cell.flows == 1 or "+" in cell.label else f"{cell.flows} × {cell.label}"
@@ -146,12 +148,13 @@ def results_table(block: Block) -> str:
             + "".join(f"<td>{value}</td>" for value in values)
             + "</tr>"
         )
-    body.append(
-        "<tr class=omniscient>"
-        + f"<th scope=row>{rows[0][0]}</th>"
-        + "".join(f"<td>{value}</td>" for value in rows[0][1:])
-        + "</tr>"
-    )
+    if block.capacity_mbps is not None:
+        body.append(
+            "<tr class=omniscient>"
+            + f"<th scope=row>{best[0]}</th>"
+            + "".join(f"<td>{value}</td>" for value in best[1:])
+            + "</tr>"
+        )
     caption = f"<b>{html.escape(block.trace)}</b> · {html.escape(block.queue)}"
     if len(block.cells[0].runs) > 1:
         caption += f" · mean of {len(block.cells[0].runs)} seeds"
@@ -212,10 +215,14 @@ def _provenance(config: Mapping[str, Any]) -> str:
     channels = table(["channel", "kind", "Mbit/s", "s", "licence", "cite", "SHA-256"], rows, caption="Channels")
     machine = config["machine"]
     seeds = ", ".join(str(seed) for seed in config["seeds"])
+    processor = f"{machine['cpu']} ({machine['cores']} cores)" if machine["cpu"] else f"{machine['cores']} cores"
+    computer = f"{machine['kernel']}, {processor}"
     words = (
-        f"Verus {config['version']}, made {config['created']} on {machine['kernel']}, {machine['cpu']} "
-        f"({machine['cores']} cores), Python {machine['python']}; seeds {seeds}. "
-        "The same version and seeds give the same numbers."
+        f"Verus {config['version']}, measured {config['created']} from {computer}; seeds {seeds}. "
+        "A live path is not the same twice: the same command gives other numbers."
+        if config["kind"] == PROBE
+        else f"Verus {config['version']}, made {config['created']} on {computer}, Python {machine['python']}; "
+        f"seeds {seeds}. The same version and seeds give the same numbers."
     )
     settings = html.escape(json.dumps(config["settings"], indent=1, sort_keys=True))
     return (

@@ -1,8 +1,9 @@
 """A saved experiment: rows, series and profiles as columns, and the configuration that made them.
 
 One folder holds one experiment: `results.parquet`, `series.parquet`, `profile.parquet`, `run.json`
-(and `records.parquet` if asked for). Every figure and page is drawn from this and nothing else, so
-restyling one never runs anything again. Each file carries `SCHEMA`; another version is refused.
+(and `records.parquet` if asked for). `verus probe` leaves the same columns as JSON lines. Every figure
+and page is drawn from this and nothing else, so restyling one never runs anything again. A version,
+`SCHEMA`, is stated beside the columns; another one is refused.
 """
 
 from __future__ import annotations
@@ -25,13 +26,42 @@ import pyarrow.parquet as pq
 
 from verus import _verus
 from verus.errors import FieldError
+from verus.lines import check
 from verus.runner import Outcome
 from verus.scenario import Run
 
 #: Version of every format in a folder; a change of meaning raises it.
 SCHEMA = 1
 
-_NUMBERS = (
+#: The kind of results that `verus probe` leaves, as JSON lines.
+PROBE = "probe"
+
+#: What a page needs of a `run.json`.
+_CHANNEL = pa.struct(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        *((name, pa.string()) for name in ("kind", "licence", "citation", "sha256")),
+        *((name, pa.float64()) for name in ("mean_mbps", "duration_s")),
+    ]
+)
+_MACHINE = pa.struct([pa.field("kernel", pa.string(), nullable=False), ("cpu", pa.string()), ("cores", pa.int64())])
+_CONFIG = pa.schema(
+    [
+        pa.field(name, kind, nullable=False)
+        for name, kind in {
+            "version": pa.string(),
+            "created": pa.string(),
+            "settings": pa.struct([]),
+            "seeds": pa.list_(pa.int64()),
+            "channels": pa.list_(_CHANNEL),
+            "runs": pa.list_(pa.struct([])),
+            "machine": _MACHINE,
+        }.items()
+    ]
+)
+
+#: The metrics of a row; null where nobody observed them.
+NUMBERS = (
     "capacity_mbps",
     "throughput_mbps",
     "goodput_mbps",
@@ -66,7 +96,7 @@ ROW_FIELDS = (
     "seed",
     "duration_s",
     "delay_ms",
-    *_NUMBERS,
+    *NUMBERS,
     "per_flow",
 )
 
@@ -87,7 +117,8 @@ _PER_FLOW_TYPE = pa.struct(
     [("flow", pa.int32()), ("scheme", pa.string()), *((n, pa.float64()) for n in _PER_FLOW_NUMBERS)]
 )
 
-_ROW_SCHEMA = pa.schema(
+#: The columns of `Results.rows`.
+ROW_SCHEMA = pa.schema(
     [
         ("run", pa.int32()),
         ("part", pa.string()),
@@ -107,7 +138,7 @@ _ROW_SCHEMA = pa.schema(
         ("seed", pa.int64()),
         ("duration_s", pa.float64()),
         ("delay_ms", pa.float64()),
-        *((name, pa.float64()) for name in _NUMBERS),
+        *((name, pa.float64()) for name in NUMBERS),
         ("per_flow", pa.list_(_PER_FLOW_TYPE)),
     ]
 )
@@ -174,7 +205,7 @@ class Results:
             if outcome.get("records") is not None
         ]
         return cls(
-            rows=pa.Table.from_pylist(rows, schema=_ROW_SCHEMA),
+            rows=pa.Table.from_pylist(rows, schema=ROW_SCHEMA),
             series=_stack(series),
             profile=_stack(profiles),
             records=_stack(records) if records else None,
@@ -201,6 +232,11 @@ class Results:
             },
         )
 
+    @property
+    def live(self) -> bool:
+        """Whether it was measured over a real path: nobody then saw a bottleneck, its capacity or its queue."""
+        return bool(self.config["kind"] == PROBE)
+
     def to_rows(self) -> list[dict[str, Any]]:
         """The rows as `--json` prints them: the fields of `ROW_FIELDS`, absent numbers as None."""
         return [
@@ -224,13 +260,23 @@ class Results:
 
     @classmethod
     def read(cls, folder: Path) -> Results:
-        """Reads what `write` wrote.
+        """Reads what `write` or `verus probe` wrote.
 
         Raises:
             OSError: A file is absent or cannot be read.
-            ValueError: The folder is of another version, or not one of ours.
+            ValueError: The folder is of another version, or not one of ours, or damaged.
         """
-        config = read_config(folder / "run.json")
+        path = folder / "run.json"
+        config = read_config(path)
+        try:
+            for field in _CONFIG:
+                check(field, config.get(field.name), field.name)
+        except ValueError as error:
+            raise ValueError(f"`{path}`: not a run.json: {error}") from error
+        if config["kind"] == PROBE:
+            from verus import probe  # here: it builds on this module
+
+            return cls(records=None, config=config, **probe.read_columns(folder, len(config["runs"])))
         records = folder / "records.parquet"
         return cls(
             rows=_read_table(folder / "results.parquet"),
@@ -256,6 +302,8 @@ def read_config(path: Path) -> dict[str, Any]:
         raise ValueError(f"`{path}`: not a run.json: it states no schema")
     if config["schema"] != SCHEMA:
         raise ValueError(f"`{path}`: schema {config['schema']} is not one that this version reads (it reads {SCHEMA})")
+    if not isinstance(config.get("kind"), str):
+        raise ValueError(f"`{path}`: not a run.json: it states no kind")
     return config
 
 
@@ -394,7 +442,7 @@ def _row(run: Run, outcome: Outcome) -> dict[str, Any]:
         "seed": scenario["seed"],
         "duration_s": scenario["duration_s"],
         "delay_ms": scenario["delay_ms"],
-        **{name: metrics.get(name) for name in _NUMBERS},
+        **{name: metrics.get(name) for name in NUMBERS},
         "per_flow": per_flow,
     }
 

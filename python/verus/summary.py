@@ -73,9 +73,9 @@ class Block:
         return PurePath(self.trace).name.removesuffix(".xz").removesuffix(".gz")
 
     @property
-    def capacity_mbps(self) -> float:
-        """What the channel could have carried, in Mbit/s, over all runs of the block."""
-        return mean([cell["capacity_mbps"] for cell in self.cells]) or 0.0
+    def capacity_mbps(self) -> float | None:
+        """What the channel could have carried, in Mbit/s, over all runs of the block; None if nobody saw it."""
+        return mean([cell["capacity_mbps"] for cell in self.cells])
 
 
 def blocks(results: Results, part: str | None = None) -> list[Block]:

@@ -18,6 +18,12 @@ DELAY_NOTE = (
     "Signal delay is what a packet would meet at a random instant."
 )
 
+#: The same for what was measured over a live path.
+LIVE_DELAY_NOTE = (
+    "Delay is the one-way delay of a packet above the least of its run: an estimate, since nobody sees the "
+    "bottleneck of a live path. Its capacity and with it utilization and signal delay are not seen either."
+)
+
 
 def number(value: float | None, digits: int = 1) -> str:
     """A number for a column: three or so significant digits, an en dash where nothing was observed.
@@ -49,8 +55,9 @@ def comparison(results: Results) -> list[RenderableType]:
 
 
 def _heading(block: Block, results: Results) -> Text:
-    scenario = results.config["runs"][block.cells[0].runs[0]]["scenario"]
-    conditions = f"{block.queue}  ·  base RTT {2 * scenario['delay_ms']:g} ms  ·  {scenario['duration_s']:g} s"
+    row = results.rows.slice(block.cells[0].runs[0], 1).to_pylist()[0]
+    rtt = "" if row["delay_ms"] is None else f"  ·  base RTT {2 * row['delay_ms']:g} ms"
+    conditions = f"{block.queue}{rtt}  ·  {row['duration_s']:g} s"
     if (seeds := len(block.cells[0].runs)) > 1:
         conditions += f"  ·  mean of {seeds} seeds"
     return Text.assemble((block.trace, "bold"), f"  ·  {conditions}", overflow="fold")
@@ -67,8 +74,9 @@ def _table(block: Block) -> Table:
         name = cell.label if cell.flows == 1 or "+" in cell.label else f"{cell.flows} × {cell.label}"
         style = "bold" if cell.scheme == "verus" else ""
         table.add_row(name, *_columns(cell, fair=fair), style=style)
-    best = [number(block.capacity_mbps, 2), "100.0", "0.0", "0.0", "0.0", "0.0", "0.0"]
-    table.add_row("omniscient", *best, *(["1.00"] if fair else []), style="dim italic")
+    if block.capacity_mbps is not None:
+        best = [number(block.capacity_mbps, 2), "100.0", "0.0", "0.0", "0.0", "0.0", "0.0"]
+        table.add_row("omniscient", *best, *(["1.00"] if fair else []), style="dim italic")
     return table
 
 

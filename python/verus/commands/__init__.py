@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from cyclopts import App
+from cyclopts import App, Group
 
 from verus import _verus
+from verus.cli import ENDPOINT_VERBS
 
 app = App(
     name="verus",
     help="Low-delay congestion control for links whose capacity nobody can predict, and the lab that proves it.",
-    help_epilogue="`serve`, `send`, `receive`, `probe` and `shell` are the verbs of `verus-endpoint`, where installed.",
     version=_verus.version,
     help_format="markdown",
     suppress_keyboard_interrupt=False,  # `cli` says what became of the work
@@ -43,3 +43,8 @@ app.command(trace)
 
 app.command("verus.commands.analyze:analyze", name="analyze", help="All metrics of a Mahimahi link log.")
 app.command("verus.commands.report:report", name="report", help="Draw the page of saved runs again.")
+
+# `cli` hands these to `verus-endpoint` before anything here is imported; they are named for the help.
+live = Group("Live paths", sort_key=1)
+for verb, about in ENDPOINT_VERBS.items():
+    app.command(App(name=verb, help=about, group=live))

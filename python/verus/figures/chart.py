@@ -22,6 +22,7 @@ MOST_BINS = 240
 
 #: What every caption about delay ends with.
 DELAY = "Delay is time in the bottleneck queue; propagation is not in it."
+LIVE_DELAY = "Delay is one-way delay above the least of the run, since nobody sees the bottleneck of a live path."
 
 #: A panel where three stand side by side, in pixels.
 PANEL_WIDTH, PANEL_HEIGHT = 280, 220
@@ -130,19 +131,24 @@ def slug(text: str) -> str:
 
 def conditions(results: Results, blocks: Sequence[Block]) -> str:
     """What was run, in a sentence or two: for captions."""
-    scenario = results.config["runs"][blocks[0].cells[0].runs[0]]["scenario"]
+    row = results.rows.slice(blocks[0].cells[0].runs[0], 1).to_pylist()[0]
     flows = sorted({cell.flows for block in blocks for cell in block.cells})
     queues = list(dict.fromkeys(block.queue for block in blocks))
     seeds = results.config["seeds"]
     parts = [
-        "Simulated",
-        f"{scenario['duration_s']:g} s",
+        "Measured over a live path" if results.live else "Simulated",
+        f"{row['duration_s']:.4g} s" if results.live else f"{row['duration_s']:g} s",
         "one flow" if flows == [1] else f"{' or '.join(map(str, flows))} flows",
-        f"{scenario['delay_ms']:g} ms propagation each way",
-        f"acknowledgements: {scenario['ack']}",
-        f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}",
-        f"queue {queues[0]}" if len(queues) == 1 else "queue as named above each panel",
     ]
+    if results.live:
+        parts.append(f"packets of {row['packet_bytes']} bytes")
+    else:
+        parts += [
+            f"{row['delay_ms']:g} ms propagation each way",
+            f"acknowledgements: {row['ack']}",
+            f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}",
+            f"queue {queues[0]}" if len(queues) == 1 else "queue as named above each panel",
+        ]
     modes = sorted(
         {str(cell.params.get("mode", "robust")) for block in blocks for cell in block.cells if cell.scheme == "verus"}
     )
@@ -150,6 +156,8 @@ def conditions(results: Results, blocks: Sequence[Block]) -> str:
         parts.append("Verus in its default mode, robust")
     elif modes:
         parts.append("Verus in the modes named")
+    if results.live:
+        return ", ".join(parts) + ". " + LIVE_DELAY
     return ", ".join(parts) + ". Data crosses the trace named; " + DELAY[0].lower() + DELAY[1:]
 
 

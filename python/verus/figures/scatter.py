@@ -37,7 +37,8 @@ def scatter(
 ) -> Figure:
     """A panel for each block: mean delay and throughput of each contestant, a line out to its p95.
 
-    The omniscient sender, which fills every opportunity and never queues, marks the corner to reach.
+    The omniscient sender, which fills every opportunity and never queues, marks the corner to reach
+    where the capacity is known.
     """
     style = looks(cell for block in blocks for cell in block.cells)
     means = [value for block in blocks for cell in block.cells if (value := cell["qdelay_mean_ms"])]
@@ -50,24 +51,26 @@ def scatter(
     panels = [_panel(block, style, (low, max(high, low * 10)), size, several=several) for block in blocks]
     caption = (
         f"{conditions(results, blocks)} Points are means, lines reach to the 95th percentile; up and left is better. "
-        "Throughput axes do not begin at 0. "
-        "The star is the omniscient sender: every opportunity used, no queue."
+        "Throughput axes do not begin at 0."
     )
+    if any(block.capacity_mbps is not None for block in blocks):
+        caption += " The star is the omniscient sender: every opportunity used, no queue."
     return Figure(name=name, title=title, caption=caption, spec=grid(panels, columns=2 if large else 3))
 
 
 def _panel(
     block: Block, style: dict[str, Look], x_domain: tuple[float, float], size: tuple[int, int], *, several: bool
 ) -> Spec:
-    capacity = block.capacity_mbps
     throughputs = [cell["throughput_mbps"] or 0.0 for cell in block.cells]
+    capacity = max(throughputs) if block.capacity_mbps is None else block.capacity_mbps
     span = max(capacity - min(throughputs), 0.04 * capacity, 1e-3)
     y_domain = (max(0.0, min(throughputs) - 0.25 * span), capacity + 0.16 * span)
     frame = Frame(x_domain=x_domain, y_domain=y_domain, width=size[0], height=size[1])
     rows = _rows(block, style, frame)
     x, y = frame.x("mean", "queueing delay, ms"), frame.y("throughput", "throughput, Mbit/s")
     color = {"field": "color", "type": "nominal", "scale": None}
-    corner = [{"x": x_domain[0], "y": capacity, "text": "omniscient"}]
+    known = block.capacity_mbps is not None
+    corner = [{"x": x_domain[0], "y": capacity, "text": "omniscient"}] if known else []
     at_corner = {"x": {"field": "x", "type": "quantitative"}, "y": {"field": "y", "type": "quantitative"}}
     layers: list[Spec] = [
         {
@@ -131,8 +134,10 @@ def _rows(block: Block, style: dict[str, Look], frame: Frame) -> list[dict[str, 
     points = [frame.pixel(row["mean"], row["throughput"]) for row in rows]
     ends = [frame.pixel(row["p95"], row["throughput"])[0] for row in rows]
     lines = [Box(x, y - 1.5, max(end - x, 1.0), 3.0) for (x, y), end in zip(points, ends, strict=True)]
-    _, top = frame.pixel(1.0, block.capacity_mbps)
-    taken = [*lines, Box(0, top - 1, frame.width, 2), Box(0, top - 16, 66, 22)]
+    taken = lines
+    if block.capacity_mbps is not None:
+        _, top = frame.pixel(1.0, block.capacity_mbps)
+        taken = [*lines, Box(0, top - 1, frame.width, 2), Box(0, top - 16, 66, 22)]
     put_names(rows, points, frame, taken=taken, ends=ends)
     return rows
 

@@ -55,7 +55,7 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
                 "window": numbers(np.maximum(window, 1.0)),
             }
         )
-        if not shade:
+        if not shade and np.isfinite(columns["capacity_mbps"]).any():
             capacity = grouped(columns["capacity_mbps"], group, len(starts))
             shade = [{"t": numbers(starts), "capacity": numbers(capacity)}]
     color, dash = scheme_encoding(list(style), style)
@@ -111,7 +111,8 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
         "resolve": {"scale": {"x": "shared"}},
     }
     caption = (
-        f"{block.trace}. {conditions(results, [block])} Shaded: capacity. Delay below 1 ms is drawn at 1 ms. "
+        f"{block.trace}. {conditions(results, [block])} {'Shaded: capacity. ' if shade else ''}"
+        "Delay below 1 ms is drawn at 1 ms. "
         "On the page, a click on a name in the legend singles it out (shift for several)."
     )
     if len(results.config["seeds"]) > 1:

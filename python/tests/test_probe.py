@@ -1,0 +1,268 @@
+"""What `verus probe` leaves is read with care, and becomes the same page as a comparison."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verus import report
+from verus.results import NUMBERS, ROW_FIELDS, Results
+from verus.summary import blocks
+
+Command = Callable[..., Any]
+
+UNSEEN = ("capacity_mbps", "utilization", "signal_delay_p95_ms")
+
+
+def identity(run: int, way: str) -> dict[str, Any]:
+    return {"run": run, "trace": f"phone.example {way}", "queue": "path", "label": "Verus R=2", "seed": 1}
+
+
+def row(run: int, way: str, flows: int) -> dict[str, Any]:
+    metrics = {name: None if name in UNSEEN else 3.0 + run for name in NUMBERS}
+    each = {
+        "throughput_mbps": 3.0,
+        "goodput_mbps": 3.0,
+        **dict.fromkeys(("qdelay_mean_ms", "qdelay_p50_ms", "qdelay_p95_ms", "qdelay_p99_ms"), 8.5),
+        **{"rtt_mean_ms": None, "rtt_p95_ms": None, "loss_rate": 0.0, "retransmit_rate": 0.0, "sent": 1000},
+    }
+    return {
+        **identity(run, way),
+        "part": "",
+        "trace_sha256": None,
+        "schema": 1,
+        "version": "0.1.0",
+        "engine": "real",
+        "transport": "udp",
+        "scheme": "verus",
+        "params": {"ratio": 2},
+        "ack": "path",
+        "flows": flows,
+        "packet_bytes": 1400,
+        "duration_s": 4.0,
+        "delay_ms": None,
+        **metrics,
+        "per_flow": [{"flow": flow, "scheme": "verus:ratio=2", **each} for flow in range(flows)],
+    }
+
+
+def series(run: int, way: str, flow: int) -> list[dict[str, Any]]:
+    bins = [0.1 * (index + 1) for index in range(40)]
+    return [
+        {
+            **identity(run, way),
+            "flow": flow,
+            "time_s": time_s,
+            "capacity_mbps": None,
+            "throughput_mbps": 3.0 + flow,
+            "qdelay_ms": 5.0 + time_s if index else None,
+            "rtt_ms": 40.0 if run == 0 else None,
+            "window_bytes": 14_000.0,
+            "lost": 0,
+        }
+        for index, time_s in enumerate(bins)
+    ]
+
+
+def profile(run: int, way: str) -> list[dict[str, Any]]:
+    return [
+        {**identity(run, way), "flow": 0, "time_s": 3.0, "kind": kind, "window_packets": w, "delay_ms": 40.0 + w}
+        for kind in ("point", "curve")
+        for w in range(2, 20)
+    ]
+
+
+def config(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "kind": "probe",
+        "version": "0.1.0",
+        "created": "2026-01-02T03:04:05Z",
+        "settings": {"host": "phone.example", "scheme": "verus:ratio=2"},
+        "measured": None,
+        "seeds": [1],
+        "channels": [
+            {"name": entry["trace"], "kind": "live", "duration_s": 4.0, "mean_mbps": None, "sha256": None}
+            for entry in runs
+        ],
+        "runs": [
+            {**{name: entry[name] for name in ("trace", "queue", "scheme", "label")}, "scenario": {}} for entry in runs
+        ],
+        "machine": {"kernel": "Linux 6.1", "cpu": None, "cores": 4, "python": None},
+        "files": ["profile.jsonl", "results.jsonl", "run.json", "series.jsonl"],
+    }
+
+
+def put(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in rows))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run both ways, two flows up and one down, as the client writes it."""
+    place = tmp_path / "measured"
+    place.mkdir()
+    rows = [row(0, "up", 2), row(1, "down", 1)]
+    put(place / "results.jsonl", rows)
+    put(place / "series.jsonl", series(0, "up", 0) + series(0, "up", 1) + series(1, "down", 0))
+    put(place / "profile.jsonl", profile(0, "up"))
+    (place / "run.json").write_text(json.dumps(config(rows)))
+    return place
+
+
+def test_a_probe_has_the_columns_of_a_comparison(folder: Path) -> None:
+    found = Results.read(folder)
+    assert found.live
+    assert [entry["trace"] for entry in found.to_rows()] == ["phone.example up", "phone.example down"]
+    assert tuple(found.to_rows()[0]) == ROW_FIELDS
+    assert found.to_rows()[0]["params"] == {"ratio": 2}
+    assert found.to_rows()[0]["per_flow"][1]["throughput_mbps"] == 3.0
+    assert found.series.num_rows == 120
+    assert found.series.column("capacity_mbps").null_count == 120
+
+
+def test_the_page_of_a_probe_shows_what_was_seen_and_a_dash_for_the_rest(folder: Path, verus: Command) -> None:
+    ran = verus("report", folder)
+    assert (ran.code, ran.err) == (0, f"Report: {folder / 'report.html'}\n")
+    page = (folder / "report.html").read_text()
+    words = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.S)
+    assert "Verus: a live path" in words
+    assert "one-way delay" in words
+    assert "nobody sees the bottleneck of a live path" in words
+    assert "Verus R=2 over phone.example up, phone.example down." in words
+    assert "omniscient" not in page[page.index("const figures") :]
+    for absent in ("omniscient", "NaN", "None", "null", "nan", "Simulated", "give the same numbers"):
+        assert absent not in words, absent
+    (table,) = re.findall(r"<table><caption><b>phone.example down</b>.*?</table>", words)
+    assert re.findall(r"<td>([^<]*)</td>", table) == ["4.00", "–", "4.0", "4.0", "4.0", "–", "400.0"]
+    names = {path.stem for path in (folder / "figures").glob("*.svg")}
+    assert names == {
+        "delay-throughput",
+        "series-phone.example-up",
+        "flows-phone.example-up",
+        "series-phone.example-down",
+        "delay-profile",
+    }
+
+
+def test_no_figure_of_a_probe_draws_a_capacity(folder: Path) -> None:
+    for figure in report.page_for(Results.read(folder)).figures():
+        text = json.dumps(figure.spec, allow_nan=False)
+        assert '"values": [{"t": []' not in text
+        assert '"capacity": [' not in text, figure.name
+        assert '"omniscient"' not in text, figure.name
+        assert "apacity" not in figure.caption, figure.name
+
+
+def test_a_probe_in_which_nothing_arrived_still_has_a_page(folder: Path, verus: Command) -> None:
+    empty = {**row(0, "up", 1), **dict.fromkeys(NUMBERS), "throughput_mbps": 0.0, "goodput_mbps": 0.0}
+    put(folder / "results.jsonl", [empty])
+    put(folder / "series.jsonl", [])
+    put(folder / "profile.jsonl", [])
+    (folder / "run.json").write_text(json.dumps(config([empty])))
+    assert verus("report", folder).code == 0
+    assert blocks(Results.read(folder))[0].capacity_mbps is None
+
+
+def damage(path: Path, line: int, change: Callable[[str], str]) -> None:
+    lines = path.read_text().splitlines(keepends=True)
+    lines[line - 1] = change(lines[line - 1])
+    path.write_text("".join(lines))
+
+
+def with_value(name: str, value: Any) -> Callable[[str], str]:
+    return lambda line: json.dumps({**json.loads(line), name: value}) + "\n"
+
+
+def without(name: str) -> Callable[[str], str]:
+    return lambda line: json.dumps({k: v for k, v in json.loads(line).items() if k != name}) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "change", "complaint"),
+    [
+        ("series.jsonl", 7, lambda line: line[:30] + "\n", "not JSON"),
+        ("series.jsonl", 120, lambda line: line[:-40], "not JSON"),
+        ("series.jsonl", 2, lambda _: "x\n", "not JSON (Expecting value at character 1)"),
+        ("series.jsonl", 2, lambda _: "[1]\n", "not a JSON object"),
+        ("series.jsonl", 2, lambda _: "[" * 100_000, "nested too deeply"),
+        ("series.jsonl", 3, without("time_s"), "`time_s` is missing"),
+        ("series.jsonl", 3, with_value("time_s", "3"), '`time_s` must be a number, not "3"'),
+        ("series.jsonl", 3, with_value("time_s", True), "`time_s` must be a number, not true"),
+        ("series.jsonl", 3, lambda line: line.replace("14000.0", "NaN"), "NaN is not JSON"),
+        ("series.jsonl", 3, lambda line: line.replace("14000.0", "1e999"), "must be a number, not Infinity"),
+        ("series.jsonl", 3, lambda line: line.replace("14000.0", "1" + "0" * 400), "must be a number, not 1000"),
+        ("series.jsonl", 3, with_value("flow", 1.5), "`flow` must be a whole number from 0 to 2147483647, not 1.5"),
+        ("series.jsonl", 3, with_value("flow", 2**31), "`flow` must be a whole number"),
+        ("series.jsonl", 9, with_value("run", 2), "there is no run 2 in `results.jsonl`"),
+        ("series.jsonl", 9, with_value("note", "hello"), '`note` must be a number, not "hello"'),
+        ("profile.jsonl", 5, with_value("kind", None), "`kind` is missing"),
+        ("profile.jsonl", 5, with_value("kind", 4), "`kind` must be text, not 4"),
+        ("results.jsonl", 2, with_value("params", None), "`params` must be a JSON object"),
+        ("results.jsonl", 2, with_value("schema", 2), "schema 2 is not one that this version reads (it reads 1)"),
+        ("results.jsonl", 2, with_value("run", 0), "`run` must be 1, not 0"),
+        ("results.jsonl", 1, with_value("per_flow", {}), "`per_flow` must be a list, not {}"),
+        ("results.jsonl", 1, with_value("per_flow", [3]), "`per_flow[0]` must be an object, not 3"),
+        ("results.jsonl", 1, with_value("per_flow", [{"loss_rate": "x"}]), "`per_flow[0].loss_rate` must be a number"),
+    ],
+)
+def test_a_damaged_line_is_named(
+    file: str, line: int, change: Callable[[str], str], complaint: str, folder: Path, verus: Command
+) -> None:
+    damage(folder / file, line, change)
+    ran = verus("report", folder)
+    assert ran.code == 2
+    assert ran.err.startswith(f"verus: `{folder / file}`, line {line}: "), ran.err
+    assert complaint in ran.err
+    assert ran.err.count("\n") == 1
+    assert len(ran.err) < 400
+    assert not (folder / "report.html").exists()
+
+
+def test_text_in_another_encoding_is_refused_by_line(folder: Path, verus: Command) -> None:
+    path = folder / "profile.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"label": "caf\xe9"}\n')
+    ran = verus("report", folder)
+    assert (ran.code, ran.err) == (2, f"verus: `{path}`, line 37: not UTF-8 (byte 15)\n")
+
+
+def test_files_that_do_not_fit_together_are_refused(folder: Path, verus: Command) -> None:
+    put(folder / "results.jsonl", [row(0, "up", 2)])
+    assert "it has 1 line, and `run.json` tells of 2 runs" in verus("report", folder).err
+    (folder / "series.jsonl").unlink()
+    put(folder / "results.jsonl", [row(0, "up", 2), row(1, "down", 1)])
+    assert verus("report", folder).err == f"verus: `{folder / 'series.jsonl'}`: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("kind", 7, "it states no kind"),
+        ("seeds", 7, "`seeds` must be a list, not 7"),
+        ("seeds", ["x"], '`seeds[0]` must be a whole number from 0 to 9223372036854775807, not "x"'),
+        ("runs", None, "`runs` is missing"),
+        ("runs", [7], "`runs[0]` must be an object, not 7"),
+        ("machine", {"cpu": "x"}, "`machine.kernel` is missing"),
+        ("channels", [{"kind": "live"}], "`channels[0].name` is missing"),
+        ("settings", [], "`settings` must be an object, not []"),
+        ("version", 7, "`version` must be text, not 7"),
+        ("created", None, "`created` is missing"),
+    ],
+)
+def test_a_damaged_run_json_is_refused(name: str, value: Any, complaint: str, folder: Path, verus: Command) -> None:
+    path = folder / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    ran = verus("report", folder)
+    assert ran.code == 2
+    assert ran.err == f"verus: `{path}`: not a run.json: {complaint}\n"
+
+
+def test_a_probe_cannot_be_run_again_by_compare(folder: Path, verus: Command) -> None:
+    ran = verus("compare", "--from", folder / "run.json")
+    assert ran.code == 2
+    assert ran.err == f"verus: --from: `{folder / 'run.json'}` was made by `verus probe`: run that again instead\n"
