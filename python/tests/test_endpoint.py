@@ -1,0 +1,233 @@
+"""The verbs of `verus-endpoint` are the same through `verus`: signals, closed pipes, exit codes, words, results."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BINARY = Path(sys.executable).with_name("verus-endpoint")
+
+#: The two ways to the same verb.
+WAYS = {"verus": [sys.executable, "-m", "verus"], "verus-endpoint": [str(BINARY)]}
+
+PATIENCE_S = 30.0
+
+way = pytest.mark.parametrize("way", WAYS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def built() -> None:
+    """`make build` puts the binary there; a build without it has nothing to test here."""
+    if not BINARY.exists():
+        pytest.fail(f"{BINARY} is absent: `make build` makes it")
+
+
+def interruptible() -> None:
+    """In the child: what a shell in the background had it ignore ends it again."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def started(way: str, *arguments: object, **more: Any) -> subprocess.Popen[str]:
+    command = [*WAYS[way], *map(str, arguments)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+    return subprocess.Popen(command, text=True, stdin=subprocess.DEVNULL, preexec_fn=interruptible, **pipes)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Exit code, output and errors of a process that is about to end."""
+    try:
+        out, err = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+    return process.returncode, out, err
+
+
+def ran(way: str, *arguments: object) -> tuple[int, str, str]:
+    return ended(started(way, *arguments))
+
+
+def line(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next event that a server tells of."""
+    assert process.stdout is not None
+    text = b""
+    while not text.endswith(b"\n"):  # byte by byte: what lies in a buffer, `select` does not see
+        assert select.select([process.stdout], [], [], PATIENCE_S)[0], f"it says nothing after {text!r}"
+        byte = os.read(process.stdout.fileno(), 1)
+        assert byte, f"it ended after {text!r}"
+        text += byte
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+@contextmanager
+def server(way: str = "verus-endpoint") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server on a free port of this machine."""
+    arguments = ("probe", "server", "--bind", "127.0.0.1", "--port", 0, "--json")
+    process = started(way, *arguments)
+    try:
+        first = line(process)
+        assert first["event"] == "listening"
+        yield process, first["address"]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def shape(text: str) -> list[str]:
+    """Words without their numbers."""
+    return re.sub(r"[–\d][\d.]*", "#", text).split()
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_ends_a_client_with_the_results_so_far(name: str) -> None:
+    seen = {}
+    for way in WAYS:
+        with server() as (serving, address):
+            client = started(way, "probe", "client", address, "--rate-mbps", 5, "--duration", 20)
+            assert line(serving)["event"] == "began"
+            time.sleep(0.7)
+            began = time.monotonic()
+            client.send_signal(getattr(signal, name))
+            code, out, err = ended(client)
+            assert time.monotonic() - began < 5
+        assert code == 128 + getattr(signal, name)
+        (up,) = re.findall(r"up \(1 flow\) +([\d.]+)", out)
+        assert 1 < float(up) < 10
+        seen[way] = (code, shape(out), err)
+    assert seen["verus"] == seen["verus-endpoint"]
+    assert seen["verus"][2] == "stopped; results are those so far\n"
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_ends_a_server(name: str) -> None:
+    seen = {}
+    for way in WAYS:
+        with server(way) as (serving, address):
+            client = started("verus-endpoint", "probe", "client", address, "--rate-mbps", 5, "--duration", 20)
+            assert line(serving)["event"] == "began"
+            time.sleep(0.5)
+            serving.send_signal(getattr(signal, name))
+            code, _, err = ended(serving)
+            told = ended(client)
+        assert (code, err) == (128 + getattr(signal, name), "")
+        # The client is told, and prints what it has.
+        assert told[0] == 1
+        assert told[1].startswith("   ")
+        assert "the server was stopped" in told[2]
+        seen[way] = (told[0], shape(told[1]), shape(told[2]))
+    assert seen["verus"] == seen["verus-endpoint"]
+
+
+@way
+def test_an_ignored_interrupt_stays_ignored(way: str) -> None:
+    with server() as (serving, address):
+        command = [*WAYS[way], "probe", "client", address, "--rate-mbps", "1", "--duration", "1"]
+        client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert line(serving)["event"] == "began"
+        assert ended(client)[0] == 0
+
+
+@way
+def test_a_closed_pipe_is_silent(way: str) -> None:
+    with server() as (serving, address):
+        reading, writing = os.pipe()
+        client = started(way, "probe", "client", address, "--rate-mbps", 1, "--duration", 0.5, stdout=writing)
+        os.close(writing)
+        assert line(serving)["event"] == "began"
+        os.close(reading)
+        code, _, err = ended(client)
+    assert (code, err) == (0, "")
+
+
+@way
+def test_a_server_whose_listener_went_away_ends_silently(way: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    serving = started(way, "probe", "server", "--bind", "127.0.0.1", "--port", 0, stdout=writing)
+    os.close(writing)
+    code, _, err = ended(serving)
+    assert (code, err) == (0, "")
+
+
+BAD_USAGE: Sequence[tuple[tuple[str, ...], str]] = [
+    (("probe",), "Usage: verus probe"),
+    (("probe", "sideways"), "unrecognized subcommand 'sideways'"),
+    (("probe", "client"), "<HOST>"),
+    (("probe", "client", "localhost", "--colour"), "--colour"),
+    (("probe", "client", "localhost:port"), "localhost:port"),
+    (("probe", "client", "localhost", "--scheme", "reno"), "reno"),
+    (("probe", "client", "localhost", "--scheme", "verus:ratio=-1"), "ratio"),
+    (("probe", "client", "localhost", "--duration", "0"), "0.1"),
+    (("probe", "client", "localhost", "--duration", "nan"), "0.1"),
+    (("probe", "client", "localhost", "--bytes", "many"), "20MB"),
+    (("probe", "client", "localhost", "--packet-bytes", "99"), "200"),
+    (("probe", "client", "localhost", "--key-file", "absent"), "absent"),
+    (("probe", "client", "localhost", "--out", "/dev/null"), "/dev/null"),
+    (("probe", "client", "localhost", "--force"), "--out"),
+    (("probe", "server", "--port", "65536"), "65536"),
+    (("probe", "server", "--bind", "203.0.113.7"), "203.0.113.7"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "word"), BAD_USAGE)
+def test_bad_usage_is_told_alike(arguments: Sequence[str], word: str) -> None:
+    front = ran("verus", *arguments)
+    code, out, err = ran("verus-endpoint", *arguments)
+    assert (code, out) == (2, "")
+    assert front == (code, out, err.replace("verus-endpoint", "verus"))
+    assert word in front[2]
+    assert "panicked" not in err
+
+
+@way
+def test_a_server_that_is_not_there_fails_the_run(way: str) -> None:
+    with server() as (_, address):
+        pass
+    assert ran(way, "probe", "client", address) == (
+        1,
+        "",
+        f"verus: {address}: nobody listens there (connection refused)\n",
+    )
+
+
+@way
+def test_a_port_in_use_is_named(way: str) -> None:
+    with server() as (_, address):
+        code, out, err = ran(way, "probe", "server", "--bind", "127.0.0.1", "--port", address.rpartition(":")[2])
+    assert (code, out) == (2, "")
+    assert err.startswith(f"verus: cannot listen on UDP {address}: ")
+    assert err.count("\n") == 1
+
+
+@way
+def test_a_measurement_becomes_a_page(way: str, tmp_path: Path) -> None:
+    place = tmp_path / "measured"
+    with server(way) as (_, address):
+        asked = ("--direction", "both", "--flows", 2, "--rate-mbps", 2, "--duration", 2, "--out", place, "--json")
+        code, out, err = ran(way, "probe", "client", address, *asked)
+    assert (code, err) == (0, f"results in `{place}`; `verus report` draws them\n")
+    rows = [json.loads(text) for text in out.splitlines()]
+    assert [row["trace"] for row in rows] == ["127.0.0.1 up", "127.0.0.1 down"]
+    for row in rows:
+        assert 2 < row["throughput_mbps"] < 4.1
+        assert len(row["per_flow"]) == 2
+    drawn = ran("verus", "report", place)
+    assert drawn == (0, "", f"Report: {place / 'report.html'}\n")
+    page = (place / "report.html").read_text()
+    assert "Verus R=2 over 127.0.0.1 up, 127.0.0.1 down." in page
+    assert len(list((place / "figures").glob("*.svg"))) >= 5
+    # Not replaced without being told to.
+    code, out, err = ran(way, "probe", "client", address, "--out", place)
+    assert (code, out, err) == (2, "", f"verus: --out: `{place}` is not empty; --force replaces the results in it\n")
