@@ -16,9 +16,12 @@ use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime,
     timerfd_create, timerfd_settime,
 };
+use verus_channel::{QueueConfig, RateSchedule, Service};
 use verus_core::algorithm::Scheme;
 use verus_core::controller::Observer;
-use verus_core::{Bytes, Controller, Duration, Feedback, Recovery, Time, Timeout};
+use verus_core::{Bytes, Controller, Duration, Feedback, Rate, Recovery, Time, Timeout};
+use verus_faults::proxy::{Proxy, ProxyConfig};
+use verus_faults::{Bottleneck, Schedule};
 use verus_net::probe::client::{Client, ClientConfig};
 use verus_net::probe::clock::Clock;
 use verus_net::probe::driver::Driver;
@@ -168,10 +171,27 @@ fn request(upload: u16, download: u16, seconds: f64, rate_bps: u64, packet_bytes
 }
 
 /// Runs a server and clients on threads of their own; what the server's and the clients' threads
-/// used.
-fn probe(chosen: &Chosen, requests: &[Request], segments: usize) -> (Used, Vec<Used>) {
+/// used. Between them lies loopback, or an emulated link of 20 ms each way.
+fn probe(
+    chosen: &Chosen,
+    requests: &[Request],
+    segments: usize,
+    link: Option<Rate>,
+) -> (Used, Vec<Used>) {
     let socket = UdpSocket::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
-    let address = socket.local_addr().expect("bound");
+    let mut address = socket.local_addr().expect("bound");
+    let proxy = link.map(|rate| {
+        let mut config = ProxyConfig::new(address);
+        config.schedule = Schedule::perfect(Duration::from_millis(20));
+        config.up = Some(Bottleneck {
+            service: Service::Rate(RateSchedule::constant(rate)),
+            queue: QueueConfig::parse("droptail:bytes=1000000").expect("a valid queue"),
+        });
+        Proxy::start(config).expect("a proxy")
+    });
+    if let Some(proxy) = &proxy {
+        address = proxy.addr();
+    }
     let over = Arc::new(AtomicBool::new(false));
     let server = thread::spawn({
         let (over, chosen) = (Arc::clone(&over), chosen.clone());
@@ -402,7 +422,7 @@ fn cost() {
     let mut ratios = [Vec::new(), Vec::new()];
     let mut wakeups = (0, 0);
     for _ in 0..PAIRS {
-        let (server, clients) = probe(&scheme("verus"), &requests, 64);
+        let (server, clients) = probe(&scheme("verus"), &requests, 64, None);
         let (sent, received) = bare_at_rate(SECONDS, every);
         for (end, (ours_used, bare_used)) in [(&clients[0], &sent), (&server, &received)]
             .into_iter()
@@ -481,7 +501,7 @@ fn blast() {
         let (mut ours, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         let mut ends = (0.0, 0.0);
         for _ in 0..PAIRS {
-            let (server, clients) = probe(&Chosen::Fixed(WINDOW), &requests, segments);
+            let (server, clients) = probe(&Chosen::Fixed(WINDOW), &requests, segments, None);
             ends = (clients[0].cpu, server.cpu);
             let rate = server.bytes as f64 / (server.cpu + clients[0].cpu);
             let beside = bare_blast(SECONDS, segments);
@@ -513,7 +533,10 @@ fn shown(histogram: &Histogram<u32>) -> String {
 /// How late epochs end, beside a timer that does nothing else at the same time.
 fn late() {
     const SECONDS: f64 = 5.0;
-    println!("lateness of epochs (5 ms), beside a bare timer of 5 ms at the same time");
+    println!(
+        "lateness of epochs (5 ms) over an emulated link of 20 ms each way, beside a bare \
+         timer of 5 ms at the same time"
+    );
     for mbps in [1, 10, 100] {
         let ticking = thread::spawn(move || {
             let (clock, timer) = (Clock::new(), new_timer());
@@ -529,8 +552,9 @@ fn late() {
             }
             late
         });
-        let requests = [request(1, 0, SECONDS, mbps * 1_000_000, PACKET_BYTES)];
-        let (_, clients) = probe(&scheme("verus"), &requests, 64);
+        let requests = [request(1, 0, SECONDS, 0, PACKET_BYTES)];
+        let link = Some(Rate::from_mbps(f64::from(mbps)));
+        let (_, clients) = probe(&scheme("verus"), &requests, 64, link);
         let bare = ticking.join().expect("the timer ended well");
         let epochs = clients[0].lateness.clone().expect("one flow");
         println!("    {mbps:3} Mbit/s  epochs {}", shown(&epochs));
@@ -542,7 +566,7 @@ fn late() {
 fn many() {
     const SECONDS: f64 = 5.0;
     let requests = vec![request(50, 50, SECONDS, 10_000, 200); 10];
-    let (server, clients) = probe(&scheme("verus"), &requests, 64);
+    let (server, clients) = probe(&scheme("verus"), &requests, 64, None);
     let bytes: u64 = clients.iter().map(|client| client.bytes).sum();
     println!(
         "1000 flows of 10 kbit/s (10 clients, 50 flows up and 50 down each): the server used \

@@ -35,6 +35,8 @@ pub trait Endpoint {
     fn next_timer(&self, now: Time) -> Option<Time>;
     /// Fills `batch` with what to send next.
     fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool;
+    /// Whether there is nothing left to wait for.
+    fn is_over(&self) -> bool;
 }
 
 impl<A: Algorithms> Endpoint for Client<A> {
@@ -52,6 +54,10 @@ impl<A: Algorithms> Endpoint for Client<A> {
 
     fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         Client::poll_transmit(self, now, batch)
+    }
+
+    fn is_over(&self) -> bool {
+        self.outcome().is_some()
     }
 }
 
@@ -76,6 +82,11 @@ impl<L: Library> Endpoint for Server<L> {
 
     fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         Server::poll_transmit(self, now, batch)
+    }
+
+    /// Another client may always come.
+    fn is_over(&self) -> bool {
+        false
     }
 }
 
@@ -200,7 +211,7 @@ impl Driver {
     }
 
     /// Does all that there is to do now, then sleeps until there is more, until `until`, or until
-    /// `wake` can be read.
+    /// `wake` can be read; not once the endpoint is over.
     ///
     /// # Errors
     /// If the system fails; a refused connection and lost routes do not count, since paths come back.
@@ -217,6 +228,9 @@ impl Driver {
         }
         let more_to_send = self.write(endpoint)?;
         if more_to_read || (more_to_send && !self.unsent) {
+            return Ok(());
+        }
+        if endpoint.is_over() {
             return Ok(());
         }
         let now = self.clock.now();

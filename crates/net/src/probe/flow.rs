@@ -324,10 +324,13 @@ impl Outgoing {
 
     /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
     pub fn on_timer(&mut self, now: Time) {
+        // Nobody waits for the epochs of a flow that had nothing to send or to hear of.
+        let waited = self.sender.next_timer().is_some_and(|at| at <= now);
         self.offer_due(now);
         if self.sender.next_timer().is_some_and(|at| at <= now) {
             if let Some(tick) = self.sender.controller().next_tick()
                 && tick <= now
+                && waited
             {
                 self.lateness.saturating_record(now.since(tick).as_micros());
             }
