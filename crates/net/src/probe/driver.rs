@@ -111,6 +111,11 @@ impl Alarm {
     /// Sets it for `at`; returns the timeout to wait with where there is no timer to wait for.
     #[cfg(target_os = "linux")]
     fn arm(&mut self, clock: &Clock, at: Option<Time>) -> io::Result<Option<Timespec>> {
+        // One that goes off too early costs less than setting it again for each acknowledgement.
+        let early = |armed: Time| armed > clock.now() && at.is_none_or(|at| armed <= at);
+        if self.armed.is_some_and(early) {
+            return Ok(None);
+        }
         // Setting it again also takes back that it has gone off.
         let zero = Timespec {
             tv_sec: 0,
@@ -253,8 +258,8 @@ impl Driver {
                 endpoint.handle(clock.now(), &arrived);
             });
             match read {
-                Ok(0) => return Ok(false),
-                Ok(_) => {}
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
                 Err(error) if is_path_trouble(&error) => self.refused = true,
                 Err(error) => return Err(error),
             }

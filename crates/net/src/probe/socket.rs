@@ -102,7 +102,7 @@ impl UdpSocket {
         self.state.max_gso_segments()
     }
 
-    /// Hands what has arrived to `each`; returns how many datagrams that were, 0 for none.
+    /// Hands what has arrived to `each`; returns whether there may be more at once.
     ///
     /// # Errors
     /// What the system reports, such as a refused connection; not that nothing is there.
@@ -110,7 +110,7 @@ impl UdpSocket {
         &mut self,
         clock: &Clock,
         mut each: impl FnMut(Arrived<'_>),
-    ) -> io::Result<usize> {
+    ) -> io::Result<bool> {
         let mut meta = [RecvMeta::default(); BUFFERS];
         let mut slices = self
             .buffers
@@ -121,15 +121,13 @@ impl UdpSocket {
             .recv((&self.socket).into(), &mut slices, &mut meta)
         {
             Ok(read) => read,
-            Err(error) if is_nothing(&error) => return Ok(0),
+            Err(error) if is_nothing(&error) => return Ok(false),
             Err(error) => return Err(error),
         };
         let wall = clock.wall();
-        let mut count = 0;
         for (buffer, meta) in self.buffers.iter().zip(&meta[..read]) {
             let at = wall.arrival(meta.timestamp);
             for bytes in buffer[..meta.len].chunks(meta.stride.max(1)) {
-                count += 1;
                 each(Arrived {
                     from: meta.addr,
                     local: meta.dst_ip,
@@ -138,7 +136,7 @@ impl UdpSocket {
                 });
             }
         }
-        Ok(count)
+        Ok(read == BUFFERS)
     }
 
     /// Sends a batch.
