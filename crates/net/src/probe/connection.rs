@@ -788,14 +788,17 @@ impl Connection {
         end.max(CHALLENGE_BYTES)
     }
 
-    /// The client's address seems to be `address` now: asks for proof, with `nonce`, unless it was
-    /// asked for a moment ago.
+    /// The client's address seems to be `address` now: asks for proof, with `nonce` if it is the first
+    /// time, unless it was asked for a moment ago.
     pub fn on_new_address(&mut self, now: Time, address: SocketAddr, nonce: [u8; 16]) {
         if now < self.challenge_after {
             return;
         }
         self.challenge_after = now + CHALLENGE_EVERY;
-        self.challenge = Some((address, nonce));
+        // The answer to an earlier challenge of the same address may still be under way.
+        if self.challenge.is_none_or(|(to, _)| to != address) {
+            self.challenge = Some((address, nonce));
+        }
         self.send_challenge = true;
     }
 
