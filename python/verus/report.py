@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -114,51 +114,51 @@ def _over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:
 
 
 def results_table(block: Block) -> str:
-    """One channel and queue as an HTML table."""
+    """One channel and queue as an HTML table; of a live path, round trips in place of what nobody saw there."""
     style = looks(block.cells)
     fair = any(cell.flows > 1 for cell in block.cells)
-    heads = [
-        "scheme",
-        "throughput<br>Mbit/s",
-        "used<br>%",
-        "mean<br>ms",
-        "p50<br>ms",
-        "p95<br>ms",
-        "signal p95<br>ms",
-        "loss<br>%",
+    live = block.capacity_mbps is None
+    columns = [
+        ("throughput<br>Mbit/s", "throughput_mbps"),
+        *([] if live else [("used<br>%", "utilization")]),
+        *((f"{name}<br>ms", f"qdelay_{name}_ms") for name in ("mean", "p50", "p95")),
+        *(
+            [("RTT mean<br>ms", "rtt_mean_ms"), ("RTT p95<br>ms", "rtt_p95_ms")]
+            if live
+            else [("signal p95<br>ms", "signal_delay_p95_ms")]
+        ),
+        ("loss<br>%", "loss_rate"),
+        *([("Jain", "jain")] if fair else []),
     ]
-    best = ["omniscient", number(block.capacity_mbps, 2), "100.0", "0.0", "0.0", "0.0", "0.0", "0.0"]
-    if fair:
-        heads.append("Jain")
-        best.append("1.00")
+    heads = ["scheme", *(head for head, _ in columns)]
+    ideal = {"throughput_mbps": block.capacity_mbps, "utilization": 1.0, "jain": 1.0}
     body = []
     for cell in block.cells:
         name = cell.label if cell.flows == 1 or "+" in cell.label else f"{cell.flows} × {cell.label}"
         swatch = f'<i style="background:{style[cell.label].color}"></i>'
-        values = [
-            number(cell["throughput_mbps"], 2),
-            percent(cell["utilization"]),
-            *(number(cell[key]) for key in ("qdelay_mean_ms", "qdelay_p50_ms", "qdelay_p95_ms", "signal_delay_p95_ms")),
-            percent(cell["loss_rate"]),
-        ]
-        if fair:
-            values.append(number(cell["jain"], 2))
+        values = [_value(key, cell[key]) for _, key in columns]
         body.append(
             f"<tr><th scope=row>{swatch}{html.escape(name)}</th>"
             + "".join(f"<td>{value}</td>" for value in values)
             + "</tr>"
         )
-    if block.capacity_mbps is not None:
+    if not live:
         body.append(
-            "<tr class=omniscient>"
-            + f"<th scope=row>{best[0]}</th>"
-            + "".join(f"<td>{value}</td>" for value in best[1:])
+            "<tr class=omniscient><th scope=row>omniscient</th>"
+            + "".join(f"<td>{_value(key, ideal.get(key, 0.0))}</td>" for _, key in columns)
             + "</tr>"
         )
     caption = f"<b>{html.escape(block.trace)}</b> · {html.escape(block.queue)}"
     if len(block.cells[0].runs) > 1:
         caption += f" · mean of {len(block.cells[0].runs)} seeds"
     return table(heads, body, caption=caption, raw_heads=True)
+
+
+def _value(key: str, value: float | None) -> str:
+    """A number as its column shows it."""
+    if key in ("utilization", "loss_rate"):
+        return percent(value)
+    return number(value, 2 if key in ("throughput_mbps", "jain") else 1)
 
 
 def table(heads: Sequence[str], body: Sequence[str], *, caption: str = "", raw_heads: bool = False) -> str:
@@ -196,23 +196,22 @@ def to_html(page: Page, config: Mapping[str, Any] | None = None) -> str:
 
 def _provenance(config: Mapping[str, Any]) -> str:
     """Where the numbers come from: the channels, the version, the machine, and how to run it again."""
-    rows = []
-    for channel in config["channels"]:
-        cells = [
-            channel.get("kind") or "",
-            f"{channel['mean_mbps']:.2f}" if channel.get("mean_mbps") is not None else "–",
-            f"{channel['duration_s']:.0f}" if channel.get("duration_s") is not None else "–",
-            channel.get("licence") or "–",
-            channel.get("citation") or "–",
-            (channel.get("sha256") or "–")[:16],
-        ]
-        name = html.escape(str(channel["name"]))
-        rows.append(
-            f"<tr><th scope=row>{name}</th>"
-            + "".join(f"<td class=text>{html.escape(str(cell))}</td>" for cell in cells)
-            + "</tr>"
-        )
-    channels = table(["channel", "kind", "Mbit/s", "s", "licence", "cite", "SHA-256"], rows, caption="Channels")
+    columns: dict[str, Callable[[dict[str, Any]], str | None]] = {
+        "kind": lambda channel: channel.get("kind"),
+        "Mbit/s": lambda channel: _rounded(channel.get("mean_mbps"), 2),
+        "s": lambda channel: _rounded(channel.get("duration_s"), 0),
+        "licence": lambda channel: channel.get("licence"),
+        "cite": lambda channel: channel.get("citation"),
+        "SHA-256": lambda channel: (channel.get("sha256") or "")[:16],
+    }
+    known = [(head, cell) for head, cell in columns.items() if any(map(cell, config["channels"]))]
+    rows = [
+        f"<tr><th scope=row>{html.escape(str(channel['name']))}</th>"
+        + "".join(f"<td class=text>{html.escape(str(cell(channel) or '–'))}</td>" for _, cell in known)
+        + "</tr>"
+        for channel in config["channels"]
+    ]
+    channels = table(["channel", *(head for head, _ in known)], rows, caption="Channels")
     machine = config["machine"]
     seeds = ", ".join(str(seed) for seed in config["seeds"])
     processor = f"{machine['cpu']} ({machine['cores']} cores)" if machine["cpu"] else f"{machine['cores']} cores"
@@ -229,3 +228,7 @@ def _provenance(config: Mapping[str, Any]) -> str:
         f"<section><h2>Where this comes from</h2>{channels}<p class=note>{html.escape(words)}</p>"
         f"<details><summary>Configuration</summary><pre>{settings}</pre></details></section>"
     )
+
+
+def _rounded(value: float | None, digits: int) -> str | None:
+    return None if value is None else f"{value:.{digits}f}"

@@ -19,6 +19,8 @@ NUMBERS = (
     "qdelay_p50_ms",
     "qdelay_p95_ms",
     "signal_delay_p95_ms",
+    "rtt_mean_ms",
+    "rtt_p95_ms",
     "loss_rate",
     "jain",
 )

@@ -30,6 +30,7 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
     Flows of one run are taken together: throughputs and windows added, delays averaged by packet.
     """
     style = looks(block.cells)
+    least_ms = 0.1 if results.live else 1.0  # no smaller delay is drawn: the axis is logarithmic
     table = results.series
     run_of = table.column("run").to_numpy()
     rows: list[Spec] = []
@@ -51,7 +52,7 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
                 "scheme": cell.label,
                 "t": numbers(starts),
                 "throughput": numbers(throughput),
-                "delay": numbers(np.maximum(delay, 1.0)),
+                "delay": numbers(np.maximum(delay, least_ms)),
                 "window": numbers(np.maximum(window, 1.0)),
             }
         )
@@ -60,6 +61,13 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
             shade = [{"t": numbers(starts), "capacity": numbers(capacity)}]
     color, dash = scheme_encoding(list(style), style)
     x: Spec = {"field": "t", "type": "quantitative", "axis": {"title": None, "grid": False}, "scale": {"nice": False}}
+
+    def scale(key: str) -> Spec:
+        highest = max((value for row in rows for value in row[key] if value is not None), default=1.0)
+        least = least_ms if key == "delay" else 1.0
+        # With less to show than a decade, the axis has one all the same.
+        narrow = {"domain": [least, 10 * least]} if highest < 10 * least else {}
+        return {"type": "log", "nice": False, **narrow}
 
     def lines(key: str, axis: str, *, log: bool, last: bool = False) -> Spec:
         return {
@@ -70,11 +78,11 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
                 "y": {
                     "field": key,
                     "type": "quantitative",
-                    "scale": {"type": "log", "nice": False} if log else {"zero": True, "nice": False},
+                    "scale": scale(key) if log else {"zero": True, "nice": False},
                     "axis": {
                         "title": axis,
                         "format": "~r",
-                        **({"values": decades(1, 1e7)} if log else {"tickCount": 4}),
+                        **({"values": decades(0.1, 1e7)} if log else {"tickCount": 4}),
                     },
                 },
                 "color": color,
@@ -112,7 +120,7 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
     }
     caption = (
         f"{block.trace}. {conditions(results, [block])} {'Shaded: capacity. ' if shade else ''}"
-        "Delay below 1 ms is drawn at 1 ms. "
+        f"Delay below {least_ms:g} ms is drawn at {least_ms:g} ms. "
         "On the page, a click on a name in the legend singles it out (shift for several)."
     )
     if len(results.config["seeds"]) > 1:
