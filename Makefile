@@ -138,7 +138,7 @@ $(STAMPS)/packages: requirements.lock
 	mkdir -p $(STAMPS)
 	touch $@
 
-$(STAMPS)/extension: $(STAMPS)/packages pyproject.toml README.md $(EXTENSION_RUST)
+$(STAMPS)/extension: $(STAMPS)/packages pyproject.toml scripts/build_backend.py README.md $(EXTENSION_RUST)
 	@echo 'Compiling the Rust crates for Python (a minute or two the first time)'
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@

@@ -1,0 +1,95 @@
+"""What pip asks for a wheel: maturin's extension, and beside it the program `verus-endpoint`.
+
+maturin puts what lies in `target/wheel/scripts` beside the interpreter (`data` in `pyproject.toml`);
+this builds the program into it first. An editable installation is without it: `make build`, which
+makes one, installs the program by itself, so that a change in one does not build the other again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import maturin
+from maturin import (
+    get_requires_for_build_editable,
+    get_requires_for_build_sdist,
+    get_requires_for_build_wheel,
+)
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+SCRIPTS = Path("target/wheel/scripts")
+
+
+def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
+    """A wheel with the program."""
+    command = ["cargo", "build", "--release", "--locked", "--package", "verus-cli", "--message-format=json"]
+    environment = {**os.environ, "CARGO_PROFILE_RELEASE_STRIP": "symbols"}
+    built = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    programs = [path for line in built.stdout.splitlines() if (path := json.loads(line).get("executable"))]
+    with _scripts():
+        for program in programs:
+            shutil.copy(program, SCRIPTS)
+        return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
+
+
+def build_editable(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
+    """A link to the sources, with the extension alone."""
+    with _scripts():
+        return maturin.build_editable(wheel_directory, config_settings, metadata_directory)
+
+
+def prepare_metadata_for_build_wheel(metadata_directory: str, config_settings: Any = None) -> str:
+    """What the wheel will say of itself."""
+    with _scripts():
+        return maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings)
+
+
+prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
+
+
+def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
+    """The sources that maturin packs, which are the extension's, and those of the program."""
+    with _scripts():
+        name: str = maturin.build_sdist(sdist_directory, config_settings)
+    path = Path(sdist_directory, name)
+    top = name.removesuffix(".tar.gz")
+    draft = path.with_suffix(".part")
+    with tarfile.open(path) as packed, tarfile.open(draft, "w:gz") as whole:
+        have = set()
+        for member in packed:
+            have.add(member.name)
+            if member.name != f"{top}/Cargo.toml":  # maturin leaves the other crates out of it
+                whole.addfile(member, packed.extractfile(member))
+        for extra in [Path("Cargo.toml"), *sorted(Path("crates").rglob("*")), *sorted(Path("scripts").glob("*.py"))]:
+            if extra.is_file() and (extra == Path("Cargo.toml") or f"{top}/{extra}" not in have):
+                whole.add(extra, f"{top}/{extra}")
+    draft.replace(path)
+    return name
+
+
+@contextlib.contextmanager
+def _scripts() -> Iterator[None]:
+    """The folder that maturin looks into, for as long as it does."""
+    SCRIPTS.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        shutil.rmtree(SCRIPTS.parent)
