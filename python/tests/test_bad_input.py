@@ -96,6 +96,8 @@ def test_a_truncated_xz_is_refused(refused: Command, tmp_path: Path) -> None:
         (("--duration", "nan"), ("--duration", "nan")),
         (("--duration", "inf"), ("--duration", "inf")),
         (("--delay-ms", "-1"), ("--delay-ms", "-1")),
+        (("--delay-ms", "1e300"), ("--delay-ms: must be at most 100000, not 1e+300",)),
+        (("--duration", "1e300"), ("--duration: must be at most 1000000 seconds, not 1e+300",)),
         (("--packet-bytes", "0"), ("--packet-bytes", "0")),
         (("--opportunity-bytes", "1499"), ("--opportunity-bytes", "1499")),
         (("--loss", "1"), ("--loss", "1")),

@@ -142,9 +142,15 @@ def test_a_saved_run_runs_again_to_the_same_bytes(verus: Command, tmp_path: Path
     assert {row["scheme"] for row in rows(changed.out)} == {"vegas"}
 
 
-def test_a_trace_that_changed_is_not_run_as_the_same(verus: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize("carries", ["--trace", "--ack"])
+def test_a_trace_that_changed_is_not_run_as_the_same(carries: str, verus: Command, tmp_path: Path) -> None:
     (tmp_path / "town").write_text("".join(f"{time}\n" for time in range(1, 2000, 3)))
-    verus("compare", "--trace", "town", "--scheme", "cubic", "--duration", "1", "--out", "one")
+    verus("compare", "--trace", "rate:5", carries, "town", "--scheme", "cubic", "--duration", "1", "--out", "one")
+    channels = json.loads((tmp_path / "one" / "run.json").read_text())["channels"]
+    town = next(channel for channel in channels if channel["name"] == "town")
+    assert town["kind"] == "file"
+    assert len(town["sha256"]) == 64
+    assert verus("compare", "--from", "one/run.json", "--json").code == 0
     (tmp_path / "town").write_text("".join(f"{time}\n" for time in range(1, 2000, 4)))
     ran = verus("compare", "--from", "one/run.json", "--json")
     assert ran.code == 2

@@ -24,6 +24,7 @@ class Server(HTTPServer):
     """Answers every request as `behaviour` says, and remembers what was asked for."""
 
     behaviour = "good"
+    missing: tuple[str, ...] = ()
     asked: list[str]
 
 
@@ -32,7 +33,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
-        match self.server.behaviour:
+        match "missing" if self.path.endswith(self.server.missing) else self.server.behaviour:
             case "missing":
                 self.send_error(404)
             case "endless":
@@ -122,6 +123,23 @@ def test_a_group_brings_all_of_its_recordings(verus: Command, server: Server, tm
         "highway_drive_2min",
     }
     assert len(server.asked) == 6
+
+
+def test_what_cannot_be_brought_does_not_keep_the_rest_away(verus: Command, server: Server, tmp_path: Path) -> None:
+    server.missing = ("camp_ped_2min", "TMobile-LTE-driving.up")
+    ran = verus("trace", "fetch", "cs244")
+    assert ran.code == 1
+    assert len(cached(tmp_path)) == 4
+    assert len(server.asked) == 6
+    *_, summary, first, second = ran.err.splitlines()
+    assert summary == "verus: 2 of 6 recordings could not be fetched:"
+    assert {name for name in server.missing if name in first + second} == set(server.missing)
+    assert first.endswith("answered 404 Not Found")
+    assert second.endswith("answered 404 Not Found")
+    # What came is kept, and the next time only the rest is asked for.
+    server.missing = ()
+    assert verus("trace", "fetch", "cs244").code == 0
+    assert len(server.asked) == 8
 
 
 @pytest.mark.parametrize(

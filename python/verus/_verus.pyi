@@ -54,6 +54,7 @@ class _Capacity(TypedDict):
 class _Outcome(TypedDict):
     """Everything a run yields.
 
+    `ack_trace` is what acknowledgements crossed, if that was a channel of their own.
     `metrics` has the names of the results' rows, and `per_flow`. `totals` and `counters` (a dictionary a flow) are
     what the simulator and the senders counted. `series` has one row a flow and bin: `flow`, `time_s` (the
     bin's beginning), `throughput_mbps`, `qdelay_ms`, `qdelay_max_ms`, `window_bytes`,
@@ -64,6 +65,7 @@ class _Outcome(TypedDict):
 
     metrics: dict[str, Any]
     trace: _Trace
+    ack_trace: _Trace | None
     totals: dict[str, int]
     counters: list[dict[str, int]]
     series: dict[str, Any]

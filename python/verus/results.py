@@ -499,17 +499,21 @@ def _channels(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[dict[str
     recordings = {entry["sha256"]: entry for entry in json.loads(_verus.catalogue())}
     channels: dict[str, dict[str, Any]] = {}
     for run, outcome in zip(runs, outcomes, strict=True):
-        if run.trace in channels:
-            continue
-        known = recordings.get(outcome["trace"]["sha256"], {})
-        channels[run.trace] = {
-            "name": run.trace,
-            "kind": json.loads(_verus.check_channel(run.scenario["trace"])).get("kind"),
-            **{name: outcome["trace"].get(name) for name in ("sha256", "duration_s", "mean_mbps")},
-            "licence": known.get("licence"),
-            "citation": known.get("paper"),
-            "source": f"{known['repository']}@{known['commit']}:{known['path']}" if known else None,
-        }
+        used = [(run.trace, run.scenario["trace"], outcome["trace"])]
+        if outcome["ack_trace"] is not None:
+            used.append((run.scenario["ack"], run.scenario["ack"], outcome["ack_trace"]))
+        for name, text, trace in used:
+            if name in channels:
+                continue
+            known = recordings.get(trace["sha256"], {})
+            channels[name] = {
+                "name": name,
+                "kind": json.loads(_verus.check_channel(text)).get("kind"),
+                **{key: trace.get(key) for key in ("sha256", "duration_s", "mean_mbps")},
+                "licence": known.get("licence"),
+                "citation": known.get("paper"),
+                "source": f"{known['repository']}@{known['commit']}:{known['path']}" if known else None,
+            }
     return list(channels.values())
 
 

@@ -222,9 +222,9 @@ class Settings:
                 raise FieldError(name, "needs at least one")
         if not self.schemes and not self.mixes:
             raise FieldError("schemes", "needs at least one scheme or mix")
-        above_zero("duration_s", self.duration_s, "seconds")
+        above_zero("duration_s", self.duration_s, "seconds", 1_000_000)
         above_zero("bin_ms", self.bin_ms, "milliseconds")
-        at_least("delay_ms", self.delay_ms, 0)
+        at_least("delay_ms", self.delay_ms, 0, 100_000)
         for name, most in (
             ("packet_bytes", 65_535),
             ("ack_every", 1000),
@@ -325,10 +325,12 @@ def distinct(contestants: Sequence[Contestant]) -> list[Contestant]:
     return [entry if count[entry.label] == 1 else replace(entry, label=entry.text) for entry in contestants]
 
 
-def above_zero(name: str, value: float, unit: str) -> None:
-    """Refuses anything but a finite number above zero."""
+def above_zero(name: str, value: float, unit: str, most: int | None = None) -> None:
+    """Refuses anything but a finite number above zero, and at most `most` if there is one."""
     if not (math.isfinite(value) and value > 0):
         raise FieldError(name, f"must be a number of {unit} above 0, not {value:g}")
+    if most is not None and value > most:
+        raise FieldError(name, f"must be at most {most} {unit}, not {value:g}")
 
 
 def at_least(name: str, value: float, least: int, most: int | None = None) -> None:

@@ -113,6 +113,11 @@ pub(crate) fn outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Bound<'_, Py
     let result = PyDict::new(py);
     result.set_item("metrics", table(py, &outcome.metrics)?)?;
     result.set_item("trace", table(py, &outcome.channel)?)?;
+    let ack_trace = outcome.ack_channel.as_ref();
+    result.set_item(
+        "ack_trace",
+        ack_trace.map(|channel| table(py, channel)).transpose()?,
+    )?;
     result.set_item("totals", table(py, &outcome.totals)?)?;
     result.set_item("counters", counters(py, &outcome)?)?;
     result.set_item("series", series(py, &outcome)?)?;

@@ -293,6 +293,7 @@ impl<'a> Network<'a> {
         Outcome {
             metrics: self.meter.finish(end, |from, to| link.capacity(from, to)),
             channel: self.plan.channel.clone(),
+            ack_channel: self.plan.ack_channel.clone(),
             flows: self.outcomes,
             capacity_mbps,
             bin_ms: bin.as_millis_f64(),

@@ -11,6 +11,8 @@ pub struct Outcome {
     pub metrics: Metrics,
     /// The channel that was used.
     pub channel: ChannelInfo,
+    /// What the acknowledgements crossed, if that was a channel of their own.
+    pub ack_channel: Option<ChannelInfo>,
     /// What each flow did over time.
     pub flows: Vec<FlowOutcome>,
     /// Capacity of the channel in each bin, Mbit/s.

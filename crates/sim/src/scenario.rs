@@ -187,6 +187,7 @@ pub struct Plan {
     pub(crate) scenario: Scenario,
     pub(crate) service: Service,
     pub(crate) channel: ChannelInfo,
+    pub(crate) ack_channel: Option<ChannelInfo>,
     pub(crate) queue: QueueConfig,
     pub(crate) ack: Option<(Service, QueueConfig)>,
     pub(crate) schemes: Vec<Scheme>,
@@ -288,15 +289,16 @@ impl Scenario {
         )?;
         let rates = self.check_changes(&channel)?;
         let opportunity = Bytes::new(u64::from(self.opportunity_bytes));
-        let info = ChannelInfo {
-            name: self.trace.clone(),
+        let info = |name: &str, channel: &Channel| ChannelInfo {
+            name: name.to_owned(),
             sha256: channel.trace().map(|trace| trace.sha256()),
             duration_s: channel.trace().map(|trace| trace.period().as_secs_f64()),
-            mean_mbps: match &channel {
+            mean_mbps: match channel {
                 Channel::Trace(trace) => trace.mean_rate(opportunity).as_mbps(),
                 Channel::Rate(rate) => rate.as_mbps(),
             },
         };
+        let mut ack_channel = None;
         let service = self.service(&channel, rates);
         let ack = match self.ack.as_str() {
             "ideal" => None,
@@ -304,6 +306,7 @@ impl Scenario {
             text => {
                 let channel =
                     catalogue::open(text, self.seed, Duration::from_secs_f64(self.duration_s))?;
+                ack_channel = Some(info(text, &channel));
                 Some(self.service(&channel, Vec::new()))
             }
         };
@@ -314,7 +317,8 @@ impl Scenario {
         Ok(Plan {
             scenario: self.clone(),
             service,
-            channel: info,
+            channel: info(&self.trace, &channel),
+            ack_channel,
             queue,
             ack,
             schemes,

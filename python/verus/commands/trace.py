@@ -167,12 +167,22 @@ def fetch(
         for recording in fetching.recordings():
             print(f"{recording.name}  ({', '.join(recording.groups)})  {recording.licence}")
         return 0
-    for recording in fetching.select(names):
-        with talk.progress_bytes(recording.name) as progress:
-            path, fresh = fetching.fetch(recording, progress=progress)
+    failures = []
+    chosen = fetching.select(names)
+    for recording in chosen:
+        try:
+            with talk.progress_bytes(recording.name) as progress:
+                path, fresh = fetching.fetch(recording, progress=progress)
+        except fetching.FetchError as error:
+            failures.append(str(error))
+            continue
         talk.say(f"{recording.name}: {path}" + ("" if fresh else " (already there)"))
         if fresh:
             talk.say(f"  licence: {recording.licence}; cite: {recording.paper}")
+    if len(chosen) > 1 and failures:
+        failures.insert(0, f"{len(failures)} of {len(chosen)} recordings could not be fetched:")
+    if failures:
+        raise fetching.FetchError("\n  ".join(failures))
     return 0
 
 

@@ -150,7 +150,7 @@ pub struct SeriesRow {
     pub run: usize,
     /// Index of the flow.
     pub flow: usize,
-    /// End of the bin, s since the test began.
+    /// Beginning of the bin, s since the test began.
     pub time_s: f64,
     /// Unknown, null.
     pub capacity_mbps: Option<f64>,
@@ -522,7 +522,7 @@ fn add_series(
         into.push(SeriesRow {
             run,
             flow,
-            time_s: (index + 1) as f64 * width,
+            time_s: index as f64 * width,
             capacity_mbps: None,
             throughput_mbps: bin.delivered.get() as f64 * 8.0 / width / 1e6,
             qdelay_ms: meter.bin_delay_ms(bin),
