@@ -15,7 +15,10 @@
 //!
 //! Nothing here can stop a connection for good. While nobody calls [`tick`](Host::tick), one packet may
 //! always leave when nothing is in flight; where somebody does, after two ticks in which nothing
-//! happened. With something in flight a stack's own probes go past the limit.
+//! happened. With something in flight a stack's own probes go past the limit, but they may be far between:
+//! an acknowledgement that a blackout held back by 20 s is a round-trip time of 20 s to QUIC, and nothing is
+//! lost for three of them. quinn does not even acknowledge while it may not send. So, when nothing has
+//! happened for a second, two packets may leave, and again after twice the time.
 
 use verus_core::algorithm::Scheme;
 use verus_core::flight::RttEstimate;
@@ -32,8 +35,13 @@ pub(super) const SMALL: u64 = 100;
 const INITIAL_PACKETS: u64 = 10;
 /// After so many ticks in which nothing happened, something must leave.
 const QUIET_TICKS: u32 = 2;
-/// After so long without any callback nothing can be under way that epochs would matter to.
+/// After so long without any callback nothing can be under way that epochs would matter to; what is in
+/// flight is stuck.
 const DORMANT: Duration = Duration::from_secs(1);
+/// Then as many packets may leave as a stack's own probes have (RFC 9002 §6.2.4), first at once, at last
+/// every so often.
+const RESCUE_PACKETS: u64 = 2;
+const LONGEST_RESCUE: Duration = Duration::from_secs(8);
 /// What is still open of a batch so long after it left, plus [`STALE_RTTS`] round trips, and with later
 /// packets acknowledged, was a bare acknowledgement or belonged to discarded keys: QUIC declares
 /// the rest lost after at most 3 round trips.
@@ -79,6 +87,9 @@ pub(super) struct Host {
     driven: bool,
     quiet_ticks: u32,
     last_event: Time,
+    /// When to help next what is stuck, and how long to wait then.
+    next_rescue: Time,
+    rescue_after: Duration,
     limit: u64,
     counters: Counters,
     log: Option<Log>,
@@ -110,6 +121,8 @@ impl Host {
             driven: false,
             quiet_ticks: 0,
             last_event: now,
+            next_rescue: now,
+            rescue_after: DORMANT,
             limit: 0,
             counters: Counters::default(),
             log: None,
@@ -259,6 +272,7 @@ impl Host {
     /// That was all that one acknowledgement told; `in_flight` are the bytes that the stack counts now.
     pub(super) fn on_end_acks(&mut self, now: Time, in_flight: u64, app_limited: bool) {
         self.note_event(now);
+        self.rescue_after = DORMANT;
         self.heard = true;
         self.backoff = 0;
         self.in_flight = in_flight;
@@ -393,7 +407,18 @@ impl Host {
             self.quiet_ticks = self.quiet_ticks.saturating_add(1);
             self.set_limit();
         }
+        if self.next_rescue().is_some_and(|due| due <= now) {
+            self.next_rescue = now + self.rescue_after;
+            self.rescue_after = (self.rescue_after * 2).min(LONGEST_RESCUE);
+            let room = (RESCUE_PACKETS + 1) * self.packet_size;
+            self.limit = self.limit.max(self.in_flight + room);
+        }
         self.limit > before
+    }
+
+    /// When to help what is in flight, if it is stuck by then.
+    fn next_rescue(&self) -> Option<Time> {
+        (self.in_flight > 0).then(|| self.next_rescue.max(self.last_event + DORMANT))
     }
 
     #[inline]
@@ -419,9 +444,9 @@ impl Host {
         let open = self.limit > self.packet_size;
         let dormant = now.since(self.last_event) > DORMANT;
         if open && (self.in_flight == 0 || dormant) {
-            return None;
+            return self.next_rescue();
         }
-        self.controller.next_tick()
+        self.controller.next_tick().or_else(|| self.next_rescue())
     }
 
     /// Whether somebody calls [`tick`](Self::tick) from now on.
