@@ -1,0 +1,240 @@
+//! What can go wrong with `probe`: one clear message each, on stderr, and the exit code that says who is
+//! to act: 2 for what was asked, 1 for what happened on the way. Nothing half-written stays.
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
+
+/// A running server; dropping it ends it.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(more: &[&str]) -> Server {
+        let mut child = Command::new(ENDPOINT)
+            .args(["probe", "server", "--bind", "127.0.0.1", "--port", "0"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        // It says where it listens: on stdout, for whoever started it.
+        let mut line = String::new();
+        let out = child.stdout.take().expect("piped");
+        BufReader::new(out).read_line(&mut line).expect("a line");
+        let address = line
+            .split_whitespace()
+            .find(|word| word.starts_with("127.0.0.1:"))
+            .unwrap_or_else(|| panic!("no address in `{line}`"));
+        let address = address.trim_end_matches([',', ';']).to_owned();
+        Server { child, address }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn client(arguments: &[&str]) -> Output {
+    Command::new(ENDPOINT)
+        .args(["probe", "client"])
+        .args(arguments)
+        .output()
+        .expect("the binary runs")
+}
+
+/// One message, with each of `words` in it, and nothing else.
+fn refused(output: &Output, code: i32, words: &[&str]) {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{error}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    for word in words {
+        assert!(error.contains(word), "`{word}` is not in: {error}");
+    }
+    let messages = error
+        .lines()
+        .filter(|line| line.starts_with("verus: ") || line.starts_with("error: "));
+    assert_eq!(messages.count(), 1, "{error}");
+    assert!(!error.contains("panicked"), "{error}");
+}
+
+fn key_file(folder: &Path, name: &str, text: &str) -> PathBuf {
+    let path = folder.join(name);
+    std::fs::write(&path, text).expect("a temporary file");
+    path
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("plain")
+}
+
+#[test]
+fn a_wrong_key_and_no_key_get_no_answer_and_say_so() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let right = key_file(folder.path(), "right", "one long secret\n");
+    let wrong = key_file(folder.path(), "wrong", "another long secret\n");
+    let server = Server::start(&["--key-file", text(&right)]);
+    let words = ["no answer within", "the same key", server.address.as_str()];
+    let asking = [
+        vec![server.address.as_str(), "--key-file", text(&wrong)],
+        vec![server.address.as_str()],
+    ];
+    std::thread::scope(|scope| {
+        for arguments in &asking {
+            scope.spawn(|| refused(&client(arguments), 1, &words));
+        }
+    });
+    let arguments = [
+        server.address.as_str(),
+        "--key-file",
+        text(&right),
+        "--duration",
+        "0.2",
+    ];
+    let output = client(&arguments);
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_key_file_that_is_none_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let empty = key_file(folder.path(), "empty", "\n");
+    let absent = folder.path().join("absent");
+    refused(
+        &client(&["127.0.0.1", "--key-file", text(&empty)]),
+        2,
+        &["empty", "at least 8 bytes"],
+    );
+    refused(
+        &client(&["127.0.0.1", "--key-file", text(&absent)]),
+        2,
+        &["absent", "No such file"],
+    );
+}
+
+#[test]
+fn a_host_that_does_not_listen_or_does_not_exist_fails_the_run() {
+    let closed = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = closed.local_addr().expect("bound").to_string();
+    drop(closed);
+    refused(&client(&[&address]), 1, &[&address, "nobody listens there"]);
+    refused(
+        &client(&["no-such-host.invalid"]),
+        1,
+        &["cannot find the host", "no-such-host.invalid"],
+    );
+}
+
+#[test]
+fn a_port_in_use_and_an_address_of_another_are_named() {
+    let taken = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("bound").port().to_string();
+    let serve = |arguments: &[&str]| {
+        Command::new(ENDPOINT)
+            .args(["probe", "server"])
+            .args(arguments)
+            .output()
+            .expect("the binary runs")
+    };
+    refused(
+        &serve(&["--bind", "127.0.0.1", "--port", &port]),
+        2,
+        &["cannot listen", &port, "in use"],
+    );
+    refused(
+        &serve(&["--bind", "192.0.2.7"]),
+        2,
+        &["cannot listen", "192.0.2.7"],
+    );
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_sent() {
+    for (arguments, words) in [
+        (vec!["[::1"], vec!["bracket"]),
+        (
+            vec!["127.0.0.1", "--scheme", "nope"],
+            vec!["nope", "known are verus"],
+        ),
+        (
+            vec!["127.0.0.1", "--scheme", "verus:r=x"],
+            vec!["no key `r`", "ratio"],
+        ),
+        (
+            vec!["127.0.0.1", "--packet-bytes", "70000"],
+            vec!["70000", "200..=65000"],
+        ),
+        (
+            vec!["127.0.0.1", "--duration=-3"],
+            vec!["-3", "between 0.1 and 86400"],
+        ),
+        (
+            vec!["127.0.0.1", "--flows", "0"],
+            vec!["--flows", "1..=65535"],
+        ),
+        (vec!["127.0.0.1", "--bytes", "10XB"], vec!["10XB", "20MB"]),
+        (
+            vec!["127.0.0.1", "--rate-mbps", "nan"],
+            vec!["nan", "0.001"],
+        ),
+    ] {
+        refused(&client(&arguments), 2, &words);
+    }
+}
+
+#[test]
+fn what_a_server_does_not_grant_is_said_in_its_words() {
+    let server = Server::start(&["--max-duration", "5"]);
+    refused(
+        &client(&[&server.address, "--flows", "200"]),
+        1,
+        &["refused", "200 flows, and this server takes 128"],
+    );
+    refused(
+        &client(&[&server.address, "--duration", "60"]),
+        1,
+        &["refused", "60 s, and this server takes 5 s"],
+    );
+}
+
+#[test]
+fn results_are_not_written_over_others_nor_begun_where_they_cannot_be() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let full = folder.path().join("full");
+    std::fs::create_dir(&full).expect("a folder");
+    std::fs::write(full.join("notes"), "mine").expect("a file");
+    let server = Server::start(&[]);
+    let asked = [server.address.as_str(), "--duration", "0.2"];
+    let with = |more: &[&str]| client(&[&asked[..], more].concat());
+    refused(&with(&["--out", text(&full)]), 2, &["full", "--force"]);
+    let left: Vec<_> = std::fs::read_dir(&full).expect("a folder").collect();
+    assert_eq!(left.len(), 1, "nothing is added: {left:?}");
+    refused(
+        &with(&["--out", "/proc/results"]),
+        2,
+        &["--out", "/proc/results"],
+    );
+    let log = folder.path().join("absent/log.csv");
+    refused(&with(&["--log", text(&log)]), 2, &["--log", "log.csv"]);
+    let unreachable = folder.path().join("unreachable");
+    let closed = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let address = closed.local_addr().expect("bound").to_string();
+    drop(closed);
+    refused(
+        &client(&[&address, "--out", text(&unreachable)]),
+        1,
+        &["nobody listens"],
+    );
+    assert!(
+        !unreachable.exists(),
+        "nothing is left of a run that was none"
+    );
+}
