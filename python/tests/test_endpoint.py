@@ -119,8 +119,11 @@ def test_a_signal_ends_a_server(name: str) -> None:
             assert line(serving)["event"] == "began"
             time.sleep(0.5)
             serving.send_signal(getattr(signal, name))
-            code, _, err = ended(serving)
+            code, out, err = ended(serving)
             told = ended(client)
+        last = json.loads(out)
+        assert last["event"] == "ended"
+        assert last["up_bytes"] > 100_000
         assert (code, err) == (128 + getattr(signal, name), "")
         # The client is told, and prints what it has.
         assert told[0] == 1

@@ -148,6 +148,11 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             break;
         }
     }
+    // What each test came to, of those that lasted until now.
+    server.forget_all();
+    for notice in server.drain_notices() {
+        tell(args, ui, &notice)?;
+    }
     match stopped_by {
         Some(signal) => Err(Failure::signal(signal)),
         None => Ok(()),

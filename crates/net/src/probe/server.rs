@@ -495,6 +495,13 @@ impl<L: Library> Server<L> {
         }
     }
 
+    /// Forgets all tests, with a notice of each: for whoever goes away.
+    pub fn forget_all(&mut self) {
+        for index in 0..self.sessions.len() {
+            self.forget(index);
+        }
+    }
+
     /// Whether nobody is being served.
     pub fn is_idle(&self) -> bool {
         self.sessions
