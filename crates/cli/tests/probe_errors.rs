@@ -4,13 +4,15 @@
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
 
 /// A running server; dropping it ends it.
 struct Server {
     child: Child,
+    /// Open as long as the server runs: one whose listener is gone ends.
+    _out: BufReader<ChildStdout>,
     address: String,
 }
 
@@ -20,19 +22,22 @@ impl Server {
             .args(["probe", "server", "--bind", "127.0.0.1", "--port", "0"])
             .args(more)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
             .spawn()
             .expect("the binary runs");
         // It says where it listens: on stdout, for whoever started it.
         let mut line = String::new();
-        let out = child.stdout.take().expect("piped");
-        BufReader::new(out).read_line(&mut line).expect("a line");
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        out.read_line(&mut line).expect("a line");
         let address = line
             .split_whitespace()
             .find(|word| word.starts_with("127.0.0.1:"))
             .unwrap_or_else(|| panic!("no address in `{line}`"));
         let address = address.trim_end_matches([',', ';']).to_owned();
-        Server { child, address }
+        Server {
+            child,
+            _out: out,
+            address,
+        }
     }
 }
 
