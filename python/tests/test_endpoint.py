@@ -6,6 +6,7 @@ import json
 import os
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -234,3 +235,16 @@ def test_a_measurement_becomes_a_page(way: str, tmp_path: Path) -> None:
     # Not replaced without being told to.
     code, out, err = ran(way, "probe", "client", address, "--out", place)
     assert (code, out, err) == (2, "", f"verus: --out: `{place}` is not empty; --force replaces the results in it\n")
+
+
+def test_what_the_readme_says_of_measuring_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (commands,) = (block for block in re.findall(r"```sh\n(.*?)```", readme, re.DOTALL) if "probe client" in block)
+    with server() as (_, address):
+        for command in commands.splitlines():
+            words = shlex.split(command.replace("localhost", address), comments=True)[1:]
+            shorter = ("--duration", 0.5) if "client" in words else ()
+            code, _, err = ran("verus", *words, *shorter)
+            assert code == 0, (command, err)
+    assert (tmp_path / "measured" / "report.html").exists()
