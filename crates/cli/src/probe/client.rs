@@ -31,7 +31,8 @@ use super::table::table;
 /// Measure the path to a `probe server`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The server: HOST, HOST:PORT or [IPv6]:PORT.
+    // Not as a doc comment: rustdoc would take the brackets for a link.
+    #[arg(help = "The server: HOST, HOST:PORT or [IPv6]:PORT")]
     host: Host,
     /// The controller, as in `verus compare`: NAME[:key=value,…].
     #[arg(long, default_value = "verus", value_parser = scheme)]
