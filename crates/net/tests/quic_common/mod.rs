@@ -1,4 +1,7 @@
-//! Two ends of a QUIC connection on the loopback interface.
+//! Two ends of a QUIC connection on the loopback interface, for tests and benchmarks.
+
+// Each test and benchmark uses its part of this.
+#![allow(dead_code)]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -44,6 +47,15 @@ impl Pair {
     }
 
     pub async fn with(client: TransportConfig, server: TransportConfig) -> Pair {
+        Pair::by_way_of(client, server, |server| server).await
+    }
+
+    /// The client calls the address that `route` gives for the server's.
+    pub async fn by_way_of(
+        client: TransportConfig,
+        server: TransportConfig,
+        route: impl FnOnce(SocketAddr) -> SocketAddr,
+    ) -> Pair {
         let key = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a key");
         let certificate = CertificateDer::from(key.cert);
         let private = PrivateKeyDer::Pkcs8(key.signing_key.serialize_der().into());
@@ -66,7 +78,7 @@ impl Pair {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listening = Endpoint::server(server_config, any).expect("a socket");
         let calling = Endpoint::client(any).expect("a socket");
-        let to = listening.local_addr().expect("bound");
+        let to = route(listening.local_addr().expect("bound"));
         let connecting = calling
             .connect_with(client_config, to, "localhost")
             .expect("a connection");
@@ -81,29 +93,34 @@ impl Pair {
 
     /// The client sends so many bytes; the server reads them to the end.
     pub async fn send(&self, bytes: usize) {
-        let write = async {
-            let mut stream = self.client.open_uni().await.expect("a stream");
-            let block = vec![7; 64 << 10];
-            let mut left = bytes;
-            while left > 0 {
-                let part = left.min(block.len());
-                stream.write_all(&block[..part]).await.expect("written");
-                left -= part;
-            }
-            stream.finish().expect("finished");
-        };
-        let read = tokio::spawn({
-            let server = self.server.clone();
-            async move {
-                let mut stream = server.accept_uni().await.expect("a stream");
-                let mut read = 0;
-                while let Some(chunk) = stream.read_chunk(usize::MAX, true).await.expect("read") {
-                    read += chunk.bytes.len();
-                }
-                read
-            }
-        });
-        write.await;
+        let server = self.server.clone();
+        let read = tokio::spawn(async move { read(&server).await });
+        write(&self.client, bytes).await.expect("written");
         assert_eq!(read.await.expect("read"), bytes);
     }
+}
+
+/// Sends so many bytes on a stream of their own.
+pub async fn write(connection: &Connection, bytes: usize) -> Result<(), quinn::WriteError> {
+    let mut stream = connection.open_uni().await?;
+    let block = vec![7; 64 << 10];
+    let mut left = bytes;
+    while left > 0 {
+        let part = left.min(block.len());
+        stream.write_all(&block[..part]).await?;
+        left -= part;
+    }
+    stream.finish().expect("finished once");
+    Ok(())
+}
+
+/// Reads the next stream to its end, or the connection's; says how many bytes it had.
+pub async fn read(connection: &Connection) -> usize {
+    let mut total = 0;
+    if let Ok(mut stream) = connection.accept_uni().await {
+        while let Ok(Some(chunk)) = stream.read_chunk(usize::MAX, true).await {
+            total += chunk.bytes.len();
+        }
+    }
+    total
 }
