@@ -121,8 +121,8 @@ impl Factory {
 impl congestion::ControllerFactory for Factory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn congestion::Controller> {
         let nth = self.built.fetch_add(1, Ordering::Relaxed);
-        let seed = self.seed.wrapping_add(nth);
-        let mut host = Host::new(&self.scheme, seed, Time::ZERO, current_mtu);
+        let controller = self.scheme.build(self.seed.wrapping_add(nth));
+        let mut host = Host::new(controller, Time::ZERO, current_mtu);
         if self.log > 0 {
             host.set_log(Some(view::Log::new(self.log)));
         }

@@ -1,66 +1,251 @@
-//! Each scheme of the catalogue carries data through quinn, over real sockets.
+//! Each scheme of the catalogue carries data through quinn, over real sockets; epochs run; a connection
+//! that moves to another address goes on.
 
 mod quic_common;
 
+use std::future::Future;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use quic_common::{Pair, runtime};
+use quic_common::{Pair, carry, runtime, transport};
+use quinn::TransportConfig;
 use verus_core::algorithm::catalogue;
-use verus_net::quic::{self, Event};
+use verus_faults::{Proxy, ProxyConfig, Schedule};
+use verus_net::quic::{self, Counters, Event, View};
 
-const MEGABYTES: usize = 20;
+const MEGABYTE: usize = 1 << 20;
+/// Far longer than anything here takes on a machine that does other things as well.
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// All names of the catalogue.
-fn schemes() -> Vec<String> {
-    catalogue()
-        .iter()
-        .map(|entry| entry.name.to_owned())
-        .collect()
+async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work)
+        .await
+        .unwrap_or_else(|_| panic!("{what} takes longer than {PATIENCE:?}"))
+}
+
+fn sound(what: &str, view: &View) -> Counters {
+    let counters = view.snapshot().counters;
+    assert_eq!(counters.misses, 0, "{what}: {counters:?}");
+    counters
 }
 
 #[test]
 fn every_scheme_moves_a_file_and_no_acknowledgement_is_a_riddle() {
-    for scheme in schemes() {
+    for entry in catalogue() {
         for driven in [true, false] {
+            let what = format!("{}, driven {driven}", entry.name);
             runtime().block_on(async {
-                let pair = Pair::new(&scheme).await;
+                let pair = Pair::new(entry.name).await;
                 let _driver = driven.then(|| quic::drive(&pair.client));
                 let view = quic::view(&pair.client).expect("our controller");
-                let sent = pair.send(MEGABYTES << 20);
-                tokio::time::timeout(Duration::from_secs(60), sent)
-                    .await
-                    .unwrap_or_else(|_| {
-                        panic!("{scheme}, driven: {driven}: {:?}", view.snapshot())
-                    });
+                in_time(&what, pair.send(20 * MEGABYTE)).await;
+                let counters = sound(&what, &view);
+                // Which packets are lost, and so how many, nobody tells a controller.
+                let lost = pair.client.stats().path.lost_bytes;
+                assert_eq!(counters.lost_bytes, lost, "{what}: as quinn counts them");
                 let snapshot = view.snapshot();
-                eprintln!("{scheme} driven {driven}: {snapshot:?}");
-                let counters = snapshot.counters;
-                assert_eq!(counters.misses, 0, "{scheme}: {counters:?}");
-                assert!(snapshot.delivered.get() >= (MEGABYTES << 20) as u64);
+                let open = snapshot.in_flight + snapshot.delivered;
+                assert!(open.get() >= 20 * MEGABYTE as u64, "{what}: {snapshot:?}");
             });
         }
     }
 }
 
 #[test]
-fn epochs_far_longer_than_a_round_trip_are_closed_in_time() {
+fn the_modes_of_verus_move_a_file_too() {
+    for scheme in ["verus:mode=paper", "verus:mode=prototype"] {
+        for driven in [true, false] {
+            let what = format!("{scheme}, driven {driven}");
+            runtime().block_on(async {
+                let pair = Pair::new(scheme).await;
+                let _driver = driven.then(|| quic::drive(&pair.client));
+                let view = quic::view(&pair.client).expect("our controller");
+                // Where a round trip is far shorter than an epoch, their windows may come to a packet an epoch.
+                in_time(&what, pair.send(MEGABYTE)).await;
+                sound(&what, &view);
+            });
+        }
+    }
+}
+
+/// Sends until Verus has left slow start and epochs run.
+async fn start_epochs(pair: &Pair, view: &View) {
+    while view.snapshot().phase != Some(1.0) {
+        pair.send(MEGABYTE).await;
+    }
+}
+
+#[test]
+fn a_driver_closes_epochs_far_longer_than_a_round_trip_and_sleeps_when_there_is_nothing_to_drive() {
     runtime().block_on(async {
         let pair = Pair::new("verus").await;
-        let _driver = quic::drive(&pair.client);
+        let driver = quic::drive(&pair.client);
         let view = quic::view(&pair.client).expect("our controller");
-        // A loss ends slow start at the latest; from then on epochs run.
-        pair.send(4 << 20).await;
+        in_time("slow start", start_epochs(&pair, &view)).await;
         view.log(1 << 20);
-        let from = view.snapshot().counters.ticks;
-        pair.send(40 << 20).await;
-        let ticks: Vec<_> = view
+        in_time("a file", pair.send(40 * MEGABYTE)).await;
+        let epochs: Vec<_> = view
             .take_log()
             .into_iter()
             .filter_map(|event| match event {
-                Event::Tick { due, at } => Some((due, at)),
+                Event::Tick { due, .. } => Some(due),
                 _ => None,
             })
             .collect();
-        eprintln!("{} ticks from {from}; {:?}", ticks.len(), view.snapshot());
+        // A tick closes all epochs that have ended; nearly each has one of its own.
+        let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else {
+            panic!("no epoch ended in 40 MB");
+        };
+        let all = last.since(first).as_millis_f64() / 5.0 + 1.0;
+        let rtt = view.snapshot().smoothed_rtt;
+        assert!(rtt.as_millis_f64() < 2.5, "{rtt:?} is no short round trip");
+        assert!(
+            epochs.len() as f64 > all / 2.0,
+            "{} ticks in {all} epochs",
+            epochs.len()
+        );
+
+        // The last acknowledgements come in, then nothing happens any more.
+        let idle = async {
+            while view.snapshot().in_flight.get() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        in_time("idleness", idle).await;
+        let before = view.snapshot().counters.ticks;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(view.snapshot().counters.ticks, before);
+
+        // It takes up its work again, and ends with the connection.
+        let resumed = async {
+            while view.snapshot().counters.ticks == before {
+                pair.send(MEGABYTE).await;
+            }
+        };
+        in_time("resumption", resumed).await;
+        assert!(!driver.is_finished());
+        pair.client.close(0u32.into(), b"done");
+        let ended = async {
+            while !driver.is_finished() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        in_time("the driver's end", ended).await;
+    });
+}
+
+#[test]
+fn a_connection_goes_on_when_its_driver_is_dropped() {
+    runtime().block_on(async {
+        let pair = Pair::new("verus").await;
+        let driver = quic::drive(&pair.client);
+        let view = quic::view(&pair.client).expect("our controller");
+        in_time("slow start", start_epochs(&pair, &view)).await;
+        drop(driver);
+        in_time("the rest", pair.send(4 * MEGABYTE)).await;
+        sound("undriven", &view);
+    });
+}
+
+#[test]
+fn a_controller_of_quinns_own_is_left_alone() {
+    runtime().block_on(async {
+        let pair = Pair::with(TransportConfig::default(), TransportConfig::default()).await;
+        let driver = quic::drive(&pair.client);
+        assert!(quic::view(&pair.client).is_none());
+        in_time("a file", pair.send(MEGABYTE)).await;
+        assert!(driver.is_finished());
+    });
+}
+
+#[test]
+fn a_driver_wakes_with_the_send_window_that_the_transport_has() {
+    let mut small = TransportConfig::default();
+    small.send_window(60_000);
+    quic::configure(&mut small, &quic_common::scheme("verus"), 1);
+    runtime().block_on(async {
+        let pair = Pair::with(small, transport("verus")).await;
+        let _driver = quic::drive(&pair.client);
+        let view = quic::view(&pair.client).expect("our controller");
+        in_time("slow start", start_epochs(&pair, &view)).await;
+        in_time("a file", pair.send(20 * MEGABYTE)).await;
+        // Nobody reads: what is taken is what fits into the window, however often the driver set it.
+        let mut stream = pair.client.open_uni().await.expect("a stream");
+        let taken = async {
+            let mut taken = 0;
+            let block = [0; 1000];
+            while let Ok(n) =
+                tokio::time::timeout(Duration::from_millis(200), stream.write(&block)).await
+            {
+                taken += n.expect("open");
+            }
+            taken
+        };
+        // The peer's flow control lets 1.25 MB through unread.
+        let taken = in_time("filling the window", taken).await;
+        assert!(taken <= 1_250_000 + 61_000, "{taken}");
+    });
+}
+
+#[test]
+fn a_peer_behind_a_forgetful_router_keeps_its_controller() {
+    runtime().block_on(async {
+        let pair = Pair::new("verus").await;
+        let _driver = quic::drive(&pair.server);
+        let view = quic::view(&pair.server).expect("our controller");
+        let download = carry(&pair.server, &pair.client, 40 * MEGABYTE);
+        let rebind = async {
+            while view.snapshot().delivered.get() < 4 * MEGABYTE as u64 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let other = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+            pair.calling.rebind(other).expect("rebound");
+        };
+        in_time("a download", async { tokio::join!(download, rebind) }).await;
+        let now = quic::view(&pair.server).expect("our controller");
+        assert!(
+            now.is_same(&view),
+            "it has learned the path, which is the same"
+        );
+        sound("rebound", &now);
+    });
+}
+
+#[test]
+fn a_peer_that_moves_to_another_address_gets_another_controller_and_the_driver_follows() {
+    runtime().block_on(async {
+        let mut hold = None;
+        let mut client = transport("verus");
+        // It only receives, and does not know that it has moved: what it is sent goes to where it was, and
+        // without this it would have nothing to say.
+        client.keep_alive_interval(Some(Duration::from_millis(100)));
+        let pair = Pair::by_way_of(client, transport("verus"), |server| {
+            let schedule = Schedule::perfect(verus_core::Duration::from_millis(2));
+            let config = ProxyConfig {
+                schedule,
+                ..ProxyConfig::new(server)
+            };
+            let proxy = Proxy::start(config).expect("a proxy");
+            let to = proxy.addr();
+            hold = Some(proxy);
+            to
+        })
+        .await;
+        let proxy = hold.expect("made");
+        let _driver = quic::drive(&pair.server);
+        let view = quic::view(&pair.server).expect("our controller");
+        let download = carry(&pair.server, &pair.client, 40 * MEGABYTE);
+        let moved = async {
+            while view.snapshot().delivered.get() < 4 * MEGABYTE as u64 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            proxy.change_address();
+        };
+        in_time("a download", async { tokio::join!(download, moved) }).await;
+        let now = quic::view(&pair.server).expect("our controller");
+        assert!(!now.is_same(&view));
+        let counters = sound("moved", &now);
+        assert!(counters.ticks > 0, "{counters:?}");
     });
 }

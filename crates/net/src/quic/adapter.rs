@@ -150,8 +150,13 @@ impl congestion::Controller for Adapter {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
         let shared = &*self.shared;
         let now = shared.time(now);
-        shared.update(|host| host.on_sent(now, bytes, last_packet_number));
-        shared.wake_driver();
+        let ticks = shared.update(|host| {
+            host.on_sent(now, bytes, last_packet_number);
+            host.next_tick(now).is_some()
+        });
+        if ticks {
+            shared.wake_driver();
+        }
     }
 
     #[inline]

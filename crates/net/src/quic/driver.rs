@@ -29,6 +29,13 @@ pub struct Driver {
     task: JoinHandle<()>,
 }
 
+impl Driver {
+    /// Whether it has ended, with the connection or because there was nothing to drive.
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+}
+
 impl Drop for Driver {
     fn drop(&mut self) {
         self.task.abort();

@@ -99,10 +99,10 @@ impl Ring {
         }
     }
 
-    /// A batch left. One that leaves at the instant of the last joins it.
+    /// A batch left. One that leaves at the instant of the last, under the same window, joins it.
     pub(super) fn push(&mut self, batch: Batch) {
         match self.batches.back_mut() {
-            Some(back) if back.at == batch.at => {
+            Some(back) if back.at == batch.at && back.window == batch.window => {
                 back.packets += batch.packets;
                 back.open += batch.open;
             }
@@ -127,17 +127,36 @@ impl Ring {
         Some(packet)
     }
 
+    /// The size of the packets that left at `sent`, but for the last.
+    pub(super) fn packet_size(&self, sent: Time) -> Option<u64> {
+        self.find(sent).map(|at| self.batches[at].packet_size)
+    }
+
     #[inline]
     fn find(&self, sent: Time) -> Option<usize> {
-        let near = self.hint..self.hint + 2;
-        for at in near {
-            if self.batches.get(at).is_some_and(|batch| batch.at == sent) {
+        for at in self.hint..self.hint + 2 {
+            let here = self.batches.get(at);
+            if here.is_some_and(|batch| batch.at == sent && batch.open > 0) {
                 return Some(at);
             }
         }
-        self.batches
-            .binary_search_by(|batch| batch.at.cmp(&sent))
-            .ok()
+        self.search(sent)
+    }
+
+    /// Among batches of one instant, the first of which something is open.
+    #[cold]
+    fn search(&self, sent: Time) -> Option<usize> {
+        let first = self.batches.partition_point(|batch| batch.at < sent);
+        let same = self.batches.range(first..);
+        let same = same.take_while(|batch| batch.at == sent);
+        let mut found = None;
+        for (index, batch) in same.enumerate() {
+            found = Some(first + index);
+            if batch.open > 0 {
+                break;
+            }
+        }
+        found
     }
 
     /// `bytes` are lost of what left up to `sent`: the oldest, since a stack that finds a packet lost
@@ -179,6 +198,11 @@ impl Ring {
     /// When the oldest batch left.
     pub(super) fn oldest(&self) -> Option<Time> {
         self.batches.front().map(|batch| batch.at)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.batches.len()
     }
 }
 

@@ -108,6 +108,11 @@ impl Log {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn last(&self) -> Option<Event> {
+        self.events.last().copied()
+    }
+
     pub(super) fn take(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }

@@ -37,7 +37,8 @@ pub fn transport(text: &str) -> TransportConfig {
 pub struct Pair {
     pub client: Connection,
     pub server: Connection,
-    _endpoints: [Endpoint; 2],
+    pub listening: Endpoint,
+    pub calling: Endpoint,
 }
 
 impl Pair {
@@ -87,17 +88,23 @@ impl Pair {
         Pair {
             client: client.expect("connected"),
             server: server.expect("connected"),
-            _endpoints: [listening, calling],
+            listening,
+            calling,
         }
     }
 
     /// The client sends so many bytes; the server reads them to the end.
     pub async fn send(&self, bytes: usize) {
-        let server = self.server.clone();
-        let read = tokio::spawn(async move { read(&server).await });
-        write(&self.client, bytes).await.expect("written");
-        assert_eq!(read.await.expect("read"), bytes);
+        carry(&self.client, &self.server, bytes).await;
     }
+}
+
+/// One end sends so many bytes; the other reads them to the end.
+pub async fn carry(from: &Connection, to: &Connection, bytes: usize) {
+    let to = to.clone();
+    let read = tokio::spawn(async move { read(&to).await });
+    write(from, bytes).await.expect("written");
+    assert_eq!(read.await.expect("read"), bytes);
 }
 
 /// Sends so many bytes on a stream of their own.
