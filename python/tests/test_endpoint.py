@@ -135,15 +135,6 @@ def test_a_signal_ends_a_server(name: str) -> None:
 
 
 @way
-def test_an_ignored_interrupt_stays_ignored(way: str) -> None:
-    with server() as (serving, address):
-        command = [*WAYS[way], "probe", "client", address, "--rate-mbps", "1", "--duration", "1"]
-        client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert line(serving)["event"] == "began"
-        assert ended(client)[0] == 0
-
-
-@way
 def test_a_closed_pipe_is_silent(way: str) -> None:
     with server() as (serving, address):
         reading, writing = os.pipe()
