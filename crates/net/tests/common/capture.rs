@@ -13,6 +13,7 @@ use nix::sys::socket::{
     ControlMessageOwned, LinkAddr, MsgFlags, SockProtocol, recvmsg, setsockopt,
 };
 use nix::sys::time::TimeSpec;
+use rustix::time::{ClockId, clock_gettime};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// `PACKET_OUTGOING` (packet(7)): loopback shows each packet twice, once as it leaves.
@@ -65,7 +66,7 @@ impl Capture {
 
     /// Ends it; returns what was captured, in order.
     pub fn stop(self) -> Vec<Captured> {
-        self.over.store(true, Ordering::Relaxed);
+        self.over.store(true, Ordering::Release);
         self.reading.join().expect("the capture does not panic")
     }
 }
@@ -74,6 +75,7 @@ fn read(socket: &Socket, ports: &[u16], over: &AtomicBool) -> Vec<Captured> {
     let mut found = Vec::new();
     let mut buffer = vec![0; 1 << 17];
     let mut control = nix::cmsg_space!(TimeSpec);
+    let mut end = None;
     loop {
         let mut slices = [IoSliceMut::new(&mut buffer)];
         let message = recvmsg::<LinkAddr>(
@@ -96,10 +98,17 @@ fn read(socket: &Socket, ports: &[u16], over: &AtomicBool) -> Vec<Captured> {
                 }),
             ),
             // Nothing came for a while: all that left before is read.
-            Err(nix::Error::EAGAIN) if over.load(Ordering::Relaxed) => return found,
+            Err(nix::Error::EAGAIN) if over.load(Ordering::Acquire) => return found,
             Err(nix::Error::EAGAIN | nix::Error::EINTR) => continue,
             Err(error) => panic!("the capture failed: {error}"),
         };
+        // Other programs may talk on for ever: what left before the end is read.
+        if over.load(Ordering::Acquire) {
+            let end = *end.get_or_insert_with(now);
+            if stamp.is_some_and(|stamp| Duration::from(stamp) > end) {
+                return found;
+            }
+        }
         if let (true, Some(stamp)) = (outgoing, stamp)
             && let Some((from, to, payload)) = udp(&buffer[..bytes])
             && (ports.contains(&from) || ports.contains(&to))
@@ -112,6 +121,12 @@ fn read(socket: &Socket, ports: &[u16], over: &AtomicBool) -> Vec<Captured> {
             });
         }
     }
+}
+
+/// Since 1970, as the kernel stamps packets.
+fn now() -> Duration {
+    let now = clock_gettime(ClockId::Realtime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// Ports and payload of an IP packet, if it carries UDP.
