@@ -4,6 +4,8 @@
 //!   ends in one process; interleaved pairs, the median of their ratios.
 //! - **link**: Verus, our Cubic and quinn's Cubic on a link of 50 Mbit/s and 40 ms, made by the fault proxy:
 //!   how much of it they use, and what queue they make.
+//! - **limits**: Verus on that link without one or the other of what it asks of quinn: an acknowledgement
+//!   for each packet, a driver, batches (GSO).
 //! - **epochs**: how late epochs are closed at 1, 10 and 100 Mbit/s, beside a bare timer in the same run.
 //!
 //! `cargo bench -p verus-net --bench quic` runs all; `-- cost` and so on one; `-- --quick` shorter ones. A run
@@ -165,11 +167,13 @@ fn over_link(
     mbps: f64,
     seconds: f64,
     driven: bool,
+    change: impl FnOnce(&mut TransportConfig),
 ) -> LinkRun {
     client.send_window(1 << 26);
     if scheme != QUINN_CUBIC {
         quic::Factory::new(&quic_common::scheme(scheme), 1).install(&mut client);
     }
+    change(&mut client);
     runtime().block_on(async {
         let mut hold = None;
         let pair = Pair::by_way_of(client, transport_of(scheme), |server| {
@@ -208,8 +212,9 @@ fn link(quick: bool) {
     println!("Link: 50 Mbit/s, 40 ms, queue of one bandwidth-delay product, {seconds} s after 3 s");
     for round in 0..rounds {
         for scheme in ["verus", "verus:ratio=4", "cubic", QUINN_CUBIC] {
-            let (run, steal) =
-                undisturbed(|| over_link(transport_of(scheme), scheme, 50.0, seconds, true));
+            let (run, steal) = undisturbed(|| {
+                over_link(transport_of(scheme), scheme, 50.0, seconds, true, |_| ())
+            });
             let link = run.stats.up.bottleneck.expect("a bottleneck");
             println!(
                 "  {round} {scheme:14} link {:.3}, received {:.1} Mbit/s, queueing mean {:.1} p95 {:.1} ms, drops {}, proxy late p99 {:.2} ms, steal {:.1} %",
@@ -225,6 +230,54 @@ fn link(quick: bool) {
                 println!("      {:?}", snapshot.counters);
             }
         }
+    }
+}
+
+/// What each thing that QUIC does in its own way costs Verus on that link.
+fn limits(quick: bool) {
+    type Change = fn(&mut TransportConfig);
+    let unchanged: Change = |_| ();
+    let no_frequency: Change = |transport| {
+        transport.ack_frequency_config(None);
+    };
+    let no_batches: Change = |transport| {
+        transport.enable_segmentation_offload(false);
+    };
+    let (rounds, seconds) = if quick { (1, 8.0) } else { (3, 20.0) };
+    println!(
+        "Limits: Verus (ratio=2) at 50 Mbit/s, 40 ms, {seconds} s after 3 s, {rounds} runs, medians"
+    );
+    for (what, change, driven) in [
+        ("as configured", unchanged, true),
+        ("ACKs as the peer likes", no_frequency, true),
+        ("no batches", no_batches, true),
+        ("no driver", unchanged, false),
+    ] {
+        let (mut used, mut mean, mut p95, mut most) = (vec![], vec![], vec![], 0.0f64);
+        for _ in 0..rounds {
+            let (run, steal) = undisturbed(|| {
+                over_link(
+                    TransportConfig::default(),
+                    "verus:ratio=2",
+                    50.0,
+                    seconds,
+                    driven,
+                    change,
+                )
+            });
+            let link = run.stats.up.bottleneck.expect("a bottleneck");
+            used.push(link.utilization());
+            mean.push(link.queueing.mean_ms);
+            p95.push(link.queueing.p95_ms);
+            most = most.max(steal);
+        }
+        println!(
+            "  {what:24} link {:.3}, queueing mean {:.1} p95 {:.1} ms, steal at most {:.1} %",
+            median(&used),
+            median(&mean),
+            median(&p95),
+            most * 100.0
+        );
     }
 }
 
@@ -314,7 +367,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let quick = arguments.iter().any(|word| word == "--quick");
     let asked = |name: &str| {
-        let names = ["cost", "link", "epochs"];
+        let names = ["cost", "link", "limits", "epochs"];
         arguments.iter().any(|word| word == name)
             || !arguments.iter().any(|word| names.contains(&word.as_str()))
     };
@@ -323,6 +376,9 @@ fn main() {
     }
     if asked("link") {
         link(quick);
+    }
+    if asked("limits") {
+        limits(quick);
     }
     if asked("epochs") {
         epochs(quick);
