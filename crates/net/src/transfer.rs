@@ -1,1 +1,151 @@
 //! Files over QUIC.
+//!
+//! A [`Server`] serves a folder; a [`Client`] lists it, gets files from it and puts files into it. What
+//! neither may ever do is harm by mistake: paths cannot leave the folder ([`folder`]), a file takes its
+//! name only once it is whole and verified ([`files`], [`digest`]), and nobody is talked to who has not
+//! proven who they are ([`secrets`], [`trust`]). What was interrupted goes on where it stopped.
+//!
+//! `docs/transfer.md` describes the protocol, byte by byte, and what it does not protect from.
+
+pub mod address;
+mod client;
+pub mod digest;
+mod exchange;
+pub mod files;
+pub mod folder;
+pub mod frames;
+pub mod paths;
+pub mod refusal;
+pub mod secrets;
+mod server;
+pub mod trust;
+mod wire;
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use quinn::{IdleTimeout, TransportConfig, VarInt};
+use socket2::{Domain, Protocol, Socket, Type};
+use verus_core::algorithm::Scheme;
+
+pub use client::{Client, ClientConfig, ConnectError, Entry};
+pub use exchange::Delivered;
+pub use server::{Event, Server, ServerConfig};
+pub use wire::Trouble;
+
+/// The UDP port of a server, unless another is given.
+pub const DEFAULT_PORT: u16 = 9488;
+
+/// A connection on which nothing was heard for so long is over: a blackout of 30 s is survived, with
+/// the time that QUIC's probes need to notice its end.
+pub const IDLE: Duration = Duration::from_secs(60);
+/// How often an idle end shows that it lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// How much of what arrived may wait to be written, in bytes for each connection, and how much of what
+/// was sent may wait to be acknowledged.
+const WINDOW: u32 = 8 << 20;
+/// The same before the peer has proven who it is.
+const STRANGERS_WINDOW: u32 = 64 << 10;
+/// How many requests a client may have open.
+const STREAMS: u32 = 16;
+
+/// Why a connection was closed, as QUIC carries it.
+mod code {
+    /// All is done.
+    pub const DONE: u32 = 0;
+    /// The peer did not keep to the protocol.
+    pub const PROTOCOL: u32 = 1;
+    /// The client's proof does not hold, or there is none.
+    pub const TOKEN: u32 = 2;
+    /// The server's proof does not hold, or its key is not the one that was expected.
+    pub const STRANGER: u32 = 3;
+    /// The server has enough clients.
+    pub const BUSY: u32 = 4;
+    /// The server stops.
+    pub const STOPPING: u32 = 5;
+    /// The client was stopped.
+    pub const INTERRUPTED: u32 = 6;
+}
+
+/// How far a file has come; shared with whoever shows it.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    position: AtomicU64,
+    kept: AtomicU64,
+}
+
+impl Gauge {
+    /// How much of the file is at its destination, in bytes.
+    pub fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    /// How much of that an earlier attempt had left.
+    pub fn kept(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    fn start(&self, kept: u64) {
+        self.kept.store(kept, Ordering::Relaxed);
+        self.set(kept);
+    }
+
+    fn set(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+}
+
+/// Both ends' transport; `window` is the receive window of the connection.
+fn transport(scheme: &Scheme, window: u32, streams: u32, seed: u64) -> Arc<TransportConfig> {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_idle_timeout(IdleTimeout::try_from(IDLE).ok())
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .max_concurrent_bidi_streams(VarInt::from_u32(streams))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .datagram_receive_buffer_size(None)
+        .stream_receive_window(VarInt::from_u32(WINDOW))
+        .receive_window(VarInt::from_u32(window))
+        .send_window(u64::from(WINDOW));
+    crate::quic::configure(&mut transport, scheme, seed);
+    Arc::new(transport)
+}
+
+/// A server's socket: for IPv4, too, where it is for all IPv6 addresses.
+///
+/// # Errors
+/// As the operating system says.
+pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// A number that nobody can guess.
+fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    // Only a controller's random numbers depend on it.
+    let _ = getrandom::fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+/// The secret that only the two ends of this TLS connection know (RFC 8446 §7.5).
+fn channel_secret(connection: &quinn::Connection) -> Result<[u8; 32], Trouble> {
+    let mut secret = [0; 32];
+    connection
+        .export_keying_material(&mut secret, b"EXPORTER-verus-transfer-1", b"")
+        .map_err(|_| {
+            Trouble::Lost("the connection has no secret to prove anything by".to_owned())
+        })?;
+    Ok(secret)
+}

@@ -1,0 +1,415 @@
+//! One file crossing one stream: [`supply`] at the end that it comes from, [`take`] at the other.
+//!
+//! The receiving end begins: it says what it has, in digests of pieces, and learns how much of that
+//! is right. Then the data come in order, holes left out, and at the end the digest of the whole.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::timeout;
+
+use super::Gauge;
+use super::digest::BLOCK;
+use super::files::{Part, Place, Reader, Run, Source, Standing};
+use super::frames::{Demand, FileInfo, Subject, Supply};
+use super::refusal::{Reason, Refusal};
+use super::wire::{Receiving, Sending, Trouble, Wire};
+
+/// How often the receiving end says how much it has written, in bytes.
+const REPORT: u64 = 1 << 20;
+/// How long an end that was stopped waits to hear why.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What became of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivered {
+    /// Its size, in bytes.
+    pub size: u64,
+    /// How much of its data went over the wire now; holes do not.
+    pub moved: u64,
+    /// How much an earlier attempt had left.
+    pub kept: u64,
+    /// It was there already, the very same.
+    pub same: bool,
+}
+
+/// Work on files, where it delays nobody.
+pub(super) async fn off<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Trouble> {
+    spawn_blocking(work).await.map_err(|_| {
+        Trouble::Here(Refusal::new(
+            Reason::Storage,
+            "work on a file was cut short",
+        ))
+    })
+}
+
+fn protocol(text: &str) -> Trouble {
+    Trouble::Protocol(text.to_owned())
+}
+
+fn unreadable(error: &io::Error) -> Refusal {
+    if error.kind() == io::ErrorKind::UnexpectedEof {
+        changed()
+    } else {
+        Refusal::from_io("cannot read it", error)
+    }
+}
+
+fn changed() -> Refusal {
+    Refusal::new(
+        Reason::Changed,
+        "the file was changed while it was sent; send it again",
+    )
+}
+
+/// Sends a file to the peer, who says what of it is needed.
+pub(super) async fn supply(
+    wire: &mut Wire,
+    source: &Source,
+    gauge: &Gauge,
+) -> Result<Delivered, Trouble> {
+    let result = try_supply(wire, source, gauge).await;
+    if let Some(refusal) = result.as_ref().err().and_then(Trouble::for_peer) {
+        let _ = wire.say(&Supply::Failed(refusal)).await;
+    }
+    result
+}
+
+async fn try_supply(wire: &mut Wire, source: &Source, gauge: &Gauge) -> Result<Delivered, Trouble> {
+    let size = source.info.size;
+    let mut reader = source.read().map_err(Trouble::Here)?;
+    let mut target_checked = false;
+    loop {
+        match wire.hear().await? {
+            Demand::Check {
+                subject: Subject::Target,
+                bytes,
+            } if !target_checked && bytes == size => {
+                target_checked = true;
+                reader = compare(wire, reader, bytes).await?;
+            }
+            Demand::Check {
+                subject: Subject::Part,
+                bytes,
+            } if bytes <= size && (bytes == size || bytes.is_multiple_of(BLOCK)) => {
+                reader.rewind(0);
+                reader = compare(wire, reader, bytes).await?;
+                break;
+            }
+            Demand::Done => {
+                gauge.start(size);
+                return Ok(Delivered {
+                    size,
+                    same: true,
+                    ..Delivered::default()
+                });
+            }
+            Demand::Failed(refusal) => return Err(Trouble::There(refusal)),
+            _ => return Err(protocol("a demand out of turn")),
+        }
+    }
+    let kept = reader.tally().position();
+    gauge.start(kept);
+    let mut moved = 0;
+    {
+        let Wire { sending, receiving } = wire;
+        let listen = listen(receiving, size, gauge);
+        let send = send(sending, source, reader, &mut moved);
+        tokio::pin!(listen, send);
+        let sent = tokio::select! {
+            // Nothing can be done before all is sent; the peer may well have failed.
+            heard = &mut listen => match heard {
+                Ok(()) => Err(protocol("done before the end")),
+                Err(trouble) => Err(trouble),
+            },
+            sent = &mut send => match sent {
+                Ok(()) => listen.await,
+                // It has stopped us, and says why.
+                Err(Trouble::Stopped) => match timeout(LAST_WORDS, listen).await {
+                    Ok(Err(trouble)) => Err(trouble),
+                    _ => Err(Trouble::Stopped),
+                },
+                Err(trouble) => Err(trouble),
+            },
+        };
+        sent?;
+    }
+    gauge.set(size);
+    Ok(Delivered {
+        size,
+        moved,
+        kept,
+        same: false,
+    })
+}
+
+/// Tells the peer which pieces of its first `bytes` are the same here. The reader is left where the
+/// first difference begins.
+async fn compare(wire: &mut Wire, mut reader: Reader, bytes: u64) -> Result<Reader, Trouble> {
+    let piece = reader.tally().piece();
+    let expected = bytes.div_ceil(piece);
+    let mut whole = 0;
+    let mut matching = true;
+    let mut count = 0;
+    loop {
+        match wire.hear().await? {
+            Demand::Piece(digest) => {
+                count += 1;
+                if count > expected {
+                    return Err(protocol("more pieces than there can be"));
+                }
+                if !matching {
+                    continue;
+                }
+                let end = (count * piece).min(bytes);
+                let (back, read) = off(move || {
+                    let read = reader.skip_to(end);
+                    (reader, read)
+                })
+                .await?;
+                reader = back;
+                read.map_err(|error| Trouble::Here(unreadable(&error)))?;
+                matching = reader.tally().latest() == digest;
+                if matching {
+                    whole = reader.tally().pieces();
+                }
+                wire.say(&Supply::Same(matching)).await?;
+            }
+            Demand::EndOfPieces => break,
+            Demand::Failed(refusal) => return Err(Trouble::There(refusal)),
+            _ => return Err(protocol("a demand out of turn")),
+        }
+    }
+    if !matching {
+        reader.rewind(whole);
+    }
+    Ok(reader)
+}
+
+/// Sends what follows, one run being read while another is sent.
+async fn send(
+    sending: &mut Sending,
+    source: &Source,
+    reader: Reader,
+    moved: &mut u64,
+) -> Result<(), Trouble> {
+    type Read = (Reader, io::Result<Option<Run>>);
+    let size = source.info.size;
+    let read = move |mut reader: Reader| -> JoinHandle<Read> {
+        spawn_blocking(move || {
+            let run = reader.next_run(size);
+            (reader, run)
+        })
+    };
+    let cut_short = |_| {
+        Trouble::Here(Refusal::new(
+            Reason::Storage,
+            "reading the file was cut short",
+        ))
+    };
+    let (mut reader, mut run) = read(reader).await.map_err(cut_short)?;
+    while let Some(Run { at, bytes }) = run.map_err(|error| Trouble::Here(unreadable(&error)))? {
+        let next = read(reader);
+        let length = bytes.len() as u64;
+        sending.say(&Supply::Data { at, length }).await?;
+        sending.bytes(&bytes).await?;
+        *moved += length;
+        (reader, run) = next.await.map_err(cut_short)?;
+    }
+    if source.changed() {
+        return Err(Trouble::Here(changed()));
+    }
+    let digest = off(move || reader.finish()).await?;
+    sending.say(&Supply::End { digest }).await
+}
+
+/// Hears how far the peer is, until it is done.
+async fn listen(receiving: &mut Receiving, size: u64, gauge: &Gauge) -> Result<(), Trouble> {
+    loop {
+        match receiving.hear().await? {
+            Demand::Received { position } => gauge.set(position.min(size)),
+            Demand::Done => return Ok(()),
+            Demand::Failed(refusal) => return Err(Trouble::There(refusal)),
+            _ => return Err(protocol("a demand out of turn")),
+        }
+    }
+}
+
+/// Takes a file from the peer and puts it in its place.
+pub(super) async fn take(
+    wire: &mut Wire,
+    place: Place,
+    info: FileInfo,
+    gauge: &Gauge,
+) -> Result<Delivered, Trouble> {
+    let result = try_take(wire, place, info, gauge).await;
+    if let Some(refusal) = result.as_ref().err().and_then(Trouble::for_peer) {
+        let _ = wire.say(&Demand::Failed(refusal)).await;
+        wire.stop();
+    }
+    result
+}
+
+async fn try_take(
+    wire: &mut Wire,
+    place: Place,
+    info: FileInfo,
+    gauge: &Gauge,
+) -> Result<Delivered, Trouble> {
+    let size = info.size;
+    let looked = {
+        let place = place.clone();
+        off(move || place.look(&info))
+            .await?
+            .map_err(Trouble::Here)?
+    };
+    let different = match looked {
+        Standing::Nothing => None,
+        Standing::Different(what) => Some(what),
+        Standing::SameSize(file) => {
+            let (_, kept) = check(wire, Subject::Target, Reader::new(file, size), size).await?;
+            if kept == size {
+                let place = place.clone();
+                off(move || place.forget_part()).await?;
+                wire.say(&Demand::Done).await?;
+                gauge.start(size);
+                return Ok(Delivered {
+                    size,
+                    same: true,
+                    ..Delivered::default()
+                });
+            }
+            Some("another file of the same size")
+        }
+    };
+    if let Some(what) = different.filter(|_| !place.replace) {
+        let text = format!("{what} of that name is there already; --force replaces it");
+        return Err(Trouble::Here(Refusal::new(Reason::Exists, text)));
+    }
+    let mut part = open_part(place).await?;
+    let (reader, length) = part.read(size).map_err(Trouble::Here)?;
+    let (reader, kept) = check(wire, Subject::Part, reader, length).await?;
+    let mut tally = reader.into_tally();
+    part = {
+        let (part, cut) = off(move || {
+            let cut = part.cut(kept);
+            (part, cut)
+        })
+        .await?;
+        cut.map_err(Trouble::Here)?;
+        part
+    };
+    gauge.start(kept);
+    let (mut moved, mut reported) = (0, kept);
+    let digest = loop {
+        match wire.hear().await? {
+            Supply::Data { at, length } => {
+                let end = at + length;
+                let torn = !length.is_multiple_of(BLOCK) && end != size;
+                if at < tally.position() || end > size || torn {
+                    return Err(protocol("data where none can be"));
+                }
+                let mut bytes = vec![0; length as usize];
+                wire.receiving.bytes(&mut bytes).await?;
+                let run = Run { at, bytes };
+                let written;
+                (part, tally, written) = off(move || {
+                    let written = part.write(&run);
+                    if written.is_ok() {
+                        tally.zeros(at);
+                        tally.data(&run.bytes);
+                    }
+                    (part, tally, written)
+                })
+                .await?;
+                written.map_err(Trouble::Here)?;
+                moved += length;
+                gauge.set(end);
+                if end - reported >= REPORT {
+                    reported = end;
+                    wire.say(&Demand::Received { position: end }).await?;
+                }
+            }
+            Supply::End { digest } => break digest,
+            Supply::Failed(refusal) => return Err(Trouble::There(refusal)),
+            Supply::Same(_) => return Err(protocol("a supply out of turn")),
+        }
+    };
+    off(move || {
+        if tally.finish() == digest {
+            part.finish(&info)
+        } else {
+            Err(Refusal::new(
+                Reason::Damaged,
+                "what arrived is not what was sent; send it again",
+            ))
+        }
+    })
+    .await?
+    .map_err(Trouble::Here)?;
+    wire.say(&Demand::Done).await?;
+    gauge.set(size);
+    Ok(Delivered {
+        size,
+        moved,
+        kept,
+        same: false,
+    })
+}
+
+/// Asks the peer how much of the first `length` bytes is right. The reader, and what it has tallied,
+/// end there.
+async fn check(
+    wire: &mut Wire,
+    subject: Subject,
+    mut reader: Reader,
+    length: u64,
+) -> Result<(Reader, u64), Trouble> {
+    let bytes = length;
+    wire.say(&Demand::Check { subject, bytes }).await?;
+    let piece = reader.tally().piece();
+    let pieces = length.div_ceil(piece);
+    for number in 1..=pieces {
+        let end = (number * piece).min(length);
+        let (back, read) = off(move || {
+            let read = reader.skip_to(end);
+            (reader, read)
+        })
+        .await?;
+        reader = back;
+        read.map_err(|error| Trouble::Here(unreadable(&error)))?;
+        wire.say(&Demand::Piece(reader.tally().latest())).await?;
+    }
+    wire.say(&Demand::EndOfPieces).await?;
+    for number in 0..pieces {
+        match wire.hear().await? {
+            Supply::Same(true) => {}
+            Supply::Same(false) => {
+                reader.rewind(number as usize);
+                return Ok((reader, number * piece));
+            }
+            Supply::Failed(refusal) => return Err(Trouble::There(refusal)),
+            _ => return Err(protocol("a supply out of turn")),
+        }
+    }
+    Ok((reader, length))
+}
+
+/// Opens the unfinished file. An earlier transfer of ours that was told to give way may need a moment.
+async fn open_part(place: Place) -> Result<Part, Trouble> {
+    const TRIES: u32 = 100;
+    const PAUSE: Duration = Duration::from_millis(20);
+    for _ in 1..TRIES {
+        let place = place.clone();
+        match off(move || Part::open(&place)).await? {
+            Err(refusal) if refusal.reason == Reason::Busy => tokio::time::sleep(PAUSE).await,
+            other => return other.map_err(Trouble::Here),
+        }
+    }
+    off(move || Part::open(&place))
+        .await?
+        .map_err(Trouble::Here)
+}

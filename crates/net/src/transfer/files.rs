@@ -1,0 +1,524 @@
+//! Files at their two ends: read in runs of data with holes left out, written beside their final place
+//! and moved there once whole.
+//!
+//! An unfinished file is `.NAME.verus-part`. It is written from its beginning to its end and is as long
+//! as what was received, so it is its own journal: after a crash, its length says how much there may
+//! be, and comparing the digests of its pieces with the source's says how much of it is right.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::thread::{self, JoinHandle};
+
+use rustix::fs::{
+    self, AtFlags, FlockOperation, Mode, OFlags, RenameFlags, SeekFrom, Stat, Timespec, Timestamps,
+};
+use rustix::io::Errno;
+
+use super::digest::{BLOCK, Digest, Tally, is_zero};
+use super::folder::{Folder, file_info, not_a_file};
+use super::frames::{FileInfo, MAX_RUN};
+use super::paths::{PART_SUFFIX, RelativePath};
+use super::refusal::{Reason, Refusal};
+
+/// How much may be written before the disk is asked to catch up: what a loss of power can cost, and
+/// what is left to wait for at the end.
+const SYNC_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Bytes of a file that are not all zero, and where they belong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Offset in the file: a multiple of [`BLOCK`].
+    pub at: u64,
+    /// At most [`MAX_RUN`] bytes, whole blocks unless they end the file.
+    pub bytes: Vec<u8>,
+}
+
+/// Reads a file's data in order and keeps its digest.
+#[derive(Debug)]
+pub struct Reader {
+    file: File,
+    pending: VecDeque<Run>,
+    tally: Tally,
+}
+
+impl Reader {
+    /// From the beginning of a file of `size` bytes.
+    pub fn new(file: File, size: u64) -> Self {
+        Reader {
+            file,
+            pending: VecDeque::new(),
+            tally: Tally::new(size),
+        }
+    }
+
+    /// What was read so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// What was read, nothing more being wanted.
+    pub fn into_tally(self) -> Tally {
+        self.tally
+    }
+
+    /// Goes back to the beginning of a piece.
+    pub fn rewind(&mut self, pieces: usize) {
+        self.pending.clear();
+        self.tally.rewind(pieces);
+    }
+
+    /// The next run of data before `to`, which must be a multiple of [`BLOCK`] or the file's end.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file is shorter than it was; or as the operating system says.
+    pub fn next_run(&mut self, to: u64) -> io::Result<Option<Run>> {
+        loop {
+            if let Some(run) = self.pending.pop_front() {
+                self.tally.zeros(run.at);
+                self.tally.data(&run.bytes);
+                return Ok(Some(run));
+            }
+            let position = self.tally.position();
+            let start = data_from(&self.file, position)?
+                .map_or(to, |data| data - data % BLOCK)
+                .clamp(position, to);
+            if start == to {
+                self.tally.zeros(to);
+                return Ok(None);
+            }
+            let mut bytes = vec![0; (to - start).min(MAX_RUN) as usize];
+            self.file.read_exact_at(&mut bytes, start)?;
+            let end = start + bytes.len() as u64;
+            self.queue(start, bytes);
+            if self.pending.is_empty() {
+                self.tally.zeros(end);
+            }
+        }
+    }
+
+    /// Reads up to `to` without handing anything out.
+    ///
+    /// # Errors
+    /// As [`next_run`](Self::next_run).
+    pub fn skip_to(&mut self, to: u64) -> io::Result<()> {
+        while self.next_run(to)?.is_some() {}
+        Ok(())
+    }
+
+    /// The digest of the file, all of it having been read.
+    pub fn finish(self) -> Digest {
+        self.tally.finish()
+    }
+
+    /// Cuts what was read at its blocks of zeros. Nearly always there are none.
+    fn queue(&mut self, at: u64, bytes: Vec<u8>) {
+        if !bytes.chunks(BLOCK as usize).any(is_zero) {
+            self.pending.push_back(Run { at, bytes });
+            return;
+        }
+        let mut next = at;
+        for block in bytes.chunks(BLOCK as usize) {
+            if !is_zero(block) {
+                match self.pending.back_mut() {
+                    Some(run) if run.at + run.bytes.len() as u64 == next => {
+                        run.bytes.extend_from_slice(block);
+                    }
+                    _ => self.pending.push_back(Run {
+                        at: next,
+                        bytes: block.to_vec(),
+                    }),
+                }
+            }
+            next += block.len() as u64;
+        }
+    }
+}
+
+/// Where the first data at or after `position` begin; nothing if there is only a hole. Where the file
+/// system cannot say, at `position`.
+fn data_from(file: &File, position: u64) -> io::Result<Option<u64>> {
+    match fs::seek(file, SeekFrom::Data(position)) {
+        Ok(data) => Ok(Some(data)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(Some(position)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A regular file to be sent, as it was when it was opened.
+#[derive(Debug)]
+pub struct Source {
+    file: File,
+    stat: Stat,
+    /// What it is like.
+    pub info: FileInfo,
+}
+
+impl Source {
+    /// Opens a file in a folder.
+    ///
+    /// # Errors
+    /// If there is none, it may not be read, or it is no regular file.
+    pub fn open(folder: &Folder, path: &RelativePath) -> Result<Self, Refusal> {
+        let file = folder.file(path).map_err(|error| {
+            match error.raw_os_error().map(Errno::from_raw_os_error) {
+                // A socket cannot even be opened.
+                Some(Errno::NXIO | Errno::OPNOTSUPP) => {
+                    Refusal::new(Reason::NotAFile, "it is a socket or a device, not a file")
+                }
+                _ => Refusal::from_io("cannot read it", &error),
+            }
+        })?;
+        Source::new(file)
+    }
+
+    /// Takes an open file.
+    ///
+    /// # Errors
+    /// If it is no regular file.
+    pub fn new(file: File) -> Result<Self, Refusal> {
+        let stat =
+            fs::fstat(&file).map_err(|error| Refusal::from_io("cannot read it", &error.into()))?;
+        let info = file_info(&stat).ok_or_else(|| not_a_file(&stat))?;
+        Ok(Source { file, stat, info })
+    }
+
+    /// Begins to read it, and keeps an eye on it.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub fn read(&self) -> Result<Reader, Refusal> {
+        let file = self
+            .file
+            .try_clone()
+            .map_err(|error| Refusal::from_io("cannot read it", &error))?;
+        Ok(Reader::new(file, self.info.size))
+    }
+
+    /// Whether somebody has written to it since.
+    pub fn changed(&self) -> bool {
+        let of = |stat: &Stat| {
+            (
+                stat.st_size,
+                (stat.st_mtime, stat.st_mtime_nsec),
+                (stat.st_ctime, stat.st_ctime_nsec),
+            )
+        };
+        // Its name or permissions may change: only if its times of modification agree is it the same.
+        fs::fstat(&self.file).map_or(true, |now| {
+            let (now, then) = (of(&now), of(&self.stat));
+            (now.0, now.1) != (then.0, then.1)
+        })
+    }
+}
+
+/// What stands where a file is to go.
+#[derive(Debug)]
+pub enum Standing {
+    /// Nothing.
+    Nothing,
+    /// A file of the same size: perhaps the same.
+    SameSize(File),
+    /// Something that only a forced transfer replaces, and what it is.
+    Different(&'static str),
+}
+
+/// Where a file is to go.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The folder.
+    pub folder: Folder,
+    /// The name in it.
+    pub name: OsString,
+    /// Whether another file there may be replaced.
+    pub replace: bool,
+}
+
+impl Place {
+    /// What is there already.
+    ///
+    /// # Errors
+    /// If it is a folder, or cannot be looked at.
+    pub fn look(&self, info: &FileInfo) -> Result<Standing, Refusal> {
+        let stat = match self.folder.look(&self.name) {
+            Ok(stat) => stat,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Standing::Nothing);
+            }
+            Err(error) => return Err(Refusal::from_io("cannot write it", &error)),
+        };
+        match file_info(&stat) {
+            Some(there) if there.size == info.size => {
+                let path = RelativePath::default()
+                    .join(&self.name)
+                    .and_then(|path| Source::open(&self.folder, &path));
+                Ok(match path {
+                    Ok(source) => Standing::SameSize(source.file),
+                    Err(_) => Standing::Different("a file that cannot be read"),
+                })
+            }
+            Some(_) => Ok(Standing::Different("a file of another size")),
+            None if fs::FileType::from_raw_mode(stat.st_mode) == fs::FileType::Directory => Err(
+                Refusal::new(Reason::InTheWay, "a folder of this name is in the way"),
+            ),
+            None => Ok(Standing::Different("something that is not a file")),
+        }
+    }
+
+    /// Removes what an earlier attempt has left, where that is of no more use and nobody writes it.
+    pub fn forget_part(&self) {
+        let name = part_name(&self.name);
+        if self.folder.look(&name).is_ok()
+            && let Ok(part) = Part::open(self)
+        {
+            part.discard();
+        }
+    }
+}
+
+fn part_name(name: &OsStr) -> OsString {
+    let mut part = OsString::from(".");
+    part.push(name);
+    part.push(PART_SUFFIX);
+    part
+}
+
+/// An unfinished file. No two transfers write one at a time. Dropped, it stays for the next attempt,
+/// unless there is nothing in it.
+#[derive(Debug)]
+pub struct Part {
+    place: Place,
+    part_name: OsString,
+    file: File,
+    length: u64,
+    unsynced: u64,
+    syncing: Option<JoinHandle<io::Result<()>>>,
+    finished: bool,
+}
+
+impl Part {
+    /// Opens what is left of an earlier attempt, or begins.
+    ///
+    /// # Errors
+    /// If it cannot be written, or another process writes it.
+    pub fn open(place: &Place) -> Result<Self, Refusal> {
+        let cannot = |error: Errno| Refusal::from_io("cannot write to the folder", &error.into());
+        let part_name = part_name(&place.name);
+        // Whoever had it locked may have finished it between our opening and our locking it.
+        for _ in 0..10 {
+            let fd = fs::openat(
+                &place.folder,
+                &part_name,
+                OFlags::RDWR
+                    | OFlags::CREATE
+                    | OFlags::NOFOLLOW
+                    | OFlags::NONBLOCK
+                    | OFlags::NOCTTY
+                    | OFlags::CLOEXEC,
+                Mode::from_raw_mode(0o666),
+            )
+            .map_err(cannot)?;
+            match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(Refusal::new(
+                        Reason::Busy,
+                        "another transfer is writing this file",
+                    ));
+                }
+                // A file system without locks: then it is up to the user.
+                Err(_) => {}
+            }
+            let stat = fs::fstat(&fd).map_err(cannot)?;
+            let Some(info) = file_info(&stat) else {
+                return Err(Refusal::new(
+                    Reason::InTheWay,
+                    "something that is not a file has the name of the unfinished file",
+                ));
+            };
+            let named = fs::statat(&place.folder, &part_name, AtFlags::SYMLINK_NOFOLLOW);
+            if named.is_ok_and(|named| (named.st_dev, named.st_ino) == (stat.st_dev, stat.st_ino)) {
+                return Ok(Part {
+                    place: place.clone(),
+                    part_name,
+                    file: File::from(fd),
+                    length: info.size,
+                    unsynced: 0,
+                    syncing: None,
+                    finished: false,
+                });
+            }
+        }
+        Err(Refusal::new(
+            Reason::Busy,
+            "other transfers are writing this file",
+        ))
+    }
+
+    /// How much is in it, in bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// A reader of what is in it, as far as it can be part of a file of `size` bytes.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub fn read(&self, size: u64) -> Result<(Reader, u64), Refusal> {
+        let file = self
+            .file
+            .try_clone()
+            .map_err(|error| Refusal::from_io("cannot read the unfinished file", &error))?;
+        let length = if self.length >= size {
+            size
+        } else {
+            self.length - self.length % BLOCK
+        };
+        Ok((Reader::new(file, size), length))
+    }
+
+    /// Forgets all but the first `length` bytes.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn cut(&mut self, length: u64) -> Result<(), Refusal> {
+        self.file
+            .set_len(length)
+            .map_err(|error| Refusal::from_io("cannot write", &error))?;
+        self.length = length;
+        Ok(())
+    }
+
+    /// Writes a run; runs come in order.
+    ///
+    /// # Errors
+    /// As the operating system says, perhaps about an earlier run.
+    pub fn write(&mut self, run: &Run) -> Result<(), Refusal> {
+        let cannot = |error: io::Error| Refusal::from_io("cannot write", &error);
+        self.file.write_all_at(&run.bytes, run.at).map_err(cannot)?;
+        self.length = run.at + run.bytes.len() as u64;
+        self.unsynced += run.bytes.len() as u64;
+        if self.unsynced >= SYNC_BYTES {
+            match self.syncing.take() {
+                Some(sync) if !sync.is_finished() => self.syncing = Some(sync),
+                finished => {
+                    join(finished).map_err(cannot)?;
+                    let file = self.file.try_clone().map_err(cannot)?;
+                    self.unsynced = 0;
+                    self.syncing = Some(thread::spawn(move || file.sync_data()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes it what it was to become: its size, its time, whether it is executable, its name; all on
+    /// the disk before this returns.
+    ///
+    /// # Errors
+    /// As the operating system says. The unfinished file stays.
+    pub fn finish(mut self, info: &FileInfo) -> Result<(), Refusal> {
+        let cannot = |error: io::Error| Refusal::from_io("cannot write", &error);
+        join(self.syncing.take()).map_err(cannot)?;
+        self.cut(info.size)?;
+        let stat = fs::fstat(&self.file).map_err(|error| cannot(error.into()))?;
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        let may_execute = if info.executable {
+            // Whoever may read it may execute it.
+            mode | Mode::from_raw_mode((stat.st_mode & 0o444) >> 2)
+        } else {
+            mode - Mode::from_raw_mode(0o111)
+        };
+        if may_execute != mode {
+            // Some file systems know no such bit.
+            let _ = fs::fchmod(&self.file, may_execute);
+        }
+        if let Some(modified) = info.modified {
+            let time = Timespec {
+                tv_sec: modified.seconds,
+                tv_nsec: modified.nanos.into(),
+            };
+            // Some file systems cannot keep it; the contents matter more.
+            let _ = fs::futimens(
+                &self.file,
+                &Timestamps {
+                    last_access: time,
+                    last_modification: time,
+                },
+            );
+        }
+        self.file.sync_all().map_err(cannot)?;
+        self.rename()?;
+        self.finished = true;
+        self.place.folder.sync();
+        Ok(())
+    }
+
+    fn rename(&self) -> Result<(), Refusal> {
+        let Place {
+            folder,
+            name,
+            replace,
+        } = &self.place;
+        let renamed = if *replace {
+            fs::renameat(folder, &self.part_name, folder, name)
+        } else {
+            match rename_to_nothing(folder, &self.part_name, name) {
+                Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => match folder.look(name) {
+                    Ok(_) => Err(Errno::EXIST),
+                    Err(_) => fs::renameat(folder, &self.part_name, folder, name),
+                },
+                other => other,
+            }
+        };
+        renamed.map_err(|error| match error {
+            Errno::EXIST => Refusal::new(
+                Reason::Exists,
+                "another file of this name appeared meanwhile",
+            ),
+            error => Refusal::from_io("cannot give the file its name", &error.into()),
+        })
+    }
+
+    /// Removes it: it is of no use.
+    pub fn discard(mut self) {
+        self.remove();
+    }
+
+    fn remove(&mut self) {
+        if !self.finished {
+            self.finished = true;
+            let _ = fs::unlinkat(&self.place.folder, &self.part_name, AtFlags::empty());
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if self.length == 0 {
+            self.remove();
+        }
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "macos"))]
+fn rename_to_nothing(folder: &Folder, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
+    fs::renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+fn rename_to_nothing(_: &Folder, _: &OsStr, _: &OsStr) -> Result<(), Errno> {
+    Err(Errno::NOSYS)
+}
+
+fn join(syncing: Option<JoinHandle<io::Result<()>>>) -> io::Result<()> {
+    match syncing {
+        Some(sync) => sync
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("writing to the disk failed"))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,433 @@
+//! A folder that nothing can be reached outside of.
+//!
+//! Everything is opened relative to a descriptor of the folder. On Linux the kernel resolves each path
+//! and sees to it that it stays beneath (`openat2`, RESOLVE_BENEATH): symbolic links are followed as
+//! long as they stay inside, whatever anybody renames meanwhile. Where there is no such call, names
+//! are opened one by one and no symbolic link is followed at all.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::vec;
+
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::digest::MAX_SIZE;
+use super::frames::{FileInfo, Modified};
+use super::paths::{self, MAX_DEPTH, RelativePath, printable};
+use super::refusal::{Reason, Refusal};
+
+/// A descriptor that a folder is only passed through with; where the system knows that kind, it needs
+/// no permission to list the folder.
+#[cfg(target_os = "linux")]
+const THROUGH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+#[cfg(not(target_os = "linux"))]
+const THROUGH: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+
+/// For reading: a pipe or a device must not make us wait, or become our terminal.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// An open folder.
+#[derive(Clone, Debug)]
+pub struct Folder {
+    fd: Arc<OwnedFd>,
+}
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Folder {
+    /// Opens a folder that the user named: its path may lead anywhere.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Folder::from(fs::openat(CWD, path, THROUGH, Mode::empty())?))
+    }
+
+    /// Opens a file in here for reading. Whether it is a regular one is for the caller to see.
+    ///
+    /// # Errors
+    /// As the operating system says; `EXDEV` if the path would leave.
+    pub fn file(&self, path: &RelativePath) -> io::Result<File> {
+        Ok(File::from(self.resolve(path, READ)?))
+    }
+
+    /// Opens a folder in here.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file).
+    pub fn folder(&self, path: &RelativePath) -> io::Result<Folder> {
+        Ok(Folder::from(self.resolve(path, THROUGH)?))
+    }
+
+    /// Opens a folder in here, and makes those on the way that are missing.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file).
+    pub fn make(&self, path: &RelativePath) -> io::Result<Folder> {
+        match self.folder(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+        let Some((parent, name)) = path.split_last() else {
+            return self.folder(path);
+        };
+        let parent = self.make(&parent)?;
+        match fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.folder(path)
+    }
+
+    /// What a name in here is; a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn look(&self, name: &OsStr) -> io::Result<Stat> {
+        Ok(fs::statat(self, name, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// The names in here, sorted by their bytes.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let listed = fs::openat(self, c".", flags, Mode::empty())?;
+        for entry in Dir::new(listed)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Waits until the names in here are on the disk. Some file systems cannot say; the names get
+    /// there in any case.
+    pub fn sync(&self) {
+        if let Ok(fd) = fs::openat(
+            self,
+            c".",
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        ) {
+            let _ = fs::fsync(fd);
+        }
+    }
+
+    fn resolve(&self, path: &RelativePath, flags: OFlags) -> io::Result<OwnedFd> {
+        #[cfg(target_os = "linux")]
+        match self.resolve_beneath(path, flags) {
+            Err(Errno::NOSYS | Errno::PERM) => {}
+            other => return Ok(other?),
+        }
+        Ok(self.resolve_by_name(path, flags)?)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn resolve_beneath(&self, path: &RelativePath, flags: OFlags) -> Result<OwnedFd, Errno> {
+        use fs::ResolveFlags;
+        let text = if path.is_empty() {
+            OsStr::new(".")
+        } else {
+            path.as_os_str()
+        };
+        let mut tries = 0;
+        loop {
+            let opened = fs::openat2(
+                self,
+                text,
+                flags,
+                Mode::empty(),
+                ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+            );
+            match opened {
+                // Somebody renamed a folder just then, and the kernel cannot be sure.
+                Err(Errno::AGAIN) if tries < 100 => tries += 1,
+                other => return other,
+            }
+        }
+    }
+
+    fn resolve_by_name(&self, path: &RelativePath, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let Some((parent, name)) = path.split_last() else {
+            return fs::openat(self, c".", flags, Mode::empty());
+        };
+        let mut fd = None;
+        for step in parent.names() {
+            let from = fd.as_ref().map_or(self.fd.as_fd(), OwnedFd::as_fd);
+            fd = Some(fs::openat(
+                from,
+                step,
+                THROUGH | OFlags::NOFOLLOW,
+                Mode::empty(),
+            )?);
+        }
+        let from = fd.as_ref().map_or(self.fd.as_fd(), OwnedFd::as_fd);
+        fs::openat(from, name, flags | OFlags::NOFOLLOW, Mode::empty())
+    }
+}
+
+impl From<OwnedFd> for Folder {
+    fn from(fd: OwnedFd) -> Self {
+        Folder { fd: Arc::new(fd) }
+    }
+}
+
+/// What a regular file is like; nothing for anything else.
+pub fn file_info(stat: &Stat) -> Option<FileInfo> {
+    let size = u64::try_from(stat.st_size).ok()?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || size > MAX_SIZE {
+        return None;
+    }
+    let nanos = u32::try_from(stat.st_mtime_nsec).ok();
+    Some(FileInfo {
+        size,
+        modified: nanos
+            .filter(|&nanos| nanos < 1_000_000_000)
+            .map(|nanos| Modified {
+                seconds: stat.st_mtime,
+                nanos,
+            }),
+        executable: stat.st_mode & 0o100 != 0,
+    })
+}
+
+/// Says what something is that is no file, and therefore not transferred.
+pub fn not_a_file(stat: &Stat) -> Refusal {
+    let (reason, text) = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => (Reason::NotAFile, "it is too large"),
+        FileType::Directory => (Reason::InTheWay, "it is a folder"),
+        FileType::Symlink => (
+            Reason::NotAFile,
+            "it is a symbolic link, and those are not followed here",
+        ),
+        FileType::Socket => (Reason::NotAFile, "it is a socket, not a file"),
+        FileType::Fifo => (Reason::NotAFile, "it is a pipe, not a file"),
+        FileType::BlockDevice | FileType::CharacterDevice => {
+            (Reason::NotAFile, "it is a device, not a file")
+        }
+        _ => (Reason::NotAFile, "it is not a file"),
+    };
+    Refusal::new(reason, text)
+}
+
+/// Something found in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A regular file.
+    File(RelativePath, FileInfo),
+    /// A folder; it comes before what is in it.
+    Folder(RelativePath),
+    /// Something that is not transferred, and why.
+    Unavailable(RelativePath, Refusal),
+}
+
+/// Finds everything in a folder, depth first, each folder's names in order. It holds a descriptor for
+/// each folder it is in and follows no symbolic link.
+#[derive(Debug)]
+pub struct Walk {
+    stack: Vec<(RelativePath, Folder, vec::IntoIter<OsString>)>,
+    failed: Option<(RelativePath, Refusal)>,
+}
+
+impl Walk {
+    /// Through `folder`; paths are relative to it.
+    pub fn new(folder: Folder) -> Self {
+        let mut walk = Walk {
+            stack: Vec::new(),
+            failed: None,
+        };
+        walk.enter(RelativePath::default(), folder);
+        walk
+    }
+
+    fn enter(&mut self, path: RelativePath, folder: Folder) {
+        match folder.names() {
+            Ok(names) => self.stack.push((path, folder, names.into_iter())),
+            Err(error) => self.failed = Some((path, Refusal::from_io("cannot read it", &error))),
+        }
+    }
+
+    fn visit(&mut self, parent: &RelativePath, folder: &Folder, name: &OsStr) -> Found {
+        let path = match parent.join(name) {
+            Ok(path) => path,
+            Err(refusal) => {
+                let refusal = Refusal::new(
+                    refusal.reason,
+                    format!("`{}`: {}", printable(name.as_bytes()), refusal.detail),
+                );
+                return Found::Unavailable(parent.clone(), refusal);
+            }
+        };
+        let stat = match folder.look(name) {
+            Ok(stat) => stat,
+            Err(error) => {
+                return Found::Unavailable(path, Refusal::from_io("cannot read it", &error));
+            }
+        };
+        if let Some(info) = file_info(&stat) {
+            return Found::File(path, info);
+        }
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+            return Found::Unavailable(path, not_a_file(&stat));
+        }
+        if self.stack.len() >= MAX_DEPTH {
+            let text = format!("it is deeper than {MAX_DEPTH} folders");
+            return Found::Unavailable(path, Refusal::new(Reason::BadName, text));
+        }
+        match fs::openat(folder, name, THROUGH | OFlags::NOFOLLOW, Mode::empty()) {
+            Ok(fd) => {
+                self.enter(path.clone(), Folder::from(fd));
+                Found::Folder(path)
+            }
+            Err(error) => {
+                Found::Unavailable(path, Refusal::from_io("cannot read it", &error.into()))
+            }
+        }
+    }
+}
+
+impl Iterator for Walk {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        if let Some((path, refusal)) = self.failed.take() {
+            return Some(Found::Unavailable(path, refusal));
+        }
+        loop {
+            let (path, folder, names) = self.stack.last_mut()?;
+            match names.next() {
+                Some(name) if paths::is_part(name.as_bytes()) => {}
+                Some(name) => {
+                    let (path, folder) = (path.clone(), folder.clone());
+                    return Some(self.visit(&path, &folder, &name));
+                }
+                None => {
+                    self.stack.pop();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs as std_fs;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    fn path(text: &str) -> RelativePath {
+        RelativePath::parse(text.as_bytes()).expect("a good path")
+    }
+
+    fn tree() -> tempfile::TempDir {
+        let outer = tempfile::tempdir().expect("a folder");
+        let root = outer.path().join("root");
+        std_fs::create_dir_all(root.join("in/deep")).expect("folders");
+        std_fs::write(outer.path().join("secret"), "s").expect("a file");
+        std_fs::write(root.join("in/file"), "f").expect("a file");
+        symlink("../../secret", root.join("in/out")).expect("a link");
+        symlink(outer.path().join("secret"), root.join("in/absolute")).expect("a link");
+        symlink("../..", root.join("in/up")).expect("a link");
+        symlink("file", root.join("in/inside")).expect("a link");
+        symlink("deep", root.join("in/shallow")).expect("a link");
+        outer
+    }
+
+    #[test]
+    fn nothing_outside_is_reached() {
+        let outer = tree();
+        let root = Folder::open(&outer.path().join("root")).expect("it exists");
+        for bad in ["in/out", "in/absolute", "in/up/secret", "in/up"] {
+            let error = root.file(&path(bad)).expect_err(bad);
+            assert_eq!(
+                Refusal::from_io("cannot read", &error).reason,
+                Reason::Outside,
+                "{bad}: {error}"
+            );
+            assert!(root.resolve_by_name(&path(bad), READ).is_err(), "{bad}");
+        }
+        assert!(root.folder(&path("in/up")).is_err());
+        assert!(root.make(&path("in/up/new")).is_err());
+        assert!(!outer.path().join("new").exists());
+        assert!(root.file(&path("in/file")).is_ok());
+        assert!(root.resolve_by_name(&path("in/file"), READ).is_ok());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn links_that_stay_inside_are_followed() {
+        let outer = tree();
+        let root = Folder::open(&outer.path().join("root")).expect("it exists");
+        assert!(root.file(&path("in/inside")).is_ok());
+        assert!(root.make(&path("in/shallow/new")).is_ok());
+        assert!(outer.path().join("root/in/deep/new").is_dir());
+    }
+
+    #[test]
+    fn a_walk_finds_everything_once_and_follows_no_link() {
+        let outer = tree();
+        let root = outer.path().join("root");
+        let _socket = UnixListener::bind(root.join("socket")).expect("a socket");
+        std_fs::write(root.join(".x.verus-part"), "half").expect("a file");
+        let (mut good, mut bad) = (Vec::new(), Vec::new());
+        for found in Walk::new(Folder::open(&root).expect("it exists")) {
+            match found {
+                Found::File(path, info) => {
+                    assert_eq!(info.size, 1);
+                    good.push(path.to_string());
+                }
+                Found::Folder(path) => good.push(format!("{path}/")),
+                Found::Unavailable(path, refusal) => {
+                    assert_eq!(refusal.reason, Reason::NotAFile);
+                    bad.push(path.to_string());
+                }
+            }
+        }
+        assert_eq!(good, ["in/", "in/deep/", "in/file"]);
+        assert_eq!(
+            bad,
+            [
+                "in/absolute",
+                "in/inside",
+                "in/out",
+                "in/shallow",
+                "in/up",
+                "socket"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_pipe_does_not_make_us_wait() {
+        let outer = tree();
+        let root = Folder::open(outer.path()).expect("it exists");
+        let fifo = FileType::Fifo;
+        fs::mknodat(&root, c"pipe", fifo, Mode::RUSR, 0).expect("a pipe");
+        let file = root.file(&path("pipe")).expect("it opens at once");
+        let stat = fs::fstat(&file).expect("it is open");
+        assert!(file_info(&stat).is_none());
+        assert!(not_a_file(&stat).detail.contains("pipe"));
+    }
+}

@@ -1,0 +1,445 @@
+//! Who the two ends are: the server by a key of its own, whose fingerprint clients pin; the clients by
+//! a token that never crosses the wire.
+//!
+//! Both ends prove that they know the token by a hash of it and of a secret that only this TLS
+//! connection has (RFC 8446 §7.5, exporters). A man in the middle has two connections with two such
+//! secrets, so a proof overheard on one is worth nothing on the other; and a server that is met for
+//! the first time must prove itself before it is trusted.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use thiserror::Error;
+
+/// Bytes of a fingerprint, and random bytes of a token that we make: 160 bits, of which neither can
+/// be guessed or matched.
+const BYTES: usize = 20;
+/// Fewest characters of a token that somebody else made.
+const MIN_TOKEN: usize = 16;
+/// No file of ours is longer, in bytes.
+const MAX_FILE: u64 = 64 * 1024;
+
+/// RFC 4648's letters, in lower case: no 0, 1 or 8 to mistake for a letter.
+const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// Why a key or token cannot be used.
+#[derive(Debug, Error)]
+pub enum SecretError {
+    /// It cannot be read or made.
+    #[error("cannot {attempt} `{}`: {source}", path.display())]
+    Io {
+        /// What was tried.
+        attempt: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// It can be read, and makes no sense or is not safe.
+    #[error("`{}` {problem}", path.display())]
+    Bad {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A token or fingerprint given as text makes no sense.
+    #[error("{0}")]
+    Text(String),
+    /// The system gives no random numbers, or the key cannot be made.
+    #[error("cannot make a key: {0}")]
+    Make(String),
+}
+
+/// A server's key, as a client recognises it: the first 160 bits of the BLAKE3 hash of its
+/// certificate, as 32 letters and digits in groups of four.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint([u8; BYTES]);
+
+impl Fingerprint {
+    /// Of a certificate, in DER.
+    pub fn of(certificate: &[u8]) -> Self {
+        let hash = blake3::hash(certificate);
+        let mut bytes = [0; BYTES];
+        bytes.copy_from_slice(&hash.as_bytes()[..BYTES]);
+        Fingerprint(bytes)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&to_letters(&self.0))
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = SecretError;
+
+    /// Reads a fingerprint as it was printed; case, dashes, colons and spaces do not matter.
+    fn from_str(text: &str) -> Result<Self, SecretError> {
+        from_letters(text).map(Fingerprint).ok_or_else(|| {
+            SecretError::Text(format!(
+                "`{text}` is not a fingerprint: those are 32 letters and digits, as `serve` prints them"
+            ))
+        })
+    }
+}
+
+fn to_letters(bytes: &[u8; BYTES]) -> String {
+    let mut text = String::with_capacity(BYTES * 2);
+    for (index, five) in bytes.as_chunks::<5>().0.iter().enumerate() {
+        let bits = five
+            .iter()
+            .fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
+        for place in (0..8).rev() {
+            if (place == 7 && index > 0) || place == 3 {
+                text.push('-');
+            }
+            text.push(char::from(LETTERS[(bits >> (5 * place)) as usize & 31]));
+        }
+    }
+    text
+}
+
+fn from_letters(text: &str) -> Option<[u8; BYTES]> {
+    let mut bytes = Vec::with_capacity(BYTES);
+    let (mut bits, mut count) = (0u32, 0);
+    for letter in text.chars().filter(|c| !matches!(c, '-' | ':' | ' ')) {
+        let letter = letter.to_ascii_lowercase();
+        let value = LETTERS.iter().position(|&l| char::from(l) == letter)?;
+        bits = (bits << 5 | value as u32) & 0xfff;
+        count += 5;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    // Nothing may be left over.
+    bytes.try_into().ok().filter(|_| count == 0)
+}
+
+/// What clients must know to be served. Shown only on purpose.
+#[derive(Clone)]
+pub struct Token {
+    key: [u8; 32],
+    text: String,
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+/// An end of a connection, proving something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prover {
+    /// The end that connected.
+    Client,
+    /// The end that was connected to.
+    Server,
+}
+
+impl Token {
+    /// Takes a token that a user gave. White space around it does not matter.
+    ///
+    /// # Errors
+    /// If it is short enough to be guessed.
+    pub fn new(text: &str) -> Result<Self, SecretError> {
+        let text = text.trim();
+        if text.len() < MIN_TOKEN {
+            return Err(SecretError::Text(format!(
+                "the token is {} characters long; it takes at least {MIN_TOKEN} that nobody can guess",
+                text.len()
+            )));
+        }
+        Ok(Token {
+            key: blake3::derive_key("verus transfer 1: client token", text.as_bytes()),
+            text: text.to_owned(),
+        })
+    }
+
+    /// Makes one.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn random() -> Result<Self, SecretError> {
+        let mut bytes = [0; BYTES];
+        getrandom::fill(&mut bytes).map_err(|error| SecretError::Make(error.to_string()))?;
+        Token::new(&to_letters(&bytes))
+    }
+
+    /// Reads one from a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is too short.
+    pub fn read(path: &Path) -> Result<Self, SecretError> {
+        let text = read_text(path)?;
+        Token::new(&text).map_err(|error| SecretError::Bad {
+            path: path.to_owned(),
+            problem: format!("holds no token: {error}"),
+        })
+    }
+
+    /// Reads the one that is kept in a folder beside the server's key, or makes it.
+    ///
+    /// # Errors
+    /// If it can neither be read nor made.
+    pub fn kept_in(folder: &Path) -> Result<Self, SecretError> {
+        let path = folder.join("token");
+        if !path.exists() {
+            let token = Token::random()?;
+            create(folder, &path, &format!("{}\n", token.text))?;
+        }
+        private(&path)?;
+        Token::read(&path)
+    }
+
+    /// The token itself.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// That one end of a connection knows the token; `channel` is the secret of the connection.
+    pub fn proof(&self, channel: &[u8; 32], prover: Prover) -> [u8; 32] {
+        let role: &[u8] = match prover {
+            Prover::Client => b"client",
+            Prover::Server => b"server",
+        };
+        *blake3::Hasher::new_keyed(&self.key)
+            .update(channel)
+            .update(role)
+            .finalize()
+            .as_bytes()
+    }
+
+    /// Whether a proof holds, in a time that tells nothing about it.
+    pub fn verify(&self, channel: &[u8; 32], prover: Prover, proof: &[u8; 32]) -> bool {
+        // `blake3::Hash` is compared in constant time.
+        blake3::Hash::from_bytes(self.proof(channel, prover)) == blake3::Hash::from_bytes(*proof)
+    }
+}
+
+/// A server's key and certificate.
+#[derive(Debug)]
+pub struct Identity {
+    certificate: CertificateDer<'static>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// Makes one that is kept nowhere.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn random() -> Result<Self, SecretError> {
+        Identity::parse(&Identity::generate()?)
+            .map_err(|problem| SecretError::Make(problem.to_owned()))
+    }
+
+    /// Reads the one that is kept in a folder, or makes it, and the folder.
+    ///
+    /// # Errors
+    /// If it can neither be read nor made, or others may read it.
+    pub fn kept_in(folder: &Path) -> Result<Self, SecretError> {
+        let path = folder.join("server.pem");
+        if !path.exists() {
+            create(folder, &path, &Identity::generate()?)?;
+        }
+        private(&path)?;
+        Identity::parse(&read_text(&path)?).map_err(|problem| SecretError::Bad {
+            path,
+            problem: problem.to_owned(),
+        })
+    }
+
+    fn generate() -> Result<String, SecretError> {
+        // Clients look at the key alone; the name is for whoever inspects it. Its validity is rcgen's
+        // default, from 1975 to 4096: pinned keys do not expire.
+        let made = rcgen::generate_simple_self_signed(["verus".to_owned()])
+            .map_err(|error| SecretError::Make(error.to_string()))?;
+        Ok(format!(
+            "{}{}",
+            made.cert.pem(),
+            made.signing_key.serialize_pem()
+        ))
+    }
+
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let certificate = CertificateDer::from_pem_slice(text.as_bytes())
+            .map_err(|_| "holds no certificate in PEM form")?;
+        let key = PrivateKeyDer::from_pem_slice(text.as_bytes())
+            .map_err(|_| "holds no private key in PEM form")?;
+        Ok(Identity { certificate, key })
+    }
+
+    /// What clients recognise it by.
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::of(&self.certificate)
+    }
+
+    /// The certificate and the key, for TLS.
+    pub fn parts(&self) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+        (self.certificate.clone(), self.key.clone_key())
+    }
+
+    /// A secret for one purpose that stays the same as long as the identity does.
+    pub fn derive(&self, purpose: &'static str) -> [u8; 32] {
+        blake3::derive_key(purpose, self.key.secret_der())
+    }
+}
+
+fn io_error(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SecretError {
+    let path = path.to_owned();
+    move |source| SecretError::Io {
+        attempt,
+        path,
+        source,
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, SecretError> {
+    let mut text = String::new();
+    fs::File::open(path)
+        .and_then(|file| file.take(MAX_FILE).read_to_string(&mut text))
+        .map_err(io_error("read", path))?;
+    Ok(text)
+}
+
+/// Writes a file that only its owner may read. If another process was faster, its file stays.
+fn create(folder: &Path, path: &Path, text: &str) -> Result<(), SecretError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(io_error("make", folder))?;
+    let mut suffix = [0; 8];
+    getrandom::fill(&mut suffix).map_err(|error| SecretError::Make(error.to_string()))?;
+    let draft = folder.join(format!(".new-{:016x}", u64::from_le_bytes(suffix)));
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })
+        .and_then(|()| match fs::hard_link(&draft, path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Ok(()) => Ok(()),
+            // No hard links on this file system.
+            Err(_) => fs::rename(&draft, path),
+        });
+    let _ = fs::remove_file(&draft);
+    written.map_err(io_error("write", path))
+}
+
+/// Refuses a secret that others may read.
+fn private(path: &Path) -> Result<(), SecretError> {
+    let mode = fs::metadata(path).map_err(io_error("read", path))?.mode();
+    if mode & 0o077 != 0 {
+        return Err(SecretError::Bad {
+            path: path.to_owned(),
+            problem: format!(
+                "may be read by others (mode {:o}); if nobody has, run chmod 600 on it",
+                mode & 0o777
+            ),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn an_identity_is_made_once_and_kept_private() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let home = folder.path().join("a/b");
+        let first = Identity::kept_in(&home).expect("made");
+        let again = Identity::kept_in(&home).expect("read");
+        assert_eq!(first.fingerprint(), again.fingerprint());
+        assert_eq!(first.derive("x"), again.derive("x"));
+        assert_ne!(first.derive("x"), first.derive("y"));
+        let token = Token::kept_in(&home).expect("made");
+        assert_eq!(token.text(), Token::kept_in(&home).expect("read").text());
+        for file in ["server.pem", "token"] {
+            let mode = fs::metadata(home.join(file)).expect("it exists").mode();
+            assert_eq!(mode & 0o777, 0o600, "{file}");
+        }
+        assert_eq!(fs::read_dir(&home).expect("it exists").count(), 2);
+        assert_ne!(
+            first.fingerprint(),
+            Identity::random().expect("made").fingerprint()
+        );
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_or_that_is_none_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let home = folder.path();
+        Identity::kept_in(home).expect("made");
+        let path = home.join("server.pem");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("ours");
+        let error = Identity::kept_in(home).expect_err("others may read it");
+        assert!(error.to_string().contains("mode 644"), "{error}");
+        fs::write(&path, "nonsense").expect("ours");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("ours");
+        let error = Identity::kept_in(home).expect_err("it is no key");
+        assert!(error.to_string().contains("no certificate"), "{error}");
+    }
+
+    #[test]
+    fn only_the_same_token_on_the_same_connection_by_the_same_end_proves() {
+        let token = Token::random().expect("random numbers");
+        let other = Token::random().expect("random numbers");
+        let (here, there) = ([1; 32], [2; 32]);
+        let proof = token.proof(&here, Prover::Client);
+        assert!(token.verify(&here, Prover::Client, &proof));
+        assert!(!token.verify(&there, Prover::Client, &proof));
+        assert!(!token.verify(&here, Prover::Server, &proof));
+        assert!(!other.verify(&here, Prover::Client, &proof));
+        assert!(Token::new("short").is_err());
+        assert_eq!(format!("{token:?}"), "Token", "it does not leak into logs");
+    }
+
+    #[test]
+    fn a_fingerprint_is_read_as_printed_and_as_people_type_it() {
+        let print = Fingerprint([7; BYTES]);
+        let text = print.to_string();
+        assert_eq!(text.len(), 32 + 7);
+        assert_eq!(text.parse::<Fingerprint>().expect("printed"), print);
+        let typed = text.to_uppercase().replace('-', " ");
+        assert_eq!(typed.parse::<Fingerprint>().expect("typed"), print);
+        assert!("abcd".parse::<Fingerprint>().is_err());
+        assert!(format!("{text}a").parse::<Fingerprint>().is_err());
+        assert!(text.replace('a', "1").parse::<Fingerprint>().is_err());
+    }
+
+    #[test]
+    fn letters_are_those_of_rfc_4648() {
+        // `printf '\0\1…\23' | base32`, in lower case.
+        let bytes = std::array::from_fn(|index| index as u8);
+        assert_eq!(
+            to_letters(&bytes).replace('-', ""),
+            "aaaqeayeaudaocajbifqydiob4ibceqt"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn letters_survive(bytes in prop::array::uniform20(any::<u8>())) {
+            prop_assert_eq!(from_letters(&to_letters(&bytes)), Some(bytes));
+        }
+    }
+}
