@@ -5,8 +5,13 @@
 //! ([`failure`]) and what they may print ([`ui`]).
 
 mod failure;
+mod files;
 mod host;
 mod probe;
+mod progress;
+mod receive;
+mod send;
+mod serve;
 mod signals;
 mod ui;
 
@@ -28,6 +33,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Verb {
+    Serve(serve::Args),
+    Send(send::Args),
+    Receive(receive::Args),
     Probe(probe::Args),
 }
 
@@ -38,6 +46,9 @@ fn main() -> ExitCode {
     };
     let ui = Ui::new(&cli.ui);
     let ended = match cli.verb {
+        Verb::Serve(args) => serve::run(&args, &ui),
+        Verb::Send(args) => send::run(&args, &ui),
+        Verb::Receive(args) => receive::run(&args, &ui),
         Verb::Probe(args) => probe::run(args, &ui),
     };
     match ended {

@@ -1,0 +1,370 @@
+//! What `serve`, `send` and `receive` share: where keys and known hosts are, whom to connect to, and
+//! how several files cross one connection.
+
+use std::collections::VecDeque;
+use std::env;
+use std::future::Future;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use verus_core::algorithm::Scheme;
+use verus_net::transfer::address::Host;
+use verus_net::transfer::secrets::{Fingerprint, Token};
+use verus_net::transfer::trust::Trust;
+use verus_net::transfer::{Client, ClientConfig, ConnectError, Delivered, Gauge, Trouble};
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::ui::Ui;
+
+/// How many files cross at a time: small ones would otherwise wait a round trip each.
+const AT_A_TIME: usize = 4;
+/// How long to wait for a server's first answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How many failures are told one by one.
+const TOLD: usize = 10;
+
+/// Options of `send` and `receive`.
+#[derive(clap::Args)]
+pub struct ClientArgs {
+    /// The server's fingerprint, as `serve` prints it (default: that of the last time).
+    #[arg(long, value_name = "FINGERPRINT", value_parser = fingerprint)]
+    fingerprint: Option<Fingerprint>,
+    /// The server's token: a file (default: VERUS_TOKEN, then `token` in the --config folder).
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// The servers met before: a file (default: `known_hosts` in the --config folder).
+    #[arg(long, value_name = "FILE")]
+    known_hosts: Option<PathBuf>,
+    /// Replace files that have other contents.
+    #[arg(short, long)]
+    pub force: bool,
+    /// Print a JSON object for each file.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// Options of all three.
+#[derive(clap::Args)]
+pub struct Common {
+    /// The congestion controller for what is sent from here, as in `verus compare`: NAME[:key=value,…].
+    #[arg(long, default_value = "verus", value_parser = scheme)]
+    pub scheme: Scheme,
+    /// Where keys, tokens and known hosts are (default: VERUS_CONFIG, then ~/.config/verus).
+    #[arg(long, value_name = "DIR")]
+    config: Option<PathBuf>,
+}
+
+fn scheme(text: &str) -> Result<Scheme, String> {
+    Scheme::parse(text).map_err(|error| error.to_string())
+}
+
+fn fingerprint(text: &str) -> Result<Fingerprint, String> {
+    text.parse::<Fingerprint>()
+        .map_err(|error| error.to_string())
+}
+
+impl Common {
+    /// The folder of keys and known hosts.
+    pub fn folder(&self) -> Result<PathBuf, Failure> {
+        let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        self.config
+            .clone()
+            .or_else(|| named("VERUS_CONFIG").map(PathBuf::from))
+            .or_else(|| named("XDG_CONFIG_HOME").map(|home| PathBuf::from(home).join("verus")))
+            .or_else(|| named("HOME").map(|home| PathBuf::from(home).join(".config/verus")))
+            .ok_or_else(|| {
+                Failure::usage("no HOME to keep keys and known hosts in; name a folder: --config")
+            })
+    }
+}
+
+/// A runtime for the network and the disk.
+pub fn runtime() -> Result<Runtime, Failure> {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::run(format_args!("cannot start threads: {error}")))
+}
+
+/// Waits for SIGINT or SIGTERM; its number.
+pub fn stopped() -> Result<impl Future<Output = i32>, Failure> {
+    let listen = |kind| {
+        signal(kind).map_err(|error| Failure::run(format_args!("cannot wait for signals: {error}")))
+    };
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut terminate = listen(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+            _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
+        }
+    })
+}
+
+/// Connects to `host`, lets `work` use the connection, and hangs up, whatever happens.
+pub fn session<F: Future<Output = Result<(), Failure>>>(
+    host: &Host,
+    args: &ClientArgs,
+    ui: &Ui,
+    work: impl FnOnce(Arc<Client>) -> F,
+) -> Result<(), Failure> {
+    runtime()?.block_on(async {
+        let stopped = stopped()?;
+        tokio::pin!(stopped);
+        let interrupted = |signal| {
+            ui.note("stopped; the same command again goes on where this one stopped");
+            Failure::signal(signal)
+        };
+        let client = tokio::select! {
+            client = connect(host, args, ui) => Arc::new(client?),
+            signal = &mut stopped => return Err(interrupted(signal)),
+        };
+        let (ended, done) = tokio::select! {
+            ended = work(Arc::clone(&client)) => (ended, true),
+            signal = &mut stopped => (Err(interrupted(signal)), false),
+        };
+        client.close(done).await;
+        ended
+    })
+}
+
+/// Connects to `host`, and says so if it is met for the first time.
+async fn connect(host: &Host, args: &ClientArgs, ui: &Ui) -> Result<Client, Failure> {
+    let home = args.common.folder()?;
+    let token = token(args, &home)?;
+    let trust = match args.fingerprint {
+        Some(fingerprint) => Trust::Pinned(fingerprint),
+        None => Trust::KnownHosts(
+            args.known_hosts
+                .clone()
+                .unwrap_or_else(|| home.join("known_hosts")),
+        ),
+    };
+    let config = ClientConfig {
+        addresses: addresses(host).await?,
+        host: host.clone(),
+        trust,
+        token,
+        scheme: args.common.scheme.clone(),
+        patience: PATIENCE,
+    };
+    let client = Client::connect(&config).await.map_err(|error| {
+        let message = format!("{host}: {error}");
+        match error {
+            ConnectError::KnownHosts(_) => Failure::usage(error),
+            _ => Failure::run(message),
+        }
+    })?;
+    if let Some(fingerprint) = client.met() {
+        ui.note(format_args!(
+            "{host}: met for the first time; trusted from now on, with fingerprint {fingerprint}"
+        ));
+    }
+    Ok(client)
+}
+
+fn token(args: &ClientArgs, home: &std::path::Path) -> Result<Option<Token>, Failure> {
+    let token = if let Some(path) = &args.token_file {
+        Token::read(path).map(Some)
+    } else if let Ok(text) = env::var("VERUS_TOKEN") {
+        return Token::new(&text)
+            .map(Some)
+            .map_err(|error| Failure::usage(format_args!("VERUS_TOKEN: {error}")));
+    } else {
+        let path = home.join("token");
+        if !path.exists() {
+            return Ok(None);
+        }
+        Token::read(&path).map(Some)
+    };
+    token.map_err(Failure::usage)
+}
+
+async fn addresses(host: &Host) -> Result<Vec<SocketAddr>, Failure> {
+    let (name, port) = (host.name.clone(), host.port);
+    let found = tokio::task::spawn_blocking(move || (name.as_str(), port).to_socket_addrs()).await;
+    let mut addresses: Vec<SocketAddr> = match found {
+        Ok(Ok(found)) => found.collect(),
+        Ok(Err(error)) => {
+            let text = format!("cannot find the host `{}`: {error}", host.name);
+            return Err(Failure::run(text));
+        }
+        Err(error) => return Err(Failure::run(error)),
+    };
+    addresses.dedup();
+    if addresses.is_empty() {
+        let text = format!("the host `{}` has no address", host.name);
+        return Err(Failure::run(text));
+    }
+    Ok(addresses)
+}
+
+/// A file that is to cross.
+pub struct Job {
+    /// What it is called here and in messages.
+    pub shown: String,
+    /// Its size, in bytes.
+    pub size: u64,
+    /// Brings it across.
+    pub work: Box<dyn FnOnce(Arc<Client>, Arc<Gauge>) -> Working + Send>,
+}
+
+/// A file that is crossing.
+pub type Working = std::pin::Pin<Box<dyn Future<Output = Result<Delivered, Trouble>> + Send>>;
+
+/// Brings several files across, and tells of each.
+pub async fn run(
+    jobs: Vec<Job>,
+    client: &Arc<Client>,
+    host: &Host,
+    args: &ClientArgs,
+    direction: &str,
+    ui: &Ui,
+) -> Result<(), Failure> {
+    let count = jobs.len();
+    let mut progress = Progress::new(ui, jobs.iter().map(|job| job.size).sum(), count);
+    let mut waiting = VecDeque::from(jobs);
+    let mut failures: Vec<String> = Vec::new();
+    let mut failed = 0;
+    let mut lost = None;
+    let mut running = JoinSet::new();
+    let mut redraw = tokio::time::interval(Progress::INTERVAL);
+    while !(waiting.is_empty() && running.is_empty()) {
+        while running.len() < AT_A_TIME
+            && let Some(job) = waiting.pop_front()
+        {
+            let gauge = Arc::new(Gauge::default());
+            let id = progress.begin(&job.shown, job.size, Arc::clone(&gauge));
+            let work = (job.work)(Arc::clone(client), gauge);
+            running.spawn(async move {
+                let began = Instant::now();
+                let result = work.await;
+                (id, job.shown, job.size, result, began.elapsed())
+            });
+        }
+        tokio::select! {
+            ended = running.join_next() => {
+                let Some(Ok((id, shown, size, result, took))) = ended else {
+                    return Err(Failure::run("a transfer was cut short"));
+                };
+                progress.end(id);
+                let told = Told { shown: &shown, size, took, direction, host, client };
+                match result {
+                    Ok(delivered) => progress.aside(|| told.success(&delivered, args, ui))?,
+                    Err(trouble) => {
+                        if args.json {
+                            progress.aside(|| ui.line(told.json(None, Some(&trouble.to_string()), args)))?;
+                        }
+                        failed += 1;
+                        if trouble.is_lost() {
+                            lost.get_or_insert(trouble);
+                            waiting.clear();
+                        } else if failures.len() < TOLD {
+                            failures.push(format!("{shown}: {trouble}"));
+                        }
+                    }
+                }
+            }
+            _ = redraw.tick() => progress.draw(client.rtt()),
+        }
+    }
+    progress.clear();
+    if let Some(trouble) = lost {
+        return Err(Failure::run(format_args!(
+            "{host}: {trouble}; the same command again goes on where this one stopped"
+        )));
+    }
+    match (&failures[..], failed) {
+        ([], 0) => Ok(()),
+        ([only], 1) => Err(Failure::run(only)),
+        (some, all) => {
+            let more = match all - some.len() {
+                0 => String::new(),
+                more => format!("\n  and {more} more"),
+            };
+            Err(Failure::run(format_args!(
+                "{all} of {count} files did not get across:\n  {}{more}",
+                some.join("\n  ")
+            )))
+        }
+    }
+}
+
+/// What there is to tell of a file.
+struct Told<'a> {
+    shown: &'a str,
+    size: u64,
+    took: Duration,
+    direction: &'a str,
+    host: &'a Host,
+    client: &'a Client,
+}
+
+impl Told<'_> {
+    fn success(&self, delivered: &Delivered, args: &ClientArgs, ui: &Ui) -> Result<(), Failure> {
+        if args.json {
+            return ui.line(self.json(Some(delivered), None, args));
+        }
+        if ui.is_quiet() {
+            return Ok(());
+        }
+        let size = ByteSize::b(delivered.size).display().si();
+        if delivered.same {
+            return ui.line(format_args!("{}  {size}, was there already", self.shown));
+        }
+        let seconds = self.took.as_secs_f64();
+        let resumed = match delivered.kept {
+            0 => String::new(),
+            kept => format!(
+                ", {} of it from an earlier attempt",
+                ByteSize::b(kept).display().si()
+            ),
+        };
+        ui.line(format_args!(
+            "{}  {size} in {seconds:.1} s, {:.1} Mbit/s{resumed}",
+            self.shown,
+            delivered.moved as f64 * 8e-6 / seconds.max(1e-3)
+        ))
+    }
+
+    fn json(
+        &self,
+        delivered: Option<&Delivered>,
+        error: Option<&str>,
+        args: &ClientArgs,
+    ) -> serde_json::Value {
+        let outcome = match delivered {
+            Some(Delivered { same: true, .. }) => "same",
+            Some(_) => "complete",
+            None => "failed",
+        };
+        let seconds = self.took.as_secs_f64();
+        json!({
+            "schema": 1,
+            "direction": self.direction,
+            "host": self.host.to_string(),
+            "file": self.shown,
+            "outcome": outcome,
+            "error": error,
+            "bytes": delivered.map_or(self.size, |delivered| delivered.size),
+            "moved_bytes": delivered.map(|delivered| delivered.moved),
+            "kept_bytes": delivered.map(|delivered| delivered.kept),
+            "duration_s": seconds,
+            "goodput_mbps": delivered.map(|delivered| delivered.moved as f64 * 8e-6 / seconds.max(1e-3)),
+            "rtt_ms": self.client.rtt().as_secs_f64() * 1e3,
+            "scheme": args.common.scheme.text(),
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! `send`.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use verus_net::transfer::Trouble;
+use verus_net::transfer::address::Remote;
+use verus_net::transfer::files::Source;
+use verus_net::transfer::folder::{Folder, Found, Walk};
+use verus_net::transfer::paths::RelativePath;
+use verus_net::transfer::refusal::{Reason, Refusal};
+
+use crate::failure::Failure;
+use crate::files::{self, Job};
+use crate::ui::Ui;
+
+/// Send files and folders to a `serve`.
+///
+/// Each arrives under its own name. What was interrupted goes on where it stopped when the same command
+/// is given again.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Files and folders.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The server, and a folder below the one that it serves: HOST[:PORT][/FOLDER].
+    #[arg(value_name = "HOST[/FOLDER]")]
+    to: Remote,
+    #[command(flatten)]
+    more: files::ClientArgs,
+}
+
+/// What is to be sent.
+#[derive(Default)]
+struct Plan {
+    folders: Vec<RelativePath>,
+    jobs: Vec<Job>,
+}
+
+/// Sends.
+///
+/// # Errors
+/// If not everything arrived whole.
+pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    let mut plan = Plan::default();
+    for path in &args.files {
+        plan.add(path, args, ui)?;
+    }
+    let host = &args.to.host;
+    files::session(host, &args.more, ui, |client| async move {
+        if !client.writable() {
+            return Err(Failure::run(format_args!(
+                "{host}: the server takes no files (it was started with --read-only)"
+            )));
+        }
+        for folder in &plan.folders {
+            client.make_folder(folder).await.map_err(|trouble| {
+                Failure::run(format_args!(
+                    "{host}: cannot make the folder `{folder}`: {trouble}"
+                ))
+            })?;
+        }
+        files::run(plan.jobs, &client, host, &args.more, "send", ui).await
+    })
+}
+
+impl Plan {
+    /// Looks at a file or folder that the user named. All that can be wrong here is found before
+    /// anything is sent.
+    fn add(&mut self, path: &Path, args: &Args, ui: &Ui) -> Result<(), Failure> {
+        let cannot = |why: &dyn std::fmt::Display| {
+            Failure::usage(format_args!("cannot send `{}`: {why}", path.display()))
+        };
+        let real = fs::canonicalize(path).map_err(|error| cannot(&plain(&error)))?;
+        let name = match path.file_name() {
+            Some(name) => name,
+            // `.` and `..` are sent under their real names.
+            None => real
+                .file_name()
+                .ok_or_else(|| cannot(&"it has no name to arrive under"))?,
+        };
+        let target = args
+            .to
+            .path
+            .join(name)
+            .map_err(|refusal| cannot(&refusal))?;
+        let kind = fs::metadata(&real).map_err(|error| cannot(&plain(&error)))?;
+        if kind.is_dir() {
+            return self.add_folder(path, &target, args, ui);
+        }
+        if !kind.is_file() {
+            return Err(cannot(&"it is neither a file nor a folder"));
+        }
+        let source = File::open(&real)
+            .map_err(|error| cannot(&plain(&error)))
+            .and_then(|file| Source::new(file).map_err(|refusal| cannot(&refusal)))?;
+        let size = source.info.size;
+        let shown = path.display().to_string();
+        let open = move || File::open(&real).map_err(unreadable).and_then(Source::new);
+        self.jobs
+            .push(job(shown, size, target, args.more.force, open));
+        Ok(())
+    }
+
+    fn add_folder(
+        &mut self,
+        path: &Path,
+        target: &RelativePath,
+        args: &Args,
+        ui: &Ui,
+    ) -> Result<(), Failure> {
+        let cannot = |inner: Option<&RelativePath>, why: &dyn std::fmt::Display| {
+            let path = inner.map_or_else(|| path.to_owned(), |inner| path.join(inner.as_os_str()));
+            Failure::usage(format_args!("cannot send `{}`: {why}", path.display()))
+        };
+        let folder = Folder::open(path).map_err(|error| cannot(None, &plain(&error)))?;
+        self.folders.push(target.clone());
+        for found in Walk::new(folder.clone()) {
+            match found {
+                Found::Folder(inner) => {
+                    let target = target
+                        .append(&inner)
+                        .map_err(|refusal| cannot(Some(&inner), &refusal))?;
+                    self.folders.push(target);
+                }
+                Found::File(inner, info) => {
+                    let target = target
+                        .append(&inner)
+                        .map_err(|refusal| cannot(Some(&inner), &refusal))?;
+                    Source::open(&folder, &inner)
+                        .map_err(|refusal| cannot(Some(&inner), &refusal))?;
+                    let shown = path.join(inner.as_os_str()).display().to_string();
+                    let folder = folder.clone();
+                    let open = move || Source::open(&folder, &inner);
+                    self.jobs
+                        .push(job(shown, info.size, target, args.more.force, open));
+                }
+                Found::Unavailable(inner, refusal) if refusal.reason == Reason::NotAFile => {
+                    let path = path.join(inner.as_os_str());
+                    ui.note(format_args!("skipped `{}`: {refusal}", path.display()));
+                }
+                Found::Unavailable(inner, refusal) => return Err(cannot(Some(&inner), &refusal)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn job(
+    shown: String,
+    size: u64,
+    target: RelativePath,
+    replace: bool,
+    open: impl FnOnce() -> Result<Source, Refusal> + Send + 'static,
+) -> Job {
+    Job {
+        shown,
+        size,
+        work: Box::new(move |client, gauge| {
+            Box::pin(async move {
+                let source = open().map_err(Trouble::Here)?;
+                client.put(&source, &target, replace, &gauge).await
+            })
+        }),
+    }
+}
+
+fn unreadable(error: std::io::Error) -> Refusal {
+    Refusal::from_io("cannot read it", &error)
+}
+
+/// What the operating system says, without its number.
+fn plain(error: &std::io::Error) -> String {
+    Refusal::from_io("cannot read it", error).to_string()
+}
