@@ -1,7 +1,7 @@
 //! What the core costs over UDP, as ratios within one run: beside programs that send the same
 //! packets through `quinn-udp` and do nothing else.
 //!
-//! `cargo bench -p verus-net --bench udp [cost] [blast] [late] [many]`
+//! `cargo bench -p verus-net --bench udp [cost] [blast] [late] [many] [link]`
 
 use std::io::IoSliceMut;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket as StdSocket};
@@ -20,8 +20,7 @@ use verus_channel::{QueueConfig, RateSchedule, Service};
 use verus_core::algorithm::Scheme;
 use verus_core::controller::Observer;
 use verus_core::{Bytes, Controller, Duration, Feedback, Rate, Recovery, Time, Timeout};
-use verus_faults::proxy::{Proxy, ProxyConfig};
-use verus_faults::{Bottleneck, Schedule};
+use verus_faults::{Bottleneck, Proxy, ProxyConfig, ProxyStats, Schedule};
 use verus_net::probe::client::{Client, ClientConfig};
 use verus_net::probe::clock::Clock;
 use verus_net::probe::driver::Driver;
@@ -43,11 +42,12 @@ fn main() {
         .collect();
     let runs = |name: &str| wanted.is_empty() || wanted.iter().any(|word| word == name);
     println!("packets of {PACKET_BYTES} B (IP), loopback; median of {PAIRS} interleaved pairs");
-    let parts: [(&str, fn()); 4] = [
+    let parts: [(&str, fn()); 5] = [
         ("cost", cost),
         ("blast", blast),
         ("late", late),
         ("many", many),
+        ("link", link),
     ];
     for (name, part) in parts {
         if runs(name) {
@@ -170,14 +170,17 @@ fn request(upload: u16, download: u16, seconds: f64, rate_bps: u64, packet_bytes
     }
 }
 
+/// A test that was run.
+struct Ran {
+    server: Used,
+    clients: Vec<Used>,
+    /// What the emulated link did, if there was one.
+    link: Option<ProxyStats>,
+}
+
 /// Runs a server and clients on threads of their own; what the server's and the clients' threads
 /// used. Between them lies loopback, or an emulated link of 20 ms each way.
-fn probe(
-    chosen: &Chosen,
-    requests: &[Request],
-    segments: usize,
-    link: Option<Rate>,
-) -> (Used, Vec<Used>) {
+fn probe(chosen: &Chosen, requests: &[Request], segments: usize, link: Option<Rate>) -> Ran {
     let socket = UdpSocket::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
     let mut address = socket.local_addr().expect("bound");
     let proxy = link.map(|rate| {
@@ -185,7 +188,7 @@ fn probe(
         config.schedule = Schedule::perfect(Duration::from_millis(20));
         config.up = Some(Bottleneck {
             service: Service::Rate(RateSchedule::constant(rate)),
-            queue: QueueConfig::parse("droptail:bytes=1000000").expect("a valid queue"),
+            queue: one_bdp(rate),
         });
         Proxy::start(config).expect("a proxy")
     });
@@ -266,7 +269,11 @@ fn probe(
         .map(|client| client.join().expect("a client ended well"))
         .collect();
     over.store(true, Ordering::Relaxed);
-    (server.join().expect("the server ended well"), clients)
+    Ran {
+        server: server.join().expect("the server ended well"),
+        clients,
+        link: proxy.map(|proxy| proxy.stats()),
+    }
 }
 
 /// A socket and nothing else.
@@ -422,7 +429,9 @@ fn cost() {
     let mut ratios = [Vec::new(), Vec::new()];
     let mut wakeups = (0, 0);
     for _ in 0..PAIRS {
-        let (server, clients) = probe(&scheme("verus"), &requests, 64, None);
+        let Ran {
+            server, clients, ..
+        } = probe(&scheme("verus"), &requests, 64, None);
         let (sent, received) = bare_at_rate(SECONDS, every);
         for (end, (ours_used, bare_used)) in [(&clients[0], &sent), (&server, &received)]
             .into_iter()
@@ -501,7 +510,9 @@ fn blast() {
         let (mut ours, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         let mut ends = (0.0, 0.0);
         for _ in 0..PAIRS {
-            let (server, clients) = probe(&Chosen::Fixed(WINDOW), &requests, segments, None);
+            let Ran {
+                server, clients, ..
+            } = probe(&Chosen::Fixed(WINDOW), &requests, segments, None);
             ends = (clients[0].cpu, server.cpu);
             let rate = server.bytes as f64 / (server.cpu + clients[0].cpu);
             let beside = bare_blast(SECONDS, segments);
@@ -554,7 +565,7 @@ fn late() {
         });
         let requests = [request(1, 0, SECONDS, 0, PACKET_BYTES)];
         let link = Some(Rate::from_mbps(f64::from(mbps)));
-        let (_, clients) = probe(&scheme("verus"), &requests, 64, link);
+        let Ran { clients, .. } = probe(&scheme("verus"), &requests, 64, link);
         let bare = ticking.join().expect("the timer ended well");
         let epochs = clients[0].lateness.clone().expect("one flow");
         println!("    {mbps:3} Mbit/s  epochs {}", shown(&epochs));
@@ -566,7 +577,9 @@ fn late() {
 fn many() {
     const SECONDS: f64 = 5.0;
     let requests = vec![request(50, 50, SECONDS, 10_000, 200); 10];
-    let (server, clients) = probe(&scheme("verus"), &requests, 64, None);
+    let Ran {
+        server, clients, ..
+    } = probe(&scheme("verus"), &requests, 64, None);
     let bytes: u64 = clients.iter().map(|client| client.bytes).sum();
     println!(
         "1000 flows of 10 kbit/s (10 clients, 50 flows up and 50 down each): the server used \
@@ -575,4 +588,31 @@ fn many() {
         server.wakeups,
         bytes as f64 / (1000.0 * 10_000.0 / 8.0 * SECONDS)
     );
+}
+
+/// A queue of what the link carries in the 40 ms that a round trip takes; ten packets at least.
+fn one_bdp(rate: Rate) -> QueueConfig {
+    let bytes = rate.bytes_in(Duration::from_millis(40)).get().max(15_000);
+    QueueConfig::parse(&format!("droptail:bytes={bytes}")).expect("a valid queue")
+}
+
+/// What comes of it on the link that the QUIC benchmark has: 50 Mbit/s, 40 ms.
+fn link() {
+    const SECONDS: f64 = 20.0;
+    println!(
+        "a link of 50 Mbit/s, 40 ms, with a queue of one bandwidth-delay product, {SECONDS} s"
+    );
+    for text in ["verus", "verus:ratio=4", "cubic"] {
+        let requests = [request(1, 0, SECONDS, 0, PACKET_BYTES)];
+        let ran = probe(&scheme(text), &requests, 64, Some(Rate::from_mbps(50.0)));
+        let link = ran.link.and_then(|stats| stats.up.bottleneck);
+        let link = link.expect("there is one");
+        println!(
+            "    {text:14} used {:.3} of it, queueing mean {:.1}, p95 {:.1} ms, drops {}",
+            link.utilization(),
+            link.queueing.mean_ms,
+            link.queueing.p95_ms,
+            link.dropped
+        );
+    }
 }
