@@ -172,6 +172,12 @@ BAD_USAGE: Sequence[tuple[tuple[str, ...], str]] = [
     (("probe", "client", "localhost", "--out", "/dev/null"), "/dev/null"),
     (("probe", "client", "localhost", "--force"), "--out"),
     (("probe", "server", "--port", "65536"), "65536"),
+    (("serve",), "DIR"),
+    (("serve", "absent"), "cannot serve `absent`"),
+    (("send", "localhost"), "FILE"),
+    (("send", "absent", "localhost"), "cannot send `absent`"),
+    (("receive",), "HOST/PATH"),
+    (("receive", "localhost/x", "--scheme", "reno"), "reno"),
     (("probe", "server", "--bind", "203.0.113.7"), "203.0.113.7"),
 ]
 
@@ -239,3 +245,32 @@ def test_what_the_readme_says_of_measuring_works(tmp_path: Path, monkeypatch: py
             code, _, err = ran("verus", *words, *shorter)
             assert code == 0, (command, err)
     assert (tmp_path / "measured" / "report.html").exists()
+
+
+@way
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_files_cross_as_the_readme_says(name: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VERUS_CONFIG", str(tmp_path / "config"))
+    for folder in ("shared", "photos"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "photos" / "one").write_bytes(os.urandom(300_000))
+    (tmp_path / "notes.txt").write_text("hello")
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (commands,) = (block for block in re.findall(r"```sh\n(.*?)```", readme, re.DOTALL) if "verus send" in block)
+    serving = started(way, "serve", "shared", "--bind", "127.0.0.1", "--port", 0, "--json")
+    try:
+        address = line(serving)["address"]
+        for command in commands.splitlines():
+            code, out, err = ran(way, *shlex.split(command.replace("localhost", address), comments=True)[1:])
+            assert code == 0, (command, err)
+            assert "Mbit/s" in out
+        serving.send_signal(getattr(signal, name))
+        code, _, err = ended(serving)
+    finally:
+        serving.kill()
+        serving.communicate()
+    assert (code, err) == (128 + getattr(signal, name), "")
+    there = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert {"shared/notes.txt", "shared/photos/one", "shared/photos/notes.txt", "copies/photos/notes.txt"} <= there
+    assert (tmp_path / "copies" / "photos" / "one").read_bytes() == (tmp_path / "photos" / "one").read_bytes()
