@@ -21,9 +21,12 @@ use crate::ui::Ui;
 /// where it stopped when the same command is given again.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The server, and what to get from the folder that it serves: HOST[:PORT]/PATH; without a PATH
-    /// everything.
-    #[arg(required = true, value_name = "HOST/PATH")]
+    // Not as a doc comment: rustdoc would take the brackets for a link.
+    #[arg(
+        required = true,
+        value_name = "HOST/PATH",
+        help = "The server, and what to get from the folder that it serves: HOST[:PORT]/PATH; without a PATH everything"
+    )]
     from: Vec<Remote>,
     /// The folder to put it into; it is made if it is missing.
     #[arg(short = 'o', long, value_name = "DIR", default_value = ".")]

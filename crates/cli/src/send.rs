@@ -23,8 +23,11 @@ pub struct Args {
     /// Files and folders.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The server, and a folder below the one that it serves: HOST[:PORT][/FOLDER].
-    #[arg(value_name = "HOST[/FOLDER]")]
+    // Not as a doc comment: rustdoc would take the brackets for a link.
+    #[arg(
+        value_name = "HOST[/FOLDER]",
+        help = "The server, and a folder below the one that it serves: HOST[:PORT][/FOLDER]"
+    )]
     to: Remote,
     #[command(flatten)]
     more: files::ClientArgs,
