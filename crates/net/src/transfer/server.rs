@@ -16,6 +16,7 @@ use std::time::Duration;
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::crypto::{CryptoError, HmacKey};
 use quinn::{Connection, Endpoint, EndpointConfig, Incoming, VarInt};
+use quinn_proto::HashedConnectionIdGenerator;
 use rustix::fs::fstat;
 use rustls::crypto::ring::default_provider;
 use tokio::sync::{Notify, mpsc};
@@ -185,12 +186,12 @@ impl Server {
         ));
         // Clients of a server that was killed learn it from the next one at the same address.
         let reset = config.identity.derive("verus transfer 1: stateless reset");
-        let endpoint = Endpoint::new(
-            EndpointConfig::new(Arc::new(Hmac(reset))),
-            Some(quic),
-            socket,
-            Arc::new(quinn::TokioRuntime),
-        )?;
+        let mut endpoint = EndpointConfig::new(Arc::new(Hmac(reset)));
+        // quinn answers only ids that its generator could have made: the next server's must know them.
+        let ids = config.identity.derive("verus transfer 1: connection ids");
+        let ids = u64::from_le_bytes(*ids.first_chunk().expect("32 bytes"));
+        endpoint.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
+        let endpoint = Endpoint::new(endpoint, Some(quic), socket, Arc::new(quinn::TokioRuntime))?;
         let (sender, events) = mpsc::channel(EVENTS);
         let shared = Arc::new(Shared {
             config,
