@@ -427,6 +427,7 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
             }
             "epochs_in_recovery" => config.epochs_in_recovery = setting.flag()?,
             "whole_windows" => config.whole_windows = setting.flag()?,
+            "least_delay_ms" => config.least_delay_ms = setting.number()?,
             "regrowth_ms" => {
                 let regrowth = setting.millis()?;
                 config.regrowth = (!regrowth.is_zero()).then_some(regrowth);
@@ -591,6 +592,12 @@ fn verus_keys() -> Vec<Key> {
             "yes or no",
             "no",
             "whether epochs decide during recovery",
+        ),
+        key(
+            "least_delay_ms",
+            "ms",
+            d.least_delay_ms,
+            "D_min is never shorter",
         ),
         key(
             "regrowth_ms",

@@ -702,7 +702,9 @@ mod tests {
                     sender.on_timer(now);
                 }
             }
-            assert!(late > 200, "{scheme}: {late} packets in the last second");
+            // Delays within an epoch are no queue to robust Verus: it uses most of the 100,000 packets/s.
+            let least = if scheme == "verus" { 70_000 } else { 200 };
+            assert!(late > least, "{scheme}: {late} packets in the last second");
         }
     }
 

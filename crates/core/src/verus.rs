@@ -198,7 +198,8 @@ impl Verus {
             }
         }
         self.delay.on_sample(now, acked.rtt);
-        self.minimum.on_sample(now, packet.at, delay_ms);
+        let at_least = delay_ms.max(self.config.least_delay_ms);
+        self.minimum.on_sample(now, packet.at, at_least);
         match self.phase {
             Phase::Recovery { .. } => {
                 self.window += 1.0 / self.window;

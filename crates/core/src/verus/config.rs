@@ -178,6 +178,9 @@ pub struct Config {
     pub pacing: bool,
     /// D_min.
     pub delay_min: DelayMin,
+    /// Shorter delays count as this one in D_min, in ms: what changes within an epoch, such as how
+    /// promptly an end is scheduled, is no queue that a decision each epoch could steer.
+    pub least_delay_ms: f64,
     /// Whether epochs go on deciding during recovery (the prototype); otherwise W grows by 1/W
     /// with each acknowledgement alone (§4).
     pub epochs_in_recovery: bool,
@@ -222,6 +225,7 @@ impl Config {
             above_profile: AboveProfile::Extrapolate,
             whole_windows: false,
             regrowth: None,
+            least_delay_ms: 0.0,
             pacing: false,
             delay_min: DelayMin::Ever,
             epochs_in_recovery: false,
@@ -255,6 +259,7 @@ impl Config {
                 silent_epoch: SilentEpoch::SinceLastAck,
                 slow_start_exit: SlowStartExit::Multiple(4.0),
                 regrowth: Some(Duration::from_secs(1)),
+                least_delay_ms: 5.0,
                 pacing: true,
                 delay_min: DelayMin::Rising,
                 recovery: Recovery {
@@ -358,6 +363,8 @@ impl Config {
             rise,
             threshold,
         )?;
+        let least = self.least_delay_ms;
+        verus.check((0.0..=1e3).contains(&least), "least_delay_ms", rise, least)?;
         match self.slow_start_exit {
             SlowStartExit::Multiple(n) => {
                 verus.check(n > 1.0 && n <= 1e6, "exit_multiple", "above 1", n)

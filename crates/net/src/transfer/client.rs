@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{Connection, ConnectionError, Endpoint, VarInt};
+use quinn::{Connection, ConnectionError, Endpoint, EndpointConfig, VarInt};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -26,7 +26,7 @@ use super::refusal::{Reason, Refusal};
 use super::secrets::{Fingerprint, Prover, Token};
 use super::trust::{self, KnownHostsError, Trust};
 use super::wire::{Trouble, Wire, in_words};
-use super::{Gauge, STREAMS, WINDOW, channel_secret, code, random_seed, transport};
+use super::{Gauge, STREAMS, WINDOW, bind, channel_secret, code, random_seed, transport};
 use crate::quic;
 
 /// How long the next address of a host waits for the one before (RFC 8305 §5).
@@ -419,7 +419,10 @@ async fn reach(config: &ClientConfig) -> Result<(Endpoint, Connection), ConnectE
                 SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
                 SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
             };
-            let endpoint = Endpoint::client(any).map_err(ConnectError::Socket)?;
+            let socket = bind(any).map_err(ConnectError::Socket)?;
+            let runtime = Arc::new(quinn::TokioRuntime);
+            let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, runtime)
+                .map_err(ConnectError::Socket)?;
             let connecting = endpoint
                 .connect_with(quic, address, "verus")
                 .map_err(|error| ConnectError::Failed(error.to_string()))?;
