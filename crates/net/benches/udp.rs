@@ -180,15 +180,15 @@ struct Ran {
 
 /// Runs a server and clients on threads of their own; what the server's and the clients' threads
 /// used. Between them lies loopback, or an emulated link of 20 ms each way.
-fn probe(chosen: &Chosen, requests: &[Request], segments: usize, link: Option<Rate>) -> Ran {
+fn probe(chosen: &Chosen, requests: &[Request], segments: usize, link: Option<(Rate, f64)>) -> Ran {
     let socket = UdpSocket::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
     let mut address = socket.local_addr().expect("bound");
-    let proxy = link.map(|rate| {
+    let proxy = link.map(|(rate, bdps)| {
         let mut config = ProxyConfig::new(address);
         config.schedule = Schedule::perfect(Duration::from_millis(20));
         config.up = Some(Bottleneck {
             service: Service::Rate(RateSchedule::constant(rate)),
-            queue: one_bdp(rate),
+            queue: queue(rate, bdps),
         });
         Proxy::start(config).expect("a proxy")
     });
@@ -564,7 +564,7 @@ fn late() {
             late
         });
         let requests = [request(1, 0, SECONDS, 0, PACKET_BYTES)];
-        let link = Some(Rate::from_mbps(f64::from(mbps)));
+        let link = Some((Rate::from_mbps(f64::from(mbps)), 1.0));
         let Ran { clients, .. } = probe(&scheme("verus"), &requests, 64, link);
         let bare = ticking.join().expect("the timer ended well");
         let epochs = clients[0].lateness.clone().expect("one flow");
@@ -590,29 +590,32 @@ fn many() {
     );
 }
 
-/// A queue of what the link carries in the 40 ms that a round trip takes; ten packets at least.
-fn one_bdp(rate: Rate) -> QueueConfig {
-    let bytes = rate.bytes_in(Duration::from_millis(40)).get().max(15_000);
+/// A queue of so many times what the link carries in the 40 ms that a round trip takes; ten packets at
+/// least.
+fn queue(rate: Rate, bdps: f64) -> QueueConfig {
+    let bytes = rate.bytes_in(Duration::from_millis(40)).get() as f64 * bdps;
+    let bytes = bytes.max(15_000.0).round();
     QueueConfig::parse(&format!("droptail:bytes={bytes}")).expect("a valid queue")
 }
 
 /// What comes of it on the link that the QUIC benchmark has: 50 Mbit/s, 40 ms.
 fn link() {
     const SECONDS: f64 = 20.0;
-    println!(
-        "a link of 50 Mbit/s, 40 ms, with a queue of one bandwidth-delay product, {SECONDS} s"
-    );
-    for text in ["verus", "verus:ratio=4", "cubic"] {
-        let requests = [request(1, 0, SECONDS, 0, PACKET_BYTES)];
-        let ran = probe(&scheme(text), &requests, 64, Some(Rate::from_mbps(50.0)));
-        let link = ran.link.and_then(|stats| stats.up.bottleneck);
-        let link = link.expect("there is one");
-        println!(
-            "    {text:14} used {:.3} of it, queueing mean {:.1}, p95 {:.1} ms, drops {}",
-            link.utilization(),
-            link.queueing.mean_ms,
-            link.queueing.p95_ms,
-            link.dropped
-        );
+    println!("a link of 50 Mbit/s, 40 ms, {SECONDS} s; queue in bandwidth-delay products");
+    for bdps in [1.0, 4.0] {
+        for text in ["verus", "verus:ratio=4", "cubic"] {
+            let requests = [request(1, 0, SECONDS, 0, PACKET_BYTES)];
+            let emulated = Some((Rate::from_mbps(50.0), bdps));
+            let ran = probe(&scheme(text), &requests, 64, emulated);
+            let link = ran.link.and_then(|stats| stats.up.bottleneck);
+            let link = link.expect("there is one");
+            println!(
+                "    queue {bdps} {text:14} used {:.3} of it, queueing mean {:.1}, p95 {:.1} ms, drops {}",
+                link.utilization(),
+                link.queueing.mean_ms,
+                link.queueing.p95_ms,
+                link.dropped
+            );
+        }
     }
 }
