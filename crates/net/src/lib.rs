@@ -6,4 +6,5 @@
 
 pub mod probe;
 pub mod quic;
+mod socket;
 pub mod transfer;

@@ -28,8 +28,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use quinn::{IdleTimeout, TransportConfig, VarInt};
-use socket2::{Domain, Protocol, Socket, Type};
 use verus_core::algorithm::Scheme;
+
+use crate::socket;
 
 pub use client::{Client, ClientConfig, ConnectError, Entry};
 pub use exchange::Delivered;
@@ -49,8 +50,6 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 const WINDOW: u32 = 8 << 20;
 /// The same before the peer has proven who it is.
 const STRANGERS_WINDOW: u32 = 64 << 10;
-/// What the system should hold of what arrives, or is to leave, at once: an epoch at 6 Gbit/s.
-const SOCKET_BYTES: usize = 4 << 20;
 /// How many requests a client may have open.
 const STREAMS: u32 = 16;
 
@@ -121,19 +120,7 @@ fn transport(scheme: &Scheme, window: u32, streams: u32, seed: u64) -> Arc<Trans
 /// # Errors
 /// As the operating system says.
 pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::DGRAM,
-        Some(Protocol::UDP),
-    )?;
-    if address.is_ipv6() {
-        socket.set_only_v6(!address.ip().is_unspecified())?;
-    }
-    socket.bind(&address.into())?;
-    // Less than asked for costs losses at high rates, nothing else.
-    let _ = socket.set_recv_buffer_size(SOCKET_BYTES);
-    let _ = socket.set_send_buffer_size(SOCKET_BYTES);
-    Ok(socket.into())
+    Ok(socket::bind(address)?.into())
 }
 
 /// A number that nobody can guess.

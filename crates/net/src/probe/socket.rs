@@ -6,18 +6,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::Socket;
 use verus_core::Time;
 
 use super::clock::Clock;
 use super::connection::Batch;
+use crate::socket;
 
 /// Datagrams, or runs of them, that one call reads.
 const BUFFERS: usize = 8;
 /// What each may hold: the most that the kernel joins.
 const BUFFER_BYTES: usize = 1 << 16;
-/// Asked of the kernel for each direction; it grants what its limits allow.
-const SOCKET_BYTES: usize = 4 << 20;
 
 /// A datagram as it arrived.
 #[derive(Clone, Copy, Debug)]
@@ -55,12 +54,7 @@ impl UdpSocket {
     /// # Errors
     /// If the system does not grant it: above all, if the port is in use.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        let socket = open(address)?;
-        if address.is_ipv6() {
-            socket.set_only_v6(!address.ip().is_unspecified())?;
-        }
-        socket.bind(&SockAddr::from(address))?;
-        UdpSocket::finish(socket, false)
+        UdpSocket::finish(socket::bind(address)?, false)
     }
 
     /// A socket that talks to `server` alone.
@@ -68,16 +62,11 @@ impl UdpSocket {
     /// # Errors
     /// If the system does not grant it: above all, if there is no route.
     pub fn connect(server: SocketAddr) -> io::Result<Self> {
-        let socket = open(server)?;
-        socket.connect(&SockAddr::from(server))?;
-        UdpSocket::finish(socket, true)
+        UdpSocket::finish(socket::connect(server)?, true)
     }
 
     fn finish(socket: Socket, connected: bool) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        // Less than asked for costs losses at high rates, nothing else.
-        let _ = socket.set_recv_buffer_size(SOCKET_BYTES);
-        let _ = socket.set_send_buffer_size(SOCKET_BYTES);
         Ok(UdpSocket {
             socket,
             state,
@@ -171,14 +160,6 @@ impl AsFd for UdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
-}
-
-fn open(address: SocketAddr) -> io::Result<Socket> {
-    Socket::new(
-        Domain::for_address(address),
-        Type::DGRAM,
-        Some(Protocol::UDP),
-    )
 }
 
 fn is_nothing(error: &io::Error) -> bool {
