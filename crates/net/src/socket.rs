@@ -1,16 +1,14 @@
-//! UDP sockets: for one peer, or for everybody; with buffers that hold what a controller sends at once.
+//! UDP sockets: for one peer, or for everybody; with buffers of the size that each use wants.
 
 use std::io;
 use std::net::SocketAddr;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// What the system should hold of what arrives, or is to leave, at once: 5 ms at 6 Gbit/s.
-const BUFFER_BYTES: usize = 4 << 20;
-
-/// A socket that hears everybody who sends to `address`; an unspecified IPv6 address hears IPv4 too.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<Socket> {
-    let socket = open(address)?;
+/// A socket that hears everybody who sends to `address`; an unspecified IPv6 address hears IPv4 too. The
+/// system should hold `buffer_bytes` of what arrives, and of what is to leave.
+pub(crate) fn bind(address: SocketAddr, buffer_bytes: usize) -> io::Result<Socket> {
+    let socket = open(address, buffer_bytes)?;
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
@@ -19,17 +17,17 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<Socket> {
 }
 
 /// A socket that talks to `peer` alone.
-pub(crate) fn connect(peer: SocketAddr) -> io::Result<Socket> {
-    let socket = open(peer)?;
+pub(crate) fn connect(peer: SocketAddr, buffer_bytes: usize) -> io::Result<Socket> {
+    let socket = open(peer, buffer_bytes)?;
     socket.connect(&peer.into())?;
     Ok(socket)
 }
 
-fn open(address: SocketAddr) -> io::Result<Socket> {
+fn open(address: SocketAddr, buffer_bytes: usize) -> io::Result<Socket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
     // Less than asked for costs losses at high rates, nothing else.
-    let _ = socket.set_recv_buffer_size(BUFFER_BYTES);
-    let _ = socket.set_send_buffer_size(BUFFER_BYTES);
+    let _ = socket.set_recv_buffer_size(buffer_bytes);
+    let _ = socket.set_send_buffer_size(buffer_bytes);
     Ok(socket)
 }

@@ -50,6 +50,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 const WINDOW: u32 = 8 << 20;
 /// The same before the peer has proven who it is.
 const STRANGERS_WINDOW: u32 = 64 << 10;
+/// Asked of the system for each direction: what arrives in 5 ms at 400 Mbit/s. It is lost with an end
+/// that is killed, so it is no more.
+const SOCKET_BYTES: usize = 256 << 10;
 /// How many requests a client may have open.
 const STREAMS: u32 = 16;
 
@@ -120,7 +123,7 @@ fn transport(scheme: &Scheme, window: u32, streams: u32, seed: u64) -> Arc<Trans
 /// # Errors
 /// As the operating system says.
 pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
-    Ok(socket::bind(address)?.into())
+    Ok(socket::bind(address, SOCKET_BYTES)?.into())
 }
 
 /// A number that nobody can guess.

@@ -17,6 +17,8 @@ use crate::socket;
 const BUFFERS: usize = 8;
 /// What each may hold: the most that the kernel joins.
 const BUFFER_BYTES: usize = 1 << 16;
+/// Asked of the system for each direction: what arrives in 5 ms at 6 Gbit/s.
+const SOCKET_BYTES: usize = 4 << 20;
 
 /// A datagram as it arrived.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +56,7 @@ impl UdpSocket {
     /// # Errors
     /// If the system does not grant it: above all, if the port is in use.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        UdpSocket::finish(socket::bind(address)?, false)
+        UdpSocket::finish(socket::bind(address, SOCKET_BYTES)?, false)
     }
 
     /// A socket that talks to `server` alone.
@@ -62,7 +64,7 @@ impl UdpSocket {
     /// # Errors
     /// If the system does not grant it: above all, if there is no route.
     pub fn connect(server: SocketAddr) -> io::Result<Self> {
-        UdpSocket::finish(socket::connect(server)?, true)
+        UdpSocket::finish(socket::connect(server, SOCKET_BYTES)?, true)
     }
 
     fn finish(socket: Socket, connected: bool) -> io::Result<Self> {
