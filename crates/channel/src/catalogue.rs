@@ -13,10 +13,12 @@ use std::sync::{Arc, LazyLock};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use verus_core::{Duration, Rate};
+use verus_core::{Bytes, Duration, Rate};
 
 use crate::error::Error;
 use crate::generate;
+use crate::link::{Service, WhenOver};
+use crate::schedule::Schedule;
 use crate::trace::{Trace, hex};
 
 /// A built-in channel repeats after this long: no run needs more, and it bounds memory.
@@ -43,6 +45,18 @@ impl Channel {
         match self {
             Channel::Trace(trace) => Some(trace),
             Channel::Rate(_) => None,
+        }
+    }
+
+    /// What serves a link: each opportunity of a trace carries `opportunity`, and `end` follows the last.
+    pub fn service(&self, opportunity: Bytes, end: WhenOver) -> Service {
+        match self {
+            Channel::Trace(trace) => Service::Trace {
+                trace: Arc::clone(trace),
+                opportunity,
+                end,
+            },
+            Channel::Rate(rate) => Service::Rate(Schedule::constant(*rate)),
         }
     }
 }

@@ -29,6 +29,47 @@ impl Failure {
         }
     }
 
+    /// It ran, but a bound of what counts as valid was missed: exit code 3.
+    pub fn missed(message: impl Display) -> Self {
+        Failure {
+            code: 3,
+            message: Some(message.to_string()),
+        }
+    }
+
+    /// Another program's exit code, passed on.
+    pub fn passed_on(code: u8) -> Self {
+        Failure {
+            code,
+            message: None,
+        }
+    }
+
+    /// What should have run another program failed itself: exit code 125, as `env` and `timeout`
+    /// have it. So with the next two.
+    pub fn own(message: impl Display) -> Self {
+        Failure {
+            code: 125,
+            message: Some(message.to_string()),
+        }
+    }
+
+    /// The other program cannot be run: exit code 126.
+    pub fn not_runnable(message: impl Display) -> Self {
+        Failure {
+            code: 126,
+            message: Some(message.to_string()),
+        }
+    }
+
+    /// There is no such program: exit code 127.
+    pub fn not_found(message: impl Display) -> Self {
+        Failure {
+            code: 127,
+            message: Some(message.to_string()),
+        }
+    }
+
     /// Stopped by a signal: exit code 128 + its number, as shells have it (SIGINT 130, SIGTERM
     /// 143). What there was to say has been said.
     pub fn signal(number: i32) -> Self {

@@ -1,4 +1,4 @@
-//! The folder that a test leaves for `verus report`: the lab's formats, with JSON Lines for columns.
+//! The folder that a run leaves for `verus report`: the lab's formats, with JSON Lines for columns.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -7,9 +7,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use verus_core::algorithm::Scheme;
-use verus_net::probe::record::{Record, SCHEMA};
-use verus_net::probe::wire::Request;
+use verus_net::probe::record::SCHEMA;
 
 use crate::failure::Failure;
 
@@ -49,7 +47,7 @@ pub fn check(target: &Path, force: bool) -> Result<(), Failure> {
 fn draft(target: &Path) -> PathBuf {
     let name = target
         .file_name()
-        .map_or_else(|| "probe".into(), |name| name.to_string_lossy());
+        .map_or_else(|| "run".into(), |name| name.to_string_lossy());
     let draft = format!(".{name}-{}.part", std::process::id());
     match target.parent() {
         Some(parent) => parent.join(draft),
@@ -57,26 +55,26 @@ fn draft(target: &Path) -> PathBuf {
     }
 }
 
-/// What was asked of the test, for `run.json`.
-#[derive(Debug)]
-pub struct Asked<'a> {
-    /// The server as the person named it.
-    pub host: &'a str,
-    /// Its address.
-    pub address: String,
-    /// The request.
-    pub request: &'a Request,
-    /// The scheme.
-    pub scheme: &'a Scheme,
+/// What a run left, one object a line.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Rows of results.
+    pub rows: Vec<Value>,
+    /// Time series.
+    pub series: Vec<Value>,
+    /// Delay profiles.
+    pub profiles: Vec<Value>,
+    /// What `run.json` says but for what every run says alike.
+    pub run: Value,
 }
 
 /// Writes the folder: whole, or not at all.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write(target: &Path, asked: &Asked<'_>, record: &Record) -> Result<(), Failure> {
+pub fn write(target: &Path, contents: &Contents) -> Result<(), Failure> {
     let draft = draft(target);
-    let written = fill(&draft, asked, record).and_then(|()| publish(&draft, target));
+    let written = fill(&draft, contents).and_then(|()| publish(&draft, target));
     if let Err(error) = written {
         let _ = fs::remove_dir_all(&draft);
         return Err(Failure::run(format_args!(
@@ -117,65 +115,20 @@ fn publish(draft: &Path, target: &Path) -> io::Result<()> {
     fs::remove_dir(draft)
 }
 
-fn fill(draft: &Path, asked: &Asked<'_>, record: &Record) -> io::Result<()> {
+fn fill(draft: &Path, contents: &Contents) -> io::Result<()> {
     fs::create_dir_all(draft)?;
-    let label = asked.scheme.label();
-    let identity = |run: usize| {
-        let row = &record.rows[run].1;
-        json!({
-            "run": run, "trace": row.trace, "queue": row.queue, "label": label, "seed": row.seed,
-        })
-    };
-    let rows = record.rows.iter().enumerate().map(|(run, (_, row))| {
-        let own = json!({"part": "", "trace_sha256": null});
-        joined([identity(run), own, value(row)])
-    });
-    lines(&draft.join("results.jsonl"), rows)?;
-    let series = record.series.iter();
-    lines(
-        &draft.join("series.jsonl"),
-        series.map(|row| joined([identity(row.run), value(row)])),
-    )?;
-    let profiles = record.profiles.iter();
-    lines(
-        &draft.join("profile.jsonl"),
-        profiles.map(|row| joined([identity(row.run), value(row)])),
-    )?;
-    let request = asked.request;
-    let run = json!({
+    lines(&draft.join("results.jsonl"), &contents.rows)?;
+    lines(&draft.join("series.jsonl"), &contents.series)?;
+    lines(&draft.join("profile.jsonl"), &contents.profiles)?;
+    let common = json!({
         "schema": SCHEMA,
-        "kind": "probe",
         "version": env!("CARGO_PKG_VERSION"),
         "created": humantime::format_rfc3339_seconds(now()).to_string(),
-        "settings": {
-            "host": asked.host,
-            "address": asked.address,
-            "scheme": request.scheme,
-            "upload_flows": request.upload_flows,
-            "download_flows": request.download_flows,
-            "duration_s": request.duration_nanos as f64 / 1e9,
-            "bytes": request.bytes,
-            "rate_mbps": request.rate_bps as f64 / 1e6,
-            "packet_bytes": request.packet_bytes,
-            "seed": request.seed,
-        },
         "measured": null,
-        "seeds": [request.seed],
-        "channels": record.rows.iter().map(|(_, row)| json!({
-            "name": row.trace, "kind": "live", "sha256": null, "duration_s": row.duration_s,
-            "mean_mbps": null, "licence": null, "citation": null, "source": null,
-        })).collect::<Vec<_>>(),
-        "runs": record.rows.iter().map(|(_, row)| json!({
-            "trace": row.trace, "queue": row.queue, "scheme": request.scheme, "label": label,
-            "scenario": {
-                "flows": row.flows, "packet_bytes": row.packet_bytes, "seed": row.seed,
-                "duration_s": row.duration_s,
-            },
-        })).collect::<Vec<_>>(),
         "machine": machine(),
         "files": FILES,
     });
-    let text = serde_json::to_string_pretty(&run)?;
+    let text = serde_json::to_string_pretty(&joined([common, contents.run.clone()]))?;
     fs::write(draft.join("run.json"), text + "\n")
 }
 
@@ -187,12 +140,13 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-fn value(row: &impl Serialize) -> Value {
+/// A row as JSON.
+pub fn value(row: &impl Serialize) -> Value {
     serde_json::to_value(row).expect("plain columns")
 }
 
 /// One object with the fields of all; the first to name a field decides it.
-fn joined<const N: usize>(parts: [Value; N]) -> Value {
+pub fn joined<const N: usize>(parts: [Value; N]) -> Value {
     let mut all = serde_json::Map::new();
     for part in parts {
         if let Value::Object(fields) = part {
@@ -204,10 +158,10 @@ fn joined<const N: usize>(parts: [Value; N]) -> Value {
     Value::Object(all)
 }
 
-fn lines(path: &Path, rows: impl Iterator<Item = Value>) -> io::Result<()> {
+fn lines(path: &Path, rows: &[Value]) -> io::Result<()> {
     let mut file = BufWriter::new(fs::File::create(path)?);
     for row in rows {
-        serde_json::to_writer(&mut file, &row)?;
+        serde_json::to_writer(&mut file, row)?;
         file.write_all(b"\n")?;
     }
     file.flush()

@@ -6,13 +6,17 @@
 
 mod failure;
 mod files;
+mod folder;
 mod host;
 mod probe;
 mod progress;
 mod receive;
 mod send;
 mod serve;
+#[cfg(target_os = "linux")]
+mod shell;
 mod signals;
+mod table;
 mod ui;
 
 use std::process::ExitCode;
@@ -37,7 +41,16 @@ enum Verb {
     Send(send::Args),
     Receive(receive::Args),
     Probe(probe::Args),
+    #[cfg(target_os = "linux")]
+    Shell(shell::Args),
+    #[cfg(target_os = "linux")]
+    #[command(name = LAUNCH, hide = true)]
+    Launch(shell::LaunchArgs),
 }
+
+/// What `shell` starts, to become the user's program.
+#[cfg(target_os = "linux")]
+const LAUNCH: &str = "shell-launch";
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -50,6 +63,10 @@ fn main() -> ExitCode {
         Verb::Send(args) => send::run(&args, &ui),
         Verb::Receive(args) => receive::run(&args, &ui),
         Verb::Probe(args) => probe::run(args, &ui),
+        #[cfg(target_os = "linux")]
+        Verb::Shell(args) => shell::run(&args, &ui),
+        #[cfg(target_os = "linux")]
+        Verb::Launch(args) => shell::launch(&args),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

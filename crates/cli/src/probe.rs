@@ -1,7 +1,7 @@
 //! `probe`: the paper's sender and receiver over UDP.
 
 mod client;
-mod folder;
+mod contents;
 mod server;
 mod table;
 

@@ -17,12 +17,12 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 use verus_channel::{QueueConfig, RateSchedule, Service};
+use verus_clock::Clock;
 use verus_core::algorithm::Scheme;
 use verus_core::controller::Observer;
 use verus_core::{Bytes, Controller, Duration, Feedback, Rate, Recovery, Time, Timeout};
 use verus_faults::{Bottleneck, Proxy, ProxyConfig, ProxyStats, Schedule};
 use verus_net::probe::client::{Client, ClientConfig};
-use verus_net::probe::clock::Clock;
 use verus_net::probe::driver::Driver;
 use verus_net::probe::flow::Algorithms;
 use verus_net::probe::server::{Library, Server, ServerConfig};

@@ -18,7 +18,6 @@
 //! ```
 
 pub mod client;
-pub mod clock;
 pub mod connection;
 pub mod driver;
 

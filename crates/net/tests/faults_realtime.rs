@@ -16,11 +16,11 @@ use quinn::{
 use rand::{Rng, RngExt};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use verus_channel::{QueueConfig, RateSchedule, Service};
+use verus_clock::Clock;
 use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Rate, Time, random};
 use verus_faults::{Bottleneck, End, Limits, Proxy, ProxyConfig, ProxyStats, Schedule};
 use verus_net::probe::client::{Client, ClientConfig, ClientError};
-use verus_net::probe::clock::Clock;
 use verus_net::probe::driver::{self, Driver};
 use verus_net::probe::server::{Catalogue, Notice, Server, ServerConfig};
 use verus_net::probe::socket::UdpSocket;

@@ -13,11 +13,11 @@ use std::thread;
 
 use common::capture::{Capture, Captured};
 use verus_channel::{QueueConfig, RateSchedule, Service};
+use verus_clock::Clock;
 use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Rate, Time};
 use verus_faults::{Bottleneck, Proxy, ProxyConfig, Schedule};
 use verus_net::probe::client::{Client, ClientConfig};
-use verus_net::probe::clock::Clock;
 use verus_net::probe::driver::Driver;
 use verus_net::probe::flow::Event;
 use verus_net::probe::server::{Catalogue, Server, ServerConfig};

@@ -1,7 +1,5 @@
 //! What to run, as data: the one schema that the command line, Python and files share.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use verus_channel::catalogue::{self, Channel};
@@ -374,17 +372,13 @@ impl Scenario {
     }
 
     fn service(&self, channel: &Channel, changes: Vec<(Time, Rate)>) -> Service {
+        let end = if self.looped {
+            WhenOver::Loop
+        } else {
+            WhenOver::End
+        };
         match channel {
-            Channel::Trace(trace) => Service::Trace {
-                trace: Arc::clone(trace),
-                opportunity: Bytes::new(u64::from(self.opportunity_bytes)),
-                end: if self.looped {
-                    WhenOver::Loop
-                } else {
-                    WhenOver::End
-                },
-            },
-            Channel::Rate(rate) => {
+            Channel::Rate(rate) if !changes.is_empty() => {
                 let mut steps = vec![(Time::ZERO, *rate)];
                 for (at, rate) in changes {
                     // Two changes at one instant: the later one counts.
@@ -393,6 +387,7 @@ impl Scenario {
                 }
                 Service::Rate(Schedule::new(steps).expect("changes were checked to be in order"))
             }
+            channel => channel.service(Bytes::new(u64::from(self.opportunity_bytes)), end),
         }
     }
 }

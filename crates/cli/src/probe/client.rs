@@ -21,11 +21,12 @@ use verus_net::probe::socket::UdpSocket;
 use verus_net::probe::wire::{MAX_SCHEME_BYTES, Request};
 
 use crate::failure::Failure;
+use crate::folder;
 use crate::host::{Family, Host};
 use crate::signals::Signals;
 use crate::ui::Ui;
 
-use super::folder::{self, Asked};
+use super::contents::{Asked, contents};
 use super::table::table;
 
 /// Measure the path to a `probe server`.
@@ -203,7 +204,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
                 request: &request,
                 scheme: &args.scheme,
             };
-            folder::write(out, &asked, &record)?;
+            folder::write(out, &contents(&asked, &record))?;
             ui.note(format_args!(
                 "results in `{}`; `verus report` draws them",
                 out.display()

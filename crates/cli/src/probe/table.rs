@@ -1,8 +1,8 @@
 //! What a person sees of a test.
 
-use std::fmt::Write;
-
 use verus_net::probe::record::{Direction, FlowRow, Row};
+
+use crate::table::{aligned, number, percent};
 
 const HEADINGS: [&str; 8] = [
     "", "Mbit/s", "goodput", "RTT ms", "p95", "queue ms", "p95", "lost",
@@ -27,19 +27,7 @@ pub fn table(rows: &[(Direction, Row)]) -> String {
             lines.extend(row.per_flow.iter().map(flow));
         }
     }
-    let widths: [usize; HEADINGS.len()] = std::array::from_fn(|column| {
-        let width = |line: &[String; HEADINGS.len()]| line[column].chars().count();
-        lines.iter().map(width).max().unwrap_or(0)
-    });
-    let mut text = String::new();
-    for line in &lines {
-        let mut row = format!("{:<width$}", line[0], width = widths[0]);
-        for (cell, width) in line.iter().zip(widths).skip(1) {
-            let _ = write!(row, "  {cell:>width$}");
-        }
-        text.push_str(row.trim_end());
-        text.push('\n');
-    }
+    let mut text = aligned(&lines);
     text.push_str("queue: one-way delay above its least; a queue that never drains is not in it");
     text
 }
@@ -55,12 +43,4 @@ fn flow(row: &FlowRow) -> [String; HEADINGS.len()] {
         number(row.qdelay_p95_ms, 1),
         percent(row.loss_rate),
     ]
-}
-
-fn number(value: Option<f64>, digits: usize) -> String {
-    value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))
-}
-
-fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "–".to_owned(), |share| format!("{:.2} %", share * 100.0))
 }

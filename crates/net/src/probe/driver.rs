@@ -2,20 +2,14 @@
 //! never spins.
 
 use std::io;
-use std::os::fd::BorrowedFd;
-#[cfg(target_os = "linux")]
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use hdrhistogram::Histogram;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-#[cfg(target_os = "linux")]
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
-};
+use rustix::event::PollFlags;
+use verus_clock::{Alarm, Clock};
 use verus_core::Time;
 
 use super::client::Client;
-use super::clock::Clock;
 use super::connection::Batch;
 use super::flow::Algorithms;
 use super::server::{Library, Server};
@@ -87,62 +81,6 @@ impl<L: Library> Endpoint for Server<L> {
     /// Another client may always come.
     fn is_over(&self) -> bool {
         false
-    }
-}
-
-/// Wakes at an instant: a timer of the kernel's where there is one, since waiting with a timeout
-/// may be stretched by the timer slack (50 µs by default).
-#[derive(Debug)]
-struct Alarm {
-    #[cfg(target_os = "linux")]
-    timer: OwnedFd,
-    armed: Option<Time>,
-}
-
-impl Alarm {
-    fn new() -> io::Result<Self> {
-        Ok(Alarm {
-            #[cfg(target_os = "linux")]
-            timer: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?,
-            armed: None,
-        })
-    }
-
-    /// Sets it for `at`; returns the timeout to wait with where there is no timer to wait for.
-    #[cfg(target_os = "linux")]
-    fn arm(&mut self, clock: &Clock, at: Option<Time>) -> io::Result<Option<Timespec>> {
-        // One that goes off too early costs less than setting it again for each acknowledgement.
-        let early = |armed: Time| armed > clock.now() && at.is_none_or(|at| armed <= at);
-        if self.armed.is_some_and(early) {
-            return Ok(None);
-        }
-        // Setting it again also takes back that it has gone off.
-        let zero = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        timerfd_settime(
-            &self.timer,
-            TimerfdTimerFlags::ABSTIME,
-            &Itimerspec {
-                it_interval: zero,
-                it_value: at.map_or(zero, |at| clock.to_timespec(at)),
-            },
-        )?;
-        self.armed = at;
-        Ok(None)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn arm(&mut self, clock: &Clock, at: Option<Time>) -> io::Result<Option<Timespec>> {
-        self.armed = at;
-        Ok(at.map(|at| {
-            let wait = at.since(clock.now()).as_nanos();
-            Timespec {
-                tv_sec: (wait / 1_000_000_000) as i64,
-                tv_nsec: (wait % 1_000_000_000) as _,
-            }
-        }))
     }
 }
 
@@ -297,27 +235,22 @@ impl Driver {
     }
 
     fn sleep(&mut self, next: Option<Time>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {
-        let timeout = self.alarm.arm(&self.clock, next)?;
         let mut events = PollFlags::IN;
         if self.unsent {
             events |= PollFlags::OUT;
         }
-        let socket = PollFd::new(&self.socket, events);
-        #[cfg(target_os = "linux")]
-        let timer = PollFd::from_borrowed_fd(self.alarm.timer.as_fd(), PollFlags::IN);
-        #[cfg(not(target_os = "linux"))]
-        let timer = PollFd::new(&self.socket, events);
-        let wake = wake.map(|wake| PollFd::from_borrowed_fd(wake, PollFlags::IN));
-        let count = 2 + usize::from(wake.is_some());
-        let mut fds = [socket, timer.clone(), wake.unwrap_or(timer)];
-        match poll(&mut fds[..count], timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let socket = (self.socket.as_fd(), events);
+        let arrived = match wake {
+            None => self.alarm.wait(&self.clock, next, [socket])?[0],
+            Some(wake) => {
+                let wake = (wake, PollFlags::IN);
+                self.alarm.wait(&self.clock, next, [socket, wake])?[0]
+            }
+        };
         self.wakeups += 1;
-        if let Some(at) = self.alarm.armed {
+        if let Some(at) = self.alarm.armed() {
             let now = self.clock.now();
-            if now >= at && fds[0].revents().is_empty() {
+            if now >= at && arrived.is_empty() {
                 self.lateness.saturating_record(now.since(at).as_micros());
             }
         }

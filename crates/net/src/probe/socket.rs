@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use socket2::Socket;
+use verus_clock::Clock;
 use verus_core::Time;
 
-use super::clock::Clock;
 use super::connection::Batch;
 use crate::socket;
 

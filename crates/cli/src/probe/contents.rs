@@ -1,0 +1,76 @@
+//! What a test leaves in its folder.
+
+use serde_json::json;
+use verus_core::algorithm::Scheme;
+use verus_net::probe::record::Record;
+use verus_net::probe::wire::Request;
+
+use crate::folder::{Contents, joined, value};
+
+/// What was asked of the test, for `run.json`.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// The server as the person named it.
+    pub host: &'a str,
+    /// Its address.
+    pub address: String,
+    /// The request.
+    pub request: &'a Request,
+    /// The scheme.
+    pub scheme: &'a Scheme,
+}
+
+/// Rows, series and profiles with what tells whose they are, and the configuration.
+pub fn contents(asked: &Asked<'_>, record: &Record) -> Contents {
+    let label = asked.scheme.label();
+    let identity = |run: usize| {
+        let row = &record.rows[run].1;
+        json!({
+            "run": run, "trace": row.trace, "queue": row.queue, "label": label, "seed": row.seed,
+        })
+    };
+    let rows = record.rows.iter().enumerate().map(|(run, (_, row))| {
+        let own = json!({"part": "", "trace_sha256": null});
+        joined([identity(run), own, value(row)])
+    });
+    let series = record.series.iter();
+    let profiles = record.profiles.iter();
+    let request = asked.request;
+    let run = json!({
+        "kind": "probe",
+        "settings": {
+            "host": asked.host,
+            "address": asked.address,
+            "scheme": request.scheme,
+            "upload_flows": request.upload_flows,
+            "download_flows": request.download_flows,
+            "duration_s": request.duration_nanos as f64 / 1e9,
+            "bytes": request.bytes,
+            "rate_mbps": request.rate_bps as f64 / 1e6,
+            "packet_bytes": request.packet_bytes,
+            "seed": request.seed,
+        },
+        "seeds": [request.seed],
+        "channels": record.rows.iter().map(|(_, row)| json!({
+            "name": row.trace, "kind": "live", "sha256": null, "duration_s": row.duration_s,
+            "mean_mbps": null, "licence": null, "citation": null, "source": null,
+        })).collect::<Vec<_>>(),
+        "runs": record.rows.iter().map(|(_, row)| json!({
+            "trace": row.trace, "queue": row.queue, "scheme": request.scheme, "label": label,
+            "scenario": {
+                "flows": row.flows, "packet_bytes": row.packet_bytes, "seed": row.seed,
+                "duration_s": row.duration_s,
+            },
+        })).collect::<Vec<_>>(),
+    });
+    Contents {
+        rows: rows.collect(),
+        series: series
+            .map(|row| joined([identity(row.run), value(row)]))
+            .collect(),
+        profiles: profiles
+            .map(|row| joined([identity(row.run), value(row)]))
+            .collect(),
+        run,
+    }
+}

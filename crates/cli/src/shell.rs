@@ -1,0 +1,480 @@
+//! `shell`: any program behind an emulated link.
+
+mod launch;
+mod privilege;
+mod record;
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use thread_priority::{
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
+use verus_channel::catalogue::{self, LONGEST_BUILT_IN};
+use verus_channel::link::WhenOver;
+use verus_channel::queue::QueueConfig;
+use verus_core::{Bytes, Duration};
+use verus_emu::device::{Device, DeviceConfig};
+use verus_emu::direction::PathConfig;
+use verus_emu::emulator::Emulator;
+use verus_emu::host::{Names, Place};
+use verus_emu::log::{Heading, LinkLog};
+use verus_emu::namespace::Namespace;
+use verus_emu::netlink::{self, Masquerade};
+use verus_emu::resolver::{self, Resolution};
+
+use crate::failure::Failure;
+use crate::folder;
+use crate::signals::Signals;
+use crate::ui::Ui;
+
+pub use launch::Args as LaunchArgs;
+pub use launch::run as launch;
+
+/// Run a program behind an emulated link: its own network, and this link to ours.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What carries packets to the program: a trace, a channel of `verus list channels`, or rate:MBPS
+    /// (default: no limit).
+    #[arg(long, value_name = "CHANNEL", required_unless_present = "up")]
+    down: Option<String>,
+    /// What carries packets from the program (default: no limit).
+    #[arg(long, value_name = "CHANNEL")]
+    up: Option<String>,
+    /// Propagation each way, ms.
+    #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = millis)]
+    delay_ms: f64,
+    /// The queue on the way to the program: KIND[:key=value,…], as in `verus list queues`.
+    #[arg(long, value_name = "QUEUE", default_value = "infinite", value_parser = queue)]
+    queue: Queue,
+    /// The queue on the way from the program (default: as --queue).
+    #[arg(long, value_name = "QUEUE", value_parser = queue)]
+    up_queue: Option<Queue>,
+    /// Probability that a packet to the program is lost at random.
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
+    loss: f64,
+    /// Probability that a packet from the program is lost at random.
+    #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
+    up_loss: f64,
+    /// Let a link end with its trace (default: traces start again).
+    #[arg(long)]
+    once: bool,
+    /// What one line of a trace carries, bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1504, value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    opportunity_bytes: u32,
+    /// Largest packet, bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(576..=9000))]
+    mtu: u16,
+    /// Seeds built-in channels, queues and random loss.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write a log of the link to the program, in Mahimahi's format, for `verus analyze`.
+    #[arg(long, value_name = "FILE")]
+    log_down: Option<PathBuf>,
+    /// Write a log of the link from the program likewise.
+    #[arg(long, value_name = "FILE")]
+    log_up: Option<PathBuf>,
+    /// Leave results and time series in this folder, for `verus report`.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace earlier results in --out.
+    #[arg(long, requires = "out")]
+    force: bool,
+    /// Call the run invalid (exit code 3) if the 99th percentile of the deliveries' lateness is above
+    /// this.
+    #[arg(long, value_name = "MS", value_parser = millis)]
+    max_lateness_ms: Option<f64>,
+    /// The program and its arguments (default: a shell).
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// A queue, and how it was written.
+#[derive(Clone, Debug)]
+struct Queue {
+    text: String,
+    config: QueueConfig,
+}
+
+fn queue(text: &str) -> Result<Queue, String> {
+    let config = QueueConfig::parse(text).map_err(|error| error.to_string())?;
+    Ok(Queue {
+        text: text.to_owned(),
+        config,
+    })
+}
+
+fn millis(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(millis) if (0.0..=1e5).contains(&millis) => Ok(millis),
+        _ => Err("expected milliseconds between 0 and 100000".to_owned()),
+    }
+}
+
+fn probability(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(probability) if (0.0..1.0).contains(&probability) => Ok(probability),
+        _ => Err("expected a probability below 1".to_owned()),
+    }
+}
+
+/// One direction as the user asked for it.
+#[derive(Debug)]
+pub struct Asked {
+    /// `down` or `up`.
+    pub way: &'static str,
+    /// The channel; `None` without a limit.
+    pub channel: Option<String>,
+    /// Its content's hash, if it is a trace.
+    pub sha256: Option<String>,
+    /// The queue.
+    pub queue: String,
+    /// What is emulated.
+    pub path: PathConfig,
+}
+
+impl Args {
+    /// The ways from the program and to it.
+    fn ways(&self) -> Result<[Asked; 2], Failure> {
+        let up_queue = self.up_queue.as_ref().unwrap_or(&self.queue);
+        Ok([
+            self.way("up", self.up.as_deref(), up_queue, self.up_loss)?,
+            self.way("down", self.down.as_deref(), &self.queue, self.loss)?,
+        ])
+    }
+
+    fn way(
+        &self,
+        way: &'static str,
+        channel: Option<&str>,
+        queue: &Queue,
+        loss: f64,
+    ) -> Result<Asked, Failure> {
+        let opened = channel
+            .map(|text| catalogue::open(text, self.seed, LONGEST_BUILT_IN))
+            .transpose()
+            .map_err(|error| Failure::usage(format_args!("--{way}: {error}")))?;
+        let end = if self.once {
+            WhenOver::End
+        } else {
+            WhenOver::Loop
+        };
+        let opportunity = Bytes::new(u64::from(self.opportunity_bytes));
+        let link = opened
+            .as_ref()
+            .map(|channel| (channel.service(opportunity, end), queue.config.clone()));
+        Ok(Asked {
+            way,
+            channel: channel.map(str::to_owned),
+            sha256: opened
+                .as_ref()
+                .and_then(|channel| Some(channel.trace()?.sha256().to_owned())),
+            queue: queue.text.clone(),
+            path: PathConfig {
+                link,
+                delay: Duration::from_millis_f64(self.delay_ms),
+                loss,
+            },
+        })
+    }
+
+    fn log(&self, path: Option<&Path>, asked: &Asked) -> Result<Option<LinkLog>, Failure> {
+        let Some(path) = path else { return Ok(None) };
+        let heading = Heading {
+            link: if asked.way == "up" {
+                "Uplink"
+            } else {
+                "Downlink"
+            },
+            channel: asked.channel.clone().unwrap_or_else(|| "no limit".into()),
+            queue: asked.queue.clone(),
+        };
+        let service = asked.path.link.as_ref().map(|(service, _)| service.clone());
+        LinkLog::create(path, &heading, service)
+            .map(Some)
+            .map_err(|error| {
+                Failure::usage(format_args!(
+                    "--log-{}: `{}` cannot be written ({error})",
+                    asked.way,
+                    path.display()
+                ))
+            })
+    }
+}
+
+/// Runs the program to its end.
+///
+/// # Errors
+/// If it could not be run, or its own exit code.
+pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    let ways = args.ways()?;
+    if let Some(out) = &args.out {
+        folder::check(out, args.force)?;
+    }
+    let standing = privilege::acquire()?;
+    let host = set_up_host(&standing, args, ui)?;
+    let logs = [
+        args.log(args.log_up.as_deref(), &ways[0])?,
+        args.log(args.log_down.as_deref(), &ways[1])?,
+    ];
+    let mut signals = Signals::new().map_err(own)?;
+    let mut watch = record::Watch::new(logs);
+    let paths = [ways[0].path.clone(), ways[1].path.clone()];
+    let mut emulator = Emulator::new(host.devices, &paths, args.seed).map_err(own)?;
+    emulator.begin();
+
+    let stop = AtomicBool::new(false);
+    let (ring, wake) = UnixStream::pair().map_err(own)?;
+    let (ended, status) = mpsc::channel();
+    let (done, mut notify) = UnixStream::pair().map_err(own)?;
+    let mut command = Command::new("/proc/self/exe");
+    command.args(standing.launch(host.resolver.as_deref(), &args.command));
+    command.env("MAHIMAHI_BASE", host.names.ipv4.0.to_string());
+    let (status, emulated) = thread::scope(|scope| {
+        let emulation = thread::Builder::new()
+            .name("link".to_owned())
+            .spawn_scoped(scope, || {
+                in_real_time();
+                let mut last = Ok(());
+                while !stop.load(Ordering::Relaxed) && last.is_ok() {
+                    last = emulator.turn(None, wake.as_fd(), &mut watch);
+                }
+                last
+            })
+            .map_err(own)?;
+        // A child lives as long as the thread that started it, at the most: this one waits.
+        let inner = &host.inner;
+        scope.spawn(move || {
+            let waited = inner.within(|| -> io::Result<(u32, ExitStatus)> {
+                let mut child: Child = command.spawn()?;
+                let _ = ended.send(Ok(Ended::Started(child.id())));
+                Ok((child.id(), child.wait()?))
+            });
+            let _ = ended.send(
+                waited
+                    .and_then(|status| status)
+                    .map(|(_, status)| Ended::Ended(status)),
+            );
+            let _ = notify.write_all(b"!");
+        });
+        let result = attend(&status, &done, &mut signals);
+        stop.store(true, Ordering::Relaxed);
+        let _ = (&ring).write_all(b"!");
+        let emulated = emulation
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok::<_, Failure>((result, emulated))
+    })?;
+    let status = status.map_err(own)?;
+    emulated.map_err(own)?;
+
+    let drops = device_drops(&host.inner, &host.names.device).map_err(own)?;
+    let summary = watch.finish(&emulator, &ways, drops);
+    drop(emulator);
+    drop(host.place);
+    ui.note(summary.table());
+    summary.logs.map_err(own)?;
+    if let Some(out) = &args.out {
+        record::write(out, args, &ways, &summary.runs, &summary.timing)?;
+    }
+    match (exit_code(status), args.max_lateness_ms) {
+        (0, Some(bound)) if summary.timing.lateness_p99_ms > bound => {
+            Err(Failure::missed(format_args!(
+                "the run is invalid: the 99th percentile of the deliveries' lateness is {:.3} ms, and --max-lateness-ms {bound}",
+                summary.timing.lateness_p99_ms
+            )))
+        }
+        (0, _) => Ok(()),
+        (code, _) => Err(Failure::passed_on(code)),
+    }
+}
+
+/// How the program fares.
+enum Ended {
+    /// It runs, under this process ID.
+    Started(u32),
+    /// It has ended.
+    Ended(ExitStatus),
+}
+
+/// Passes signals on until the program has ended.
+fn attend(
+    status: &mpsc::Receiver<io::Result<Ended>>,
+    done: &UnixStream,
+    signals: &mut Signals,
+) -> io::Result<ExitStatus> {
+    // What the keyboard sends goes to the program, too; what another process sends does not.
+    let from_keyboard = io::stdin().is_terminal();
+    let mut child = None;
+    loop {
+        while let Ok(news) = status.try_recv() {
+            match news? {
+                Ended::Started(id) => child = i32::try_from(id).ok().and_then(Pid::from_raw),
+                Ended::Ended(status) => return Ok(status),
+            }
+        }
+        if let Some(signal) = signals.take()
+            && let Some(child) = child
+            && let Some(signal) = Signal::from_named_raw(signal)
+            && !(from_keyboard && signal == Signal::INT)
+        {
+            let _ = kill_process(child, signal);
+        }
+        let mut fds = [
+            PollFd::new(done, PollFlags::IN),
+            PollFd::new(signals, PollFlags::IN),
+        ];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The code that a shell would give it.
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status
+        .code()
+        .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// Both ends of the path on this host.
+struct Ends {
+    /// The program's end and ours.
+    devices: [Device; 2],
+    names: Names,
+    inner: Namespace,
+    /// What the program's end takes for `/etc/resolv.conf`.
+    resolver: Option<PathBuf>,
+    place: Place,
+    _masquerades: Vec<Masquerade>,
+}
+
+fn set_up_host(standing: &privilege::Standing, args: &Args, ui: &Ui) -> Result<Ends, Failure> {
+    let cannot = |what: &str, error: &io::Error| privilege::explain(what, error);
+    let place = Place::take(&standing.notes())
+        .map_err(|error| cannot("a place for the emulated path", &error))?;
+    let names = Names::new(place.number());
+    let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
+    let end = |ipv4, v6| DeviceConfig {
+        name: names.device.clone(),
+        ipv4,
+        ipv6: ipv6.then_some(v6),
+        mtu: args.mtu,
+    };
+    let outer = Device::new(&end(names.ipv4.0, names.ipv6.0))
+        .map_err(|error| cannot("a TUN device", &error))?;
+    let inner = Namespace::new().map_err(|error| cannot("a network namespace", &error))?;
+    let far = end(names.ipv4.1, names.ipv6.1);
+    let device = inner
+        .within(|| -> io::Result<Device> {
+            let device = Device::new(&far)?;
+            let index = device.index()?;
+            netlink::default_route(index, false)?;
+            if ipv6 {
+                netlink::default_route(index, true)?;
+            }
+            Ok(device)
+        })
+        .and_then(|device| device)
+        .map_err(|error| cannot("the program's end of the path", &error))?;
+    let mut masquerades = Vec::new();
+    let mut resolver = None;
+    if standing.reaches_internet() {
+        let table = format!("{}-{}", names.device, std::process::id());
+        let translated = (|| -> io::Result<()> {
+            masquerades.push(Masquerade::new(&table, names.ipv4.1.into())?);
+            place.forward(false)?;
+            if ipv6 && netlink::has_default_route(true)? {
+                masquerades.push(Masquerade::new(&table, names.ipv6.1.into())?);
+                place.forward(true)?;
+            }
+            Ok(())
+        })();
+        if let Err(error) = translated {
+            ui.note(format_args!(
+                "verus: the program reaches this host only, not what is beyond it: no address translation ({error})"
+            ));
+        }
+        let resolution = Resolution::of_host();
+        if let Some(text) = resolution.configuration(names.ipv4.0) {
+            let file = place.file("resolv.conf");
+            std::fs::write(&file, text).map_err(own)?;
+            resolver = Some(file);
+        }
+        if let Resolution::Relay(server) = resolution {
+            relay_queries(names.ipv4.0, server, ui)?;
+        }
+    } else {
+        ui.note(
+            "verus: without root the far end of the link is an empty host of its own (see docs/emulator.md)",
+        );
+    }
+    Ok(Ends {
+        devices: [device, outer],
+        names,
+        inner,
+        resolver,
+        place,
+        _masquerades: masquerades,
+    })
+}
+
+fn relay_queries(
+    near: std::net::Ipv4Addr,
+    server: std::net::SocketAddr,
+    ui: &Ui,
+) -> Result<(), Failure> {
+    let ui = *ui;
+    thread::Builder::new()
+        .name("names".to_owned())
+        .spawn(move || {
+            let relayed = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .and_then(|runtime| runtime.block_on(resolver::relay(near, server)));
+            if let Err(error) = relayed {
+                ui.note(format_args!(
+                    "verus: the program cannot resolve names: {error}"
+                ));
+            }
+        })
+        .map_err(own)?;
+    Ok(())
+}
+
+/// Packets that both devices dropped, as their kernels count.
+fn device_drops(inner: &Namespace, device: &str) -> io::Result<u64> {
+    Ok(netlink::device_drops(device)? + inner.within(|| netlink::device_drops(device))??)
+}
+
+/// Asks for a place before everything that is not as urgent; nothing depends on getting it.
+fn in_real_time() {
+    /// Above everything ordinary, below what the kernel does for interrupts.
+    const PRIORITY: u8 = 10;
+    let Ok(priority) = PRIORITY.try_into() else {
+        return;
+    };
+    let _ = set_thread_priority_and_policy(
+        thread_native_id(),
+        ThreadPriority::Crossplatform(priority),
+        ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo),
+    );
+}
+
+/// A failure of ours rather than the program's.
+fn own(error: io::Error) -> Failure {
+    Failure::own(format_args!("shell: {error}"))
+}

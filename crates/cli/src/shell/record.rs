@@ -1,0 +1,296 @@
+//! What the link carried while the program ran.
+
+use std::io;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use verus_core::{Bytes, Duration, Time};
+use verus_emu::emulator::{Emulator, Observer, Way};
+use verus_emu::log::LinkLog;
+use verus_emu::packet::Packet;
+use verus_measure::{Meter, Metrics};
+
+use super::{Args, Asked};
+use crate::failure::Failure;
+use crate::folder::{self, Contents};
+use crate::table::{aligned, number, percent};
+
+/// Time series, as of simulated runs.
+const BIN: Duration = Duration::from_millis(100);
+
+/// Measures both directions, and logs them where that was asked for. All packets are one flow.
+#[derive(Debug)]
+pub struct Watch {
+    ways: [(Meter, Option<LinkLog>); 2],
+}
+
+impl Watch {
+    /// Meters that have seen nothing yet.
+    pub fn new(logs: [Option<LinkLog>; 2]) -> Self {
+        Watch {
+            ways: logs.map(|log| (Meter::new(1, &[], BIN), log)),
+        }
+    }
+
+    /// What it came to. `drops` are packets that the kernel's devices dropped.
+    pub fn finish(self, emulator: &Emulator, asked: &[Asked; 2], drops: u64) -> Summary {
+        let elapsed = emulator.elapsed().unwrap_or_default();
+        let end = Time::ZERO + elapsed;
+        let mut logs = Ok(());
+        let mut runs = Vec::new();
+        let ways = [Way::Forth, Way::Back].into_iter().zip(asked);
+        for ((meter, log), (way, asked)) in self.ways.into_iter().zip(ways) {
+            if let Some(Err(error)) = log.map(LinkLog::finish) {
+                let named = format!("--log-{}: {error}", asked.way);
+                logs = Err(io::Error::new(error.kind(), named));
+            }
+            let capacity = |from, to| emulator.capacity(way, from, to);
+            let metrics = meter.finish(end, |from, to| capacity(from, to).unwrap_or(Bytes::ZERO));
+            let bins = elapsed.as_nanos().div_ceil(BIN.as_nanos());
+            let capacity_mbps = (0..bins).map(|bin| {
+                let from = Time::ZERO + BIN * bin;
+                Some((capacity(from, from + BIN)? / BIN).as_mbps())
+            });
+            runs.push(Run {
+                limited: asked.path.link.is_some(),
+                way: asked.way,
+                metrics,
+                capacity_mbps: capacity_mbps.collect(),
+            });
+        }
+        let timing = emulator.timing();
+        let late = |q| timing.lateness.value_at_quantile(q) as f64 / 1e3;
+        Summary {
+            runs,
+            timing: Timing {
+                deliveries: timing.lateness.len(),
+                lateness_p50_ms: late(0.5),
+                lateness_p99_ms: late(0.99),
+                lateness_max_ms: timing.lateness.max() as f64 / 1e3,
+                missed_bytes: timing.missed_bytes,
+                device_losses: timing.device_losses + drops,
+                duration_s: elapsed.as_secs_f64(),
+            },
+            logs,
+        }
+    }
+}
+
+impl Observer for Watch {
+    #[inline]
+    fn on_arrival(&mut self, way: Way, now: Time, packet: &Packet) {
+        let (meter, log) = &mut self.ways[way as usize];
+        let size = Bytes::new(packet.size as u64);
+        meter.on_arrival(now, 0, size);
+        if let Some(log) = log {
+            log.on_arrival(now, size);
+        }
+    }
+
+    #[inline]
+    fn on_departure(&mut self, way: Way, now: Time, entered: Time, packet: &Packet) {
+        let (meter, log) = &mut self.ways[way as usize];
+        let size = Bytes::new(packet.size as u64);
+        meter.on_departure(now, 0, size, entered);
+        if let Some(log) = log {
+            log.on_departure(now, size, entered);
+        }
+    }
+
+    #[inline]
+    fn on_drop(&mut self, way: Way, now: Time, packet: &Packet) {
+        let (meter, log) = &mut self.ways[way as usize];
+        let size = Bytes::new(packet.size as u64);
+        meter.on_drop(now, 0, size);
+        if let Some(log) = log {
+            log.on_drop(now, size);
+        }
+    }
+}
+
+/// One direction's results.
+#[derive(Debug)]
+pub struct Run {
+    way: &'static str,
+    /// Whether there was a link, and so a capacity.
+    limited: bool,
+    metrics: Metrics,
+    capacity_mbps: Vec<Option<f64>>,
+}
+
+/// How well the emulator kept its time.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Packets delivered.
+    pub deliveries: u64,
+    /// By how much they were late, ms.
+    pub lateness_p50_ms: f64,
+    /// The 99th percentile.
+    pub lateness_p99_ms: f64,
+    /// The largest.
+    pub lateness_max_ms: f64,
+    /// Bytes of opportunities that passed unused while packets may have waited to be read.
+    pub missed_bytes: u64,
+    /// Packets lost by devices rather than by the queue.
+    pub device_losses: u64,
+    /// How long the path was up, s.
+    pub duration_s: f64,
+}
+
+/// Everything that there is to tell.
+#[derive(Debug)]
+pub struct Summary {
+    /// The ways from the program and to it.
+    pub runs: Vec<Run>,
+    /// The emulator's own error.
+    pub timing: Timing,
+    /// Whether the logs could be written.
+    pub logs: io::Result<()>,
+}
+
+impl Summary {
+    /// For the person in front of the terminal.
+    pub fn table(&self) -> String {
+        let heading = ["link", "Mbit/s", "of it", "queue ms", "p95", "lost"];
+        let mut lines = vec![heading.map(str::to_owned)];
+        for run in self.runs.iter().rev() {
+            let metrics = &run.metrics;
+            lines.push([
+                run.way.to_owned(),
+                number(Some(metrics.throughput_mbps), 3),
+                percent(metrics.utilization.filter(|_| run.limited)),
+                number(metrics.qdelay_mean_ms, 1),
+                number(metrics.qdelay_p95_ms, 1),
+                percent(metrics.loss_rate),
+            ]);
+        }
+        let timing = &self.timing;
+        format!(
+            "{}deliveries late: p50 {:.3}, p99 {:.3}, largest {:.3} ms; devices lost {} packets; {} bytes of opportunities passed unread",
+            aligned(&lines),
+            timing.lateness_p50_ms,
+            timing.lateness_p99_ms,
+            timing.lateness_max_ms,
+            timing.device_losses,
+            timing.missed_bytes,
+        )
+    }
+}
+
+/// Leaves the folder for `verus report`.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write(
+    out: &Path,
+    args: &Args,
+    asked: &[Asked; 2],
+    runs: &[Run],
+    timing: &Timing,
+) -> Result<(), Failure> {
+    let label = label(args);
+    let mut contents = Contents::default();
+    let (mut channels, mut configured) = (Vec::new(), Vec::new());
+    for (index, (run, asked)) in runs.iter().zip(asked).enumerate() {
+        let channel = asked.channel.as_deref().unwrap_or("no limit");
+        let trace = format!("{channel} ({})", asked.way);
+        let identity = json!({
+            "run": index, "trace": trace, "queue": asked.queue, "label": label, "seed": args.seed,
+        });
+        contents.rows.push(folder::joined([
+            identity.clone(),
+            row(args, asked, run, timing),
+        ]));
+        contents
+            .series
+            .extend(series(run).map(|row| folder::joined([identity.clone(), row])));
+        channels.push(json!({
+            "name": trace, "kind": "emulated", "sha256": asked.sha256, "duration_s": timing.duration_s,
+            "mean_mbps": run.limited.then_some(run.metrics.capacity_mbps),
+            "licence": null, "citation": null, "source": null,
+        }));
+        configured.push(json!({
+            "trace": trace, "queue": asked.queue, "scheme": label, "label": label,
+            "scenario": {"flows": 1, "packet_bytes": args.mtu, "seed": args.seed, "duration_s": timing.duration_s},
+        }));
+    }
+    contents.run = json!({
+        "kind": "shell",
+        "settings": {
+            "command": args.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>(),
+            "down": args.down, "up": args.up, "delay_ms": args.delay_ms,
+            "queue": asked[1].queue, "up_queue": asked[0].queue,
+            "loss": args.loss, "up_loss": args.up_loss, "once": args.once,
+            "opportunity_bytes": args.opportunity_bytes, "mtu": args.mtu, "seed": args.seed,
+        },
+        "seeds": [args.seed],
+        "channels": channels,
+        "runs": configured,
+        "timing": {
+            "deliveries": timing.deliveries,
+            "lateness_p50_ms": timing.lateness_p50_ms,
+            "lateness_p99_ms": timing.lateness_p99_ms,
+            "lateness_max_ms": timing.lateness_max_ms,
+            "missed_bytes": timing.missed_bytes,
+            "device_losses": timing.device_losses,
+            "valid": args.max_lateness_ms.map(|bound| timing.lateness_p99_ms <= bound),
+        },
+    });
+    folder::write(out, &contents)
+}
+
+/// The program's name.
+fn label(args: &Args) -> String {
+    args.command.first().map_or_else(
+        || "shell".to_owned(),
+        |program| {
+            let name = Path::new(program).file_name().unwrap_or(program);
+            name.to_string_lossy().into_owned()
+        },
+    )
+}
+
+fn row(args: &Args, asked: &Asked, run: &Run, timing: &Timing) -> Value {
+    let metrics = &run.metrics;
+    let limited = |value: f64| run.limited.then_some(value);
+    let flow = &metrics.per_flow[0];
+    let what = json!({
+        "part": "", "trace_sha256": asked.sha256, "schema": verus_net::probe::record::SCHEMA,
+        "version": env!("CARGO_PKG_VERSION"), "engine": "emulated", "transport": "any",
+        "scheme": label(args), "params": {}, "ack": "path", "flows": 1, "packet_bytes": args.mtu,
+        "duration_s": timing.duration_s, "delay_ms": args.delay_ms,
+    });
+    let seen = json!({
+        "capacity_mbps": limited(metrics.capacity_mbps),
+        "throughput_mbps": metrics.throughput_mbps,
+        "utilization": metrics.utilization.filter(|_| run.limited),
+        "qdelay_mean_ms": metrics.qdelay_mean_ms, "qdelay_p50_ms": metrics.qdelay_p50_ms,
+        "qdelay_p95_ms": metrics.qdelay_p95_ms, "qdelay_p99_ms": metrics.qdelay_p99_ms,
+        "signal_delay_p95_ms": metrics.signal_delay_p95_ms, "loss_rate": metrics.loss_rate,
+        "jain": metrics.jain, "jain_active": metrics.jain_active,
+    });
+    // What only the ends see.
+    let unseen = json!({
+        "goodput_mbps": null, "rtt_mean_ms": null, "rtt_p95_ms": null, "retransmit_rate": null, "power": null,
+    });
+    let flow = json!({
+        "flow": 0, "scheme": label(args), "throughput_mbps": flow.throughput_mbps,
+        "goodput_mbps": null, "qdelay_mean_ms": flow.qdelay_mean_ms,
+        "qdelay_p50_ms": flow.qdelay_p50_ms, "qdelay_p95_ms": flow.qdelay_p95_ms,
+        "qdelay_p99_ms": flow.qdelay_p99_ms, "rtt_mean_ms": null, "rtt_p95_ms": null,
+        "loss_rate": flow.loss_rate, "retransmit_rate": null,
+    });
+    folder::joined([what, seen, unseen, json!({"per_flow": [flow]})])
+}
+
+fn series(run: &Run) -> impl Iterator<Item = Value> + '_ {
+    let flow = &run.metrics.series[0];
+    run.capacity_mbps.iter().enumerate().map(|(bin, capacity)| {
+        json!({
+            "flow": 0, "time_s": bin as f64 * BIN.as_secs_f64(), "capacity_mbps": capacity,
+            "throughput_mbps": flow.throughput_mbps.get(bin).copied().unwrap_or(0.0),
+            "qdelay_ms": flow.qdelay_mean_ms.get(bin).copied().flatten(),
+            "rtt_ms": null, "window_bytes": null, "lost": null,
+        })
+    })
+}

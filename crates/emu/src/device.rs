@@ -1,0 +1,159 @@
+//! A TUN device: packets of one network namespace, as bytes.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use tun_rs::{DeviceBuilder, SyncDevice};
+
+use crate::packet::{HEADROOM, Packet};
+
+/// Most packets that one read may yield: the kernel joins at most 64 KiB, or 128 datagrams.
+const SEGMENTS: usize = 256;
+/// What one read may yield: the most that the kernel joins, and its header.
+const JOINED_BYTES: usize = (1 << 16) + HEADROOM;
+/// Packets that the device holds until they are read: 12 ms at 10 Gbit/s. More are dropped, and counted
+/// ([`crate::netlink::device_drops`]).
+const QUEUE_PACKETS: u32 = 10_000;
+
+/// What a device is called, and who it is.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// Its name.
+    pub name: String,
+    /// Its address, and that of the far end, in a network of both (/30).
+    pub ipv4: Ipv4Addr,
+    /// The same for IPv6 (/126), where the system has it.
+    pub ipv6: Option<Ipv6Addr>,
+    /// Largest packet in bytes.
+    pub mtu: u16,
+}
+
+/// A TUN device, which is gone when this is dropped.
+pub struct Device {
+    tun: SyncDevice,
+    joined: Box<[u8]>,
+    split: Vec<Box<[u8]>>,
+    sizes: Vec<usize>,
+    spare: Vec<Box<[u8]>>,
+    packet_bytes: usize,
+    unreadable: u64,
+    unwritable: u64,
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// Makes the device in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// If the system does not grant it.
+    pub fn new(config: &DeviceConfig) -> io::Result<Self> {
+        let builder = DeviceBuilder::new()
+            .name(&config.name)
+            .mtu(config.mtu)
+            .tx_queue_len(QUEUE_PACKETS)
+            .offload(true)
+            .ipv4(config.ipv4, 30, None);
+        let tun = match config.ipv6 {
+            Some(ipv6) => builder.ipv6(ipv6, 126u8).build_sync()?,
+            None => builder.build_sync()?,
+        };
+        tun.set_nonblocking(true)?;
+        let packet_bytes = HEADROOM + usize::from(config.mtu);
+        Ok(Device {
+            tun,
+            joined: vec![0; JOINED_BYTES].into(),
+            split: (0..SEGMENTS).map(|_| buffer(packet_bytes)).collect(),
+            sizes: vec![0; SEGMENTS],
+            spare: Vec::new(),
+            packet_bytes,
+            unreadable: 0,
+            unwritable: 0,
+        })
+    }
+
+    /// Its index in the network namespace where it was made.
+    ///
+    /// # Errors
+    /// If the system does not tell.
+    pub fn index(&self) -> io::Result<u32> {
+        self.tun.if_index()
+    }
+
+    /// Hands the next packets to `each`, one by one: what the kernel had joined is split as a network
+    /// card would have done. Returns whether there was anything.
+    ///
+    /// # Errors
+    /// If the device is gone. What cannot be split is counted and lost.
+    pub fn read(&mut self, mut each: impl FnMut(Packet)) -> io::Result<bool> {
+        let read =
+            self.tun
+                .recv_multiple(&mut self.joined, &mut self.split, &mut self.sizes, HEADROOM);
+        let count = match read {
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) if error.raw_os_error().is_some() => return Err(error),
+            Err(_) => {
+                self.unreadable += 1;
+                return Ok(true);
+            }
+        };
+        for (buffer, &size) in self.split.iter_mut().zip(&self.sizes[..count]) {
+            let fresh = self
+                .spare
+                .pop()
+                .unwrap_or_else(|| self::buffer(self.packet_bytes));
+            each(Packet {
+                buffer: std::mem::replace(buffer, fresh),
+                size,
+            });
+        }
+        Ok(true)
+    }
+
+    /// Gives a packet to the kernel.
+    ///
+    /// # Errors
+    /// If the device is gone; a packet that the kernel does not take now is counted and lost.
+    pub fn write(&mut self, packet: &mut Packet) -> io::Result<()> {
+        // No joined packets, no checksum left to do.
+        packet.buffer[..HEADROOM].fill(0);
+        match self.tun.send(&packet.buffer[..HEADROOM + packet.size]) {
+            Ok(_) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(EBADFD) => Err(error),
+            Err(_) => {
+                self.unwritable += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes back a buffer that [`Device::read`] gave away.
+    #[inline]
+    pub fn recycle(&mut self, packet: Packet) {
+        self.spare.push(packet.buffer);
+    }
+
+    /// Packets lost here: what the kernel gave could not be split, or it took none.
+    pub fn lost(&self) -> u64 {
+        self.unreadable + self.unwritable
+    }
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tun.as_fd()
+    }
+}
+
+/// The device is not attached any more (`errno` 77 on Linux).
+const EBADFD: i32 = 77;
+
+fn buffer(bytes: usize) -> Box<[u8]> {
+    vec![0; bytes].into()
+}

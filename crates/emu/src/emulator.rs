@@ -1,0 +1,264 @@
+//! The loop: packets between two devices, through a direction each, on the real clock.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use hdrhistogram::Histogram;
+use rustix::event::PollFlags;
+use verus_clock::{Alarm, Clock};
+use verus_core::{Bytes, Duration, Time};
+
+use crate::device::Device;
+use crate::direction::{Direction, PathConfig, Watch};
+use crate::packet::Packet;
+
+/// Reads at most this often from one device before deliveries get their turn.
+const READS: usize = 16;
+
+/// The way a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the first device to the second.
+    Forth = 0,
+    /// From the second device to the first.
+    Back = 1,
+}
+
+/// Hears what happens at both bottlenecks. Times count from [`Emulator::begin`].
+pub trait Observer {
+    /// A packet reached a bottleneck, to be dropped or not.
+    fn on_arrival(&mut self, way: Way, now: Time, packet: &Packet);
+    /// A packet that entered a bottleneck at `entered` left it.
+    fn on_departure(&mut self, way: Way, now: Time, entered: Time, packet: &Packet);
+    /// A packet was lost at random, or dropped by the queue.
+    fn on_drop(&mut self, way: Way, now: Time, packet: &Packet);
+}
+
+/// How well the emulator kept its time.
+#[derive(Clone, Debug)]
+pub struct Timing {
+    /// By how much each delivery was late, µs.
+    pub lateness: Histogram<u64>,
+    /// Bytes of opportunities that passed unused while the emulator was busy and may have had
+    /// packets to read.
+    pub missed_bytes: u64,
+    /// Packets that the devices lost rather than the queue.
+    pub device_losses: u64,
+    /// How often the emulator woke up.
+    pub wakeups: u64,
+}
+
+/// Two devices, the path between them, and the time.
+#[derive(Debug)]
+pub struct Emulator {
+    clock: Clock,
+    alarm: Alarm,
+    ends: [End; 2],
+    began: Option<Time>,
+    refused: Vec<Packet>,
+    lateness: Histogram<u64>,
+    missed_bytes: u64,
+    wakeups: u64,
+}
+
+/// A device, and the direction that begins at it.
+#[derive(Debug)]
+struct End {
+    device: Device,
+    direction: Direction<Packet>,
+    /// Since when nobody has looked whether the device holds packets.
+    unwatched: Time,
+}
+
+impl Emulator {
+    /// The path from `devices[0]` to `devices[1]` and back; there is only propagation until
+    /// [`Emulator::begin`].
+    ///
+    /// # Errors
+    /// If the system grants no timer.
+    pub fn new(devices: [Device; 2], paths: &[PathConfig; 2], seed: u64) -> io::Result<Self> {
+        let clock = Clock::new();
+        let [first, second] = devices;
+        let end = |device, index: usize| End {
+            device,
+            direction: Direction::new(&paths[index], seed, index as u64),
+            unwatched: clock.now(),
+        };
+        Ok(Emulator {
+            clock,
+            alarm: Alarm::new()?,
+            ends: [end(first, 0), end(second, 1)],
+            began: None,
+            refused: Vec::new(),
+            lateness: Histogram::new_with_max(60_000_000, 3)
+                .expect("constant bounds within the library's limits"),
+            missed_bytes: 0,
+            wakeups: 0,
+        })
+    }
+
+    /// The links begin, at the beginning of their channels.
+    pub fn begin(&mut self) {
+        let now = self.clock.now();
+        self.began = Some(now);
+        for end in &mut self.ends {
+            end.direction.begin(now);
+        }
+    }
+
+    /// Time since [`Emulator::begin`]; `None` before.
+    pub fn elapsed(&self) -> Option<Duration> {
+        Some(self.clock.now().since(self.began?))
+    }
+
+    /// Bytes that the link on the way `way` could have carried in [`from`, `to`), counted from
+    /// [`Emulator::begin`]; `None` where there is no link.
+    pub fn capacity(&self, way: Way, from: Time, to: Time) -> Option<Bytes> {
+        self.ends[way as usize].direction.capacity(from, to)
+    }
+
+    /// How well the time was kept so far.
+    pub fn timing(&self) -> Timing {
+        Timing {
+            lateness: self.lateness.clone(),
+            missed_bytes: self.missed_bytes,
+            device_losses: self.ends.iter().map(|end| end.device.lost()).sum(),
+            wakeups: self.wakeups,
+        }
+    }
+
+    /// Does what is to be done now, then sleeps until there is more, until `until` has passed since
+    /// [`Emulator::begin`], or until `wake` can be read.
+    ///
+    /// # Errors
+    /// If a device is gone or the system fails.
+    pub fn turn(
+        &mut self,
+        until: Option<Duration>,
+        wake: BorrowedFd<'_>,
+        observer: &mut impl Observer,
+    ) -> io::Result<()> {
+        let mut more = false;
+        for way in [Way::Forth, Way::Back] {
+            self.deliver(way, observer)?;
+            more |= self.read(way, observer)?;
+        }
+        if more {
+            return Ok(());
+        }
+        let [forth, back] = &self.ends;
+        let next = [
+            forth.direction.next(),
+            back.direction.next(),
+            until.zip(self.began).map(|(until, began)| began + until),
+        ];
+        let next = next.into_iter().flatten().min();
+        if next.is_some_and(|at| at <= self.clock.now()) {
+            return Ok(());
+        }
+        self.alarm.wait(
+            &self.clock,
+            next,
+            [
+                (forth.device.as_fd(), PollFlags::IN),
+                (back.device.as_fd(), PollFlags::IN),
+                (wake, PollFlags::IN),
+            ],
+        )?;
+        self.wakeups += 1;
+        let now = self.clock.now();
+        for end in &mut self.ends {
+            end.unwatched = now;
+        }
+        Ok(())
+    }
+
+    /// Hands over what has arrived at the far end.
+    fn deliver(&mut self, way: Way, observer: &mut impl Observer) -> io::Result<()> {
+        let now = self.clock.now();
+        let [first, second] = &mut self.ends;
+        let (near, far) = match way {
+            Way::Forth => (first, second),
+            Way::Back => (second, first),
+        };
+        let mut watch = Watched {
+            way,
+            observer,
+            refused: &mut self.refused,
+        };
+        near.direction.advance(now, &mut watch);
+        while let Some((due, mut packet)) = near.direction.deliver(now) {
+            far.device.write(&mut packet)?;
+            let late = self.clock.now().since(due);
+            self.lateness.saturating_record(late.as_micros());
+            near.device.recycle(packet);
+        }
+        for packet in self.refused.drain(..) {
+            near.device.recycle(packet);
+        }
+        Ok(())
+    }
+
+    /// Reads what the device holds; returns whether there may be more.
+    fn read(&mut self, way: Way, observer: &mut impl Observer) -> io::Result<bool> {
+        let End {
+            device,
+            direction,
+            unwatched,
+        } = &mut self.ends[way as usize];
+        let mut watch = Watched {
+            way,
+            observer,
+            refused: &mut self.refused,
+        };
+        let mut more = true;
+        for _ in 0..READS {
+            // What was joined arrived together.
+            let mut stamped = None;
+            more = device.read(|packet| {
+                let now = *stamped.get_or_insert_with(|| {
+                    let now = self.clock.now();
+                    direction.advance(now, &mut watch);
+                    self.missed_bytes += direction.missed(*unwatched, now).get();
+                    *unwatched = now;
+                    now
+                });
+                let size = Bytes::new(packet.size as u64);
+                direction.arrive(now, size, packet, &mut watch);
+            })?;
+            if !more {
+                *unwatched = self.clock.now();
+                break;
+            }
+        }
+        for packet in self.refused.drain(..) {
+            device.recycle(packet);
+        }
+        Ok(more)
+    }
+}
+
+/// Passes on what happens, and keeps the packets that go no further.
+struct Watched<'a, O> {
+    way: Way,
+    observer: &'a mut O,
+    refused: &'a mut Vec<Packet>,
+}
+
+impl<O: Observer> Watch<Packet> for Watched<'_, O> {
+    #[inline]
+    fn on_arrival(&mut self, now: Time, _: Bytes, packet: &Packet) {
+        self.observer.on_arrival(self.way, now, packet);
+    }
+
+    #[inline]
+    fn on_departure(&mut self, now: Time, _: Bytes, entered: Time, packet: &Packet) {
+        self.observer.on_departure(self.way, now, entered, packet);
+    }
+
+    #[inline]
+    fn on_drop(&mut self, now: Time, _: Bytes, packet: Packet) {
+        self.observer.on_drop(self.way, now, &packet);
+        self.refused.push(packet);
+    }
+}
