@@ -4,6 +4,8 @@
 //! verb is a module with its arguments and a `run`; what they share is how they end
 //! ([`failure`]) and what they may print ([`ui`]).
 
+#[cfg(target_os = "linux")]
+mod emulate;
 mod failure;
 mod files;
 mod folder;
@@ -44,6 +46,9 @@ enum Verb {
     #[cfg(target_os = "linux")]
     Shell(shell::Args),
     #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Emulate(emulate::Args),
+    #[cfg(target_os = "linux")]
     #[command(name = LAUNCH, hide = true)]
     Launch(shell::LaunchArgs),
 }
@@ -65,6 +70,8 @@ fn main() -> ExitCode {
         Verb::Probe(args) => probe::run(args, &ui),
         #[cfg(target_os = "linux")]
         Verb::Shell(args) => shell::run(&args, &ui),
+        #[cfg(target_os = "linux")]
+        Verb::Emulate(args) => emulate::run(&args, &ui),
         #[cfg(target_os = "linux")]
         Verb::Launch(args) => shell::launch(&args),
     };

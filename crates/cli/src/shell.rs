@@ -1,7 +1,7 @@
 //! `shell`: any program behind an emulated link.
 
 mod launch;
-mod privilege;
+pub mod privilege;
 mod record;
 
 use std::ffi::OsString;
@@ -461,7 +461,7 @@ fn device_drops(inner: &Namespace, device: &str) -> io::Result<u64> {
 }
 
 /// Asks for a place before everything that is not as urgent; nothing depends on getting it.
-fn in_real_time() {
+pub fn in_real_time() {
     /// Above everything ordinary, below what the kernel does for interrupts.
     const PRIORITY: u8 = 10;
     let Ok(priority) = PRIORITY.try_into() else {

@@ -55,6 +55,8 @@ pub struct Emulator {
     alarm: Alarm,
     ends: [End; 2],
     began: Option<Time>,
+    /// The way and the size of the packet to begin with.
+    awaited: Option<(Way, usize)>,
     refused: Vec<Packet>,
     lateness: Histogram<u64>,
     missed_bytes: u64,
@@ -89,6 +91,7 @@ impl Emulator {
             alarm: Alarm::new()?,
             ends: [end(first, 0), end(second, 1)],
             began: None,
+            awaited: None,
             refused: Vec::new(),
             lateness: Histogram::new_with_max(60_000_000, 3)
                 .expect("constant bounds within the library's limits"),
@@ -104,6 +107,12 @@ impl Emulator {
         for end in &mut self.ends {
             end.direction.begin(now);
         }
+    }
+
+    /// The links begin with the next packet on the way `way` that has `least_bytes` or more: what sets up a
+    /// connection does not use them up.
+    pub fn begin_with(&mut self, way: Way, least_bytes: usize) {
+        self.awaited = Some((way, least_bytes));
     }
 
     /// Time since [`Emulator::begin`]; `None` before.
@@ -201,6 +210,11 @@ impl Emulator {
 
     /// Reads what the device holds; returns whether there may be more.
     fn read(&mut self, way: Way, observer: &mut impl Observer) -> io::Result<bool> {
+        if let Some((awaited, least_bytes)) = self.awaited
+            && awaited == way
+        {
+            return self.read_until_begun(way, least_bytes, observer);
+        }
         let End {
             device,
             direction,
@@ -233,6 +247,36 @@ impl Emulator {
         }
         for packet in self.refused.drain(..) {
             device.recycle(packet);
+        }
+        Ok(more)
+    }
+
+    /// Reads what the device holds, and begins with the packet that is waited for.
+    fn read_until_begun(
+        &mut self,
+        way: Way,
+        least_bytes: usize,
+        observer: &mut impl Observer,
+    ) -> io::Result<bool> {
+        let mut packets = Vec::new();
+        let more = self.ends[way as usize]
+            .device
+            .read(|packet| packets.push(packet))?;
+        for packet in packets {
+            if self.began.is_none() && packet.size >= least_bytes {
+                self.awaited = None;
+                self.begin();
+            }
+            let now = self.clock.now();
+            let size = Bytes::new(packet.size as u64);
+            let mut watch = Watched {
+                way,
+                observer,
+                refused: &mut self.refused,
+            };
+            let direction = &mut self.ends[way as usize].direction;
+            direction.advance(now, &mut watch);
+            direction.arrive(now, size, packet, &mut watch);
         }
         Ok(more)
     }

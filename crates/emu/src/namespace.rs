@@ -41,9 +41,17 @@ impl Namespace {
     /// If the thread cannot be started or may not enter.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         on_a_thread(|| {
-            setns(self.0.as_fd(), CloneFlags::CLONE_NEWNET)?;
+            self.enter()?;
             Ok(work())
         })?
+    }
+
+    /// Takes the calling thread there, for good.
+    ///
+    /// # Errors
+    /// If it may not enter.
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(setns(self.0.as_fd(), CloneFlags::CLONE_NEWNET)?)
     }
 
     /// What tells it from others: its inode.

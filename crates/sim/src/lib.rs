@@ -10,7 +10,7 @@ mod record;
 mod scenario;
 
 pub use record::{ChannelInfo, FlowOutcome, Outcome, Records, Totals};
-pub use scenario::{Change, Error, FlowSpec, Plan, Scenario};
+pub use scenario::{Change, Error, FlowSpec, Paths, Plan, Scenario};
 
 /// Plans and runs a scenario; see [`Scenario::plan`] and [`Plan::run`].
 ///

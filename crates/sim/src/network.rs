@@ -192,14 +192,19 @@ impl<'a> Network<'a> {
             events,
             flows,
             outcomes,
-            link: Link::new(plan.service.clone(), &plan.queue, stream("queue", 0)),
+            link: Link::new(
+                plan.paths.service.clone(),
+                &plan.paths.queue,
+                stream("queue", 0),
+            ),
             link_set: false,
             ack_link: plan
+                .paths
                 .ack
                 .as_ref()
                 .map(|(service, queue)| Link::new(service.clone(), queue, stream("queue", 1))),
             ack_link_set: false,
-            direct: plan.ack.is_none()
+            direct: plan.paths.ack.is_none()
                 && scenario.ack_every == 1
                 && scenario
                     .changes
@@ -292,8 +297,8 @@ impl<'a> Network<'a> {
         let link = &self.link;
         Outcome {
             metrics: self.meter.finish(end, |from, to| link.capacity(from, to)),
-            channel: self.plan.channel.clone(),
-            ack_channel: self.plan.ack_channel.clone(),
+            channel: self.plan.paths.channel.clone(),
+            ack_channel: self.plan.paths.ack_channel.clone(),
             flows: self.outcomes,
             capacity_mbps,
             bin_ms: bin.as_millis_f64(),

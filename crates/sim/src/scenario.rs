@@ -183,12 +183,23 @@ fn check(
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub(crate) scenario: Scenario,
-    pub(crate) service: Service,
-    pub(crate) channel: ChannelInfo,
-    pub(crate) ack_channel: Option<ChannelInfo>,
-    pub(crate) queue: QueueConfig,
-    pub(crate) ack: Option<(Service, QueueConfig)>,
+    pub(crate) paths: Paths,
     pub(crate) schemes: Vec<Scheme>,
+}
+
+/// What the packets of a scenario cross, whatever sends them.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// What serves the bottleneck.
+    pub service: Service,
+    /// The bottleneck's queue.
+    pub queue: QueueConfig,
+    /// What acknowledgements cross; `None` for propagation only.
+    pub ack: Option<(Service, QueueConfig)>,
+    /// What is known of the channel.
+    pub channel: ChannelInfo,
+    /// And of the acknowledgements', if it is another.
+    pub ack_channel: Option<ChannelInfo>,
 }
 
 impl Scenario {
@@ -197,6 +208,18 @@ impl Scenario {
     /// # Errors
     /// The first thing that is wrong, by name.
     pub fn plan(&self) -> Result<Plan, Error> {
+        self.check()?;
+        let schemes = self.flows.iter().map(|flow| Scheme::parse(&flow.scheme));
+        let schemes = schemes.collect::<Result<_, _>>()?;
+        Ok(Plan {
+            scenario: self.clone(),
+            paths: self.paths()?,
+            schemes,
+        })
+    }
+
+    /// Checks every number.
+    fn check(&self) -> Result<(), Error> {
         let between = |x: f64, low: f64, high: f64| (low..=high).contains(&x);
         check(
             self.duration_s > 0.0 && self.duration_s <= LONGEST_S,
@@ -252,7 +275,6 @@ impl Scenario {
             "between 1 and 100000",
             self.flows.len(),
         )?;
-        let mut schemes = Vec::with_capacity(self.flows.len());
         for (index, flow) in self.flows.iter().enumerate() {
             let named = |field: &str| format!("flows[{index}].{field}");
             check(
@@ -277,8 +299,16 @@ impl Scenario {
                     delay,
                 )?;
             }
-            schemes.push(Scheme::parse(&flow.scheme)?);
         }
+        Ok(())
+    }
+
+    /// Checks every field but the flows' schemes, and reads the channels.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, by name.
+    pub fn paths(&self) -> Result<Paths, Error> {
+        self.check()?;
         let queue = QueueConfig::parse(&self.queue)?;
         let channel = catalogue::open(
             &self.trace,
@@ -312,14 +342,12 @@ impl Scenario {
             None => None,
             Some(service) => Some((service, QueueConfig::parse(&self.ack_queue)?)),
         };
-        Ok(Plan {
-            scenario: self.clone(),
+        Ok(Paths {
             service,
-            channel: info(&self.trace, &channel),
-            ack_channel,
             queue,
             ack,
-            schemes,
+            channel: info(&self.trace, &channel),
+            ack_channel,
         })
     }
 

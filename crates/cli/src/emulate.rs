@@ -1,0 +1,324 @@
+//! `compare --emulate`: one run of the lab in real time, between two network namespaces.
+//!
+//! ```text
+//!  namespace of senders ── device ▶ emulated link ▶ device ── namespace of receivers
+//! ```
+//!
+//! The lab hands a scenario over as JSON and gets back what its simulator would have told. The flows are real: our
+//! controllers over UDP or QUIC, or the kernel's TCP.
+
+mod flow;
+mod quic;
+mod stage;
+mod tcp;
+mod udp;
+
+use std::io::{self, Read};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::thread;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use verus_core::algorithm::Scheme;
+use verus_core::{Bytes, Duration, Time};
+use verus_emu::device::{Device, DeviceConfig};
+use verus_emu::direction::PathConfig;
+use verus_emu::emulator::Emulator;
+use verus_emu::namespace::Namespace;
+use verus_emu::netlink;
+use verus_sim::{ChannelInfo, Paths, Scenario};
+
+use self::flow::{Flow, Kind, Outcome};
+use self::stage::Stage;
+use crate::failure::Failure;
+use crate::shell::privilege;
+use crate::ui::Ui;
+
+/// For `verus compare --emulate`: reads a run from standard input and prints what came of it, as JSON.
+#[derive(clap::Args)]
+pub struct Args {}
+
+/// Packets at least so large: a handshake's largest must be smaller than data, for the link to begin with
+/// data.
+const LEAST_PACKET: u32 = 1280;
+const MOST_PACKET: u32 = 9000;
+const DEVICE: &str = "verus0";
+const SENDERS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
+const RECEIVERS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
+/// What the kernel's senders are called.
+const KERNEL: &str = "linux:cc=";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Job {
+    scenario: Scenario,
+    transport: Transport,
+}
+
+/// What carries our own controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Transport {
+    Udp,
+    Quic,
+}
+
+/// Runs the job.
+///
+/// # Errors
+/// If it cannot be run, or a flow failed.
+pub fn run(_: &Args, ui: &Ui) -> Result<(), Failure> {
+    let mut text = String::new();
+    io::stdin()
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::usage(format_args!("cannot read the run: {error}")))?;
+    let job: Job = serde_json::from_str(&text)
+        .map_err(|error| Failure::usage(format_args!("not a run: {error}")))?;
+    let flows = job.flows()?;
+    let paths = job
+        .scenario
+        .paths()
+        .map_err(|error| Failure::usage(error.to_string()))?;
+    privilege::acquire()?;
+    let outcome = emulate(&job.scenario, paths, &flows)?;
+    ui.line(outcome)
+}
+
+impl Job {
+    /// What each flow is, if all of them can be had in real time.
+    fn flows(&self) -> Result<Vec<Kind>, Failure> {
+        let scenario = &self.scenario;
+        let refuse = |what: &str| Err(Failure::usage(format_args!("in real time, {what}")));
+        if !scenario.changes.is_empty() {
+            return refuse("a path does not change during a run");
+        }
+        if scenario.records {
+            return refuse("there is no record of each packet (leave --records out)");
+        }
+        if !(LEAST_PACKET..=MOST_PACKET).contains(&scenario.packet_bytes) {
+            return refuse(&format!(
+                "packet_bytes must be between {LEAST_PACKET} and {MOST_PACKET}, not {}",
+                scenario.packet_bytes
+            ));
+        }
+        let mut kinds = Vec::new();
+        for flow in &scenario.flows {
+            let whole = flow.start_s == 0.0
+                && flow.stop_s.is_none()
+                && flow.delay_ms.is_none()
+                && flow.bytes.is_none();
+            if !whole {
+                return refuse("all flows last for the whole run and have the same delay");
+            }
+            kinds.push(self.kind(&flow.scheme)?);
+        }
+        let ours = kinds.iter().any(|kind| !matches!(kind, Kind::Tcp(_)));
+        if ours && scenario.ack_every != 1 {
+            return refuse(
+                "ack_every must be 1 but for the kernel's senders, which have their own",
+            );
+        }
+        Ok(kinds)
+    }
+
+    fn kind(&self, text: &str) -> Result<Kind, Failure> {
+        if let Some(name) = text.strip_prefix(KERNEL) {
+            let known = Path::new("/proc/sys/net/ipv4/tcp_available_congestion_control");
+            let known = std::fs::read_to_string(known).unwrap_or_default();
+            if !known.split_whitespace().any(|known| known == name) {
+                return Err(Failure::usage(format_args!(
+                    "scheme `{text}`: this kernel has {}",
+                    known.trim().replace(' ', ", ")
+                )));
+            }
+            return Ok(Kind::Tcp(name.to_owned()));
+        }
+        let scheme = Scheme::parse(text).map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(match self.transport {
+            Transport::Udp => Kind::Udp(scheme),
+            Transport::Quic => Kind::Quic(scheme),
+        })
+    }
+}
+
+fn emulate(scenario: &Scenario, paths: Paths, kinds: &[Kind]) -> Result<Value, Failure> {
+    let cannot = |error: io::Error| privilege::explain("an emulated link", &error);
+    let failed = |error: io::Error| Failure::run(format_args!("the emulated link: {error}"));
+    let namespaces = [
+        Namespace::new().map_err(cannot)?,
+        Namespace::new().map_err(cannot)?,
+    ];
+    let device = |index: usize, ipv4| {
+        let config = DeviceConfig {
+            name: DEVICE.to_owned(),
+            ipv4,
+            ipv6: None,
+            mtu: scenario.packet_bytes as u16,
+        };
+        namespaces[index]
+            .within(|| Device::new(&config))
+            .and_then(|device| device)
+            .map_err(cannot)
+    };
+    let devices = [device(0, SENDERS)?, device(1, RECEIVERS)?];
+    let delay = Duration::from_millis_f64(scenario.delay_ms);
+    let directions = [
+        PathConfig {
+            link: Some((paths.service.clone(), paths.queue.clone())),
+            delay,
+            loss: scenario.loss,
+        },
+        PathConfig {
+            link: paths.ack.clone(),
+            delay,
+            loss: 0.0,
+        },
+    ];
+    let emulator = Emulator::new(devices, &directions, scenario.seed).map_err(failed)?;
+    let stage = Stage::new(scenario).map_err(failed)?;
+    let duration = Duration::from_secs_f64(scenario.duration_s);
+    let (emulator, watch, outcomes) = thread::scope(|scope| {
+        let emulation = stage.emulate(scope, emulator, duration);
+        let flows: Vec<_> = kinds
+            .iter()
+            .enumerate()
+            .map(|(index, kind)| {
+                let flow = Flow {
+                    index,
+                    seed: scenario.seed.wrapping_add(index as u64),
+                    packet_bytes: scenario.packet_bytes as u16,
+                    duration,
+                    receiver: (RECEIVERS, 6000 + index as u16).into(),
+                    namespaces: &namespaces,
+                    stage: &stage,
+                };
+                scope.spawn(move || flow.run(kind))
+            })
+            .collect();
+        let played = stage.play(kinds.len());
+        let emulated = emulation
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let outcomes: Vec<Result<Outcome, io::Error>> = flows
+            .into_iter()
+            .map(|flow| {
+                flow.join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect();
+        // A flow that failed is the reason why the rest did.
+        let mut ended = Vec::new();
+        for (outcome, flow) in outcomes.into_iter().zip(&scenario.flows) {
+            ended.push(outcome.map_err(|error| {
+                Failure::run(format_args!("flow of `{}`: {error}", flow.scheme))
+            })?);
+        }
+        played.map_err(failed)?;
+        let (emulator, watch) = emulated.map_err(failed)?;
+        Ok::<_, Failure>((emulator, watch, ended))
+    })?;
+    let drops = namespaces
+        .iter()
+        .map(|namespace| {
+            namespace
+                .within(|| netlink::device_drops(DEVICE))
+                .and_then(|drops| drops)
+        })
+        .sum::<io::Result<u64>>()
+        .map_err(failed)?;
+    Ok(told(scenario, &paths, &emulator, watch, &outcomes, drops))
+}
+
+/// What came of it, in the words of the lab's simulator.
+fn told(
+    scenario: &Scenario,
+    paths: &Paths,
+    emulator: &Emulator,
+    watch: stage::Watch,
+    outcomes: &[Outcome],
+    drops: u64,
+) -> Value {
+    let end = Time::from_secs_f64(scenario.duration_s);
+    let capacity = |from, to| {
+        emulator
+            .capacity(verus_emu::emulator::Way::Forth, from, to)
+            .unwrap_or(Bytes::ZERO)
+    };
+    let found = watch.meter.finish(end, capacity);
+    let mut metrics = serde_json::to_value(&found).expect("plain columns");
+    let seconds = found.interval_s.max(f64::MIN_POSITIVE);
+    let mbps = |bytes: u64| bytes as f64 * 8.0 / seconds / 1e6;
+    let mean = |of: fn(&Outcome) -> Option<f64>| {
+        let all: Option<Vec<f64>> = outcomes.iter().map(of).collect();
+        all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
+    };
+    let ends = |outcome: &Outcome| {
+        json!({
+            "goodput_mbps": mbps(outcome.delivered_bytes),
+            "rtt_mean_ms": outcome.rtt_mean_ms,
+            "rtt_p95_ms": outcome.rtt_p95_ms,
+            "retransmit_rate": outcome.retransmit_rate,
+        })
+    };
+    let total = outcomes.iter().map(|outcome| outcome.delivered_bytes).sum();
+    let all = json!({
+        "goodput_mbps": mbps(total),
+        "rtt_mean_ms": mean(|outcome| outcome.rtt_mean_ms),
+        "rtt_p95_ms": mean(|outcome| outcome.rtt_p95_ms),
+        "retransmit_rate": mean(|outcome| outcome.retransmit_rate),
+    });
+    metrics = crate::folder::joined([all, metrics]);
+    for (flow, outcome) in metrics["per_flow"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .zip(outcomes)
+    {
+        *flow = crate::folder::joined([ends(outcome), flow.take()]);
+    }
+    let bin = Duration::from_millis_f64(scenario.bin_ms);
+    let bins = end.as_nanos().div_ceil(bin.as_nanos());
+    let capacity_mbps: Vec<f64> = (0..bins)
+        .map(|index| {
+            let from = Time::ZERO + bin * index;
+            let to = (from + bin).min(end);
+            (capacity(from, to) / to.since(from)).as_mbps()
+        })
+        .collect();
+    let series: Vec<Value> = found
+        .series
+        .iter()
+        .map(|flow| {
+            json!({
+                "throughput_mbps": flow.throughput_mbps,
+                "qdelay_ms": flow.qdelay_mean_ms,
+                "qdelay_max_ms": flow.qdelay_max_ms,
+            })
+        })
+        .collect();
+    let timing = emulator.timing();
+    let late = |q| timing.lateness.value_at_quantile(q) as f64 / 1e3;
+    let channel = |info: &ChannelInfo| serde_json::to_value(info).expect("plain columns");
+    json!({
+        "metrics": metrics,
+        "trace": channel(&paths.channel),
+        "ack_trace": paths.ack_channel.as_ref().map(channel),
+        "bin_ms": scenario.bin_ms,
+        "capacity_mbps": capacity_mbps,
+        "series": series,
+        "flows": outcomes.iter().map(|outcome| json!({
+            "transport": outcome.transport,
+            "window_bytes": outcome.window_bytes,
+            "profiles": outcome.profiles,
+        })).collect::<Vec<_>>(),
+        "timing": {
+            "deliveries": timing.lateness.len(),
+            "lateness_p50_ms": late(0.5),
+            "lateness_p99_ms": late(0.99),
+            "lateness_max_ms": timing.lateness.max() as f64 / 1e3,
+            "missed_bytes": timing.missed_bytes,
+            "device_losses": timing.device_losses + drops,
+        },
+    })
+}

@@ -1,0 +1,81 @@
+//! The kernel's TCP.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration as Span;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::flow::{Flow, Outcome};
+
+/// How long a call may wait before the end of the run is looked for.
+const WAIT: Span = Span::from_millis(100);
+const CONNECTING: Span = Span::from_secs(10);
+
+/// Receives until the run is over; returns how many bytes of data came, headers not counted.
+///
+/// # Errors
+/// If the system fails.
+pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
+    let listener = TcpListener::bind(flow.receiver)?;
+    listener.set_nonblocking(true)?;
+    flow.stage.listen(flow.index);
+    let mut stream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(error) if is_waiting(&error) && flow.stage.is_over() => return Ok(0),
+            Err(error) if is_waiting(&error) => std::thread::sleep(Span::from_millis(5)),
+            Err(error) => return Err(error),
+        }
+    };
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(WAIT))?;
+    let mut buffer = vec![0; 1 << 18];
+    let mut received = 0u64;
+    while !flow.stage.is_over() {
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(read) => received += read as u64,
+            Err(error) if is_waiting(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(received)
+}
+
+/// Sends until the run is over.
+///
+/// # Errors
+/// If the kernel does not have the congestion control, or the connection fails.
+pub fn send(flow: &Flow<'_>, congestion_control: &str) -> io::Result<Outcome> {
+    let socket = Socket::new(
+        Domain::for_address(flow.receiver),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_tcp_congestion(congestion_control.as_bytes())?;
+    socket.connect_timeout(&flow.receiver.into(), CONNECTING)?;
+    let mut stream: TcpStream = socket.into();
+    stream.set_write_timeout(Some(WAIT))?;
+    flow.stage.announce(flow.index, stream.local_addr()?.port());
+    flow.stage.await_play()?;
+    let block = vec![0; 1 << 16];
+    while !flow.stage.is_over() {
+        match stream.write(&block) {
+            Ok(_) => {}
+            Err(error) if is_waiting(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Outcome {
+        transport: "tcp",
+        ..Default::default()
+    })
+}
+
+fn is_waiting(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
+}

@@ -1,0 +1,119 @@
+//! Our controllers over UDP: the paper's sender and receiver, as `verus probe` has them.
+
+use std::io;
+
+use verus_core::Duration;
+use verus_core::algorithm::Scheme;
+use verus_net::probe::client::{Client, ClientConfig};
+use verus_net::probe::driver::Driver;
+use verus_net::probe::record::Recorder;
+use verus_net::probe::server::{Catalogue, Server, ServerConfig, overhead};
+use verus_net::probe::socket::UdpSocket;
+use verus_net::probe::wire::Request;
+
+use super::flow::{Flow, Outcome, ProfilePoint};
+
+/// How often an end that sleeps looks for the end of the run.
+const LOOK: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Longer than any run: an outage of the channel is no reason to give up.
+const SILENCE: Duration = Duration::from_secs(3600);
+
+/// Receives until the run is over; returns the bytes of packets whose data was new.
+///
+/// # Errors
+/// If the system fails.
+pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
+    let mut driver = Driver::new(UdpSocket::bind(flow.receiver)?)?;
+    let mut config = ServerConfig::default();
+    config.limits.duration = SILENCE;
+    config.limits.silence = SILENCE;
+    let now = driver.clock().now();
+    let mut server = Server::new(config, Catalogue, entropy()?, now);
+    flow.stage.listen(flow.index);
+    let mut distinct = 0;
+    while !flow.stage.is_over() {
+        let until = driver.clock().now() + LOOK;
+        driver.turn(&mut server, Some(until), None)?;
+        server.drain_notices().for_each(drop);
+        let flows = server.connections().flat_map(|c| c.incoming());
+        distinct = flows
+            .map(|(flow, _)| flow.distinct())
+            .sum::<u64>()
+            .max(distinct);
+    }
+    Ok(distinct)
+}
+
+/// Sends until the run is over.
+///
+/// # Errors
+/// If the connection fails.
+pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
+    let socket = UdpSocket::connect(flow.receiver)?;
+    flow.stage.announce(flow.index, socket.local_addr()?.port());
+    flow.stage.await_play()?;
+    let mut driver = Driver::new(socket)?;
+    let request = Request {
+        upload_flows: 1,
+        download_flows: 0,
+        packet_bytes: flow.packet_bytes,
+        status_millis: 1000,
+        // The stage ends it.
+        duration_nanos: (flow.duration + SILENCE).as_nanos().min(SILENCE.as_nanos()),
+        bytes: 0,
+        rate_bps: 0,
+        seed: flow.seed,
+        scheme: scheme.text().to_owned(),
+    };
+    let config = ClientConfig {
+        request: request.clone(),
+        secret: None,
+        patience: PATIENCE,
+        silence: SILENCE,
+        log: false,
+        overhead: overhead(flow.receiver),
+    };
+    let mut next_sample = driver.clock().now();
+    let mut client = Client::new(config, scheme.clone(), entropy()?, next_sample);
+    let mut recorder = Recorder::new("emulated", scheme.clone(), request);
+    while !flow.stage.is_over() {
+        driver.turn(&mut client, Some(next_sample), None)?;
+        if let Some(Err(error)) = client.outcome() {
+            return Err(io::Error::other(error.to_string()));
+        }
+        let now = driver.clock().now();
+        if now >= next_sample {
+            next_sample = now + Recorder::INTERVAL;
+            if let Some(connection) = client.connection() {
+                recorder.sample(now, connection);
+            }
+        }
+    }
+    let Some(connection) = client.connection() else {
+        return Err(io::Error::other("the receiver did not answer"));
+    };
+    let record = recorder.finish(driver.clock().now(), connection);
+    let row = record.rows.first().map(|(_, row)| row);
+    let profiles = record.profiles.iter().map(|row| ProfilePoint {
+        time_s: row.time_s,
+        kind: row.kind,
+        window_packets: row.window_packets,
+        delay_ms: row.delay_ms,
+    });
+    Ok(Outcome {
+        transport: "udp",
+        delivered_bytes: 0,
+        rtt_mean_ms: row.and_then(|row| row.rtt_mean_ms),
+        rtt_p95_ms: row.and_then(|row| row.rtt_p95_ms),
+        retransmit_rate: row.and_then(|row| row.retransmit_rate),
+        window_bytes: record.series.iter().map(|row| row.window_bytes).collect(),
+        profiles: profiles.collect(),
+    })
+}
+
+fn entropy() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(bytes)
+}
