@@ -98,12 +98,9 @@ def _hand_over(verb: str, arguments: Sequence[str]) -> NoReturn:
     """Becomes the binary that has the verb, so that nothing stands between it and signals, pipes and the exit code."""
     import signal
 
-    # Without pathlib, which costs start-up.
-    folders = dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in (sys.executable, sys.argv[0]))  # noqa: PTH100, PTH120
-    binary = next((path for folder in folders if os.access(path := os.path.join(folder, ENDPOINT), os.X_OK)), None)  # noqa: PTH118
+    binary, looked = find_endpoint()
     if binary is None:
-        where = " or ".join(f"`{folder}`" for folder in folders)
-        problem = f"`{verb}` needs the program `{ENDPOINT}`, which is not in {where}"
+        problem = f"`{verb}` needs the program `{ENDPOINT}`, which is not in {looked}"
         sys.exit(_complain(f"{problem} (in a copy of the repository, `make build` makes it)", BAD_INPUT))
     # Python ignores these, and what is ignored stays so in the program that takes its place.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -112,3 +109,11 @@ def _hand_over(verb: str, arguments: Sequence[str]) -> NoReturn:
         os.execv(binary, ["verus", *arguments])
     except OSError as error:
         sys.exit(_complain(f"`{binary}` cannot be run: {error.strerror}", BAD_INPUT))
+
+
+def find_endpoint() -> tuple[str | None, str]:
+    """Where the Rust binary is, beside the interpreter or this command, and where it was looked for, in words."""
+    # Without pathlib, which costs start-up.
+    folders = dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in (sys.executable, sys.argv[0]))  # noqa: PTH100, PTH120
+    binary = next((path for folder in folders if os.access(path := os.path.join(folder, ENDPOINT), os.X_OK)), None)  # noqa: PTH118
+    return binary, " or ".join(f"`{folder}`" for folder in folders)

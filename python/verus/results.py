@@ -225,8 +225,9 @@ class Results:
                         "scheme": run.contestant.text,
                         "label": run.contestant.label,
                         "scenario": dict(run.scenario),
+                        **({"timing": outcome["timing"]} if "timing" in outcome else {}),
                     }
-                    for run in runs
+                    for run, outcome in zip(runs, outcomes, strict=True)
                 ],
                 "machine": _machine(),
             },
@@ -430,8 +431,8 @@ def _row(run: Run, outcome: Outcome) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "version": _verus.version(),
-        "engine": "sim",
-        "transport": "sim",
+        "engine": outcome.get("engine", "sim"),
+        "transport": outcome.get("transport", "sim"),
         "trace": run.trace,
         "scheme": run.contestant.scheme,
         "params": dict(run.contestant.params),

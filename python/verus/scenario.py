@@ -26,6 +26,12 @@ DEFAULT_SCHEMES = ("verus:ratio=2", "verus:ratio=4", "verus:ratio=6", "cubic", "
 DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highway-driving-3g-down")
 
 
+#: Schemes that are the kernel's own, by the names that it lists; in real time only.
+KERNEL = "linux:cc="
+
+#: What may carry our controllers in real time.
+TRANSPORTS = ("udp", "quic")
+
 #: More flows in one run than this are refused, as the simulator does: a typing error more likely than a wish.
 MOST_FLOWS = 100_000
 
@@ -43,6 +49,7 @@ class Contestant:
         params: What was set (``{"ratio": 2}``); empty for a mix.
         label: For tables and figures.
         flows: Scheme text of each flow.
+        transport: What carries our controllers in real time, ``udp`` or ``quic``; empty in the simulator.
     """
 
     text: str
@@ -50,6 +57,7 @@ class Contestant:
     params: Mapping[str, Any]
     label: str
     flows: tuple[str, ...]
+    transport: str = ""
 
     @classmethod
     def from_scheme(cls, text: str, *, flows: int = 1) -> Contestant:
@@ -189,6 +197,8 @@ class Settings:
         loop: Whether a trace that ends starts again.
         records: Whether to keep one record for each packet.
         bin_ms: Width of the bins of the time series.
+        emulate: Whether to run in real time, behind an emulated link, rather than simulate.
+        transports: What carries our controllers then: ``udp``, ``quic``.
     """
 
     traces: Sequence[str] = DEFAULT_CHANNELS
@@ -209,6 +219,8 @@ class Settings:
     loop: bool = True
     records: bool = False
     bin_ms: float = 100.0
+    emulate: bool = False
+    transports: Sequence[str] = ("udp",)
 
     def check(self) -> None:
         """Refuses what cannot be run, before anything runs.
@@ -239,6 +251,11 @@ class Settings:
             raise FieldError("opportunity_bytes", f"must be 1504 or 1500, not {self.opportunity_bytes}")
         if not 0 <= self.loss < 1:
             raise FieldError("loss", f"must be a probability below 1, not {self.loss:g}")
+        for text in self.transports:
+            if text not in TRANSPORTS:
+                raise FieldError("transports", f"`{text}` is neither {' nor '.join(TRANSPORTS)}")
+        if not self.transports:
+            raise FieldError("transports", "needs at least one")
         for text in self.queues:
             checked("queues", text, _verus.check_queue)
         checked("ack_queue", self.ack_queue, _verus.check_queue)
@@ -255,7 +272,19 @@ class Settings:
         """
         entries = [Contestant.from_scheme(text, flows=self.flows) for text in self.schemes]
         entries += [Contestant.from_mix(text) for text in self.mixes]
-        return distinct(list({entry.text: entry for entry in entries}.values()))
+        if self.emulate:
+            entries = [carried for entry in entries for carried in self._carried(entry)]
+        for entry in entries:
+            if not self.emulate and any(text.startswith(KERNEL) for text in entry.flows):
+                raise FieldError("schemes", f"`{entry.text}` is the kernel's: it runs in real time only (--emulate)")
+        return distinct(list({(entry.text, entry.transport): entry for entry in entries}.values()))
+
+    def _carried(self, entry: Contestant) -> list[Contestant]:
+        """The same over each transport; what is all the kernel's has its own."""
+        if all(text.startswith(KERNEL) for text in entry.flows):
+            return [replace(entry, transport="udp")]
+        label = {"udp": entry.label, "quic": f"{entry.label} in QUIC"}
+        return [replace(entry, transport=name, label=label[name]) for name in self.transports]
 
     def runs(self) -> list[Run]:
         """Every simulation of the grid, traces outermost, seeds innermost.
@@ -322,7 +351,12 @@ def distinct(contestants: Sequence[Contestant]) -> list[Contestant]:
         ['verus', 'verus:ratio=2']
     """
     count = Counter(entry.label for entry in contestants)
-    return [entry if count[entry.label] == 1 else replace(entry, label=entry.text) for entry in contestants]
+    return [
+        entry
+        if count[entry.label] == 1
+        else replace(entry, label=f"{entry.text} in QUIC" if entry.transport == "quic" else entry.text)
+        for entry in contestants
+    ]
 
 
 def above_zero(name: str, value: float, unit: str, most: int | None = None) -> None:
@@ -361,4 +395,9 @@ def checked(name: str, text: str, check: Any) -> dict[str, Any]:
 
 
 def _check_scheme(name: str, text: str) -> dict[str, Any]:
+    if text.startswith(KERNEL):
+        kind = text.removeprefix(KERNEL)
+        if not kind:
+            raise FieldError(name, f"`{text}` names no congestion control (`{KERNEL}cubic`)")
+        return {"scheme": "linux", "params": {"cc": kind}, "label": f"Linux {kind}"}
     return checked(name, text, _verus.check_scheme)

@@ -8,13 +8,17 @@ import itertools
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from verus.commands.console import Talk, table_console
 from verus.errors import FieldError
-from verus.scenario import Settings
+from verus.scenario import Settings, at_least
+
+if TYPE_CHECKING:
+    from verus.runner import Outcome
+    from verus.scenario import Run
 
 Words = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 Number = Annotated[float | None, Parameter(allow_leading_hyphen=True)]
@@ -41,6 +45,10 @@ def compare(
     seed: Count = None,
     repeat: Count = None,
     records: Flag = False,
+    emulate: Flag = False,
+    transport: Words = None,
+    jobs: Count = None,
+    max_lateness_ms: Number = None,
     from_: Annotated[Path | None, Parameter(name="--from")] = None,
     json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
     out: Path | None = None,
@@ -88,6 +96,16 @@ def compare(
         Runs of each, with seeds SEED, SEED + 1, … Default: 1.
     records
         Keep one record for each packet (`records.parquet`).
+    emulate
+        Run in real time, behind an emulated link: our controllers over UDP or QUIC, and the kernel's own
+        (`linux:cc=cubic`).
+        Takes root, or user namespaces.
+    transport
+        What carries our controllers then: `udp` (the default), `quic`, or both.
+    jobs
+        Emulated runs at the same time. Default: 1.
+    max_lateness_ms
+        Exit with code 3 if the emulator delivered later than this in a run (99th percentile).
     from_
         A `run.json`: run the same again. Other options given with it replace what it says.
     json_
@@ -115,6 +133,8 @@ def compare(
         "seed": seed,
         "repeat": repeat,
         "records": records or None,
+        "emulate": emulate or None,
+        "transports": transport,
     }
     given = {
         name: tuple(value) if isinstance(value, list) else value for name, value in changes.items() if value is not None
@@ -130,8 +150,12 @@ def compare(
     if target is not None:
         check_folder(target, force=force)
     talk.detail(f"{len(runs)} runs of {settings.duration_s:g} s")
-    with talk.progress("simulating") as progress:
-        outcomes = run_all(runs, progress=progress)
+    if settings.emulate:
+        outcomes = _emulate(runs, jobs or 1, talk)
+    else:
+        _refuse_real_time(transport, jobs, max_lateness_ms)
+        with talk.progress("simulating") as progress:
+            outcomes = run_all(runs, progress=progress)
     results = Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict())
     _check_channels(results.config["channels"], earlier)
     if json_:
@@ -149,6 +173,34 @@ def compare(
             results.write(folder)
             report.write_page(results, folder)
         talk.say(f"Report: {target / 'report.html'}")
+    if settings.emulate:
+        return _judge_timing([outcome["timing"] for outcome in outcomes], max_lateness_ms, talk)
+    return 0
+
+
+def _emulate(runs: list[Run], jobs: int, talk: Talk) -> list[Outcome]:
+    from verus import emulation
+
+    at_least("jobs", jobs, 1, 1000)
+    with talk.progress("emulating") as progress:
+        return emulation.run_all(runs, jobs=jobs, progress=progress)
+
+
+def _refuse_real_time(transport: object, jobs: object, max_lateness_ms: object) -> None:
+    for name, given in (("transport", transport), ("jobs", jobs), ("max_lateness_ms", max_lateness_ms)):
+        if given is not None:
+            raise FieldError(name, "is for runs in real time (--emulate)")
+
+
+def _judge_timing(timings: list[dict[str, float]], bound: float | None, talk: Talk) -> int:
+    """Says how well the emulator kept its time; the exit code."""
+    worst = max(timing["lateness_p99_ms"] for timing in timings)
+    largest = max(timing["lateness_max_ms"] for timing in timings)
+    lost = sum(int(timing["device_losses"]) for timing in timings)
+    talk.say(f"Deliveries late: p99 at most {worst:.3f} ms, largest {largest:.3f} ms; devices lost {lost} packets")
+    if bound is not None and worst > bound:
+        print(f"verus: invalid: a run's deliveries were {worst:.3f} ms late (p99), above {bound:g} ms", file=sys.stderr)
+        return 3
     return 0
 
 

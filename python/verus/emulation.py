@@ -1,0 +1,161 @@
+"""Runs comparisons in real time: each run is a process of its own, between two network namespaces.
+
+What comes back has the shape that the simulator's outcomes have, so everything after it is the same.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from verus.cli import BAD_INPUT, find_endpoint
+from verus.errors import FieldError
+from verus.runner import Outcome, Progress
+from verus.scenario import Run
+
+#: How often progress is told, in seconds.
+_TELL_EVERY = 0.2
+
+
+def run_all(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None) -> list[Outcome]:
+    """Runs everything behind an emulated link; outcomes come back in the order of `runs`.
+
+    Args:
+        runs: What to run; each takes as long as it lasts.
+        jobs: How many at the same time. They share the machine: look at their lateness.
+        progress: Called from time to time.
+
+    Raises:
+        FieldError: The program that does it is not installed.
+        ValueError: A run is refused, or takes rights that this process does not have.
+        RuntimeError: A run failed.
+        KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
+    """
+    binary, looked = find_endpoint()
+    if binary is None:
+        raise FieldError("emulate", f"needs the program `verus-endpoint`, which is not in {looked}")
+    crew = _Crew(binary)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=jobs) as pool:
+        began = time.monotonic()
+        futures = [pool.submit(crew.run, run) for run in runs]
+        try:
+            _watch(futures, sum(float(run.scenario["duration_s"]) for run in runs) / jobs, began, progress)
+            return [future.result() for future in futures]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            crew.stop()
+            raise
+
+
+def _watch(
+    futures: Sequence[concurrent.futures.Future[Outcome]], expected_s: float, began: float, progress: Progress | None
+) -> None:
+    """Waits for all; the first to fail decides."""
+    waiting = set(futures)
+    while waiting:
+        ended, waiting = concurrent.futures.wait(
+            waiting, timeout=_TELL_EVERY, return_when=concurrent.futures.FIRST_COMPLETED
+        )
+        for future in ended:
+            future.result()
+        if progress is not None:
+            fraction = min((time.monotonic() - began) / max(expected_s, 1e-9), 0.99) if waiting else 1.0
+            progress(len(futures) - len(waiting), len(futures), fraction)
+
+
+class _Crew:
+    """The processes at work."""
+
+    def __init__(self, binary: str) -> None:
+        self._binary = binary
+        self._lock = threading.Lock()
+        self._working: set[subprocess.Popen[str]] = set()
+        self._stopped = False
+
+    def run(self, run: Run) -> Outcome:
+        scenario = {name: value for name, value in run.scenario.items() if name != "transport"}
+        job = json.dumps({"scenario": scenario, "transport": run.contestant.transport or "udp"}, allow_nan=False)
+        with self._lock:
+            if self._stopped:
+                raise RuntimeError("stopped")
+            process = subprocess.Popen(
+                [self._binary, "emulate"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            self._working.add(process)
+        try:
+            out, errors = process.communicate(job)
+        finally:
+            with self._lock:
+                self._working.discard(process)
+        if process.returncode:
+            problem = errors.strip().removeprefix("verus: ") or f"the emulator ended with {process.returncode}"
+            if process.returncode == BAD_INPUT:
+                raise ValueError(problem)
+            raise RuntimeError(f"{run.contestant.label} over {run.trace}: {problem}")
+        return _outcome(json.loads(out))
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            for process in self._working:
+                process.terminate()
+
+
+def _outcome(told: Mapping[str, Any]) -> Outcome:
+    """What the endpoint printed, in the simulator's shape."""
+    capacity = np.asarray(told["capacity_mbps"], dtype=float)
+    bins, flows = len(capacity), len(told["series"])
+    times = np.arange(bins) * (float(told["bin_ms"]) / 1000.0)
+    series: dict[str, Any] = {
+        "flow": np.repeat(np.arange(flows, dtype=np.int32), bins),
+        "time_s": np.tile(times, flows),
+    }
+    for name in ("throughput_mbps", "qdelay_ms", "qdelay_max_ms"):
+        series[name] = np.concatenate([_padded(flow[name], bins) for flow in told["series"]])
+    windows = [flow["window_bytes"] for flow in told["flows"]]
+    if any(windows):
+        # Senders tell every 100 ms, whatever the width of the bins.
+        at = np.arange(bins) * float(told["bin_ms"]) / 100.0
+        series["window_bytes"] = np.concatenate(
+            [_padded(window, int(at[-1]) + 1)[at.astype(int)] for window in windows]
+        )
+    points = [(index, point) for index, flow in enumerate(told["flows"]) for point in flow["profiles"]]
+    profiles = {
+        "flow": np.asarray([index for index, _ in points], dtype=np.int32),
+        "time_s": np.asarray([point["time_s"] for _, point in points], dtype=float),
+        "kind": [point["kind"] for _, point in points],
+        "window_packets": np.asarray([point["window_packets"] for _, point in points], dtype=float),
+        "delay_ms": np.asarray([point["delay_ms"] for _, point in points], dtype=float),
+    }
+    return {
+        "engine": "emulated",
+        "transport": "+".join(dict.fromkeys(flow["transport"] for flow in told["flows"])),
+        "metrics": told["metrics"],
+        "trace": told["trace"],
+        "ack_trace": told["ack_trace"],
+        "capacity": {"time_s": times, "capacity_mbps": capacity},
+        "series": series,
+        "profiles": profiles,
+        "records": None,
+        "timing": told["timing"],
+    }
+
+
+def _padded(values: Sequence[float | None], length: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """As many values as there are bins, not-a-number where nothing was seen."""
+    found = np.full(length, np.nan)
+    known = np.asarray(values[:length], dtype=float)
+    found[: len(known)] = known
+    return found
