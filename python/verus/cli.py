@@ -32,6 +32,7 @@ _FLAGS = {
     "mixes": "--mix",
     "queues": "--queue",
     "duration_s": "--duration",
+    "transports": "--transport",
     "recordings": "--traces",
 }
 

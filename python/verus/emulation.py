@@ -20,6 +20,9 @@ from verus.errors import FieldError
 from verus.runner import Outcome, Progress
 from verus.scenario import Run
 
+#: What carries our own controllers; the kernel's senders need nobody to say.
+_OURS = {"quic": "quic"}
+
 #: How often progress is told, in seconds.
 _TELL_EVERY = 0.2
 
@@ -82,7 +85,9 @@ class _Crew:
 
     def run(self, run: Run) -> Outcome:
         scenario = {name: value for name, value in run.scenario.items() if name != "transport"}
-        job = json.dumps({"scenario": scenario, "transport": run.contestant.transport or "udp"}, allow_nan=False)
+        job = json.dumps(
+            {"scenario": scenario, "transport": _OURS.get(run.contestant.transport, "udp")}, allow_nan=False
+        )
         with self._lock:
             if self._stopped:
                 raise RuntimeError("stopped")

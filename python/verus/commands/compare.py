@@ -151,7 +151,7 @@ def compare(
         check_folder(target, force=force)
     talk.detail(f"{len(runs)} runs of {settings.duration_s:g} s")
     if settings.emulate:
-        outcomes = _emulate(runs, jobs or 1, talk)
+        outcomes = _emulate(runs, 1 if jobs is None else jobs, talk)
     else:
         _refuse_real_time(transport, jobs, max_lateness_ms)
         with talk.progress("simulating") as progress:

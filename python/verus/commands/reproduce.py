@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from verus import experiments
 from verus.commands.console import Talk, table_console
-from verus.scenario import check_seed
+from verus.scenario import at_least, check_seed
 
 #: It ran, but a checked target was missed.
 TARGET_MISSED = 3
@@ -24,6 +24,8 @@ def reproduce(
     traces: Path | None = None,
     built_in: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     seed: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
+    repeat: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
+    jobs: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
     out: Path | None = None,
     force: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
@@ -31,19 +33,23 @@ def reproduce(
 ) -> int:
     """Run published experiments again, draw them, and check each against its published target.
 
-    `verus reproduce list` says which there are; without a name, all run. Exit code 3 if a checked
-    target is missed.
+    `verus reproduce list` says which there are; without a name, all run that need no root. Exit code 3
+    if a checked target is missed.
 
     Parameters
     ----------
     names
-        Which; all of them if none is named.
+        Which; all that need no root if none is named.
     traces
         A folder with the recordings. Default: `$VERUS_TRACES`, then what `verus trace fetch` brought.
     built_in
         Run the same comparison on built-in channels, which need no recording.
     seed
-        Of every run.
+        Of every run; the first where runs are repeated.
+    repeat
+        Runs of each cell, where they are repeated. Default: the experiment's own number.
+    jobs
+        Emulated runs at the same time.
     out
         Folder for results and report (with several experiments, a folder in it for each). Default: a new
         one in `verus-results`; none with --json.
@@ -57,8 +63,11 @@ def reproduce(
             print(f"{name:14} {line}")
         return 0
     check_seed(seed)
-    options = experiments.Options(traces=traces, built_in=built_in, seed=seed)
-    chosen = [experiments.find(name) for name in dict.fromkeys(names or experiments.NAMES)]
+    at_least("jobs", jobs, 1, 1000)
+    if repeat is not None:
+        at_least("repeat", repeat, 1, 1000)
+    options = experiments.Options(traces=traces, built_in=built_in, seed=seed, repeat=repeat, jobs=jobs)
+    chosen = [experiments.find(name) for name in dict.fromkeys(names or experiments.ALL)]
     work = [experiment.prepare(options) for experiment in chosen]
 
     from verus import report

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 NAMES = {
     "cs244": "The 2017 reproduction: 24 cells beside both published columns, and the same-queue matrix it left open",
     "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
+    "agreement": "Emulated against simulated, sender by sender, in real time (by name only; takes root)",
 }
+
+#: Those that run when none is named: they take no rights, and no longer than computing takes.
+ALL = ("cs244", "calibration")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,12 +41,16 @@ class Options:
     Attributes:
         traces: Folder in which to look for recordings first.
         built_in: Use built-in channels in place of recordings.
-        seed: Of every run.
+        seed: Of every run; the first one where runs are repeated.
+        repeat: Runs of each cell, where they are repeated; the experiment's own number if None.
+        jobs: Runs in real time at the same time.
     """
 
     traces: Path | None = None
     built_in: bool = False
     seed: int = 1
+    repeat: int | None = None
+    jobs: int = 1
 
 
 #: Does an experiment's work, telling its progress.

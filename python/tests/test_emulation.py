@@ -1,0 +1,151 @@
+"""`verus compare --emulate`: real flows behind an emulated link, told as simulated ones are."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from verus import emulation, runner
+from verus.cli import find_endpoint
+from verus.experiments import agreement
+from verus.results import ROW_FIELDS, Results
+from verus.scenario import Contestant, Settings, make_run
+
+from .conftest import Command
+
+
+@pytest.fixture(scope="module")
+def real_time() -> None:
+    """Emulating takes namespaces and TUN devices, which not every machine grants."""
+    binary, looked = find_endpoint()
+    if binary is None:
+        pytest.fail(f"verus-endpoint is not in {looked}: `make build` makes it")
+    run = make_run(
+        trace="rate:10",
+        queue="infinite",
+        contestant=Contestant.from_scheme("cubic"),
+        seed=1,
+        duration_s=0.1,
+        delay_ms=1,
+    )
+    try:
+        emulation.run_all([run])
+    except ValueError as error:
+        pytest.skip(f"nothing can be emulated here: {error}")
+
+
+@pytest.mark.usefixtures("real_time")
+def test_rows_in_real_time_are_those_of_the_simulator_but_for_engine_and_transport(verus: Command) -> None:
+    ran = verus(
+        *("compare", "--emulate", "--trace", "rate:8", "--scheme", "verus:ratio=2", "linux:cc=cubic"),
+        *("--transport", "udp", "quic", "--duration", 3, "--jobs", 3, "--json"),
+    )
+    assert ran.code == 0, ran.err
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    assert [(row["scheme"], row["transport"]) for row in rows] == [
+        ("verus", "udp"),
+        ("verus", "quic"),
+        ("linux", "tcp"),
+    ]
+    for row in rows:
+        assert tuple(row) == ROW_FIELDS
+        assert row["engine"] == "emulated"
+        assert row["capacity_mbps"] == pytest.approx(8, rel=1e-3)
+        assert 0.5 < row["utilization"] <= 1.01
+        assert 0 < row["qdelay_mean_ms"] < 2000
+        assert 0.4 * row["throughput_mbps"] < row["goodput_mbps"] <= 1.02 * row["throughput_mbps"]
+    assert rows[2]["params"] == {"cc": "cubic"}
+    assert rows[0]["rtt_mean_ms"] == pytest.approx(40 + rows[0]["qdelay_mean_ms"], rel=0.25)
+
+
+@pytest.mark.usefixtures("real_time")
+def test_flows_that_share_a_link_are_told_apart_and_make_a_report(verus: Command, tmp_path: Path) -> None:
+    ran = verus(
+        *("compare", "--emulate", "--trace", "rate:20", "--mix", "verus:ratio=2+linux:cc=cubic"),
+        *("--duration", 4, "--out", tmp_path / "out"),
+    )
+    assert ran.code == 0, ran.err
+    assert "Deliveries late" in ran.err
+    results = Results.read(tmp_path / "out")
+    (row,) = results.to_rows()
+    assert row["transport"] == "udp+tcp"
+    assert [flow["scheme"] for flow in row["per_flow"]] == ["verus:ratio=2", "linux:cc=cubic"]
+    assert all(flow["throughput_mbps"] > 0.5 for flow in row["per_flow"])
+    assert results.config["runs"][0]["timing"]["deliveries"] > 1000
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+@pytest.mark.usefixtures("real_time")
+def test_simulated_and_emulated_agree() -> None:
+    """The short form of `verus reproduce agreement`: one channel, and every sender."""
+    emulated, simulated = agreement.runs({"city": "city-driving-lte-down"}, seed=1, repeat=2, duration_s=20)
+    real = emulation.run_all(emulated, jobs=len(agreement.SENDERS))
+    results = Results.collect(
+        [*emulated, *simulated],
+        [*real, *runner.run_all(simulated)],
+        kind="agreement",
+        settings={"repeat": 2},
+    )
+    missed = [f"{check.name}: {check.miss()}" for check in agreement.checks(results) if not check.met]
+    assert not missed, "\n".join([*missed, agreement.timing(results)])
+
+
+@pytest.mark.usefixtures("real_time")
+def test_an_interrupted_comparison_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "verus", "compare", "--emulate", "--trace", "rate:5", "--duration", "60"]
+    process = subprocess.Popen(
+        [*command, "--scheme", "cubic", "--out", str(tmp_path / "out")],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors.strip()) == (130, "verus: interrupted; nothing was written")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("--scheme", "linux:cc=cubic"), "--scheme: `linux:cc=cubic` is the kernel's: it runs in real time only"),
+        (("--transport", "quic"), "--transport: is for runs in real time (--emulate)"),
+        (("--jobs", "2"), "--jobs: is for runs in real time (--emulate)"),
+        (("--emulate", "--transport", "sctp"), "--transport: `sctp` is neither udp nor quic"),
+        (("--emulate", "--scheme", "linux:cc="), "--scheme: `linux:cc=` names no congestion control"),
+        (("--emulate", "--scheme", "linux:cc=none"), "scheme `linux:cc=none`: this kernel has "),
+        (("--emulate", "--scheme", "cubic", "--records"), "in real time, there is no record of each packet"),
+        (("--emulate", "--scheme", "cubic", "--ack-every", "2"), "in real time, ack_every must be 1"),
+        (("--emulate", "--scheme", "cubic", "--packet-bytes", "100"), "in real time, packet_bytes must be between"),
+        (("--emulate", "--jobs", "0"), "--jobs: must be 1 or more, not 0"),
+    ],
+)
+def test_what_cannot_be_had_is_one_message(
+    verus: Command, tmp_path: Path, arguments: tuple[str, ...], problem: str
+) -> None:
+    ran = verus("compare", "--trace", "rate:5", *arguments, "--duration", 1, "--out", tmp_path / "out")
+    assert ran.code == 2, ran.err
+    assert ran.err.startswith(f"verus: {problem}"), ran.err
+    assert ran.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_settings_know_who_is_carried_by_what() -> None:
+    settings = Settings(
+        traces=["rate:5"], schemes=["cubic", "linux:cc=reno"], emulate=True, transports=["udp", "quic"], duration_s=1
+    )
+    assert [run.contestant.label for run in settings.runs()] == ["Cubic", "Cubic in QUIC", "Linux reno"]
+    assert Settings.from_dict(settings.to_dict()) == Settings(
+        traces=("rate:5",),
+        schemes=("cubic", "linux:cc=reno"),
+        emulate=True,
+        transports=("udp", "quic"),
+        duration_s=1,
+    )
