@@ -97,7 +97,7 @@ format: $(STAMPS)/packages ## Format Rust and Python
 ##@ Measure
 .PHONY: bench
 bench: ## Time the simulator and the transports, each beside a bare program that moves the same
-	cargo bench --locked -p verus-sim -p verus-net --bench '*'
+	cargo bench --locked -p verus-sim -p verus-net -p verus-emu --bench '*'
 
 .PHONY: fuzz
 fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust
