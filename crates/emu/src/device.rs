@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use tun_rs::{DeviceBuilder, SyncDevice};
 
+use crate::netlink;
 use crate::packet::{HEADROOM, Packet};
 
 /// Most packets that one read may yield: the kernel joins at most 64 KiB, or 128 datagrams.
@@ -56,7 +57,6 @@ impl Device {
         let builder = DeviceBuilder::new()
             .name(&config.name)
             .mtu(config.mtu)
-            .tx_queue_len(QUEUE_PACKETS)
             .offload(true)
             .ipv4(config.ipv4, 30, None);
         let tun = match config.ipv6 {
@@ -64,6 +64,8 @@ impl Device {
             None => builder.build_sync()?,
         };
         tun.set_nonblocking(true)?;
+        // By netlink: the older call takes the rights of the machine's root, not of a namespace's.
+        netlink::set_queue_length(tun.if_index()?, QUEUE_PACKETS)?;
         let packet_bytes = HEADROOM + usize::from(config.mtu);
         Ok(Device {
             tun,

@@ -39,6 +39,20 @@ pub fn loopback_up() -> io::Result<()> {
     acknowledged(NetlinkSocket::new().request(&request)?.recv_ack())
 }
 
+/// The interface `index` holds so many packets that are to leave by it.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn set_queue_length(index: u32, packets: u32) -> io::Result<()> {
+    let header = Ifinfomsg {
+        ifi_index: index.cast_signed(),
+        ..Default::default()
+    };
+    let mut request = rt_link::Request::new().op_setlink_do(&header);
+    request.encode().push_txqlen(packets);
+    acknowledged(NetlinkSocket::new().request(&request)?.recv_ack())
+}
+
 /// Everything that has no nearer route goes to the interface `index`.
 ///
 /// # Errors
