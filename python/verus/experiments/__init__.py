@@ -28,6 +28,7 @@ NAMES = {
     "cs244": "The 2017 reproduction: 24 cells beside both published columns, and the same-queue matrix it left open",
     "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
     "agreement": "Emulated against simulated, sender by sender, in real time (by name only; takes root)",
+    "peers": "Kernel senders and the prototype behind our emulator and behind Mahimahi's (by name only; takes root)",
 }
 
 #: Those that run when none is named: they take no rights, and no longer than computing takes.
