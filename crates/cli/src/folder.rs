@@ -11,7 +11,8 @@ use verus_net::probe::record::SCHEMA;
 
 use crate::failure::Failure;
 
-const FILES: [&str; 4] = ["profile.jsonl", "results.jsonl", "run.json", "series.jsonl"];
+/// What is in it.
+pub const FILES: [&str; 4] = ["profile.jsonl", "results.jsonl", "run.json", "series.jsonl"];
 
 /// Refuses a place that cannot be used, before any work is done.
 ///
@@ -44,7 +45,7 @@ pub fn check(target: &Path, force: bool) -> Result<(), Failure> {
 }
 
 /// Where the folder is filled before it takes its place.
-fn draft(target: &Path) -> PathBuf {
+pub fn draft(target: &Path) -> PathBuf {
     let name = target
         .file_name()
         .map_or_else(|| "run".into(), |name| name.to_string_lossy());

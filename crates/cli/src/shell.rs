@@ -5,8 +5,9 @@ pub mod privilege;
 mod record;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use thread_priority::{
     RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
     set_thread_priority_and_policy, thread_native_id,
@@ -25,10 +26,10 @@ use verus_channel::catalogue::{self, LONGEST_BUILT_IN};
 use verus_channel::link::WhenOver;
 use verus_channel::queue::QueueConfig;
 use verus_core::{Bytes, Duration};
-use verus_emu::device::{Device, DeviceConfig};
+use verus_emu::device::{Device, DeviceConfig, IPV6_LEAST_MTU};
 use verus_emu::direction::PathConfig;
 use verus_emu::emulator::Emulator;
-use verus_emu::host::{Names, Place};
+use verus_emu::host::{self, Names, Place};
 use verus_emu::log::{Heading, LinkLog};
 use verus_emu::namespace::Namespace;
 use verus_emu::netlink::{self, Masquerade};
@@ -38,6 +39,8 @@ use crate::failure::Failure;
 use crate::folder;
 use crate::signals::Signals;
 use crate::ui::Ui;
+
+use privilege::Standing;
 
 pub use launch::Args as LaunchArgs;
 pub use launch::run as launch;
@@ -189,8 +192,14 @@ impl Args {
         })
     }
 
-    fn log(&self, path: Option<&Path>, asked: &Asked) -> Result<Option<LinkLog>, Failure> {
+    fn log(
+        &self,
+        path: Option<&Path>,
+        asked: &Asked,
+        place: &Place,
+    ) -> Result<Option<LinkLog>, Failure> {
         let Some(path) = path else { return Ok(None) };
+        place.draft(&LinkLog::draft(path)).map_err(own)?;
         let heading = Heading {
             link: if asked.way == "up" {
                 "Uplink"
@@ -223,21 +232,28 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         folder::check(out, args.force)?;
     }
     let standing = privilege::acquire()?;
+    let mut signals = signals().map_err(own)?;
     let host = set_up_host(&standing, args, ui)?;
+    if let Some(out) = &args.out {
+        host.place.draft(&folder::draft(out)).map_err(own)?;
+    }
     let logs = [
-        args.log(args.log_up.as_deref(), &ways[0])?,
-        args.log(args.log_down.as_deref(), &ways[1])?,
+        args.log(args.log_up.as_deref(), &ways[0], &host.place)?,
+        args.log(args.log_down.as_deref(), &ways[1], &host.place)?,
     ];
-    let mut signals = Signals::new().map_err(own)?;
     let mut watch = record::Watch::new(logs);
     let paths = [ways[0].path.clone(), ways[1].path.clone()];
     let mut emulator = Emulator::new(host.devices, &paths, args.seed).map_err(own)?;
+    if let Some(signal) = signals.take() {
+        return Err(Failure::signal(signal));
+    }
     emulator.begin();
 
     let stop = AtomicBool::new(false);
     let (ring, wake) = UnixStream::pair().map_err(own)?;
     let (ended, status) = mpsc::channel();
-    let (done, mut notify) = UnixStream::pair().map_err(own)?;
+    let (done, notify) = UnixStream::pair().map_err(own)?;
+    let (broken, break_off) = (AtomicBool::new(false), notify.try_clone().map_err(own)?);
     let mut command = Command::new("/proc/self/exe");
     command.args(standing.launch(host.resolver.as_deref(), &args.command));
     command.env("MAHIMAHI_BASE", host.names.ipv4.0.to_string());
@@ -250,6 +266,10 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
                 while !stop.load(Ordering::Relaxed) && last.is_ok() {
                     last = emulator.turn(None, wake.as_fd(), &mut watch);
                 }
+                if last.is_err() {
+                    broken.store(true, Ordering::Relaxed);
+                    let _ = (&break_off).write_all(b"!");
+                }
                 last
             })
             .map_err(own)?;
@@ -259,6 +279,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             let waited = inner.within(|| -> io::Result<(u32, ExitStatus)> {
                 let mut child: Child = command.spawn()?;
                 let _ = ended.send(Ok(Ended::Started(child.id())));
+                let _ = (&notify).write_all(b"!");
                 Ok((child.id(), child.wait()?))
             });
             let _ = ended.send(
@@ -266,9 +287,9 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
                     .and_then(|status| status)
                     .map(|(_, status)| Ended::Ended(status)),
             );
-            let _ = notify.write_all(b"!");
+            let _ = (&notify).write_all(b"!");
         });
-        let result = attend(&status, &done, &mut signals);
+        let result = attend(&status, &done, &mut signals, &broken);
         stop.store(true, Ordering::Relaxed);
         let _ = (&ring).write_all(b"!");
         let emulated = emulation
@@ -282,22 +303,55 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let drops = device_drops(&host.inner, &host.names.device).map_err(own)?;
     let summary = watch.finish(&emulator, &ways, drops);
     drop(emulator);
-    drop(host.place);
     ui.note(summary.table());
     summary.logs.map_err(own)?;
+    for log in [&args.log_up, &args.log_down].into_iter().flatten() {
+        standing.hand_over(log);
+    }
     if let Some(out) = &args.out {
         record::write(out, args, &ways, &summary.runs, &summary.timing)?;
-    }
-    match (exit_code(status), args.max_lateness_ms) {
-        (0, Some(bound)) if summary.timing.lateness_p99_ms > bound => {
-            Err(Failure::missed(format_args!(
-                "the run is invalid: the 99th percentile of the deliveries' lateness is {:.3} ms, and --max-lateness-ms {bound}",
-                summary.timing.lateness_p99_ms
-            )))
+        standing.hand_over(out);
+        for name in folder::FILES {
+            standing.hand_over(&out.join(name));
         }
-        (0, _) => Ok(()),
-        (code, _) => Err(Failure::passed_on(code)),
     }
+    drop(host.place);
+    let late = summary.timing.lateness_p99_ms;
+    let invalid = args
+        .max_lateness_ms
+        .filter(|&bound| late > bound)
+        .map(|bound| {
+            format!(
+                "the run is invalid: the 99th percentile of the deliveries' lateness is {late:.3} ms, and --max-lateness-ms {bound}"
+            )
+        });
+    match (exit_code(status), invalid) {
+        (0, None) => Ok(()),
+        (0, Some(invalid)) => Err(Failure::missed(invalid)),
+        (code, invalid) => {
+            // The program's own code says more, and there is but one.
+            if let Some(invalid) = invalid {
+                ui.note(format_args!("verus: {invalid}"));
+            }
+            Err(Failure::passed_on(code))
+        }
+    }
+}
+
+/// What would end us before the program has: all that is not ignored, as `nohup` wants SIGHUP to be, and shells
+/// SIGINT of what they run in the background. What is ignored here is ignored by the program.
+fn signals() -> io::Result<Signals> {
+    let ending = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].map(Signal::as_raw);
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let ignored = status
+        .lines()
+        .find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok())
+        .unwrap_or(0);
+    let heeded: Vec<i32> = ending
+        .into_iter()
+        .filter(|signal| ignored & (1 << (signal - 1)) == 0)
+        .collect();
+    Signals::of(&heeded)
 }
 
 /// How the program fares.
@@ -308,26 +362,30 @@ enum Ended {
     Ended(ExitStatus),
 }
 
-/// Passes signals on until the program has ended.
+/// Passes signals on until the program has ended; ends it if the emulator is `broken`.
 fn attend(
     status: &mpsc::Receiver<io::Result<Ended>>,
     done: &UnixStream,
     signals: &mut Signals,
+    broken: &AtomicBool,
 ) -> io::Result<ExitStatus> {
-    // What the keyboard sends goes to the program, too; what another process sends does not.
-    let from_keyboard = io::stdin().is_terminal();
-    let mut child = None;
+    done.set_nonblocking(true)?;
+    let (mut child, mut pending) = (None, None);
     loop {
+        let _ = (&*done).read(&mut [0; 16]);
         while let Ok(news) = status.try_recv() {
             match news? {
                 Ended::Started(id) => child = i32::try_from(id).ok().and_then(Pid::from_raw),
                 Ended::Ended(status) => return Ok(status),
             }
         }
-        if let Some(signal) = signals.take()
-            && let Some(child) = child
-            && let Some(signal) = Signal::from_named_raw(signal)
-            && !(from_keyboard && signal == Signal::INT)
+        pending = signals.take().and_then(Signal::from_named_raw).or(pending);
+        if broken.load(Ordering::Relaxed) {
+            pending = Some(Signal::KILL);
+        }
+        if let Some(child) = child
+            && let Some(signal) = pending.take()
+            && !sent_by_terminal(signal)
         {
             let _ = kill_process(child, signal);
         }
@@ -340,6 +398,16 @@ fn attend(
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// What the keyboard sends to us goes to the program, too, which is in the foreground with us; what another
+/// process sends does not.
+fn sent_by_terminal(signal: Signal) -> bool {
+    let foreground = || {
+        let terminal = std::fs::File::open("/dev/tty").ok()?;
+        rustix::termios::tcgetpgrp(terminal).ok()
+    };
+    (signal == Signal::INT || signal == Signal::QUIT) && foreground() == Some(getpgrp())
 }
 
 /// The code that a shell would give it.
@@ -362,12 +430,15 @@ struct Ends {
     _masquerades: Vec<Masquerade>,
 }
 
-fn set_up_host(standing: &privilege::Standing, args: &Args, ui: &Ui) -> Result<Ends, Failure> {
+fn set_up_host(standing: &Standing, args: &Args, ui: &Ui) -> Result<Ends, Failure> {
     let cannot = |what: &str, error: &io::Error| privilege::explain(what, error);
     let place = Place::take(&standing.notes())
         .map_err(|error| cannot("a place for the emulated path", &error))?;
     let names = Names::new(place.number());
-    let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
+    let ipv6 = args.mtu >= IPV6_LEAST_MTU && host::has_ipv6();
+    // Where there is none, programs must not wait for it.
+    let ipv6_beyond =
+        ipv6 && standing.reaches_internet() && netlink::has_default_route(true).map_err(own)?;
     let end = |ipv4, v6| DeviceConfig {
         name: names.device.clone(),
         ipv4,
@@ -383,7 +454,7 @@ fn set_up_host(standing: &privilege::Standing, args: &Args, ui: &Ui) -> Result<E
             let device = Device::new(&far)?;
             let index = device.index()?;
             netlink::default_route(index, false)?;
-            if ipv6 {
+            if ipv6_beyond {
                 netlink::default_route(index, true)?;
             }
             Ok(device)
@@ -397,7 +468,7 @@ fn set_up_host(standing: &privilege::Standing, args: &Args, ui: &Ui) -> Result<E
         let translated = (|| -> io::Result<()> {
             masquerades.push(Masquerade::new(&table, names.ipv4.1.into())?);
             place.forward(false)?;
-            if ipv6 && netlink::has_default_route(true)? {
+            if ipv6_beyond {
                 masquerades.push(Masquerade::new(&table, names.ipv6.1.into())?);
                 place.forward(true)?;
             }
@@ -412,6 +483,8 @@ fn set_up_host(standing: &privilege::Standing, args: &Args, ui: &Ui) -> Result<E
         if let Some(text) = resolution.configuration(names.ipv4.0) {
             let file = place.file("resolv.conf");
             std::fs::write(&file, text).map_err(own)?;
+            // Whoever the program runs as, and whatever the umask.
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).map_err(own)?;
             resolver = Some(file);
         }
         if let Resolution::Relay(server) = resolution {

@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM for verbs that run on a thread of their own: noted, and a reason to wake up.
+//! SIGINT and SIGTERM for verbs that run on a thread of their own, and what else would end them: noted, and a
+//! reason to wake up.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,10 +23,18 @@ impl Signals {
     /// # Errors
     /// If the system grants no handler.
     pub fn new() -> io::Result<Self> {
+        Signals::of(&[SIGINT, SIGTERM])
+    }
+
+    /// The same for other signals.
+    ///
+    /// # Errors
+    /// As [`Signals::new`].
+    pub fn of(signals: &[i32]) -> io::Result<Self> {
         let (wake, ring) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let noted = Arc::new(AtomicUsize::new(0));
-        for signal in [SIGINT, SIGTERM] {
+        for &signal in signals {
             flag::register_usize(signal, Arc::clone(&noted), signal as usize)?;
             pipe::register(signal, ring.try_clone()?)?;
         }

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use tun_rs::{DeviceBuilder, SyncDevice};
 
-use crate::netlink;
 use crate::packet::{HEADROOM, Packet};
+use crate::{host, netlink};
 
 /// Most packets that one read may yield: the kernel joins at most 64 KiB, or 128 datagrams.
 const SEGMENTS: usize = 256;
@@ -17,6 +17,9 @@ const JOINED_BYTES: usize = (1 << 16) + HEADROOM;
 /// ([`crate::netlink::device_drops`]).
 const QUEUE_PACKETS: u32 = 10_000;
 
+/// The least MTU with which the kernel lets a device have IPv6 (RFC 8200, section 5).
+pub const IPV6_LEAST_MTU: u16 = 1280;
+
 /// What a device is called, and who it is.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
@@ -24,7 +27,7 @@ pub struct DeviceConfig {
     pub name: String,
     /// Its address, and that of the far end, in a network of both (/30).
     pub ipv4: Ipv4Addr,
-    /// The same for IPv6 (/126), where the system has it.
+    /// The same for IPv6 (/126), where the system has it; it takes an `mtu` of [`IPV6_LEAST_MTU`].
     pub ipv6: Option<Ipv6Addr>,
     /// Largest packet in bytes.
     pub mtu: u16,
@@ -54,18 +57,23 @@ impl Device {
     /// # Errors
     /// If the system does not grant it.
     pub fn new(config: &DeviceConfig) -> io::Result<Self> {
-        let builder = DeviceBuilder::new()
+        let tun = DeviceBuilder::new()
             .name(&config.name)
             .mtu(config.mtu)
             .offload(true)
-            .ipv4(config.ipv4, 30, None);
-        let tun = match config.ipv6 {
-            Some(ipv6) => builder.ipv6(ipv6, 126u8).build_sync()?,
-            None => builder.build_sync()?,
-        };
-        tun.set_nonblocking(true)?;
+            .ipv4(config.ipv4, 30, None)
+            .enable(false)
+            .build_sync()?;
         // By netlink: the older call takes the rights of the machine's root, not of a namespace's.
         netlink::set_queue_length(tun.if_index()?, QUEUE_PACKETS)?;
+        if config.ipv6.is_some() {
+            host::hush(&config.name)?;
+        }
+        tun.enabled(true)?;
+        if let Some(ipv6) = config.ipv6 {
+            tun.add_address_v6(ipv6, 126)?;
+        }
+        tun.set_nonblocking(true)?;
         let packet_bytes = HEADROOM + usize::from(config.mtu);
         Ok(Device {
             tun,

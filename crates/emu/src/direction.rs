@@ -70,7 +70,7 @@ impl<P> Direction<P> {
         self.origin = Some(now);
     }
 
-    /// A packet arrives at `now`; call [`Direction::advance`] first.
+    /// A packet arrives at `now`; call [`Direction::catch_up`] first.
     #[inline]
     pub fn arrive(&mut self, now: Time, size: Bytes, packet: P, watch: &mut impl Watch<P>) {
         let Some(origin) = self.origin else {
@@ -96,14 +96,26 @@ impl<P> Direction<P> {
         }
     }
 
-    /// Does what was due at the bottleneck until `now`, each at its own instant.
+    /// Does what was due at the bottleneck before `now`, each at its own instant: at one instant, arrivals come
+    /// before departures, as in the simulator.
+    #[inline]
+    pub fn catch_up(&mut self, now: Time, watch: &mut impl Watch<P>) {
+        self.depart(|at, now| at < now, now, watch);
+    }
+
+    /// The same including what is due at `now`, by when everything that arrived has.
     #[inline]
     pub fn advance(&mut self, now: Time, watch: &mut impl Watch<P>) {
+        self.depart(|at, now| at <= now, now, watch);
+    }
+
+    #[inline]
+    fn depart(&mut self, due: impl Fn(Time, Time) -> bool, now: Time, watch: &mut impl Watch<P>) {
         let (Some(origin), Some(link)) = (self.origin, &mut self.link) else {
             return;
         };
         let until = since(origin, now);
-        while let Some(at) = link.next_departure().filter(|&at| at <= until) {
+        while let Some(at) = link.next_departure().filter(|&at| due(at, until)) {
             let departed = link.depart(at, |dropped| {
                 watch.on_drop(at, dropped.size, dropped.packet)
             });

@@ -232,7 +232,7 @@ impl Emulator {
             more = device.read(|packet| {
                 let now = *stamped.get_or_insert_with(|| {
                     let now = self.clock.now();
-                    direction.advance(now, &mut watch);
+                    direction.catch_up(now, &mut watch);
                     self.missed_bytes += direction.missed(*unwatched, now).get();
                     *unwatched = now;
                     now
@@ -275,7 +275,7 @@ impl Emulator {
                 refused: &mut self.refused,
             };
             let direction = &mut self.ends[way as usize].direction;
-            direction.advance(now, &mut watch);
+            direction.catch_up(now, &mut watch);
             direction.arrive(now, size, packet, &mut watch);
         }
         Ok(more)

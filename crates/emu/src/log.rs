@@ -21,6 +21,7 @@ enum Event {
     Arrival,
     Departure { entered: Time },
     Drop,
+    End,
 }
 
 /// Writes down what happens at one bottleneck.
@@ -51,8 +52,7 @@ impl LinkLog {
     /// # Errors
     /// If no file can be made beside `path`.
     pub fn create(path: &Path, heading: &Heading, service: Option<Service>) -> io::Result<Self> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let draft = path.with_file_name(format!(".{name}-{}.part", std::process::id()));
+        let draft = LinkLog::draft(path);
         let file = BufWriter::new(File::create(&draft)?);
         let log = LogWriter::new(
             file,
@@ -73,6 +73,12 @@ impl LinkLog {
             draft,
             path: path.to_owned(),
         })
+    }
+
+    /// Where this process writes the log that becomes `path`.
+    pub fn draft(path: &Path) -> PathBuf {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.with_file_name(format!(".{name}-{}.part", std::process::id()))
     }
 
     /// A packet reached the queue.
@@ -104,11 +110,12 @@ impl LinkLog {
         }
     }
 
-    /// Writes the rest and puts the file in its place.
+    /// Writes the rest, with the opportunities until `end`, and puts the file in its place.
     ///
     /// # Errors
     /// If it could not be written, or not as fast as events came; there is no file then.
-    pub fn finish(self) -> io::Result<()> {
+    pub fn finish(mut self, end: Time) -> io::Result<()> {
+        self.batch.push((end, Bytes::ZERO, Event::End));
         let LinkLog {
             batch,
             to,
@@ -160,6 +167,7 @@ fn write(
             Event::Arrival => log.arrival(now, size)?,
             Event::Departure { entered } => log.departure(now, size, entered)?,
             Event::Drop => log.dropped(now, 1, size)?,
+            Event::End => {}
         }
     }
     log.finish()?;

@@ -45,20 +45,25 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     {
         eprintln!("verus: the program may not resolve names: {CONFIGURATION}: {error}");
     }
-    let fallback = || std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+    let user = match (args.uid, args.gid) {
+        (Some(uid), Some(gid)) => become_user(Uid::from_raw(uid), Gid::from_raw(gid))
+            .map_err(|error| Failure::own(format_args!("cannot become user {uid}: {error}")))?,
+        _ => None,
+    };
+    let fallback = || match &user {
+        Some(user) => user.shell.clone().into(),
+        None => std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into()),
+    };
     let mut words = args.command.iter().cloned();
     let program = words.next().unwrap_or_else(fallback);
     let mut command = Command::new(&program);
     command.args(words);
-    if let (Some(uid), Some(gid)) = (args.uid, args.gid) {
-        let user = become_user(Uid::from_raw(uid), Gid::from_raw(gid))
-            .map_err(|error| Failure::own(format_args!("cannot become user {uid}: {error}")))?;
-        if let Some(user) = user {
-            command
-                .env("HOME", &user.dir)
-                .env("USER", &user.name)
-                .env("LOGNAME", &user.name);
-        }
+    if let Some(user) = &user {
+        command
+            .env("HOME", &user.dir)
+            .env("SHELL", &user.shell)
+            .env("USER", &user.name)
+            .env("LOGNAME", &user.name);
     }
     // After giving up rights, which takes it back.
     set_pdeathsig(Signal::SIGHUP).map_err(|error| Failure::own(error.to_string()))?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Uid, getegid, geteuid};
+use rustix::fs::{Access, access};
 use verus_emu::netlink;
 
 use crate::failure::Failure;
@@ -57,6 +58,21 @@ fn isolate(uid: Uid) -> io::Result<()> {
     netlink::loopback_up()
 }
 
+/// Who `uid` is outside of this user namespace.
+fn outside(uid: Uid) -> u32 {
+    let uid = uid.as_raw();
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let ranges = map.lines().filter_map(|line| {
+        let mut numbers = line.split_whitespace().map(|word| word.parse::<u32>().ok());
+        Some((numbers.next()??, numbers.next()??, numbers.next()??))
+    });
+    ranges
+        .filter(|&(inside, _, count)| uid >= inside && uid - inside < count)
+        .map(|(inside, outside, _)| outside + (uid - inside))
+        .next()
+        .unwrap_or(uid)
+}
+
 /// That `what` cannot be had.
 pub fn explain(what: &str, error: &io::Error) -> Failure {
     match error.raw_os_error().map(nix::errno::Errno::from_raw) {
@@ -71,14 +87,27 @@ pub fn explain(what: &str, error: &io::Error) -> Failure {
 }
 
 impl Standing {
-    /// Where to keep notes about what was changed of the host.
+    /// Where to keep notes about what was changed of the host. Root of a user namespace may be nobody outside.
     pub fn notes(&self) -> PathBuf {
-        match self {
-            Standing::Root(_) => PathBuf::from("/run/verus"),
-            Standing::User => env::var_os("XDG_RUNTIME_DIR").map_or_else(
-                || env::temp_dir().join(format!("verus-{}", geteuid())),
-                |folder| PathBuf::from(folder).join("verus"),
-            ),
+        let common = Path::new("/run/verus");
+        let parent = if common.exists() {
+            common
+        } else {
+            Path::new("/run")
+        };
+        if matches!(self, Standing::Root(_)) && access(parent, Access::WRITE_OK).is_ok() {
+            return common.to_owned();
+        }
+        env::var_os("XDG_RUNTIME_DIR").map_or_else(
+            || env::temp_dir().join(format!("verus-{}", outside(geteuid()))),
+            |folder| PathBuf::from(folder).join("verus"),
+        )
+    }
+
+    /// Gives `path`, which was made for the user, to the user; as far as that goes.
+    pub fn hand_over(&self, path: &Path) {
+        if let Standing::Root(Some((uid, gid))) = *self {
+            let _ = std::os::unix::fs::lchown(path, Some(uid), Some(gid));
         }
     }
 

@@ -40,7 +40,7 @@ impl Watch {
         let mut runs = Vec::new();
         let ways = [Way::Forth, Way::Back].into_iter().zip(asked);
         for ((meter, log), (way, asked)) in self.ways.into_iter().zip(ways) {
-            if let Some(Err(error)) = log.map(LinkLog::finish) {
+            if let Some(Err(error)) = log.map(|log| log.finish(end)) {
                 let named = format!("--log-{}: {error}", asked.way);
                 logs = Err(io::Error::new(error.kind(), named));
             }
