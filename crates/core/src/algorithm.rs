@@ -6,11 +6,14 @@
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::constant::{self, Constant};
 use crate::controller::{Controller, Observer};
 use crate::cubic::{self, Cubic, Lookahead};
 use crate::episode::Period;
 use crate::hystart::HyStart;
 use crate::new_reno::{self, NewReno};
+use crate::receiver::ReceiverConfig;
+use crate::saturate::{self, Saturate};
 use crate::units::Duration;
 use crate::vegas::{self, Vegas};
 use crate::verus::config::{
@@ -114,6 +117,8 @@ enum Config {
     Cubic(cubic::Config),
     NewReno(new_reno::Config),
     Vegas(vegas::Config),
+    Saturate(saturate::Config),
+    Constant(constant::Config),
 }
 
 impl Scheme {
@@ -132,6 +137,8 @@ impl Scheme {
             "cubic" => parse_cubic(text, &pairs)?,
             "newreno" => parse_new_reno(text, &pairs)?,
             "vegas" => parse_vegas(text, &pairs)?,
+            "saturate" => parse_saturate(text, &pairs)?,
+            "constant" => parse_constant(text, &pairs)?,
             _ => {
                 return Err(SchemeError::UnknownName {
                     scheme: text.to_owned(),
@@ -168,6 +175,8 @@ impl Scheme {
             Config::Cubic(_) => "cubic",
             Config::NewReno(_) => "newreno",
             Config::Vegas(_) => "vegas",
+            Config::Saturate(_) => "saturate",
+            Config::Constant(_) => "constant",
         }
     }
 
@@ -215,6 +224,8 @@ impl Scheme {
             Config::Cubic(_) => format!("Cubic{}", extra(&[])),
             Config::NewReno(_) => format!("NewReno{}", extra(&[])),
             Config::Vegas(_) => format!("Vegas{}", extra(&[])),
+            Config::Saturate(_) => format!("Saturate{}", extra(&[])),
+            Config::Constant(config) => format!("Constant {} Mbit/s", config.rate_mbps),
         }
     }
 
@@ -227,12 +238,27 @@ impl Scheme {
             Config::Cubic(config) => Box::new(Cubic::new(config.clone()).expect(CHECKED)),
             Config::NewReno(config) => Box::new(NewReno::new(config.clone()).expect(CHECKED)),
             Config::Vegas(config) => Box::new(Vegas::new(config.clone()).expect(CHECKED)),
+            Config::Saturate(config) => Box::new(Saturate::new(config.clone()).expect(CHECKED)),
+            Config::Constant(config) => Box::new(Constant::new(config).expect(CHECKED)),
         }
     }
 
     /// The algorithm's receiver half, if it has one: none of the present ones has.
     pub fn observer(&self) -> Option<Box<dyn Observer>> {
         None
+    }
+
+    /// When receivers of the algorithm's packets acknowledge, where the transport leaves it open: each
+    /// packet, as Verus needs it, but seldom where acknowledgements would take from a channel that is being
+    /// recorded in both directions.
+    pub fn receiver(&self) -> ReceiverConfig {
+        match self.config {
+            Config::Saturate(_) | Config::Constant(_) => ReceiverConfig {
+                ack_every: 16,
+                max_delay: Duration::from_millis(40),
+            },
+            _ => ReceiverConfig::default(),
+        }
     }
 }
 
@@ -839,6 +865,54 @@ fn vegas_keys() -> Vec<Key> {
     ]
 }
 
+fn parse_saturate(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
+    let mut config = saturate::Config::default();
+    apply(scheme, "saturate", &saturate_keys(), pairs, |setting| {
+        match setting.key {
+            "delay_ms" => config.delay = setting.millis()?,
+            other => unreachable!("`{other}` is listed but not parsed"),
+        }
+        Ok(())
+    })?;
+    config
+        .validate()
+        .map_err(|error| out_of_range(scheme)(&error))?;
+    Ok(Config::Saturate(config))
+}
+
+fn saturate_keys() -> Vec<Key> {
+    vec![key(
+        "delay_ms",
+        "ms",
+        saturate::Config::default().delay.as_millis_f64(),
+        "T, the queueing delay that is kept standing",
+    )]
+}
+
+fn parse_constant(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
+    let mut config = constant::Config::default();
+    apply(scheme, "constant", &constant_keys(), pairs, |setting| {
+        match setting.key {
+            "rate_mbps" => config.rate_mbps = setting.number()?,
+            other => unreachable!("`{other}` is listed but not parsed"),
+        }
+        Ok(())
+    })?;
+    config
+        .validate()
+        .map_err(|error| out_of_range(scheme)(&error))?;
+    Ok(Config::Constant(config))
+}
+
+fn constant_keys() -> Vec<Key> {
+    vec![key(
+        "rate_mbps",
+        "Mbit/s",
+        constant::Config::default().rate_mbps,
+        "what leaves, headers included (SIGCOMM 2015 §3)",
+    )]
+}
+
 /// Every algorithm, with its parameters.
 pub fn catalogue() -> Vec<Entry> {
     vec![
@@ -861,6 +935,16 @@ pub fn catalogue() -> Vec<Entry> {
             name: "vegas",
             summary: "delay-based, keeps a few packets queued (Brakmo and Peterson 1995)",
             keys: vegas_keys(),
+        },
+        Entry {
+            name: "saturate",
+            summary: "keeps a standing queue, to record what a channel can carry (`probe client --record`)",
+            keys: saturate_keys(),
+        },
+        Entry {
+            name: "constant",
+            summary: "a packet at each interval, heeding nothing (SIGCOMM 2015 §3 and §5.3)",
+            keys: constant_keys(),
         },
     ]
 }
@@ -934,7 +1018,8 @@ mod tests {
         let message = |text: &str| Scheme::parse(text).expect_err("invalid").to_string();
         assert_eq!(
             message("bbr"),
-            "scheme `bbr`: unknown algorithm `bbr`; known are verus, cubic, newreno, vegas"
+            "scheme `bbr`: unknown algorithm `bbr`; known are verus, cubic, newreno, vegas, saturate, \
+             constant"
         );
         assert!(message("vegas:ratio=2").contains("`vegas` has no key `ratio`"));
         assert_eq!(

@@ -4,6 +4,7 @@
 //! A simulator, an emulator, a UDP transport and a QUIC stack all drive the same code.
 
 pub mod algorithm;
+pub mod constant;
 pub mod controller;
 pub mod cubic;
 pub mod episode;
@@ -16,6 +17,7 @@ pub mod random;
 pub mod range;
 pub mod receiver;
 pub mod recovery;
+pub mod saturate;
 pub mod sender;
 #[cfg(test)]
 mod testing;

@@ -1,0 +1,195 @@
+//! Constant: a packet at each interval, whatever becomes of it.
+//!
+//! What the paper's measurements send (SIGCOMM 2015 §3: every 0.4 ms; §5.3: 1400-byte packets at 5 and 2.5
+//! Mbit/s). It heeds neither loss nor delay, so it is for recording a channel and for standing in for
+//! traffic that does not yield, not for carrying anything.
+
+use serde::{Deserialize, Serialize};
+
+use crate::controller::{Controller, Departure, Feedback, Timeout};
+use crate::range::{OutOfRange, Range};
+use crate::recovery::Recovery;
+use crate::units::{Bytes, Duration, Rate, Time};
+
+/// What a late timer makes up for at the most: departures further back are left out, since a flood after a
+/// pause is no constant rate either.
+const MADE_UP: Duration = Duration::from_millis(100);
+
+/// A configuration of the constant rate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How much leaves, headers included, Mbit/s (§3: 10).
+    pub rate_mbps: f64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config { rate_mbps: 10.0 }
+    }
+}
+
+impl Config {
+    /// Checks every field's range.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range.
+    pub fn validate(&self) -> Result<(), OutOfRange> {
+        let rate = self.rate_mbps;
+        Range("constant").check(
+            (0.001..=100_000.0).contains(&rate),
+            "rate_mbps",
+            "between 0.001 and 100000 Mbit/s",
+            rate,
+        )
+    }
+}
+
+/// A flow's constant rate.
+#[derive(Clone, Debug)]
+pub struct Constant {
+    rate: Rate,
+    packet_size: Bytes,
+    interval: Duration,
+    /// When the next packet falls due, and whether any has left: the peer may keep the first waiting.
+    next: Time,
+    has_begun: bool,
+    /// Packets whose time has come.
+    due: u64,
+    in_flight: Bytes,
+}
+
+impl Constant {
+    /// A controller for one flow.
+    ///
+    /// # Errors
+    /// If the configuration is out of range.
+    pub fn new(config: &Config) -> Result<Self, OutOfRange> {
+        config.validate()?;
+        let mut controller = Constant {
+            rate: Rate::from_mbps(config.rate_mbps),
+            packet_size: Bytes::ZERO,
+            interval: Duration::ZERO,
+            next: Time::ZERO,
+            has_begun: false,
+            due: 0,
+            in_flight: Bytes::ZERO,
+        };
+        controller.on_packet_size(Bytes::new(1500));
+        Ok(controller)
+    }
+}
+
+impl Controller for Constant {
+    fn on_start(&mut self, now: Time, packet_size: Bytes) {
+        self.on_packet_size(packet_size);
+        self.next = now;
+    }
+
+    fn on_sent(&mut self, packet: &Departure) {
+        self.has_begun = true;
+        self.due = self.due.saturating_sub(1);
+        self.in_flight = packet.in_flight;
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.in_flight = feedback.in_flight;
+    }
+
+    fn on_timeout(&mut self, _timeout: &Timeout<'_>) {
+        self.in_flight = Bytes::ZERO;
+    }
+
+    fn on_tick(&mut self, now: Time, _in_flight: Bytes) {
+        if now < self.next {
+            return;
+        }
+        if !self.has_begun {
+            (self.due, self.next) = (1, now + self.interval);
+            return;
+        }
+        let passed = now.since(self.next).as_nanos() / self.interval.as_nanos() + 1;
+        self.next += self.interval * passed;
+        let most = (MADE_UP.as_nanos() / self.interval.as_nanos()).max(1);
+        self.due = (self.due + passed).min(most);
+    }
+
+    fn on_packet_size(&mut self, size: Bytes) {
+        self.packet_size = size;
+        self.interval = self.rate.time_for(size).max(Duration::from_nanos(1));
+    }
+
+    /// There is none: for those who draw it, what is in flight and the next packet.
+    fn window(&self) -> Bytes {
+        self.in_flight + self.packet_size
+    }
+
+    fn sendable(&self, _in_flight: Bytes) -> Bytes {
+        self.packet_size * self.due
+    }
+
+    fn next_tick(&self) -> Option<Time> {
+        Some(self.next)
+    }
+
+    /// Nothing is sent again: each packet is a sample of the channel, no more.
+    fn recovery(&self) -> Recovery {
+        Recovery {
+            retransmit: false,
+            tail_probe: false,
+            ..Recovery::rack()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Path, SIZE};
+
+    /// 8 Mbit/s: a packet of 1000 bytes each millisecond.
+    fn constant() -> Path<Constant> {
+        let config = Config { rate_mbps: 8.0 };
+        Path::new(Constant::new(&config).expect("in range"))
+    }
+
+    #[test]
+    fn a_packet_leaves_at_each_interval_whatever_is_in_flight_or_lost() {
+        let mut path = constant();
+        for millis in 0..50 {
+            path.tick();
+            path.fill();
+            assert_eq!(path.in_flight(), SIZE * (millis + 1));
+            path.wait_ms(1);
+        }
+        path.feedback([40, 41], 0..40, []);
+        path.time_out();
+        path.tick();
+        path.fill();
+        assert_eq!(path.in_flight(), SIZE);
+    }
+
+    #[test]
+    fn a_late_timer_makes_up_for_what_was_missed_but_not_for_a_long_pause() {
+        let mut path = constant();
+        path.tick();
+        path.fill();
+        path.wait_ms(7);
+        path.tick();
+        path.fill();
+        assert_eq!(path.in_flight(), SIZE * 8);
+        path.wait_ms(60_000);
+        path.tick();
+        path.fill();
+        assert_eq!(path.in_flight(), SIZE * 108);
+        assert_eq!(path.controller.next_tick(), Some(Time::from_millis(60_008)));
+    }
+
+    #[test]
+    fn a_rate_of_nothing_is_refused() {
+        for rate_mbps in [0.0, -1.0, f64::NAN, 1e9] {
+            let error = Constant::new(&Config { rate_mbps }).expect_err("out of range");
+            assert!(error.to_string().starts_with("constant: rate_mbps must be"));
+        }
+    }
+}

@@ -1,0 +1,475 @@
+//! Saturate: keeps a standing queue before the bottleneck, so that no delivery opportunity passes unused.
+//!
+//! It is for recording what a channel can carry, not for sharing it: what arrives while packets always wait
+//! is the capacity itself. The window is what the path holds with such a queue,
+//!
+//! ```text
+//! W = r × (rest of the round trip + T) + r × silence
+//! ```
+//!
+//! where r is what the path delivered at its best lately, T the queueing delay aimed for, and the rest
+//! of the round trip what remains of it without this direction's queue. Where W is limited by an underestimated
+//! r, each round multiplies it by up to (rest + T) / rest, so that any rate is found within seconds.
+//!
+//! * Rates and queues are measured by the *receiver's* clock where the transport carries it. Both directions
+//!   are loaded at once, and acknowledgements that queue on their way back must look like neither. Without
+//!   it, round trips have to do.
+//! * Silence may be an outage of the way back alone. For 5 s the window grows as if the path went
+//!   on delivering; a timeout then leaves a few packets that probe, and what was known of the rate stays known.
+//! * Where the queue is too short for T, the excess is lost. A round that loses more than a twentieth brings
+//!   T to what the queue holds; T creeps back, so that the queue stays nearly full.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::controller::{Acked, Controller, Feedback, Timeout};
+use crate::range::{OutOfRange, Range};
+use crate::recovery::{Recovery, TimeoutBase, TimeoutRule};
+use crate::units::{Bytes, Duration, Time};
+
+/// What a rate is measured over: longer than scheduling bursts and most gaps, shorter than fading.
+const BIN: Duration = Duration::from_millis(250);
+/// How many bins in which anything arrived make "lately". Outages do not age what is known.
+const BINS: usize = 3;
+/// A standing queue is never shorter than this, in packets: at low rates a delay is no queue.
+const FEWEST_QUEUED: u64 = 8;
+/// The window at the start (RFC 6928).
+const INITIAL_PACKETS: u64 = 10;
+/// What a timeout leaves to probe with.
+const PROBE_PACKETS: u64 = 4;
+/// For so long without a word the path is taken to go on delivering.
+const SILENCE_BRIDGED: Duration = Duration::from_secs(5);
+/// The rest of a round trip counts for so long at the most: the first acknowledgement after an outage of the way
+/// back claims all of it.
+const LONGEST_REST: Duration = Duration::from_secs(10);
+/// How often silence is looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// A round that loses a larger share overflows the queue; smaller ones are the channel's own.
+const TOLERABLE_LOSS: f64 = 0.05;
+/// What an overflow leaves of the queue, how much of T each round restores, and what T never falls below.
+const AFTER_OVERFLOW: f64 = 0.8;
+const RESTORED: u64 = 16;
+const LEAST_SHARE: u64 = 50;
+
+/// A configuration of the saturating sender.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// T, the queueing delay aimed for: long enough to cover gaps in feedback, short enough for the queues
+    /// of cellular networks, which hold seconds.
+    pub delay: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            delay: Duration::from_millis(500),
+        }
+    }
+}
+
+impl Config {
+    /// Checks every field's range.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range.
+    pub fn validate(&self) -> Result<(), OutOfRange> {
+        let delay = self.delay.as_millis_f64();
+        Range("saturate").check(
+            (10.0..=10_000.0).contains(&delay),
+            "delay_ms",
+            "between 10 and 10000 ms",
+            delay,
+        )
+    }
+}
+
+/// What a path delivers, by bins of the receiver's time.
+#[derive(Clone, Debug, Default)]
+struct Deliveries {
+    /// Whole bins in which anything arrived, the latest last.
+    bins: VecDeque<u64>,
+    bin: u64,
+    bytes: u64,
+}
+
+impl Deliveries {
+    fn add(&mut self, at: Time, size: Bytes) {
+        let bin = at.as_nanos() / BIN.as_nanos();
+        if bin > self.bin {
+            if self.bytes > 0 {
+                self.bins.push_back(self.bytes);
+            }
+            if self.bins.len() > BINS {
+                self.bins.pop_front();
+            }
+            (self.bin, self.bytes) = (bin, 0);
+        }
+        self.bytes += size.get();
+    }
+
+    /// Bytes a second in the best bin.
+    fn best(&self) -> f64 {
+        let best = self.bins.iter().copied().max().unwrap_or(0);
+        best.max(self.bytes) as f64 / BIN.as_secs_f64()
+    }
+}
+
+/// What became of the packets of a round trip.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    /// It ends with the first packet to leave after it began.
+    end: Option<u64>,
+    acked: u64,
+    lost: u64,
+    longest_queue: Duration,
+}
+
+/// A flow that saturates.
+#[derive(Clone, Debug)]
+pub struct Saturate {
+    config: Config,
+    packet_size: Bytes,
+    deliveries: Deliveries,
+    round: Round,
+    newest_sent: u64,
+    /// T, as far as the queue is long enough.
+    target: Duration,
+    /// The least difference between the two clocks' times of arrival and departure, ns.
+    least: Option<i64>,
+    /// Of the packet acknowledged last: its time in this direction's queue, and the rest of its round trip.
+    queue: Duration,
+    rest: Duration,
+    window: Bytes,
+    /// What silence adds to the window.
+    bridged: Bytes,
+    heard: Time,
+    next_tick: Time,
+}
+
+impl Saturate {
+    /// A controller for one flow.
+    ///
+    /// # Errors
+    /// If the configuration is out of range.
+    pub fn new(config: Config) -> Result<Self, OutOfRange> {
+        config.validate()?;
+        Ok(Saturate {
+            packet_size: Bytes::new(1500),
+            deliveries: Deliveries::default(),
+            round: Round::default(),
+            newest_sent: 0,
+            target: config.delay,
+            least: None,
+            queue: Duration::ZERO,
+            rest: Duration::ZERO,
+            window: Bytes::new(1500) * INITIAL_PACKETS,
+            bridged: Bytes::ZERO,
+            heard: Time::ZERO,
+            next_tick: Time::ZERO,
+            config,
+        })
+    }
+
+    fn measure(&mut self, acked: &Acked, feedback: &Feedback<'_>) {
+        let size = acked.packet.size;
+        match acked.received_at {
+            Some(at) => {
+                let apart = at.as_nanos().wrapping_sub(acked.packet.at.as_nanos()) as i64;
+                let least = self.least.map_or(apart, |least| least.min(apart));
+                self.least = Some(least);
+                self.queue = Duration::from_nanos(apart.abs_diff(least));
+                self.rest = acked.rtt.saturating_sub(self.queue).min(LONGEST_REST);
+                self.deliveries.add(at, size);
+            }
+            // It arrived, but when is not known: it counts for the bin of its neighbours.
+            None if self.least.is_some() => self.deliveries.bytes += size.get(),
+            None => {
+                self.queue = acked.rtt.saturating_sub(feedback.min_rtt);
+                self.rest = feedback.min_rtt;
+                self.deliveries.add(feedback.now, size);
+            }
+        }
+        self.round.longest_queue = self.round.longest_queue.max(self.queue);
+        self.round.acked += 1;
+    }
+
+    /// Whether the queue holds what is aimed for, once a round.
+    fn judge(&mut self, newest: u64) {
+        let next = self.newest_sent + 1;
+        if newest < *self.round.end.get_or_insert(next) {
+            return;
+        }
+        let Round {
+            acked,
+            lost,
+            longest_queue,
+            ..
+        } = self.round;
+        let delay = self.config.delay;
+        self.target = if lost as f64 > TOLERABLE_LOSS * (acked + lost) as f64 {
+            let held = self.target.min(longest_queue).mul_f64(AFTER_OVERFLOW);
+            held.max(delay / LEAST_SHARE)
+        } else {
+            (self.target + delay / RESTORED).min(delay)
+        };
+        self.round = Round {
+            end: Some(next),
+            ..Round::default()
+        };
+    }
+
+    /// W without what silence adds.
+    fn aim(&self) -> Bytes {
+        let rate = self.deliveries.best();
+        let queued =
+            Bytes::from_f64(rate * self.target.as_secs_f64()).max(self.packet_size * FEWEST_QUEUED);
+        Bytes::from_f64(rate * self.rest.as_secs_f64()) + queued
+    }
+}
+
+impl Controller for Saturate {
+    fn on_start(&mut self, now: Time, packet_size: Bytes) {
+        self.packet_size = packet_size;
+        self.window = packet_size * INITIAL_PACKETS;
+        (self.heard, self.next_tick) = (now, now + TICK);
+    }
+
+    fn on_sent(&mut self, packet: &crate::controller::Departure) {
+        self.newest_sent = packet.number;
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.round.lost += feedback.lost.len() as u64;
+        let mut arrived = Bytes::ZERO;
+        for acked in feedback.recovered.iter().chain(feedback.acked) {
+            self.measure(acked, feedback);
+            arrived += acked.packet.size;
+        }
+        let Some(newest) = feedback.acked.last().or(feedback.recovered.last()) else {
+            return;
+        };
+        self.judge(newest.packet.number);
+        self.heard = feedback.now;
+        // A window that was not used says nothing of what a larger one would do. One that is far too small
+        // grows with what arrives, not at once: a burst of a whole window would overflow queues on the way.
+        let used = feedback.in_flight_before + self.packet_size > self.window();
+        let most = self.window() + arrived * 2;
+        let mut aim = self.aim();
+        if used && self.queue < self.target / 4 {
+            aim = aim.max(self.window + arrived);
+        }
+        self.window = aim.min(most);
+        self.bridged = Bytes::ZERO;
+    }
+
+    fn on_timeout(&mut self, timeout: &Timeout<'_>) {
+        self.heard = timeout.now;
+        self.bridged = Bytes::ZERO;
+        self.window = self.packet_size * PROBE_PACKETS;
+        self.round = Round::default();
+    }
+
+    fn on_tick(&mut self, now: Time, in_flight: Bytes) {
+        self.next_tick = now + TICK;
+        let silence = now.since(self.heard);
+        if silence > TICK && !in_flight.is_zero() && self.window > self.packet_size * PROBE_PACKETS
+        {
+            let bridged = silence.min(SILENCE_BRIDGED).as_secs_f64();
+            self.bridged = Bytes::from_f64(self.deliveries.best() * bridged);
+        }
+    }
+
+    fn on_packet_size(&mut self, size: Bytes) {
+        self.packet_size = size;
+    }
+
+    fn window(&self) -> Bytes {
+        self.window + self.bridged
+    }
+
+    fn next_tick(&self) -> Option<Time> {
+        Some(self.next_tick)
+    }
+
+    /// Nothing is sent again: each packet is a sample of the channel, no more. Silence is told by itself, not by
+    /// round trips, which are as long as the queue.
+    fn recovery(&self) -> Recovery {
+        Recovery {
+            timeout: TimeoutRule {
+                base: TimeoutBase::Smoothed,
+                initial: Duration::from_secs(1),
+                min: SILENCE_BRIDGED,
+                max: SILENCE_BRIDGED,
+                backoff: false,
+            },
+            retransmit: false,
+            tail_probe: false,
+            ..Recovery::rack()
+        }
+    }
+
+    fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
+        record("target_ms", self.target.as_millis_f64());
+        record("queue_ms", self.queue.as_millis_f64());
+        record("best_mbps", self.deliveries.best() * 8.0 / 1e6);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Path, SIZE};
+
+    /// A link that delivers `per_ms` packets a millisecond but in its outage, 20 ms each way.
+    struct Link {
+        path: Path<Saturate>,
+        per_ms: f64,
+        /// Packets that its queue holds.
+        room: usize,
+        outage_ms: std::ops::Range<u64>,
+        queue: VecDeque<u64>,
+        under_way: VecDeque<(Time, u64)>,
+        credit: f64,
+        sent: u64,
+        dropped: VecDeque<u64>,
+    }
+
+    /// What a link saw in a stretch of time.
+    #[derive(Debug, Default)]
+    struct Seen {
+        /// Packets it could have carried and had not.
+        unused: f64,
+        carried: u64,
+        dropped: u64,
+        longest: usize,
+    }
+
+    impl Link {
+        fn new(mbps: f64) -> Self {
+            Link {
+                path: Path::new(Saturate::new(Config::default()).expect("in range")),
+                per_ms: mbps * 1e3 / 8.0 / SIZE.as_f64(),
+                room: usize::MAX,
+                outage_ms: 0..0,
+                queue: VecDeque::new(),
+                under_way: VecDeque::new(),
+                credit: 0.0,
+                sent: 0,
+                dropped: VecDeque::new(),
+            }
+        }
+
+        fn run(&mut self, millis: u64) -> Seen {
+            let mut seen = Seen::default();
+            let mut heard = self.path.now;
+            for _ in 0..millis {
+                self.path.tick();
+                while self.path.controller.sendable(self.path.in_flight()) >= SIZE {
+                    self.path.send(1);
+                    if self.queue.len() < self.room {
+                        self.queue.push_back(self.sent);
+                    } else {
+                        self.dropped.push_back(self.sent);
+                        seen.dropped += 1;
+                    }
+                    self.sent += 1;
+                }
+                self.path.wait_ms(1);
+                let now = self.path.now;
+                if !self.outage_ms.contains(&now.as_millis()) {
+                    self.credit += self.per_ms;
+                }
+                while self.credit >= 1.0 {
+                    self.credit -= 1.0;
+                    match self.queue.pop_front() {
+                        Some(number) => {
+                            self.under_way
+                                .push_back((now + Duration::from_millis(40), number));
+                            seen.carried += 1;
+                        }
+                        None => seen.unused += 1.0,
+                    }
+                }
+                seen.longest = seen.longest.max(self.queue.len());
+                let mut acked = Vec::new();
+                while self.under_way.front().is_some_and(|&(at, _)| at <= now) {
+                    acked.extend(self.under_way.pop_front().map(|(_, number)| number));
+                }
+                if let Some(&newest) = acked.last() {
+                    let mut lost = Vec::new();
+                    while self.dropped.front().is_some_and(|&number| number < newest) {
+                        lost.extend(self.dropped.pop_front());
+                    }
+                    let in_flight = self.path.in_flight_numbers();
+                    if in_flight.first().is_none_or(|&first| first > newest) {
+                        self.path.revive();
+                    }
+                    self.path.feedback(acked, lost, []);
+                    heard = now;
+                } else if now.since(heard) >= SILENCE_BRIDGED && !self.path.in_flight().is_zero() {
+                    self.path.time_out();
+                    heard = now;
+                }
+            }
+            seen
+        }
+    }
+
+    #[test]
+    fn any_rate_is_found_within_seconds_and_then_used_whole() {
+        for mbps in [0.1, 1.0, 10.0, 100.0, 400.0] {
+            let mut link = Link::new(mbps);
+            link.run(3000);
+            let seen = link.run(3000);
+            assert_eq!(seen.unused, 0.0, "{mbps} Mbit/s: {seen:?}");
+            let queued_ms = seen.longest as f64 / link.per_ms;
+            let most = 1000.0 + 12.0 / link.per_ms;
+            assert!(queued_ms < most, "{mbps} Mbit/s: a queue of {queued_ms} ms");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_rises_tenfold_is_followed_at_once() {
+        let mut link = Link::new(3.0);
+        link.run(5000);
+        link.per_ms *= 10.0;
+        let change = link.run(1000);
+        assert!(change.unused < 0.05 * change.carried as f64, "{change:?}");
+        assert_eq!(link.run(2000).unused, 0.0);
+    }
+
+    #[test]
+    fn after_an_outage_packets_wait_already_and_more_follow() {
+        let mut link = Link::new(8.0);
+        link.outage_ms = 4000..30_000;
+        link.run(30_000);
+        let after = link.run(10_000);
+        assert_eq!(after.unused, 0.0, "{after:?}");
+        // 26 s of silence: 5 of them were bridged at 1000 packets a second, the others only probed.
+        assert!(after.longest < 6000, "{after:?}");
+    }
+
+    #[test]
+    fn a_short_queue_is_kept_nearly_full_without_losing_much() {
+        let mut link = Link::new(8.0);
+        link.room = 100;
+        link.run(5000);
+        let seen = link.run(10_000);
+        assert_eq!(seen.unused, 0.0, "{seen:?}");
+        assert!(
+            (seen.dropped as f64) < 0.15 * seen.carried as f64,
+            "{seen:?}"
+        );
+    }
+
+    #[test]
+    fn a_delay_that_no_queue_has_is_refused() {
+        for millis in [0, 20_000] {
+            let delay = Duration::from_millis(millis);
+            let error = Saturate::new(Config { delay }).expect_err("out of range");
+            assert!(error.to_string().contains("delay_ms must be between 10"));
+        }
+    }
+}
