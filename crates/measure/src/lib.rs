@@ -7,6 +7,7 @@
 //!
 //! It knows no clock, file or congestion controller.
 
+mod clocks;
 mod distribution;
 mod fairness;
 pub mod mahimahi;
@@ -15,6 +16,7 @@ mod metrics;
 mod path;
 mod signal;
 
+pub use clocks::{Clocks, Passage};
 pub use distribution::exact_quantile;
 pub use fairness::jain;
 pub use meter::{Meter, rate_series};
