@@ -9,6 +9,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
+use verus_core::{Bytes, Time};
+
 use crate::error::{Error, Problem};
 use crate::trace::{Builder, Trace, excerpt, is_decimal, not_text, with_plain_lines};
 
@@ -76,6 +78,27 @@ pub fn parse(name: &str, bytes: impl Read) -> Result<Trace, Error> {
     })
 }
 
+/// The trace of what arrived from `from` on, given in order as when and how much: an opportunity of
+/// `opportunity` bytes wherever so many more have arrived, at the nearest millisecond since `from`.
+///
+/// # Errors
+/// If it is not enough for a trace.
+pub fn from_arrivals(
+    name: &str,
+    arrivals: impl IntoIterator<Item = (Time, Bytes)>,
+    from: Time,
+    opportunity: Bytes,
+) -> Result<Trace, Error> {
+    let mut arrived = 0;
+    let millis = arrivals.into_iter().flat_map(|(at, size)| {
+        let before = arrived / opportunity.get();
+        arrived += size.get();
+        let millis = (at.since(from).as_nanos() + 500_000) / 1_000_000;
+        (before..arrived / opportunity.get()).map(move |_| millis)
+    });
+    Trace::from_millis(name, millis)
+}
+
 /// The seconds that `line` states.
 fn seconds(line: &[u8]) -> Result<f64, Problem> {
     let decimal = is_decimal(line)
@@ -104,6 +127,17 @@ mod tests {
             millis("1420544206.074772\n1420544206.0767\n1420544207\n"),
             Ok(vec![0, 2, 925])
         );
+    }
+
+    #[test]
+    fn bytes_that_arrived_become_opportunities() {
+        let ms = |millis: u64| Time::from_millis(1000 + millis);
+        let arrivals = [(3, 1400), (3, 1400), (5, 100), (9, 4600)];
+        let arrivals = arrivals.map(|(at, size)| (ms(at), Bytes::new(size)));
+        let trace = from_arrivals("new", arrivals, ms(0), Bytes::new(1500)).expect("enough");
+        assert_eq!(trace.opportunities().collect::<Vec<_>>(), [3, 9, 9, 9, 9]);
+        let little = [(ms(3), Bytes::new(100))];
+        assert!(from_arrivals("new", little, ms(0), Bytes::new(1500)).is_err());
     }
 
     #[test]

@@ -181,6 +181,43 @@ impl Statistics {
     }
 }
 
+/// How often bursts of each size and gaps of each length occur, for drawing their distributions (Verus Fig. 2).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Bursts {
+    /// Bytes in a delivering millisecond, ascending, and how many milliseconds carried so many.
+    pub burst_bytes: Vec<(u64, u64)>,
+    /// Milliseconds between successive delivering milliseconds, ascending, and how many gaps are so long.
+    pub gap_ms: Vec<(u64, u64)>,
+}
+
+impl Bursts {
+    /// Bursts and gaps of opportunities at `times_ms` (milliseconds, never decreasing), each of `opportunity`
+    /// bytes.
+    pub fn of(times_ms: impl IntoIterator<Item = u64>, opportunity: Bytes) -> Self {
+        let (mut bursts, mut gaps) = (Counts::default(), Counts::default());
+        let mut last: Option<(u64, u64)> = None;
+        for time in times_ms {
+            match &mut last {
+                Some((at, size)) if *at == time => *size += 1,
+                _ => {
+                    if let Some((before, size)) = last.replace((time, 1)) {
+                        bursts.add(size);
+                        gaps.add(time.saturating_sub(before));
+                    }
+                }
+            }
+        }
+        if let Some((_, size)) = last {
+            bursts.add(size);
+        }
+        let bytes = |(count, times)| (count * opportunity.get(), times);
+        Bursts {
+            burst_bytes: bursts.iter().map(bytes).collect(),
+            gap_ms: gaps.iter().collect(),
+        }
+    }
+}
+
 /// How often each value occurred. Small values, nearly all of them, are counted in an array.
 #[derive(Debug, Default)]
 struct Counts {
@@ -429,6 +466,14 @@ mod tests {
         );
         assert_eq!(s.outages_per_minute(), 0.0);
         assert_eq!(s.gap_ms.expect("many gaps").max, 1);
+    }
+
+    #[test]
+    fn bursts_and_gaps_are_counted_by_their_length() {
+        let bursts = Bursts::of([0, 0, 3, 5, 5, 8], Bytes::new(1500));
+        assert_eq!(bursts.burst_bytes, [(1500, 2), (3000, 2)]);
+        assert_eq!(bursts.gap_ms, [(2, 1), (3, 2)]);
+        assert_eq!(Bursts::of([], Bytes::new(1500)), Bursts::default());
     }
 
     #[test]
