@@ -128,7 +128,8 @@ fn again<T: PartialEq + std::fmt::Debug>(
 
 /// A receiver to which this is the third packet acknowledges what came and nothing else.
 fn receive(data: &Data<'_>, size: usize) {
-    let mut flow = Incoming::new(0, None, Time::ZERO, false);
+    let scheme = Scheme::parse("verus").expect("it is in the list");
+    let mut flow = Incoming::new(0, &scheme, Time::ZERO, false);
     let small = |number| Data {
         number,
         sent_nanos: 0,

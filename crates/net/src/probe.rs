@@ -24,6 +24,7 @@ pub mod driver;
 pub mod flow;
 pub mod limits;
 pub mod record;
+pub mod recording;
 pub mod seal;
 pub mod server;
 pub mod socket;

@@ -32,10 +32,15 @@ fn sound(what: &str, view: &View) -> Counters {
 #[test]
 fn every_scheme_moves_a_file_and_no_acknowledgement_is_a_riddle() {
     for entry in catalogue() {
+        // A constant rate takes its time, whatever the path could do.
+        let scheme = match entry.name {
+            "constant" => "constant:rate_mbps=500",
+            name => name,
+        };
         for driven in [true, false] {
-            let what = format!("{}, driven {driven}", entry.name);
+            let what = format!("{scheme}, driven {driven}");
             runtime().block_on(async {
-                let pair = Pair::new(entry.name).await;
+                let pair = Pair::new(scheme).await;
                 let _driver = driven.then(|| quic::drive(&pair.client));
                 let view = quic::view(&pair.client).expect("our controller");
                 in_time(&what, pair.send(20 * MEGABYTE)).await;

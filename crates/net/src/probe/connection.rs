@@ -250,6 +250,8 @@ pub struct Connection {
     rejected: Rejected,
     scratch: AckBody,
     scratch_status: Status,
+    /// What left and arrived of packets without data, if it is logged.
+    events: Option<Vec<Event>>,
 }
 
 impl Connection {
@@ -278,7 +280,7 @@ impl Connection {
             })
             .collect();
         let incoming = (0..received)
-            .map(|flow| Incoming::new(flow, algorithms.observer(), now, terms.log))
+            .map(|flow| Incoming::new(flow, algorithms, now, terms.log))
             .collect();
         let reported = (0..received)
             .map(|flow| FlowStatus {
@@ -324,6 +326,7 @@ impl Connection {
             rejected: Rejected::default(),
             scratch: AckBody::default(),
             scratch_status: Status::default(),
+            events: terms.log.then(Vec::new),
         }
     }
 
@@ -379,6 +382,7 @@ impl Connection {
 
     /// Appends the events since the last call, if they are logged.
     pub fn drain_events(&mut self, into: &mut Vec<Event>) {
+        into.extend(self.events.iter_mut().flat_map(|events| events.drain(..)));
         for flow in &mut self.outgoing {
             into.extend(flow.drain_events());
         }
@@ -411,6 +415,9 @@ impl Connection {
             self.status_due = now;
         }
         self.heard = Some(now);
+        if packet.kind != Kind::Data {
+            self.note_control(false, arrival, size);
+        }
         if self.accept(now, arrival, size, packet, total).is_err() {
             self.rejected.malformed += 1;
         }
@@ -672,6 +679,7 @@ impl Connection {
     ) -> bool {
         if let Some(len) = self.control(now, batch.control()) {
             batch.set_len(len);
+            self.note_control(true, now, Bytes::new((len + overhead) as u64));
             return true;
         }
         if self.acks_due {
@@ -682,6 +690,7 @@ impl Connection {
                 self.ack_turn = (self.ack_turn + 1) % count;
                 if let Some(len) = len {
                     batch.set_len(len);
+                    self.note_control(true, now, Bytes::new((len + overhead) as u64));
                     return true;
                 }
             }
@@ -719,6 +728,12 @@ impl Connection {
         self.turn = (self.turn + 1) % count;
         batch.set_len(filled * segment);
         filled > 0
+    }
+
+    fn note_control(&mut self, sent: bool, at: Time, size: Bytes) {
+        if let Some(events) = &mut self.events {
+            events.push(Event::Control { sent, at, size });
+        }
     }
 
     /// Writes a packet that is not of a flow, if one is due.

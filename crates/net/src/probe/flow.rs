@@ -23,6 +23,12 @@ pub const BIN: Duration = Duration::from_millis(100);
 /// lost acknowledgements cost no sample.
 const RUNS_REPEATED: usize = 8;
 
+/// Where an acknowledgement tells of many packets, each arrival is told in so many of them.
+const REPEATS_OF_MANY: usize = 2;
+
+/// Arrivals that wait to be told, or are repeated: a burst read at once needs more than one acknowledgement.
+const RUNS_KEPT: usize = 1024;
+
 /// Pieces of out-of-order data that a receiver remembers: 64 KiB a flow at the most.
 const PIECES_KEPT: usize = 4096;
 
@@ -91,6 +97,24 @@ pub enum Event {
         size: Bytes,
         /// How many bytes of its data are new.
         new: Bytes,
+    },
+    /// The receiver told when a packet arrived: of one declared lost long ago, too, and perhaps repeatedly.
+    Told {
+        /// Its flow.
+        flow: u16,
+        /// Its number.
+        number: u64,
+        /// Its arrival by the receiver's clock.
+        received: Time,
+    },
+    /// A packet that carries no data left, or arrived.
+    Control {
+        /// Whether it left.
+        sent: bool,
+        /// When.
+        at: Time,
+        /// Its size (IP).
+        size: Bytes,
     },
 }
 
@@ -246,6 +270,13 @@ impl Outgoing {
                     at,
                     hold: age.min(LONGEST_HOLD) + waited,
                 });
+                if let Some(events) = &mut self.events {
+                    events.push(Event::Told {
+                        flow: self.flow,
+                        number,
+                        received: at,
+                    });
+                }
             }
         }
         self.ranges.clear();
@@ -468,12 +499,16 @@ struct Together {
 pub struct Incoming {
     flow: u16,
     receiver: Receiver,
+    /// In how many acknowledgements each arrival is told.
+    repeats: usize,
     observer: Option<Box<dyn Observer>>,
     meter: PathMeter,
     /// The latest arrivals, in their order.
     recent: VecDeque<Together>,
     /// How many of these no acknowledgement has told yet.
     untold: usize,
+    /// Whether some of them are to be told at once, since the last acknowledgement was full.
+    more: bool,
     ack_number: u64,
     body: AckBody,
     sorted: Vec<Together>,
@@ -483,17 +518,24 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// A flow of which nothing has come yet.
-    pub fn new(flow: u16, observer: Option<Box<dyn Observer>>, now: Time, log: bool) -> Self {
-        let mut receiver = Receiver::new(ReceiverConfig::default());
+    /// A flow of which nothing has come yet, acknowledged as `algorithms` ask for.
+    pub fn new(flow: u16, algorithms: &dyn Algorithms, now: Time, log: bool) -> Self {
+        let config = algorithms.receiver();
+        let mut receiver = Receiver::new(config);
         receiver.keep_pieces(PIECES_KEPT);
         Incoming {
             flow,
             receiver,
-            observer,
+            repeats: if config.ack_every > 1 {
+                REPEATS_OF_MANY
+            } else {
+                1
+            },
+            observer: algorithms.observer(),
             meter: PathMeter::new(now, BIN),
             recent: VecDeque::with_capacity(MAX_RUNS + 1),
             untold: 0,
+            more: false,
             ack_number: 0,
             body: AckBody::default(),
             sorted: Vec::new(),
@@ -548,9 +590,9 @@ impl Incoming {
                     at: arrival,
                 });
                 self.untold += 1;
-                if self.recent.len() > MAX_RUNS {
+                if self.recent.len() > RUNS_KEPT {
                     self.recent.pop_front();
-                    self.untold = self.untold.min(MAX_RUNS);
+                    self.untold = self.untold.min(RUNS_KEPT);
                 }
             }
         }
@@ -564,7 +606,10 @@ impl Incoming {
         key: &Key,
         buffer: &mut [u8],
     ) -> Option<usize> {
-        self.receiver.poll_ack(now)?;
+        // What one acknowledgement had no room for follows in the next.
+        if self.receiver.poll_ack(now).is_none() && !self.more {
+            return None;
+        }
         let body = &mut self.body;
         body.ack_number = self.ack_number;
         self.ack_number += 1;
@@ -592,11 +637,18 @@ impl Incoming {
         if body.spans.is_empty() {
             return None;
         }
-        let told = self.untold.max(RUNS_REPEATED).min(self.recent.len());
-        self.untold = 0;
+        let known = self.recent.len();
+        let told = (self.untold * self.repeats).max(RUNS_REPEATED).min(known);
+        self.more = self.untold > MAX_RUNS;
+        let from = if self.more {
+            known - self.untold
+        } else {
+            known - told.min(MAX_RUNS)
+        };
+        let to = known.min(from + MAX_RUNS);
+        self.untold = if self.more { known - to } else { 0 };
         self.sorted.clear();
-        self.sorted
-            .extend(self.recent.range(self.recent.len() - told..));
+        self.sorted.extend(self.recent.range(from..to));
         self.sorted
             .sort_unstable_by_key(|together| std::cmp::Reverse(together.first));
         body.runs.clear();
@@ -678,6 +730,10 @@ pub trait Algorithms {
     fn controller(&self, seed: u64) -> Box<dyn Controller>;
     /// The receiver half for one flow, if there is one.
     fn observer(&self) -> Option<Box<dyn Observer>>;
+    /// When packets are acknowledged.
+    fn receiver(&self) -> ReceiverConfig {
+        ReceiverConfig::default()
+    }
 }
 
 impl Algorithms for Scheme {
@@ -687,5 +743,9 @@ impl Algorithms for Scheme {
 
     fn observer(&self) -> Option<Box<dyn Observer>> {
         Scheme::observer(self)
+    }
+
+    fn receiver(&self) -> ReceiverConfig {
+        Scheme::receiver(self)
     }
 }

@@ -222,6 +222,8 @@ pub struct Progress {
 pub struct Recorder {
     path: String,
     scheme: Scheme,
+    /// That of downloads, where it is another.
+    downward: Option<Scheme>,
     request: Request,
     up: Vec<Vec<Sample>>,
     down: Vec<Vec<Sample>>,
@@ -237,12 +239,27 @@ impl Recorder {
         Recorder {
             path: path.to_owned(),
             scheme,
+            downward: None,
             up: vec![Vec::new(); usize::from(request.upload_flows)],
             down: vec![Vec::new(); usize::from(request.download_flows)],
             request,
             profiles: Vec::new(),
             next_profile: Time::ZERO,
             interval: None,
+        }
+    }
+
+    /// Downloads are sent under another scheme.
+    pub fn with_downward(mut self, scheme: Scheme) -> Self {
+        self.downward = Some(scheme);
+        self
+    }
+
+    /// The scheme of what goes in `direction`.
+    pub fn scheme(&self, direction: Direction) -> &Scheme {
+        match (direction, &self.downward) {
+            (Direction::Down, Some(scheme)) => scheme,
+            _ => &self.scheme,
         }
     }
 
@@ -349,7 +366,8 @@ impl Recorder {
             series: Vec::new(),
             profiles: self.profiles.clone(),
         };
-        let text = self.scheme.text().to_owned();
+        let [up_scheme, down_scheme] = [Direction::Up, Direction::Down]
+            .map(|direction| self.scheme(direction).text().to_owned());
         let up: Vec<(FlowRow, &PathMeter, &[Sample])> = connection
             .outgoing()
             .iter()
@@ -360,7 +378,14 @@ impl Recorder {
                 let row = FlowRow {
                     rtt_mean_ms: meter.rtt_mean_ms(),
                     rtt_p95_ms: meter.rtt_quantile_ms(0.95),
-                    ..flow_row(index, &text, meter, &status, flow.distinct(), self.interval)
+                    ..flow_row(
+                        index,
+                        &up_scheme,
+                        meter,
+                        &status,
+                        flow.distinct(),
+                        self.interval,
+                    )
                 };
                 (row, meter, &samples[..])
             })
@@ -375,7 +400,14 @@ impl Recorder {
                 let row = FlowRow {
                     rtt_mean_ms: known(status.rtt_mean_micros),
                     rtt_p95_ms: known(status.rtt_p95_micros),
-                    ..flow_row(index, &text, meter, status, flow.distinct(), self.interval)
+                    ..flow_row(
+                        index,
+                        &down_scheme,
+                        meter,
+                        status,
+                        flow.distinct(),
+                        self.interval,
+                    )
                 };
                 (row, meter, &samples[..])
             })
@@ -433,8 +465,8 @@ impl Recorder {
             engine: "real",
             transport: "udp",
             trace: format!("{} {}", self.path, direction.name()),
-            scheme: self.scheme.name().to_owned(),
-            params: params(&self.scheme),
+            scheme: self.scheme(direction).name().to_owned(),
+            params: params(self.scheme(direction)),
             queue: "path",
             ack: "path",
             flows: flows.len(),
