@@ -17,11 +17,12 @@ pub const FILES: [&str; 4] = ["profile.jsonl", "results.jsonl", "run.json", "ser
 /// Refuses a place that cannot be used, before any work is done.
 ///
 /// # Errors
-/// If it holds something and `force` is not set, or is no folder, or cannot be written.
-pub fn check(target: &Path, force: bool) -> Result<(), Failure> {
+/// If it holds something and `force` is not set, or is no folder, or cannot be written. The message names the
+/// `option` that chose it.
+pub fn check(option: &str, target: &Path, force: bool) -> Result<(), Failure> {
     let refuse = |problem: &str| {
         Err(Failure::usage(format_args!(
-            "--out: `{}` {problem}",
+            "{option}: `{}` {problem}",
             target.display()
         )))
     };
@@ -67,26 +68,36 @@ pub struct Contents {
     pub profiles: Vec<Value>,
     /// What `run.json` says but for what every run says alike.
     pub run: Value,
+    /// More files, by name.
+    pub more: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// Writes the folder: whole, or not at all.
+impl Contents {
+    fn files(&self) -> impl Iterator<Item = &'static str> + '_ {
+        FILES
+            .into_iter()
+            .chain(self.more.iter().map(|(name, _)| *name))
+    }
+}
+
+/// Writes the folder that `option` chose: whole, or not at all.
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn write(target: &Path, contents: &Contents) -> Result<(), Failure> {
+pub fn write(option: &str, target: &Path, contents: &Contents) -> Result<(), Failure> {
     let draft = draft(target);
-    let written = fill(&draft, contents).and_then(|()| publish(&draft, target));
+    let written = fill(&draft, contents).and_then(|()| publish(&draft, target, contents));
     if let Err(error) = written {
         let _ = fs::remove_dir_all(&draft);
         return Err(Failure::run(format_args!(
-            "--out: `{}` cannot be written ({error})",
+            "{option}: `{}` cannot be written ({error})",
             target.display()
         )));
     }
     Ok(())
 }
 
-fn publish(draft: &Path, target: &Path) -> io::Result<()> {
+fn publish(draft: &Path, target: &Path, contents: &Contents) -> io::Result<()> {
     let empty = match fs::read_dir(target) {
         Ok(mut entries) => entries.next().is_none(),
         Err(_) => true,
@@ -105,12 +116,12 @@ fn publish(draft: &Path, target: &Path) -> io::Result<()> {
     {
         if let Some(name) = name.as_str()
             && !name.contains(['/', '\\'])
-            && !FILES.contains(&name)
+            && !contents.files().any(|new| new == name)
         {
             let _ = fs::remove_file(target.join(name));
         }
     }
-    for name in FILES {
+    for name in contents.files() {
         fs::rename(draft.join(name), target.join(name))?;
     }
     fs::remove_dir(draft)
@@ -121,13 +132,16 @@ fn fill(draft: &Path, contents: &Contents) -> io::Result<()> {
     lines(&draft.join("results.jsonl"), &contents.rows)?;
     lines(&draft.join("series.jsonl"), &contents.series)?;
     lines(&draft.join("profile.jsonl"), &contents.profiles)?;
+    for (name, bytes) in &contents.more {
+        fs::write(draft.join(name), bytes)?;
+    }
     let common = json!({
         "schema": SCHEMA,
         "version": env!("CARGO_PKG_VERSION"),
         "created": humantime::format_rfc3339_seconds(now()).to_string(),
         "measured": null,
         "machine": machine(),
-        "files": FILES,
+        "files": contents.files().collect::<Vec<_>>(),
     });
     let text = serde_json::to_string_pretty(&joined([common, contents.run.clone()]))?;
     fs::write(draft.join("run.json"), text + "\n")

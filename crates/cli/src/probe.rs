@@ -2,6 +2,7 @@
 
 mod client;
 mod contents;
+mod recording;
 mod server;
 mod table;
 
@@ -20,7 +21,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum End {
     Server(server::Args),
-    Client(client::Args),
+    Client(Box<client::Args>),
 }
 
 /// Runs the verb.

@@ -229,7 +229,7 @@ impl Args {
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let ways = args.ways()?;
     if let Some(out) = &args.out {
-        folder::check(out, args.force)?;
+        folder::check("--out", out, args.force)?;
     }
     let standing = privilege::acquire()?;
     let mut signals = signals().map_err(own)?;

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Time};
 use verus_net::probe::DEFAULT_PORT;
-use verus_net::probe::client::{Client, ClientConfig};
+use verus_net::probe::client::{Client, ClientConfig, ClientError};
 use verus_net::probe::connection::Connection;
 use verus_net::probe::driver::Driver;
 use verus_net::probe::flow::Event;
@@ -27,6 +27,7 @@ use crate::signals::Signals;
 use crate::ui::Ui;
 
 use super::contents::{Asked, contents};
+use super::recording;
 use super::table::table;
 
 /// Measure the path to a `probe server`.
@@ -34,35 +35,35 @@ use super::table::table;
 pub struct Args {
     // Not as a doc comment: rustdoc would take the brackets for a link.
     #[arg(help = "The server: HOST, HOST:PORT or [IPv6]:PORT")]
-    host: Host,
+    pub(super) host: Host,
     /// The controller, as in `verus compare`: NAME[:key=value,…].
     #[arg(long, default_value = "verus", value_parser = scheme)]
     scheme: Scheme,
-    /// Which way the data goes.
-    #[arg(long, value_enum, default_value = "up")]
-    direction: Way,
+    /// Which way the data goes (default: up; with --record: both).
+    #[arg(long, value_enum)]
+    pub(super) direction: Option<Way>,
     /// Flows at the same time, in each direction.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     flows: u16,
-    /// How long to send, s (default: 10, or until --bytes are delivered).
+    /// How long to send, s (default: 10, or until --bytes are delivered; with --record: 60).
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    duration: Option<f64>,
+    pub(super) duration: Option<f64>,
     /// How much each flow sends, such as 20MB.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
     /// How fast each flow's source yields data, Mbit/s (default: as fast as the controller sends).
     #[arg(long, value_name = "MBPS", value_parser = super::server::mbps)]
-    rate_mbps: Option<f64>,
+    pub(super) rate_mbps: Option<f64>,
     /// Size of a packet with its IP and UDP headers; never fragmented.
     #[arg(long, value_name = "BYTES", default_value_t = 1400,
         value_parser = clap::value_parser!(u16).range(200..=65_000))]
-    packet_bytes: u16,
+    pub(super) packet_bytes: u16,
     /// The key that the server has: a file.
     #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
+    pub(super) key_file: Option<PathBuf>,
     /// Seeds the controllers.
     #[arg(long, default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     /// IPv4 only.
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
@@ -73,18 +74,31 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Leave results, time series and profiles in this folder, for `verus report`.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", group = "place")]
     out: Option<PathBuf>,
-    /// Replace earlier results in --out.
-    #[arg(long, requires = "out")]
-    force: bool,
+    /// Record the channel in this folder: arrivals, Mahimahi traces, one-way delays (docs/recording.md).
+    #[arg(long, value_name = "DIR", group = "place",
+        conflicts_with_all = ["scheme", "flows", "bytes", "log", "seed"])]
+    record: Option<PathBuf>,
+    /// How a channel is recorded.
+    #[arg(long, value_enum, default_value = "saturate", requires = "record")]
+    pub(super) record_mode: recording::Mode,
+    /// With --record-mode constant: how fast to send up, where not as fast as down, Mbit/s.
+    #[arg(long, value_name = "MBPS", requires = "record", value_parser = super::server::mbps)]
+    pub(super) up_rate_mbps: Option<f64>,
+    /// With --record-mode saturate: how long a queue to keep standing, ms.
+    #[arg(long, value_name = "MS", requires = "record", value_parser = queue_ms)]
+    pub(super) queue_ms: Option<f64>,
+    /// Replace earlier results in the folder.
+    #[arg(long, requires = "place")]
+    pub(super) force: bool,
     /// Write what happened to each packet to this file, as CSV.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Way {
+pub(super) enum Way {
     /// From here to the server.
     Up,
     /// From the server to here.
@@ -107,6 +121,13 @@ fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+fn queue_ms(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(millis) if (10.0..=10_000.0).contains(&millis) => Ok(millis),
+        _ => Err("expected milliseconds between 10 and 10000".to_owned()),
+    }
+}
+
 fn size(text: &str) -> Result<u64, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size.as_u64() > 0 && size.as_u64() < 1 << 50 => Ok(size.as_u64()),
@@ -121,109 +142,183 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// just starting is given a chance.
 const REFUSED: Duration = Duration::from_secs(2);
 
-/// Runs one test.
+/// Runs one test, or records.
 ///
 /// # Errors
 /// If it could not be run to its end.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    if let Some(target) = &args.record {
+        return recording::run(args, target, ui);
+    }
     let secret = super::read_key(args.key_file.as_deref())?;
     if let Some(out) = &args.out {
-        folder::check(out, args.force)?;
+        folder::check("--out", out, args.force)?;
     }
     let mut log = args.log.as_deref().map(Log::create).transpose()?;
-    let family = match (args.ipv4, args.ipv6) {
-        (true, _) => Some(Family::V4),
-        (_, true) => Some(Family::V6),
-        _ => None,
-    };
-    let address = args
-        .host
-        .resolve(DEFAULT_PORT, family)
-        .map_err(Failure::run)?;
+    let mut session = Session::open(args, secret, ui)?;
     let request = request(args);
-    let config = ClientConfig {
-        request: request.clone(),
-        secret,
-        patience: PATIENCE,
-        silence: SILENCE,
-        log: log.is_some(),
-        overhead: overhead(address),
-    };
-    let failed = |error: &dyn std::fmt::Display| Failure::run(format_args!("{address}: {error}"));
-    let mut signals = Signals::new().map_err(|error| failed(&error))?;
-    let socket = UdpSocket::connect(address).map_err(|error| failed(&error))?;
-    let mut driver = Driver::new(socket).map_err(|error| failed(&error))?;
-    let began = driver.clock().now();
-    let mut client = Client::new(config, args.scheme.clone(), super::entropy()?, began);
-    let mut recorder = Recorder::new(&args.host.name, args.scheme.clone(), request.clone());
-    let line = Line::new(ui, &address);
-    let mut events = Vec::new();
-    let (mut next_sample, mut stopped_by) = (began, None);
-    let mut aborted = false;
-    while client.outcome().is_none() && !aborted {
-        driver
-            .turn(&mut client, Some(next_sample), Some(signals.as_fd()))
-            .map_err(|error| failed(&error))?;
-        let now = driver.clock().now();
-        if now >= next_sample {
-            next_sample = now + Recorder::INTERVAL;
-            if let Some(connection) = client.connection() {
-                recorder.sample(now, connection);
-                line.show(now, &recorder, connection, &request);
-            }
-        }
-        if let Some(log) = &mut log
-            && let Some(connection) = client.connection_mut()
-        {
-            connection.drain_events(&mut events);
-            log.write(&mut events)?;
-        }
-        if let Some(signal) = signals.take() {
-            aborted = stopped_by.replace(signal).is_some(); // asked twice
-            client.stop(now);
-        }
-        let refused = driver.take_refused();
-        if refused && client.connection().is_none() && now.since(began) >= REFUSED {
-            line.clear();
-            return Err(failed(&"nobody listens there (connection refused)"));
-        }
-    }
-    line.clear();
+    let recorder = Recorder::new(&args.host.name, args.scheme.clone(), request.clone());
+    let logged = log.is_some();
+    let test = session.run(
+        &request,
+        &args.scheme,
+        recorder,
+        logged,
+        |connection| match &mut log {
+            Some(log) => log.take(connection),
+            None => Ok(()),
+        },
+    )?;
     if let Some(log) = log {
         log.finish()?;
     }
-    let outcome = client.outcome().unwrap_or(Ok(()));
-    if let Some(connection) = client.connection() {
-        let record = recorder.finish(driver.clock().now(), connection);
-        tell(args, ui, &record)?;
-        details(ui, &driver, connection);
+    if let Some((connection, record)) = test.result() {
+        tell(args, ui, record)?;
+        details(ui, &session.driver, connection);
         if let Some(out) = &args.out {
             let asked = Asked {
                 host: &args.host.name,
-                address: address.to_string(),
+                address: session.address.to_string(),
                 request: &request,
-                scheme: &args.scheme,
+                schemes: [&args.scheme; 2],
             };
-            folder::write(out, &contents(&asked, &record))?;
+            folder::write("--out", out, &contents(&asked, record))?;
             ui.note(format_args!(
                 "results in `{}`; `verus report` draws them",
                 out.display()
             ));
         }
     }
-    outcome.map_err(|error| failed(&error))?;
-    match stopped_by {
-        Some(signal) => {
-            ui.note("stopped; results are those so far");
-            Err(Failure::signal(signal))
+    session.end(&test)
+}
+
+/// A socket to the server, and a person who may have had enough.
+pub(super) struct Session<'a> {
+    pub(super) address: SocketAddr,
+    secret: Option<Vec<u8>>,
+    pub(super) driver: Driver,
+    signals: Signals,
+    pub(super) stopped_by: Option<i32>,
+    ui: &'a Ui,
+}
+
+/// A test that is over.
+pub(super) struct Test {
+    client: Client<Scheme>,
+    record: Option<Record>,
+}
+
+impl Test {
+    /// What came of it, if it began.
+    pub(super) fn result(&self) -> Option<(&Connection, &Record)> {
+        self.client.connection().zip(self.record.as_ref())
+    }
+
+    pub(super) fn outcome(&self) -> Result<(), ClientError> {
+        self.client.outcome().unwrap_or(Ok(()))
+    }
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn open(args: &Args, secret: Option<Vec<u8>>, ui: &'a Ui) -> Result<Self, Failure> {
+        let family = match (args.ipv4, args.ipv6) {
+            (true, _) => Some(Family::V4),
+            (_, true) => Some(Family::V6),
+            _ => None,
+        };
+        let address = args
+            .host
+            .resolve(DEFAULT_PORT, family)
+            .map_err(Failure::run)?;
+        let failed = |error: io::Error| Failure::run(format_args!("{address}: {error}"));
+        let signals = Signals::new().map_err(failed)?;
+        let socket = UdpSocket::connect(address).map_err(failed)?;
+        let driver = Driver::new(socket).map_err(failed)?;
+        Ok(Session {
+            address,
+            secret,
+            driver,
+            signals,
+            stopped_by: None,
+            ui,
+        })
+    }
+
+    /// Runs one test to its end, whatever that is. `watch` is called whenever something may have happened.
+    pub(super) fn run(
+        &mut self,
+        request: &Request,
+        scheme: &Scheme,
+        mut recorder: Recorder,
+        log: bool,
+        mut watch: impl FnMut(&mut Connection) -> Result<(), Failure>,
+    ) -> Result<Test, Failure> {
+        let address = self.address;
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::run(format_args!("{address}: {error}"));
+        let config = ClientConfig {
+            request: request.clone(),
+            secret: self.secret.clone(),
+            patience: PATIENCE,
+            silence: SILENCE,
+            log,
+            overhead: overhead(address),
+        };
+        let began = self.driver.clock().now();
+        let mut client = Client::new(config, scheme.clone(), super::entropy()?, began);
+        let line = Line::new(self.ui, &address);
+        let mut next_sample = began;
+        let mut aborted = false;
+        while client.outcome().is_none() && !aborted {
+            self.driver
+                .turn(&mut client, Some(next_sample), Some(self.signals.as_fd()))
+                .map_err(|error| failed(&error))?;
+            let now = self.driver.clock().now();
+            if now >= next_sample {
+                next_sample = now + Recorder::INTERVAL;
+                if let Some(connection) = client.connection() {
+                    recorder.sample(now, connection);
+                    line.show(now, &recorder, connection, request);
+                }
+            }
+            if let Some(connection) = client.connection_mut() {
+                watch(connection)?;
+            }
+            if let Some(signal) = self.signals.take() {
+                aborted = self.stopped_by.replace(signal).is_some(); // asked twice
+                client.stop(now);
+            }
+            let refused = self.driver.take_refused();
+            if refused && client.connection().is_none() && now.since(began) >= REFUSED {
+                line.clear();
+                return Err(failed(&"nobody listens there (connection refused)"));
+            }
         }
-        None => Ok(()),
+        line.clear();
+        let now = self.driver.clock().now();
+        let record = client
+            .connection()
+            .map(|connection| recorder.finish(now, connection));
+        Ok(Test { client, record })
+    }
+
+    /// What is said at the end of `test`, which was the last.
+    pub(super) fn end(&self, test: &Test) -> Result<(), Failure> {
+        test.outcome()
+            .map_err(|error| Failure::run(format_args!("{}: {error}", self.address)))?;
+        match self.stopped_by {
+            Some(signal) => {
+                self.ui.note("stopped; results are those so far");
+                Err(Failure::signal(signal))
+            }
+            None => Ok(()),
+        }
     }
 }
 
 fn request(args: &Args) -> Request {
     let flows = |ways: [Way; 2]| {
-        if ways.contains(&args.direction) {
+        if ways.contains(&args.direction.unwrap_or(Way::Up)) {
             args.flows
         } else {
             0
@@ -247,7 +342,7 @@ fn request(args: &Args) -> Request {
     }
 }
 
-fn tell(args: &Args, ui: &Ui, record: &Record) -> Result<(), Failure> {
+pub(super) fn tell(args: &Args, ui: &Ui, record: &Record) -> Result<(), Failure> {
     if args.json {
         for (_, row) in &record.rows {
             let text = serde_json::to_string(row).expect("plain columns");
@@ -259,7 +354,7 @@ fn tell(args: &Args, ui: &Ui, record: &Record) -> Result<(), Failure> {
 }
 
 /// What `-v` adds: how well the clock and the path behaved.
-fn details(ui: &Ui, driver: &Driver, connection: &Connection) {
+pub(super) fn details(ui: &Ui, driver: &Driver, connection: &Connection) {
     let quantiles = |histogram: &hdrhistogram::Histogram<u32>| {
         let at = |q| histogram.value_at_quantile(q);
         format!(
@@ -337,6 +432,7 @@ struct Log {
     path: PathBuf,
     draft: PathBuf,
     file: BufWriter<File>,
+    events: Vec<Event>,
 }
 
 impl Log {
@@ -351,6 +447,7 @@ impl Log {
             path: path.to_owned(),
             draft,
             file: BufWriter::new(file),
+            events: Vec::new(),
         };
         let heading = "event,flow,number,at_us,size_bytes,window_bytes,sent_us,rtt_us,received_us";
         writeln!(log.file, "{heading}").map_err(|error| log.failed(&error))?;
@@ -362,10 +459,13 @@ impl Log {
         Failure::run(format_args!("--log: `{}`: {error}", self.path.display()))
     }
 
-    fn write(&mut self, events: &mut Vec<Event>) -> Result<(), Failure> {
+    fn take(&mut self, connection: &mut Connection) -> Result<(), Failure> {
+        let mut events = std::mem::take(&mut self.events);
+        connection.drain_events(&mut events);
         for event in events.drain(..) {
             self.line(&event).map_err(|error| self.failed(&error))?;
         }
+        self.events = events;
         Ok(())
     }
 
@@ -415,6 +515,8 @@ impl Log {
                 let (at, sent, size) = (micros(at), micros(sent), size.get());
                 writeln!(self.file, "received,{flow},{number},{at},{size},,{sent},,")
             }
+            // Of no packet of the log, or said by an `acked` line already.
+            Event::Told { .. } | Event::Control { .. } => Ok(()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use verus_core::algorithm::Scheme;
-use verus_net::probe::record::Record;
+use verus_net::probe::record::{Direction, Record};
 use verus_net::probe::wire::Request;
 
 use crate::folder::{Contents, joined, value};
@@ -16,15 +16,24 @@ pub struct Asked<'a> {
     pub address: String,
     /// The request.
     pub request: &'a Request,
-    /// The scheme.
-    pub scheme: &'a Scheme,
+    /// The scheme of uploads, and that of downloads.
+    pub schemes: [&'a Scheme; 2],
+}
+
+impl Asked<'_> {
+    fn scheme(&self, direction: Direction) -> &Scheme {
+        match direction {
+            Direction::Up => self.schemes[0],
+            Direction::Down => self.schemes[1],
+        }
+    }
 }
 
 /// Rows, series and profiles with what tells whose they are, and the configuration.
 pub fn contents(asked: &Asked<'_>, record: &Record) -> Contents {
-    let label = asked.scheme.label();
     let identity = |run: usize| {
-        let row = &record.rows[run].1;
+        let (direction, row) = &record.rows[run];
+        let label = asked.scheme(*direction).label();
         json!({
             "run": run, "trace": row.trace, "queue": row.queue, "label": label, "seed": row.seed,
         })
@@ -41,7 +50,7 @@ pub fn contents(asked: &Asked<'_>, record: &Record) -> Contents {
         "settings": {
             "host": asked.host,
             "address": asked.address,
-            "scheme": request.scheme,
+            "scheme": asked.schemes[0].text(),
             "upload_flows": request.upload_flows,
             "download_flows": request.download_flows,
             "duration_s": request.duration_nanos as f64 / 1e9,
@@ -55,8 +64,9 @@ pub fn contents(asked: &Asked<'_>, record: &Record) -> Contents {
             "name": row.trace, "kind": "live", "sha256": null, "duration_s": row.duration_s,
             "mean_mbps": null, "licence": null, "citation": null, "source": null,
         })).collect::<Vec<_>>(),
-        "runs": record.rows.iter().map(|(_, row)| json!({
-            "trace": row.trace, "queue": row.queue, "scheme": request.scheme, "label": label,
+        "runs": record.rows.iter().map(|(direction, row)| json!({
+            "trace": row.trace, "queue": row.queue,
+            "scheme": asked.scheme(*direction).text(), "label": asked.scheme(*direction).label(),
             "scenario": {
                 "flows": row.flows, "packet_bytes": row.packet_bytes, "seed": row.seed,
                 "duration_s": row.duration_s,
@@ -72,5 +82,6 @@ pub fn contents(asked: &Asked<'_>, record: &Record) -> Contents {
             .map(|row| joined([identity(row.run), value(row)]))
             .collect(),
         run,
+        ..Contents::default()
     }
 }

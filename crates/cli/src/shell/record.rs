@@ -236,7 +236,7 @@ pub fn write(
             "valid": args.max_lateness_ms.map(|bound| timing.lateness_p99_ms <= bound),
         },
     });
-    folder::write(out, &contents)
+    folder::write("--out", out, &contents)
 }
 
 /// The program's name.

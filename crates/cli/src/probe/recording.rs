@@ -1,0 +1,352 @@
+//! `probe client --record`: what a live channel carries, both ways, as traces (`docs/recording.md`).
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+use verus_channel::raw;
+use verus_channel::statistics::{Bursts, Statistics};
+use verus_core::algorithm::Scheme;
+use verus_core::{Bytes, Duration, Time};
+use verus_net::probe::record::{Direction, Recorder};
+use verus_net::probe::recording::{self, Recording, Tape, Way};
+use verus_net::probe::wire::Request;
+
+use crate::failure::Failure;
+use crate::folder;
+use crate::ui::Ui;
+
+use super::client::{Args, Session, Test, Way as Ways, details, tell};
+use super::contents::{Asked, contents};
+
+/// How a channel is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mode {
+    /// Keeps a standing queue, so that what arrives is all that the channel can carry.
+    Saturate,
+    /// A packet at each interval, as the paper's measurements: what the channel does to it.
+    Constant,
+}
+
+/// What an opportunity of a recorded trace carries: a packet of Mahimahi's.
+const OPPORTUNITY: Bytes = Bytes::new(1500);
+/// How long a channel is recorded unless told otherwise, s.
+const DEFAULT_SECONDS: f64 = 60.0;
+
+/// How much is drawn of single arrivals, as in the paper's Fig. 1, and how many at the most.
+const DRAWN: Duration = Duration::from_millis(250);
+const MOST_DRAWN: usize = 3000;
+
+/// What is recorded, and how.
+struct Plan {
+    mode: Mode,
+    request: Request,
+    /// Of what goes up, and of what comes down.
+    schemes: [Scheme; 2],
+    settling: Duration,
+}
+
+impl Plan {
+    fn new(args: &Args) -> Result<Self, Failure> {
+        let usage = |text: &str| Failure::usage(text);
+        let [up, down] = match args.record_mode {
+            Mode::Saturate => {
+                if args.rate_mbps.is_some() || args.up_rate_mbps.is_some() {
+                    return Err(usage(
+                        "--rate-mbps and --up-rate-mbps belong to --record-mode constant; \
+                         saturate finds the rate",
+                    ));
+                }
+                let queue_ms = args.queue_ms.map(|millis| format!(":delay_ms={millis}"));
+                let scheme = format!("saturate{}", queue_ms.unwrap_or_default());
+                [scheme.clone(), scheme]
+            }
+            Mode::Constant => {
+                if args.queue_ms.is_some() {
+                    return Err(usage("--queue-ms belongs to --record-mode saturate"));
+                }
+                let Some(rate) = args.rate_mbps else {
+                    return Err(usage(
+                        "--record-mode constant needs --rate-mbps (the paper: 5 down, and \
+                         --up-rate-mbps 2.5)",
+                    ));
+                };
+                let up = args.up_rate_mbps.unwrap_or(rate);
+                [up, rate].map(|rate| format!("constant:rate_mbps={rate}"))
+            }
+        };
+        let parse = |text: &str| {
+            Scheme::parse(text)
+                .map_err(|error| Failure::usage(format_args!("--rate-mbps: {error}")))
+        };
+        let schemes = [parse(&up)?, parse(&down)?];
+        let settling = match args.record_mode {
+            Mode::Saturate => recording::SETTLING,
+            Mode::Constant => Duration::ZERO,
+        };
+        let direction = args.direction.unwrap_or(Ways::Both);
+        let flows = |way| u16::from(direction == way || direction == Ways::Both);
+        let duration = Duration::from_secs_f64(args.duration.unwrap_or(DEFAULT_SECONDS));
+        let request = Request {
+            upload_flows: flows(Ways::Up),
+            download_flows: flows(Ways::Down),
+            packet_bytes: args.packet_bytes,
+            status_millis: 100,
+            duration_nanos: (duration + settling).as_nanos(),
+            bytes: 0,
+            rate_bps: 0,
+            seed: args.seed,
+            scheme: down,
+        };
+        Ok(Plan {
+            mode: args.record_mode,
+            request,
+            schemes,
+            settling,
+        })
+    }
+}
+
+/// Records into `target`.
+///
+/// # Errors
+/// If nothing could be recorded; then nothing is left. A load that was cut short leaves what came of it.
+pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
+    let plan = Plan::new(args)?;
+    let secret = super::read_key(args.key_file.as_deref())?;
+    folder::check("--record", target, args.force)?;
+    let mut session = Session::open(args, secret, ui)?;
+    let host = &args.host.name;
+    let light = recording::light_request(&plan.request);
+    let light_scheme = Scheme::parse(&light.scheme).expect("a rate in range");
+    let probe = |session: &mut Session<'_>| {
+        let recorder = Recorder::new(host, light_scheme.clone(), light.clone());
+        tape(session, &light, &light_scheme, recorder)
+    };
+
+    let (test, before) = probe(&mut session)?;
+    if test.outcome().is_err() || session.stopped_by.is_some() {
+        return session.end(&test);
+    }
+    let wall = (now(), session.driver.clock().now());
+    let recorder = Recorder::new(host, plan.schemes[0].clone(), plan.request.clone())
+        .with_downward(plan.schemes[1].clone());
+    let (load_test, load) = tape(&mut session, &plan.request, &plan.schemes[0], recorder)?;
+    let Some((connection, record)) = load_test.result() else {
+        return session.end(&load_test);
+    };
+    let cut_short = load_test.outcome().is_err() || session.stopped_by.is_some();
+    let after = if cut_short {
+        Tape::default()
+    } else {
+        match probe(&mut session) {
+            Ok((test, tape)) if test.outcome().is_ok() => tape,
+            _ => {
+                ui.note(
+                    "no answer to the light probes after the load; the clocks' drift is less sure",
+                );
+                Tape::default()
+            }
+        }
+    };
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::run(format_args!("{}: no recording: {error}", session.address))
+    };
+    let recording = Recording::new([&before, &load, &after], &plan.request, plan.settling)
+        .map_err(|error| failed(&error))?;
+    let asked = Asked {
+        host,
+        address: session.address.to_string(),
+        request: &plan.request,
+        schemes: [&plan.schemes[0], &plan.schemes[1]],
+    };
+    let mut contents = contents(&asked, record);
+    let told = add(&mut contents, &plan, &recording, wall).map_err(|error| failed(&error))?;
+    tell(args, ui, record)?;
+    details(ui, &session.driver, connection);
+    folder::write("--record", target, &contents)?;
+    for line in told {
+        ui.note(line);
+    }
+    ui.note(format_args!(
+        "recording in `{}`; `verus report` draws it",
+        target.display()
+    ));
+    session.end(&load_test)
+}
+
+/// Runs a test and tapes it.
+fn tape(
+    session: &mut Session<'_>,
+    request: &Request,
+    scheme: &Scheme,
+    recorder: Recorder,
+) -> Result<(Test, Tape), Failure> {
+    let mut tape = Tape::default();
+    let mut events = Vec::new();
+    let test = session.run(request, scheme, recorder, true, |connection| {
+        connection.drain_events(&mut events);
+        tape.take(events.drain(..));
+        let sent = connection.incoming().map(|(_, status)| status.sent).sum();
+        tape.note_sent_there(sent);
+        Ok(())
+    })?;
+    Ok((test, tape))
+}
+
+/// Adds the recording's files to those of the test, and what `run.json` says of it. Returns the same for a person.
+fn add(
+    contents: &mut folder::Contents,
+    plan: &Plan,
+    recording: &Recording,
+    wall: (SystemTime, Time),
+) -> Result<Vec<String>, verus_channel::Error> {
+    let clocks = &recording.clocks;
+    let mut told = vec![format!(
+        "base round trip {:.2} ms; the server's clock is {:.3} ± {:.3} ms ahead and gains {:.2} ± {:.2} ppm",
+        clocks.base_rtt_ms,
+        clocks.offset_ms,
+        clocks.offset_error_ms,
+        clocks.drift_ppm,
+        clocks.drift_error_ppm
+    )];
+    let mut ways = serde_json::Map::new();
+    for (direction, way, flows) in [
+        (Direction::Up, &recording.up, plan.request.upload_flows),
+        (
+            Direction::Down,
+            &recording.down,
+            plan.request.download_flows,
+        ),
+    ] {
+        if flows == 0 {
+            continue;
+        }
+        let name = direction.name();
+        let arrivals = way
+            .arrivals
+            .iter()
+            .map(|arrival| (arrival.at, arrival.size));
+        let trace = raw::from_arrivals(name, arrivals, recording.from, OPPORTUNITY)?;
+        let lines = trace.opportunities().map(|millis| format!("{millis}\n"));
+        let files = match direction {
+            Direction::Up => ["up.trace", "up.raw", "up-packets.csv"],
+            Direction::Down => ["down.trace", "down.raw", "down-packets.csv"],
+        };
+        let bytes = [
+            lines.collect::<String>().into_bytes(),
+            raw_log(way, wall),
+            packets(way, recording.from),
+        ];
+        contents.more.extend(files.into_iter().zip(bytes));
+        let statistics = Statistics::of(trace.opportunities(), OPPORTUNITY);
+        told.push(format!(
+            "{name}: {:.2} Mbit/s over {:.1} s, {} of {} packets lost, a queue {:.1} % of the time",
+            trace.mean_rate(OPPORTUNITY).as_mbps(),
+            trace.period().as_secs_f64(),
+            way.lost,
+            way.sent,
+            way.queued_share * 100.0
+        ));
+        let summary = json!({
+            "trace": files[0],
+            "mean_mbps": trace.mean_rate(OPPORTUNITY).as_mbps(),
+            "duration_s": trace.period().as_secs_f64(),
+            "sent": way.sent,
+            "lost": way.lost,
+            "untimed": way.untimed,
+            "queued_share": way.queued_share,
+            "statistics": statistics,
+            "bursts": Bursts::of(trace.opportunities(), OPPORTUNITY),
+            "stretch": stretch(way),
+        });
+        ways.insert(name.to_owned(), summary);
+    }
+    if let Value::Object(run) = &mut contents.run {
+        run.insert("kind".to_owned(), json!("recording"));
+        run.insert(
+            "recording".to_owned(),
+            json!({
+                "mode": match plan.mode {
+                    Mode::Saturate => "saturate",
+                    Mode::Constant => "constant",
+                },
+                "schemes": plan.schemes.each_ref().map(Scheme::text),
+                "began": humantime::format_rfc3339_millis(unix(recording.from, wall)).to_string(),
+                "settling_s": plan.settling.as_secs_f64(),
+                "opportunity_bytes": OPPORTUNITY.get(),
+                "clocks": clocks,
+                "ways": ways,
+            }),
+        );
+    }
+    Ok(told)
+}
+
+/// A short stretch from the middle: when packets arrived, ms from its first, and their bytes; for drawing.
+fn stretch(way: &Way) -> Vec<(f64, u64)> {
+    let middle = &way.arrivals[way.arrivals.len() / 2..];
+    let Some(first) = middle.first() else {
+        return Vec::new();
+    };
+    middle
+        .iter()
+        .take(MOST_DRAWN)
+        .map(|arrival| (arrival.at.since(first.at), arrival.size))
+        .take_while(|(after, _)| *after <= DRAWN)
+        .map(|(after, size)| ((after.as_millis_f64() * 1e3).round() / 1e3, size.get()))
+        .collect()
+}
+
+/// When packets with data arrived, as Unix times: what `verus trace convert` reads.
+fn raw_log(way: &Way, wall: (SystemTime, Time)) -> Vec<u8> {
+    let mut text = Vec::new();
+    for arrival in way
+        .arrivals
+        .iter()
+        .filter(|arrival| arrival.number.is_some())
+    {
+        let at = unix(arrival.at, wall)
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let _ = writeln!(text, "{}.{:06}", at.as_secs(), at.subsec_micros());
+    }
+    text
+}
+
+/// Each packet with its one-way delay.
+fn packets(way: &Way, from: Time) -> Vec<u8> {
+    let mut text = b"number,sent_s,arrived_s,delay_ms,bytes\n".to_vec();
+    let seconds = |at: Time| (at.as_nanos() as f64 - from.as_nanos() as f64) / 1e9;
+    for arrival in &way.arrivals {
+        let (at, size) = (seconds(arrival.at), arrival.size.get());
+        // Nobody says when a packet without data left.
+        let written = match arrival.number {
+            Some(number) => writeln!(
+                text,
+                "{number},{:.6},{at:.6},{:.3},{size}",
+                seconds(arrival.sent),
+                arrival.delay_ms()
+            ),
+            None => writeln!(text, ",,{at:.6},,{size}"),
+        };
+        debug_assert!(written.is_ok(), "memory takes what is written");
+    }
+    text
+}
+
+/// The wall clock's time at `at`, by one moment on both clocks.
+fn unix(at: Time, (wall, moment): (SystemTime, Time)) -> SystemTime {
+    let after = std::time::Duration::from_nanos(at.since(moment).as_nanos());
+    let before = std::time::Duration::from_nanos(moment.since(at).as_nanos());
+    wall + after - before
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "raw arrival logs and run.json tell when something was recorded"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
