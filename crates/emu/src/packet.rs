@@ -39,3 +39,45 @@ fn ports(bytes: &[u8]) -> Option<(u16, u16)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ipv4(protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
+        let length = (20 + payload.len()) as u16;
+        let mut bytes = vec![0x45, 0];
+        bytes.extend(length.to_be_bytes());
+        bytes.extend([0, 0]);
+        bytes.extend(fragment.to_be_bytes());
+        bytes.extend([64, protocol, 0, 0, 100, 64, 0, 1, 100, 64, 0, 2]);
+        bytes.extend(payload);
+        bytes
+    }
+
+    const UDP: [u8; 8] = [0x12, 0x34, 0, 53, 0, 8, 0, 0];
+
+    #[test]
+    fn ports_are_those_of_first_fragments_only() {
+        assert_eq!(ports(&ipv4(17, 0, &UDP)), Some((0x1234, 53)));
+        assert_eq!(ports(&ipv4(17, 1, &UDP)), None);
+        assert_eq!(ports(&ipv4(1, 0, &UDP)), None);
+        assert_eq!(ports(&ipv4(17, 0, &UDP[..3])), None);
+        assert_eq!(ports(&[]), None);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn hostile_bytes_have_ports_or_none(bytes: Vec<u8>, first in 0usize..4) {
+            let _ = ports(&bytes);
+            // Such as begin well.
+            let mut packet = match first {
+                0 => ipv4(6, 0, &bytes),
+                1 => ipv4(17, 0, &bytes),
+                _ => vec![0x60, 0, 0, 0, 0, 40, 0, 64],
+            };
+            packet.extend(&bytes);
+            let _ = ports(&packet);
+        }
+    }
+}
