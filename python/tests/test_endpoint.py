@@ -179,6 +179,9 @@ BAD_USAGE: Sequence[tuple[tuple[str, ...], str]] = [
     (("receive",), "HOST/PATH"),
     (("receive", "localhost/x", "--scheme", "reno"), "reno"),
     (("probe", "server", "--bind", "203.0.113.7"), "203.0.113.7"),
+    (("shell", "--", "true"), "--down"),
+    (("shell", "--down", "absent", "--", "true"), "absent"),
+    (("shell", "--up", "rate:5", "--queue", "droptail", "--", "true"), "droptail"),
 ]
 
 
@@ -190,6 +193,19 @@ def test_bad_usage_is_told_alike(arguments: Sequence[str], word: str) -> None:
     assert front == (code, out, err.replace("verus-endpoint", "verus"))
     assert word in front[2]
     assert "panicked" not in err
+
+
+@way
+def test_a_program_behind_a_link_ends_with_its_own_code(way: str, tmp_path: Path) -> None:
+    command = ("shell", "-q", "--down", "rate:20", "--up", "rate:5", "--out", tmp_path / "run", "--log-down")
+    code, out, err = ran(way, *command, tmp_path / "down.log", "--", "sh", "-c", "echo here; exit 3")
+    if code == 2:
+        pytest.skip(err.strip())
+    assert (code, out, err) == (3, "here\n", "")
+    assert ran("verus", "report", tmp_path / "run")[0] == 0
+    assert "behind rate:5 (up), rate:20 (down)" in (tmp_path / "run" / "report.html").read_text()
+    code, out, err = ran("verus", "analyze", tmp_path / "down.log")
+    assert (code, "capacity_mbps" in out) == (0, True), err
 
 
 @way

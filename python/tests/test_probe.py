@@ -266,3 +266,39 @@ def test_a_probe_cannot_be_run_again_by_compare(folder: Path, verus: Command) ->
     ran = verus("compare", "--from", folder / "run.json")
     assert ran.code == 2
     assert ran.err == f"verus: --from: `{folder / 'run.json'}` was made by `verus probe`: run that again instead\n"
+
+
+@pytest.fixture
+def shell_folder(folder: Path) -> Path:
+    """What `verus shell` leaves of a program behind a link: capacity is known, the ends are not seen."""
+    ends = ("goodput_mbps", "rtt_mean_ms", "rtt_p95_ms", "retransmit_rate", "power")
+    known = {"capacity_mbps": 6.0, "utilization": 0.5, "signal_delay_p95_ms": 9.0, "delay_ms": 20.0}
+    rows = [
+        {**row(run, way, 1), **known, **dict.fromkeys(ends), "engine": "emulated", "transport": "any", "label": "curl"}
+        for run, way in enumerate(("up", "down"))
+    ]
+    unseen = {"window_bytes": None, "rtt_ms": None, "lost": None, "capacity_mbps": 6.0, "label": "curl"}
+    put(folder / "results.jsonl", rows)
+    put(folder / "series.jsonl", [{**entry, **unseen} for entry in series(0, "up", 0) + series(1, "down", 0)])
+    put(folder / "profile.jsonl", [])
+    timing = {
+        **{"deliveries": 8000, "lateness_p50_ms": 0.046, "lateness_p99_ms": 0.113, "lateness_max_ms": 4.703},
+        **{"missed_bytes": 5419, "device_losses": 3, "valid": False},
+    }
+    (folder / "run.json").write_text(json.dumps({**config(rows), "kind": "shell", "timing": timing}))
+    return folder
+
+
+def test_the_page_of_a_shell_has_capacity_and_the_emulators_own_timing(shell_folder: Path, verus: Command) -> None:
+    found = Results.read(shell_folder)
+    assert found.emulated
+    assert not found.live
+    assert verus("report", shell_folder).code == 0
+    page = (shell_folder / "report.html").read_text()
+    words = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.S)
+    for word in ("Verus: a program behind a link", "Emulated in real time", "omniscient", "0.113 ms", "4.703 ms"):
+        assert word in words, word
+    assert "no: the run is invalid" in words
+    for absent in ("NaN", "None", "nan", "Simulated", "acknowledgements", "give the same numbers", "live path"):
+        assert absent not in words, absent
+    assert "window, kB" not in page[page.index("const figures") :]

@@ -17,6 +17,7 @@ ENDPOINT_VERBS = {
     "serve": "Offer a folder to those with the token, over QUIC.",
     "send": "Send files and folders to a server.",
     "receive": "Fetch files and folders from a server.",
+    "shell": "Run any program behind an emulated link, in real time.",
 }
 ENDPOINT = "verus-endpoint"
 

@@ -1,6 +1,6 @@
-"""What `verus probe` leaves of a live path: the columns of `Results`, as JSON lines.
+"""What `verus probe` leaves of a live path: the columns of `Results`, as JSON lines. `verus shell` leaves the same.
 
-Delays in them are one-way delays above the least of the run, since nobody sees the bottleneck of a
+Delays of a probe are one-way delays above the least of the run, since nobody sees the bottleneck of a
 live path; what depends on its capacity is null.
 """
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from verus import figures, render
 from verus.figures import Figure
-from verus.results import PROBE, Results
+from verus.results import PROBE, SHELL, Results
 from verus.style import looks
 from verus.summary import Block, blocks
 from verus.table import DELAY_NOTE, LIVE_DELAY_NOTE, number, percent
@@ -57,7 +57,7 @@ class Page:
 def page_for(results: Results) -> Page:
     """The page for any saved experiment, by the kind that its `run.json` states."""
     kind = results.config["kind"]
-    if kind in ("compare", "simulate", PROBE):
+    if kind in ("compare", "simulate", PROBE, SHELL):
         return compare_page(results)
     from verus import experiments  # here: experiments draw on this module
 
@@ -78,7 +78,7 @@ def write_page(results: Results, folder: Path) -> Path:
 
 
 def compare_page(results: Results) -> Page:
-    """The page of `verus compare` and `verus probe`: delay against throughput, tables, time series, delay profiles."""
+    """The page of `compare`, `probe` and `shell`: delay against throughput, tables, time series, delay profiles."""
     parts = blocks(results)
     note = LIVE_DELAY_NOTE if results.live else DELAY_NOTE
     sections = [
@@ -94,8 +94,30 @@ def compare_page(results: Results) -> Page:
         sections.append(Section(title="Delay profiles", figures=[profile]))
     names = ", ".join(dict.fromkeys(cell.label for block in parts for cell in block.cells))
     channels = ", ".join(dict.fromkeys(block.short for block in parts))
+    if results.emulated:
+        sections.append(Section(title="Timing", body=_timing_table(results.config.get("timing") or {})))
+        return Page(title="Verus: a program behind a link", lead=f"{names} behind {channels}.", sections=sections)
     title = "Verus: a live path" if results.live else "Verus: comparison"
     return Page(title=title, lead=f"{names} over {channels}.", sections=sections)
+
+
+def _timing_table(timing: Mapping[str, Any]) -> str:
+    """How well the emulator kept its time, and what it cost."""
+    valid = timing.get("valid")
+    rows = [
+        ("packets delivered", number(timing.get("deliveries"), 0)),
+        *((f"late, {name}", f"{number(timing.get(f'lateness_{key}_ms'), 3)} ms") for name, key in _LATENESS),
+        ("packets lost by devices", number(timing.get("device_losses"), 0)),
+        ("opportunities that passed unread", f"{number(timing.get('missed_bytes'), 0)} bytes"),
+        *([] if valid is None else [("within --max-lateness-ms", "yes" if valid else "no: the run is invalid")]),
+    ]
+    body = [f"<tr><th scope=row>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows]
+    note = "By how much each packet left the emulator after its time."
+    return table(["", ""], body) + f"<p class=note>{note}</p>"
+
+
+#: The quantiles of lateness that a run states.
+_LATENESS = (("p50", "p50"), ("p99", "p99"), ("largest", "max"))
 
 
 def _over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:
@@ -218,8 +240,12 @@ def _provenance(config: Mapping[str, Any]) -> str:
     computer = f"{machine['kernel']}, {processor}"
     words = (
         f"Verus {config['version']}, measured {config['created']} from {computer}; seeds {seeds}. "
-        "A live path is not the same twice: the same command gives other numbers."
-        if config["kind"] == PROBE
+        + (
+            "A live path is not the same twice: the same command gives other numbers."
+            if config["kind"] == PROBE
+            else "What a program sends, and when, is not the same twice: the same command gives other numbers."
+        )
+        if config["kind"] in (PROBE, SHELL)
         else f"Verus {config['version']}, made {config['created']} on {computer}, Python {machine['python']}; "
         f"seeds {seeds}. The same version and seeds give the same numbers."
     )

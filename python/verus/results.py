@@ -1,7 +1,7 @@
 """A saved experiment: rows, series and profiles as columns, and the configuration that made them.
 
 One folder holds one experiment: `results.parquet`, `series.parquet`, `profile.parquet`, `run.json`
-(and `records.parquet` if asked for). `verus probe` leaves the same columns as JSON lines. Every figure
+(and `records.parquet` if asked for). `verus probe` and `verus shell` leave the same columns as JSON lines. Every figure
 and page is drawn from this and nothing else, so restyling one never runs anything again. A version,
 `SCHEMA`, is stated beside the columns; another one is refused.
 """
@@ -35,6 +35,9 @@ SCHEMA = 1
 
 #: The kind of results that `verus probe` leaves, as JSON lines.
 PROBE = "probe"
+
+#: Likewise of `verus shell`, where a link of ours was between a program and the world.
+SHELL = "shell"
 
 #: What a page needs of a `run.json`.
 _CHANNEL = pa.struct(
@@ -238,6 +241,11 @@ class Results:
         """Whether it was measured over a real path: nobody then saw a bottleneck, its capacity or its queue."""
         return bool(self.config["kind"] == PROBE)
 
+    @property
+    def emulated(self) -> bool:
+        """Whether a program of somebody's was behind our link: all its packets are one flow, and its ends not seen."""
+        return bool(self.config["kind"] == SHELL)
+
     def to_rows(self) -> list[dict[str, Any]]:
         """The rows as `--json` prints them: the fields of `ROW_FIELDS`, absent numbers as None."""
         return [
@@ -261,7 +269,7 @@ class Results:
 
     @classmethod
     def read(cls, folder: Path) -> Results:
-        """Reads what `write` or `verus probe` wrote.
+        """Reads what `write`, `verus probe` or `verus shell` wrote.
 
         Raises:
             OSError: A file is absent or cannot be read.
@@ -274,7 +282,7 @@ class Results:
                 check(field, config.get(field.name), field.name)
         except ValueError as error:
             raise ValueError(f"`{path}`: not a run.json: {error}") from error
-        if config["kind"] == PROBE:
+        if config["kind"] in (PROBE, SHELL):
             from verus import probe  # here: it builds on this module
 
             return cls(records=None, config=config, **probe.read_columns(folder, len(config["runs"])))

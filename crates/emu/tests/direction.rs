@@ -217,7 +217,7 @@ fn arrivals() -> impl Strategy<Value = Vec<(Time, Bytes)>> {
     let arrival = (gap, prop_oneof![Just(1500u64), 40u64..1500]);
     proptest::collection::vec(arrival, 1..200).prop_map(|arrivals| {
         let times = arrivals.into_iter().scan(ORIGIN, |at, (gap, size)| {
-            *at = *at + Duration::from_nanos(gap);
+            *at += Duration::from_nanos(gap);
             Some((*at, Bytes::new(size)))
         });
         times.collect()

@@ -215,7 +215,7 @@ def _settings(given: dict[str, Any], path: Path | None) -> tuple[Settings, list[
 
     config = read_config(path)
     if config["kind"] != "compare":
-        verb = config["kind"] if config["kind"] == "probe" else f"reproduce {config['kind']}"
+        verb = config["kind"] if config["kind"] in ("probe", "shell") else f"reproduce {config['kind']}"
         raise FieldError("from", f"`{path}` was made by `verus {verb}`: run that again instead")
     settings = dataclasses.replace(Settings.from_dict(config["settings"]), **given)
     # A built-in channel is made anew for each seed and length; a recording must be what it was.

@@ -136,8 +136,8 @@ def conditions(results: Results, blocks: Sequence[Block]) -> str:
     queues = list(dict.fromkeys(block.queue for block in blocks))
     seeds = results.config["seeds"]
     parts = [
-        "Measured over a live path" if results.live else "Simulated",
-        f"{row['duration_s']:.4g} s" if results.live else f"{row['duration_s']:g} s",
+        "Measured over a live path" if results.live else "Emulated in real time" if results.emulated else "Simulated",
+        f"{row['duration_s']:.4g} s" if results.live or results.emulated else f"{row['duration_s']:g} s",
         "one flow" if flows == [1] else f"{' or '.join(map(str, flows))} flows",
     ]
     if results.live:
@@ -145,7 +145,7 @@ def conditions(results: Results, blocks: Sequence[Block]) -> str:
     else:
         parts += [
             f"{row['delay_ms']:g} ms propagation each way",
-            f"acknowledgements: {row['ack']}",
+            *([] if results.emulated else [f"acknowledgements: {row['ack']}"]),
             f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}",
             f"queue {queues[0]}" if len(queues) == 1 else "queue as named above each panel",
         ]
@@ -158,6 +158,8 @@ def conditions(results: Results, blocks: Sequence[Block]) -> str:
         parts.append("Verus in the modes named")
     if results.live:
         return ", ".join(parts) + ". " + LIVE_DELAY
+    if results.emulated:
+        return ", ".join(parts) + ". All packets of a direction are one flow. " + DELAY
     return ", ".join(parts) + ". Data crosses the trace named; " + DELAY[0].lower() + DELAY[1:]
 
 

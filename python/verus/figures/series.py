@@ -107,14 +107,16 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
             },
         ],
     }
+    # Of what is no sender of ours, nobody sees a window.
+    windows = any(value is not None for row in rows for value in row["window"])
+    panels: list[Spec] = [
+        {"width": 860, "height": 170, **lines("delay", "queueing delay, ms", log=True, last=not windows)},
+        *([{"width": 860, "height": 120, **lines("window", "window, kB", log=True, last=True)}] if windows else []),
+    ]
     spec = {
         "config": CONFIG,
         "data": {"values": rows},
-        "vconcat": [
-            top,
-            {"width": 860, "height": 170, **lines("delay", "queueing delay, ms", log=True)},
-            {"width": 860, "height": 120, **lines("window", "window, kB", log=True, last=True)},
-        ],
+        "vconcat": [top, *panels],
         "spacing": 14,
         "resolve": {"scale": {"x": "shared"}},
     }

@@ -1,0 +1,508 @@
+//! `shell` as a user meets it: programs behind the link, their exit codes, and nothing left behind whatever
+//! happens. What takes root, namespaces and TUN is skipped, with the reason, where there are none.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
+/// Nobody, on most systems.
+const NOBODY: u32 = 65534;
+
+fn shell(arguments: &[&str]) -> Command {
+    let mut command = Command::new(ENDPOINT);
+    command
+        .arg("shell")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env_remove("SUDO_UID")
+        .env_remove("SUDO_GID");
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    shell(arguments).output().expect("the binary runs")
+}
+
+fn words(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Whether the system lets this process have an emulated link; says so if it does not.
+fn possible() -> bool {
+    let tried = output(&["-q", "--down", "rate:100", "--", "true"]);
+    if tried.status.success() {
+        return true;
+    }
+    // It must say why, and be that.
+    let error = words(&tried.stderr);
+    assert_eq!(tried.status.code(), Some(2), "{error}");
+    eprintln!("skipped: {}", error.trim());
+    false
+}
+
+fn as_root() -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: this takes root");
+    }
+    root && possible()
+}
+
+/// What a shell changes of its host, in words that compare.
+fn host() -> Vec<(String, String)> {
+    let mut names = vec!["ipv4/ip_forward".to_owned()];
+    for family in ["ipv4", "ipv6"] {
+        for interface in ["all", "default", "lo", "eth0"] {
+            for setting in ["forwarding", "accept_ra", "accept_redirects"] {
+                names.push(format!("{family}/conf/{interface}/{setting}"));
+            }
+        }
+    }
+    names
+        .into_iter()
+        .filter_map(|name| {
+            let value = fs::read_to_string(Path::new("/proc/sys/net").join(&name)).ok()?;
+            Some((name, value))
+        })
+        .collect()
+}
+
+/// Does `work` in a network namespace of its own and with notes of its own, so that tests do not meet each
+/// other's shells, nor anybody's; what it returns is what a host looks like.
+fn alone<T: Send>(work: impl FnOnce(&Path) -> T + Send) -> T {
+    let notes = tempfile::tempdir().expect("a folder");
+    std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                let flags =
+                    nix::sched::CloneFlags::CLONE_NEWNET | nix::sched::CloneFlags::CLONE_NEWNS;
+                nix::sched::unshare(flags).expect("as the shell did");
+                let nothing: Option<&str> = None;
+                let private = nix::mount::MsFlags::MS_REC | nix::mount::MsFlags::MS_PRIVATE;
+                nix::mount::mount(nothing, "/", nothing, private, nothing).expect("a namespace");
+                let over = nix::mount::MsFlags::MS_BIND;
+                nix::mount::mount(Some(notes.path()), "/run", nothing, over, nothing).expect("it");
+                // The namespace's own settings, whatever the system's.
+                fs::write("/proc/sys/net/ipv4/ip_forward", "0").expect("a setting");
+                work(&notes.path().join("verus"))
+            })
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Waits for `child`, which is about to end.
+fn ended(mut child: Child) -> Option<i32> {
+    for _ in 0..4000 {
+        if let Some(status) = child.try_wait().expect("it is ours") {
+            return status.code();
+        }
+        sleep(Duration::from_millis(5));
+    }
+    let _ = child.kill();
+    panic!("it does not end");
+}
+
+/// Waits until `child` has said something on its standard output.
+fn heard(child: &mut Child) {
+    let mut byte = [0];
+    let out = child.stdout.as_mut().expect("piped");
+    out.read_exact(&mut byte).expect("it says something");
+}
+
+fn signal(child: &Child, signal: nix::sys::signal::Signal) {
+    let id = nix::unistd::Pid::from_raw(child.id().cast_signed());
+    nix::sys::signal::kill(id, signal).expect("it is ours");
+}
+
+#[test]
+fn bad_input_is_refused_with_one_message_and_code_2() {
+    for (arguments, word) in [
+        (vec!["--", "true"], "--down"),
+        (vec!["--down", "nosuch", "--", "true"], "nosuch"),
+        (vec!["--down", "rate:0", "--", "true"], "rate:0"),
+        (
+            vec![
+                "--down",
+                "rate:5",
+                "--queue",
+                "red:min=9,max=1",
+                "--",
+                "true",
+            ],
+            "queue",
+        ),
+        (
+            vec!["--down", "rate:5", "--loss", "1", "--", "true"],
+            "--loss",
+        ),
+        (
+            vec!["--down", "rate:5", "--delay-ms=-1", "--", "true"],
+            "--delay-ms",
+        ),
+        (
+            vec!["--down", "rate:5", "--mtu", "100", "--", "true"],
+            "--mtu",
+        ),
+        (vec!["--down", "rate:5", "--force", "--", "true"], "--out"),
+        (
+            vec!["--down", "rate:5", "--out", "/proc/nothing", "--", "true"],
+            "--out",
+        ),
+        (vec!["--down", "rate:5", "true"], "true"),
+    ] {
+        let refused = output(&arguments);
+        let error = words(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(word), "{arguments:?}: {error}");
+        let messages = error
+            .lines()
+            .filter(|line| line.starts_with("verus: ") || line.starts_with("error: "));
+        assert_eq!(messages.count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn exit_codes_are_the_programs_or_say_why_there_was_none() {
+    if !possible() {
+        return;
+    }
+    for (program, code) in [
+        (vec!["true"], 0),
+        (vec!["sh", "-c", "exit 3"], 3),
+        (vec!["sh", "-c", "kill -9 $$"], 137),
+        (vec!["/nonexistent/program"], 127),
+        (vec!["/"], 126),
+    ] {
+        let arguments = [&["-q", "--down", "rate:50", "--"], &program[..]].concat();
+        let found = output(&arguments);
+        assert_eq!(found.status.code(), Some(code), "{program:?}: {found:?}");
+        let told = usize::from(code == 126 || code == 127);
+        assert_eq!(words(&found.stderr).lines().count(), told, "{found:?}");
+    }
+    let log = [
+        "-q",
+        "--down",
+        "rate:50",
+        "--log-down",
+        "/nonexistent/log",
+        "--",
+        "true",
+    ];
+    let refused = output(&log);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(words(&refused.stderr).contains("/nonexistent/log"));
+}
+
+#[test]
+fn without_a_command_it_is_the_users_shell() {
+    if !possible() {
+        return;
+    }
+    let mut command = shell(&["-q", "--down", "rate:50"]);
+    let mut child = command
+        .env("SHELL", "/bin/sh")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut to = child.stdin.take().expect("piped");
+    std::io::Write::write_all(&mut to, b"echo at $MAHIMAHI_BASE; exit 7\n").expect("it reads");
+    drop(to);
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(7));
+    assert!(
+        words(&output.stdout).starts_with("at 100.64."),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_run_past_its_bound_is_invalid_and_its_numbers_are_told() {
+    if !possible() {
+        return;
+    }
+    // Something must be delivered for it to be late: a connection that nobody takes.
+    let arguments = |bound| {
+        let to = "exec 3<>/dev/tcp/$MAHIMAHI_BASE/9 || true";
+        [
+            "--down",
+            "rate:50",
+            "--max-lateness-ms",
+            bound,
+            "--",
+            "bash",
+            "-c",
+            to,
+        ]
+    };
+    let invalid = output(&arguments("0"));
+    let error = words(&invalid.stderr);
+    assert_eq!(invalid.status.code(), Some(3), "{error}");
+    assert!(error.contains("the run is invalid"), "{error}");
+    for word in [
+        "down",
+        "up",
+        "p50",
+        "p99",
+        "largest",
+        "devices lost 0 packets",
+    ] {
+        assert!(error.contains(word), "{error}");
+    }
+    let valid = output(&arguments("10000"));
+    assert_eq!(valid.status.code(), Some(0), "{valid:?}");
+}
+
+#[test]
+fn signals_reach_the_program_and_the_host_is_as_before() {
+    use nix::sys::signal::Signal::{SIGHUP, SIGINT, SIGTERM};
+    if !as_root() {
+        return;
+    }
+    alone(|notes| {
+        let before = host();
+        for (sent, code) in [(SIGINT, 42), (SIGTERM, 43), (SIGHUP, 44)] {
+            let traps = "trap 'exit 42' INT; trap 'exit 43' TERM; trap 'exit 44' HUP; echo; \
+                         while :; do sleep 0.05; done";
+            let mut child = shell(&["-q", "--down", "rate:50", "--", "sh", "-c", traps])
+                .stdout(Stdio::piped())
+                .spawn()
+                .expect("the binary runs");
+            heard(&mut child);
+            assert_eq!(read("/proc/sys/net/ipv4/ip_forward"), "1");
+            signal(&child, sent);
+            assert_eq!(ended(child), Some(code), "{sent}");
+            assert_eq!(host(), before, "{sent}");
+            assert!(!notes.exists(), "{sent}");
+        }
+        // At any moment of setting up.
+        for wait in [1, 3, 5, 8, 12, 20] {
+            let child = shell(&["-q", "--down", "rate:50", "--", "sleep", "20"])
+                .spawn()
+                .expect("the binary runs");
+            sleep(Duration::from_millis(wait));
+            signal(&child, SIGTERM);
+            // A process that has barely begun is ended by the signal itself.
+            let code = ended(child);
+            assert!(
+                matches!(code, Some(143) | None),
+                "after {wait} ms: {code:?}"
+            );
+            assert_eq!(host(), before, "after {wait} ms");
+            assert!(!notes.exists(), "after {wait} ms");
+        }
+    });
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path)
+        .expect("a setting")
+        .trim()
+        .to_owned()
+}
+
+#[test]
+fn after_kill_9_at_any_moment_the_next_start_leaves_a_clean_host() {
+    if !as_root() {
+        return;
+    }
+    alone(|notes| {
+        let before = host();
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = folder.path().join("down.log");
+        let log = log.to_str().expect("a name");
+        for wait in [2, 4, 6, 9, 12, 16, 25, 60] {
+            let child = shell(&[
+                "-q",
+                "--down",
+                "rate:50",
+                "--log-down",
+                log,
+                "--",
+                "sleep",
+                "20",
+            ])
+            .spawn()
+            .expect("the binary runs");
+            sleep(Duration::from_millis(wait));
+            signal(&child, nix::sys::signal::Signal::SIGKILL);
+            ended(child);
+        }
+        let next = output(&["-q", "--down", "rate:50", "--", "true"]);
+        assert!(next.status.success(), "{next:?}");
+        assert_eq!(host(), before);
+        assert!(!notes.exists(), "notes");
+        let drafts: Vec<_> = fs::read_dir(folder.path()).expect("it").flatten().collect();
+        assert!(drafts.is_empty(), "{drafts:?}");
+        let devices = fs::read_to_string("/proc/thread-self/net/dev").expect("a table");
+        assert!(!devices.contains("verus"), "{devices}");
+    });
+}
+
+#[test]
+fn shells_nest_and_several_run_at_once() {
+    if !as_root() {
+        return;
+    }
+    alone(|notes| {
+        let before = host();
+        let inner =
+            format!("{ENDPOINT} shell -q --up rate:50 -- sh -c 'echo $MAHIMAHI_BASE; exit 9'");
+        let several: Vec<Child> = (0..3)
+            .map(|_| {
+                let outer = ["-q", "--down", "rate:50", "--", "sh", "-c", &inner];
+                let mut command = shell(&outer);
+                command.stdout(Stdio::piped()).spawn().expect("it runs")
+            })
+            .collect();
+        for child in several {
+            let output = child.wait_with_output().expect("it ends");
+            assert_eq!(output.status.code(), Some(9), "{output:?}");
+            assert!(words(&output.stdout).starts_with("100.64."), "{output:?}");
+        }
+        assert_eq!(host(), before);
+        assert!(!notes.exists(), "notes");
+    });
+}
+
+#[test]
+fn the_program_is_the_invoking_users_and_so_is_what_it_leaves() {
+    use std::os::unix::fs::MetadataExt;
+    if !as_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| {
+        folder
+            .path()
+            .join(name)
+            .to_str()
+            .expect("a name")
+            .to_owned()
+    };
+    let (out, log) = (path("run"), path("up.log"));
+    let arguments = ["-q", "--down", "rate:50", "--out", &out, "--log-up", &log];
+    let output = shell(&arguments)
+        .args(["--", "id", "-u"])
+        .env("SUDO_UID", NOBODY.to_string())
+        .env("SUDO_GID", NOBODY.to_string())
+        .output()
+        .expect("the binary runs");
+    assert_eq!(words(&output.stdout), format!("{NOBODY}\n"), "{output:?}");
+    for path in [
+        log,
+        out.clone(),
+        format!("{out}/run.json"),
+        format!("{out}/results.jsonl"),
+    ] {
+        let owner = fs::metadata(&path).expect("it is there").uid();
+        assert_eq!(owner, NOBODY, "{path}");
+    }
+}
+
+#[test]
+fn a_user_gets_a_link_or_one_sentence() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: without root this is what the other tests do");
+        return;
+    }
+    // Where a user may read it.
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = folder.path().join("verus-endpoint");
+    fs::copy(ENDPOINT, &binary).expect("a copy");
+    let open: fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(folder.path(), open.clone()).expect("ours");
+    fs::set_permissions(&binary, open).expect("ours");
+    let temporary = folder.path().join("tmp");
+    fs::create_dir(&temporary).expect("a folder");
+    let anybodys = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(&temporary, anybodys).expect("ours");
+    let output = Command::new(&binary)
+        .env("TMPDIR", &temporary)
+        .args(["shell", "-q", "--down", "rate:50", "--", "id", "-u"])
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/")
+        .env_remove("XDG_RUNTIME_DIR")
+        .output()
+        .expect("the binary runs");
+    let error = words(&output.stderr);
+    if output.status.code() == Some(2) {
+        assert!(error.starts_with("verus: shell "), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    } else {
+        assert!(output.status.success(), "{error}");
+        assert_eq!(words(&output.stdout), format!("{NOBODY}\n"));
+    }
+    let left: Vec<_> = fs::read_dir(&temporary).expect("it").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_resolver_on_the_loopback_interface_is_relayed_to() {
+    if !as_root() {
+        return;
+    }
+    alone(|_| {
+        // The host's resolver, in this namespace: it says back what it is asked, with its own mark.
+        let up = Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .status();
+        if !up.is_ok_and(|status| status.success()) {
+            eprintln!("skipped: there is no `ip`");
+            return;
+        }
+        let resolver = std::net::UdpSocket::bind("127.0.0.1:53").expect("a socket");
+        resolver
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("a timeout");
+        let folder = tempfile::tempdir().expect("a folder");
+        let configuration = folder.path().join("resolv.conf");
+        fs::write(&configuration, "nameserver 127.0.0.1\n").expect("a file");
+        let nothing: Option<&str> = None;
+        let over = nix::mount::MsFlags::MS_BIND;
+        let target = "/etc/resolv.conf";
+        if nix::mount::mount(Some(&configuration), target, nothing, over, nothing).is_err() {
+            eprintln!("skipped: there is no {target} to cover");
+            return;
+        }
+        let asks = "cat /etc/resolv.conf; exec 3<>/dev/udp/$MAHIMAHI_BASE/53; \
+                    printf question >&3; timeout 5 head -c 8 <&3";
+        let child = shell(&["-q", "--down", "rate:50", "--", "bash", "-c", asks])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut question = [0; 64];
+        let (length, from) = resolver.recv_from(&mut question).expect("a question");
+        assert_eq!(&question[..length], b"question");
+        resolver.send_to(b"answer!!", from).expect("sent");
+        let output = child.wait_with_output().expect("it ends");
+        assert_eq!(
+            words(&output.stdout),
+            "nameserver 100.64.0.1\nanswer!!",
+            "{output:?}"
+        );
+    });
+}
+
+#[test]
+fn a_small_packet_size_goes_without_ipv6_and_a_large_one_is_had() {
+    if !possible() {
+        return;
+    }
+    for mtu in ["576", "9000"] {
+        let asks =
+            "cat /sys/class/net/verus*/mtu 2>/dev/null || true; cat /proc/net/dev | grep -c verus";
+        let found = output(&[
+            "-q", "--down", "rate:50", "--mtu", mtu, "--", "sh", "-c", asks,
+        ]);
+        assert!(found.status.success(), "{mtu}: {found:?}");
+    }
+}
