@@ -66,9 +66,7 @@ impl Device {
             .build_sync()?;
         // By netlink: the older call takes the rights of the machine's root, not of a namespace's.
         netlink::set_queue_length(tun.if_index()?, QUEUE_PACKETS)?;
-        if config.ipv6.is_some() {
-            host::hush(&config.name)?;
-        }
+        host::hush(&config.name)?;
         tun.enabled(true)?;
         if let Some(ipv6) = config.ipv6 {
             tun.add_address_v6(ipv6, 126)?;

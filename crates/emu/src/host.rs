@@ -331,6 +331,9 @@ pub fn has_ipv6() -> bool {
 /// # Errors
 /// If a setting cannot be changed.
 pub fn hush(device: &str) -> io::Result<()> {
+    if !Path::new(SETTINGS).join("ipv6/conf").join(device).exists() {
+        return Ok(());
+    }
     // No address of the link, and no asking for routers.
     write(&format!("ipv6/conf/{device}/addr_gen_mode"), "1")?;
     write(&format!("ipv6/conf/{device}/router_solicitations"), "0")
