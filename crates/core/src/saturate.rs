@@ -47,9 +47,10 @@ const LONGEST_REST: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(50);
 /// A round that loses a larger share overflows the queue; smaller ones are the channel's own.
 const TOLERABLE_LOSS: f64 = 0.05;
-/// What an overflow leaves of the queue, how much of T each round restores, and what T never falls below.
+/// What an overflow leaves of the queue, by what share of itself T then grows each round, and what share of what was
+/// asked for it never falls below.
 const AFTER_OVERFLOW: f64 = 0.8;
-const RESTORED: u64 = 16;
+const RESTORED: u64 = 8;
 const LEAST_SHARE: u64 = 50;
 
 /// A configuration of the saturating sender.
@@ -136,6 +137,8 @@ pub struct Saturate {
     newest_sent: u64,
     /// T, as far as the queue is long enough.
     target: Duration,
+    /// Whether the last round lost what a queue had no room for.
+    overflowed: bool,
     /// The least difference between the two clocks' times of arrival and departure, ns.
     least: Option<i64>,
     /// Of the packet acknowledged last: its time in this direction's queue, and the rest of its round trip.
@@ -161,6 +164,7 @@ impl Saturate {
             round: Round::default(),
             newest_sent: 0,
             target: config.delay,
+            overflowed: false,
             least: None,
             queue: Duration::ZERO,
             rest: Duration::ZERO,
@@ -208,11 +212,12 @@ impl Saturate {
             ..
         } = self.round;
         let delay = self.config.delay;
-        self.target = if lost as f64 > TOLERABLE_LOSS * (acked + lost) as f64 {
+        self.overflowed = lost as f64 > TOLERABLE_LOSS * (acked + lost) as f64;
+        self.target = if self.overflowed {
             let held = self.target.min(longest_queue).mul_f64(AFTER_OVERFLOW);
             held.max(delay / LEAST_SHARE)
         } else {
-            (self.target + delay / RESTORED).min(delay)
+            (self.target + self.target / RESTORED).min(delay)
         };
         self.round = Round {
             end: Some(next),
@@ -257,7 +262,7 @@ impl Controller for Saturate {
         let used = feedback.in_flight_before + self.packet_size > self.window();
         let most = self.window() + arrived * 2;
         let mut aim = self.aim();
-        if used && self.queue < self.target / 4 {
+        if used && !self.overflowed && self.queue < self.target / 4 {
             aim = aim.max(self.window + arrived);
         }
         self.window = aim.min(most);
@@ -462,6 +467,19 @@ mod tests {
             (seen.dropped as f64) < 0.15 * seen.carried as f64,
             "{seen:?}"
         );
+    }
+
+    #[test]
+    fn a_path_with_little_queue_is_not_flooded() {
+        let mut link = Link::new(80.0);
+        link.room = 200;
+        link.run(5000);
+        let seen = link.run(5000);
+        assert!(
+            (seen.dropped as f64) < 0.3 * seen.carried as f64,
+            "{seen:?}"
+        );
+        assert!(seen.unused < 0.3 * seen.carried as f64, "{seen:?}");
     }
 
     #[test]

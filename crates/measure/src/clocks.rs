@@ -91,13 +91,14 @@ impl Clocks {
         let drift_error = (high - low) / 2.0;
         let drift = (high + low) / 2.0;
         let (above, below) = (least(&ups.lows, -drift), least(&downs.lows, drift));
-        let base_rtt = above + below;
+        // Stamps that are off by some µs can make that of a path within one machine negative.
+        let base_rtt = (above + below).max(0.0);
         let offset_nanos = zero.wrapping_add(((above - below) / 2.0 * 1e9).round() as i64);
         Some(Clocks {
             reference,
             offset_nanos,
             offset_ms: offset_nanos as f64 / 1e6,
-            offset_error_ms: (base_rtt.max(0.0) / 2.0 + scatter) * 1e3,
+            offset_error_ms: (base_rtt / 2.0 + scatter) * 1e3,
             drift_ppm: drift * 1e6,
             drift_error_ppm: drift_error * 1e6,
             base_rtt_ms: base_rtt * 1e3,
