@@ -169,6 +169,73 @@ def test_a_probe_in_which_nothing_arrived_still_has_a_page(folder: Path, verus: 
     assert blocks(Results.read(folder))[0].capacity_mbps is None
 
 
+def recorded(folder: Path) -> dict[str, Any]:
+    """Makes the run a recording; returns its `run.json`."""
+    way = {
+        **{"mean_mbps": 7.5, "duration_s": 30.0, "sent": 20_000, "lost": 3, "untimed": 1, "queued_share": 0.995},
+        "bursts": {"burst_bytes": [[1500, 90], [3000, 10]], "gap_ms": [[1, 60], [7, 39]]},
+        "stretch": [[0.0, 1400], [0.0, 1400], [3.5, 120]],
+    }
+    clocks = {"offset_ms": 12.5, "offset_error_ms": 20.1, "drift_ppm": 1.5, "drift_error_ppm": 3.0}
+    run = json.loads((folder / "run.json").read_text())
+    run["kind"] = "recording"
+    run["recording"] = {
+        "mode": "saturate",
+        "clocks": {**clocks, "base_rtt_ms": 40.2, "scatter_ms": 0.1},
+        "ways": {"up": way, "down": {**json.loads(json.dumps(way)), "mean_mbps": 16.25}},
+    }
+    (folder / "run.json").write_text(json.dumps(run))
+    return run
+
+
+def test_the_page_of_a_recording_shows_bursts_rates_and_clocks(folder: Path, verus: Command) -> None:
+    recorded(folder)
+    ran = verus("report", folder)
+    assert (ran.code, ran.err) == (0, f"Report: {folder / 'report.html'}\n")
+    words = re.sub(r"<(script|style)>.*?</\1>", "", (folder / "report.html").read_text(), flags=re.S)
+    assert "Verus: a recorded channel" in words
+    assert "Packets always waited at the bottleneck" in words
+    (table,) = re.findall(r"<table><caption>What arrived.*?</table>", words)
+    down, up = re.findall(r"<tr><th scope=row>.*?</tr>", table)
+    assert re.findall(r"<td>([^<]*)</td>", down) == ["16.25", "30.0", "20000", "3", "1", "99.5"]
+    assert re.findall(r"<td>([^<]*)</td>", up)[0] == "7.50"
+    assert "12.500 ± 20.100 ms ahead" in words
+    assert "1.50 ± 3.00 millionths" in words
+    names = {path.stem for path in (folder / "figures").glob("*.svg")}
+    assert {"arrivals", "bursts", "series-phone.example-up"} <= names
+    assert "delay-throughput" not in names
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "complaint"),
+    [
+        (("recording",), None, "`recording` is missing"),
+        (("recording", "ways"), {}, "`recording.ways` must tell of `up` or `down`"),
+        (("recording", "clocks", "drift_ppm"), "x", "`recording.clocks.drift_ppm` must be a number"),
+        (("recording", "ways", "up", "lost"), -1, "`recording.ways.up.lost` must be a whole number"),
+        (
+            ("recording", "ways", "up", "bursts", "gap_ms"),
+            [[0, 5]],
+            "`recording.ways.up.bursts.gap_ms` must hold pairs",
+        ),
+        (("recording", "ways", "up", "stretch"), [[1.0]], "`recording.ways.up.stretch` must hold pairs"),
+    ],
+)
+def test_a_damaged_recording_is_refused(
+    place: tuple[str, ...], value: Any, complaint: str, folder: Path, verus: Command
+) -> None:
+    run = recorded(folder)
+    inner = run
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    (folder / "run.json").write_text(json.dumps(run))
+    ran = verus("report", folder)
+    assert ran.code == 2
+    assert complaint in ran.err, ran.err
+    assert not (folder / "report.html").exists()
+
+
 def damage(path: Path, line: int, change: Callable[[str], str]) -> None:
     lines = path.read_text().splitlines(keepends=True)
     lines[line - 1] = change(lines[line - 1])

@@ -13,7 +13,7 @@ from typing import Any
 
 from verus import figures, render
 from verus.figures import Figure
-from verus.results import PROBE, SHELL, Results
+from verus.results import PROBE, RECORDING, SHELL, Results
 from verus.style import looks
 from verus.summary import Block, blocks
 from verus.table import DELAY_NOTE, LIVE_DELAY_NOTE, number, percent
@@ -59,6 +59,10 @@ def page_for(results: Results) -> Page:
     kind = results.config["kind"]
     if kind in ("compare", "simulate", PROBE, SHELL):
         return compare_page(results)
+    if kind == RECORDING:
+        from verus import recording  # here: it draws on this module
+
+        return recording.page(results)
     from verus import experiments  # here: experiments draw on this module
 
     return experiments.find(kind).page(results)
@@ -241,11 +245,11 @@ def _provenance(config: Mapping[str, Any]) -> str:
     words = (
         f"Verus {config['version']}, measured {config['created']} from {computer}; seeds {seeds}. "
         + (
-            "A live path is not the same twice: the same command gives other numbers."
-            if config["kind"] == PROBE
-            else "What a program sends, and when, is not the same twice: the same command gives other numbers."
+            "What a program sends, and when, is not the same twice: the same command gives other numbers."
+            if config["kind"] == SHELL
+            else "A live path is not the same twice: the same command gives other numbers."
         )
-        if config["kind"] in (PROBE, SHELL)
+        if config["kind"] in (PROBE, RECORDING, SHELL)
         else f"Verus {config['version']}, made {config['created']} on {computer}, Python {machine['python']}; "
         f"seeds {seeds}. The same version and seeds give the same numbers."
     )

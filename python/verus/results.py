@@ -36,6 +36,9 @@ SCHEMA = 1
 #: The kind of results that `verus probe` leaves, as JSON lines.
 PROBE = "probe"
 
+#: Likewise of `verus probe client --record`, with more in `run.json`.
+RECORDING = "recording"
+
 #: Likewise of `verus shell`, where a link of ours was between a program and the world.
 SHELL = "shell"
 
@@ -239,7 +242,7 @@ class Results:
     @property
     def live(self) -> bool:
         """Whether it was measured over a real path: nobody then saw a bottleneck, its capacity or its queue."""
-        return bool(self.config["kind"] == PROBE)
+        return self.config["kind"] in (PROBE, RECORDING)
 
     @property
     def emulated(self) -> bool:
@@ -282,7 +285,7 @@ class Results:
                 check(field, config.get(field.name), field.name)
         except ValueError as error:
             raise ValueError(f"`{path}`: not a run.json: {error}") from error
-        if config["kind"] in (PROBE, SHELL):
+        if config["kind"] in (PROBE, RECORDING, SHELL):
             from verus import probe  # here: it builds on this module
 
             return cls(records=None, config=config, **probe.read_columns(folder, len(config["runs"])))

@@ -5,6 +5,7 @@ states what was run. `render` turns it into a file and `report` puts it on a pag
 drawn in `currentColor`, so that one figure suits a light page and a dark one.
 """
 
+from verus.figures.bursts import arrivals, distributions
 from verus.figures.chart import Figure, Frame, Spec, grid, heading, short, slug
 from verus.figures.flows import flows
 from verus.figures.profile import profiles
@@ -16,6 +17,8 @@ __all__ = [
     "Figure",
     "Frame",
     "Spec",
+    "arrivals",
+    "distributions",
     "flows",
     "grid",
     "heading",
