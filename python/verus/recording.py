@@ -30,6 +30,7 @@ _WAY = _fields(
     queued_share=_NUMBER,
     bursts=_fields(burst_bytes=_PAIRS, gap_ms=_PAIRS),
     stretch=_PAIRS,
+    series=_fields(bin_s=_NUMBER, rate_mbps=pa.list_(_NUMBER), delay_ms=pa.list_(_NUMBER)),
 )
 _RECORDING = _fields(
     mode=pa.string(),
@@ -55,9 +56,11 @@ def page(results: Results) -> Page:
     arrivals = figures.arrivals({way: found["stretch"] for way, found in ways.items()})
     bursts = figures.distributions({way: found["bursts"] for way, found in ways.items()})
     base = compare_page(results)
-    rest = [section for section in base.sections if section.title != "Delay against throughput"]
+    # The series of the test go by acknowledgements, which wait in the other direction's queue.
+    rest = [section for section in base.sections if section.title == "Results"]
     sections = [
         Section(title="Recorded", body=_summary(ways) + _clocks(recording["clocks"])),
+        Section(title="Over time", figures=[figures.recorded({way: found["series"] for way, found in ways.items()})]),
         Section(title="Bursts", figures=[arrivals, bursts]),
         *rest,
     ]
@@ -80,11 +83,20 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError("`recording.ways` must tell of `up` or `down`")
         for way in _WAYS:
             if way in ways:
-                check(pa.field(way, _WAY, nullable=False), ways[way], f"recording.ways.{way}")
+                check(pa.field(way, _WAY, nullable=False), _without_gaps(ways[way]), f"recording.ways.{way}")
                 _check_pairs(ways[way], f"recording.ways.{way}")
     except ValueError as error:
         raise ValueError(f"not the run.json of a recording: {error}") from error
     return found
+
+
+def _without_gaps(way: Any) -> Any:
+    """The same with a delay in every bin: null, where nothing arrived, is one too."""
+    series = way.get("series") if isinstance(way, dict) else None
+    if not isinstance(series, dict) or not isinstance(series.get("delay_ms"), list):
+        return way
+    delays = series["delay_ms"]
+    return {**way, "series": {**series, "delay_ms": [0.0 if delay is None else delay for delay in delays]}}
 
 
 def _check_pairs(way: dict[str, Any], name: str) -> None:

@@ -9,6 +9,7 @@ from verus.figures.bursts import arrivals, distributions
 from verus.figures.chart import Figure, Frame, Spec, grid, heading, short, slug
 from verus.figures.flows import flows
 from verus.figures.profile import profiles
+from verus.figures.recorded import recorded
 from verus.figures.scatter import scatter
 from verus.figures.series import series
 from verus.figures.trace import trace_rate
@@ -23,6 +24,7 @@ __all__ = [
     "grid",
     "heading",
     "profiles",
+    "recorded",
     "scatter",
     "series",
     "short",

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verus.figures.chart import Figure, Spec, decades, grid, heading, short
+from verus.figures.recorded import COLORS
 
-#: Of the two directions.
-_COLORS = {"down": "#1c7fc7", "up": "#d55e00"}
 _WIDTH, _HEIGHT = 400, 240
 
 Pairs = Sequence[Sequence[float]]
@@ -38,7 +37,7 @@ def _arrivals(way: str, pairs: Pairs) -> Spec:
     x = {"field": "t", "type": "quantitative", "axis": {"title": "time, ms"}, "scale": {"nice": False}}
     y = {"field": "kilobytes", "type": "quantitative", "axis": {"title": "arrived, kB"}}
     encoding = {"x": x, "y": y}
-    color = _COLORS[way]
+    color = COLORS[way]
     layers: list[Spec] = [
         {"mark": {"type": "line", "interpolate": "step-after", "color": color, "strokeWidth": 1}, "encoding": encoding},
         {"mark": {"type": "point", "filled": True, "color": color, "size": 14, "opacity": 1}, "encoding": encoding},
@@ -90,7 +89,7 @@ def _distribution(title: str, key: str, unit: str, bursts: Mapping[str, Mapping[
         "color": {
             "field": "way",
             "type": "nominal",
-            "scale": {"domain": list(bursts), "range": [_COLORS[way] for way in bursts]},
+            "scale": {"domain": list(bursts), "range": [COLORS[way] for way in bursts]},
             "legend": {"title": None, "orient": "top", "symbolOpacity": 1},
         },
     }

@@ -260,6 +260,7 @@ fn add(
             "statistics": statistics,
             "bursts": Bursts::of(trace.opportunities(), OPPORTUNITY),
             "stretch": stretch(way),
+            "series": series(way, recording.from),
         });
         ways.insert(name.to_owned(), summary);
     }
@@ -297,6 +298,31 @@ fn stretch(way: &Way) -> Vec<(f64, u64)> {
         .take_while(|(after, _)| *after <= DRAWN)
         .map(|(after, size)| ((after.as_millis_f64() * 1e3).round() / 1e3, size.get()))
         .collect()
+}
+
+/// Rate and mean one-way delay in bins of 100 ms, null where nothing arrived; by the times of arrival, where the
+/// test's own series of uploads go by those of acknowledgements.
+fn series(way: &Way, from: Time) -> Value {
+    const BIN: Duration = Duration::from_millis(100);
+    let bin = |at: Time| (at.since(from).as_nanos() / BIN.as_nanos()) as usize;
+    let bins = way.arrivals.last().map_or(0, |last| bin(last.at) + 1);
+    let mut sums = vec![(0, 0.0, 0u32); bins];
+    for arrival in &way.arrivals {
+        let (bytes, delays, packets) = &mut sums[bin(arrival.at)];
+        *bytes += arrival.size.get();
+        if arrival.number.is_some() {
+            *delays += arrival.delay_ms();
+            *packets += 1;
+        }
+    }
+    let thousandths = |value: f64| (value * 1e3).round() / 1e3;
+    let rate = |bytes: u64| thousandths(bytes as f64 * 8.0 / BIN.as_secs_f64() / 1e6);
+    let delay = |sum: f64, count: u32| (count > 0).then(|| thousandths(sum / f64::from(count)));
+    json!({
+        "bin_s": BIN.as_secs_f64(),
+        "rate_mbps": sums.iter().map(|sum| rate(sum.0)).collect::<Vec<_>>(),
+        "delay_ms": sums.iter().map(|sum| delay(sum.1, sum.2)).collect::<Vec<_>>(),
+    })
 }
 
 /// When packets with data arrived, as Unix times: what `verus trace convert` reads.
