@@ -10,6 +10,7 @@ pub mod cubic;
 pub mod episode;
 pub mod flight;
 pub mod hystart;
+pub mod model;
 pub mod new_reno;
 pub mod pacer;
 mod prr;
