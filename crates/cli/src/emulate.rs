@@ -20,7 +20,6 @@ use std::thread;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Duration, Time};
 use verus_emu::device::{Device, DeviceConfig};
 use verus_emu::direction::PathConfig;
@@ -134,7 +133,8 @@ impl Job {
             }
             return Ok(Kind::Tcp(name.to_owned()));
         }
-        let scheme = Scheme::parse(text).map_err(|error| Failure::usage(error.to_string()))?;
+        let scheme =
+            crate::scheme::open(text).map_err(|error| Failure::usage(error.to_string()))?;
         Ok(match self.transport {
             Transport::Udp => Kind::Udp(scheme),
             Transport::Quic => Kind::Quic(scheme),

@@ -66,7 +66,7 @@ pub struct Common {
 }
 
 fn scheme(text: &str) -> Result<Scheme, String> {
-    Scheme::parse(text).map_err(|error| error.to_string())
+    crate::scheme::open(text).map_err(|error| error.to_string())
 }
 
 fn fingerprint(text: &str) -> Result<Fingerprint, String> {

@@ -13,6 +13,7 @@ mod host;
 mod probe;
 mod progress;
 mod receive;
+mod scheme;
 mod send;
 mod serve;
 #[cfg(target_os = "linux")]

@@ -3,6 +3,8 @@
 //! A scheme is written `NAME[:key=value,…]`, the same on every command line and in every file:
 //! `verus:ratio=4,mode=prototype`, `cubic`, `cubic:hystart=plusplus`.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use thiserror::Error;
 
@@ -11,6 +13,7 @@ use crate::controller::{Controller, Observer};
 use crate::cubic::{self, Cubic, Lookahead};
 use crate::episode::Period;
 use crate::hystart::HyStart;
+use crate::model::{Model, ModelDriven, WalkKind};
 use crate::new_reno::{self, NewReno};
 use crate::receiver::ReceiverConfig;
 use crate::saturate::{self, Saturate};
@@ -29,7 +32,7 @@ pub struct Key {
     pub key: &'static str,
     /// Its unit, or the words it takes.
     pub unit: &'static str,
-    /// Its value where none is given.
+    /// Its value where none is given; [`REQUIRED`] if one must be.
     pub default: String,
     /// What it does, and its symbol and source.
     pub meaning: &'static str,
@@ -44,6 +47,16 @@ pub struct Entry {
     pub summary: &'static str,
     /// Its parameters.
     pub keys: Vec<Key>,
+}
+
+/// The default of a key that has none.
+pub const REQUIRED: &str = "required";
+
+impl Entry {
+    /// Whether its name alone is a scheme.
+    pub fn stands_alone(&self) -> bool {
+        self.keys.iter().all(|key| key.default != REQUIRED)
+    }
 }
 
 /// A scheme that cannot be used, and why.
@@ -91,6 +104,16 @@ pub enum SchemeError {
         /// The algorithm's own words.
         problem: String,
     },
+    /// A file it names cannot be used.
+    #[error("scheme `{scheme}`: `{file}` {problem}")]
+    File {
+        /// The scheme as given.
+        scheme: String,
+        /// The file.
+        file: String,
+        /// What is wrong with it, to follow its name.
+        problem: String,
+    },
 }
 
 /// A value that a scheme sets.
@@ -117,16 +140,32 @@ enum Config {
     Cubic(cubic::Config),
     NewReno(new_reno::Config),
     Vegas(vegas::Config),
+    Model { model: Arc<Model>, walk: WalkKind },
     Saturate(saturate::Config),
     Constant(constant::Config),
 }
 
 impl Scheme {
-    /// Parses `NAME[:key=value,…]`.
+    /// Parses `NAME[:key=value,…]` where no file may be read, as for whoever asks over a network:
+    /// a scheme that names one is refused. [`open`](Self::open) is for those whose files they are.
     ///
     /// # Errors
     /// Names the unknown algorithm or key, or the value out of its range.
     pub fn parse(text: &str) -> Result<Self, SchemeError> {
+        Self::open(text, |_| {
+            Err("is not opened here: a model runs only at the end that has its file".to_owned())
+        })
+    }
+
+    /// Parses `NAME[:key=value,…]`; `read` fetches the bytes of a file that it names (`model:file=PATH`).
+    ///
+    /// # Errors
+    /// Names the unknown algorithm or key, the value out of its range, or the file and what is
+    /// wrong with it: `read`'s words are to follow the file's name.
+    pub fn open(
+        text: &str,
+        read: impl FnOnce(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<Self, SchemeError> {
         let (name, rest) = match text.split_once(':') {
             Some((name, rest)) => (name.trim(), Some(rest)),
             None => (text.trim(), None),
@@ -137,6 +176,7 @@ impl Scheme {
             "cubic" => parse_cubic(text, &pairs)?,
             "newreno" => parse_new_reno(text, &pairs)?,
             "vegas" => parse_vegas(text, &pairs)?,
+            "model" => parse_model(text, &pairs, read)?,
             "saturate" => parse_saturate(text, &pairs)?,
             "constant" => parse_constant(text, &pairs)?,
             _ => {
@@ -168,6 +208,11 @@ impl Scheme {
         })
     }
 
+    /// Whether `text` is of the kind that names a file.
+    pub fn names_file(text: &str) -> bool {
+        text.split(':').next().map(str::trim) == Some("model")
+    }
+
     /// The algorithm's bare name.
     pub fn name(&self) -> &'static str {
         match self.config {
@@ -175,6 +220,7 @@ impl Scheme {
             Config::Cubic(_) => "cubic",
             Config::NewReno(_) => "newreno",
             Config::Vegas(_) => "vegas",
+            Config::Model { .. } => "model",
             Config::Saturate(_) => "saturate",
             Config::Constant(_) => "constant",
         }
@@ -224,20 +270,24 @@ impl Scheme {
             Config::Cubic(_) => format!("Cubic{}", extra(&[])),
             Config::NewReno(_) => format!("NewReno{}", extra(&[])),
             Config::Vegas(_) => format!("Vegas{}", extra(&[])),
+            Config::Model { .. } => format!("Model{}", extra(&[])),
             Config::Saturate(_) => format!("Saturate{}", extra(&[])),
             Config::Constant(config) => format!("Constant {} Mbit/s", config.rate_mbps),
         }
     }
 
-    /// A fresh controller. Schemes that draw random numbers draw them from `seed`; none of the
-    /// present ones does.
-    pub fn build(&self, _seed: u64) -> Box<dyn Controller> {
+    /// A fresh controller. Schemes that draw random numbers draw them from `seed`: the walk of a
+    /// model does.
+    pub fn build(&self, seed: u64) -> Box<dyn Controller> {
         const CHECKED: &str = "the configuration was checked when the scheme was parsed";
         match &self.config {
             Config::Verus(config) => Box::new(Verus::new((**config).clone()).expect(CHECKED)),
             Config::Cubic(config) => Box::new(Cubic::new(config.clone()).expect(CHECKED)),
             Config::NewReno(config) => Box::new(NewReno::new(config.clone()).expect(CHECKED)),
             Config::Vegas(config) => Box::new(Vegas::new(config.clone()).expect(CHECKED)),
+            Config::Model { model, walk } => {
+                Box::new(ModelDriven::new(Arc::clone(model), *walk, seed))
+            }
             Config::Saturate(config) => Box::new(Saturate::new(config.clone()).expect(CHECKED)),
             Config::Constant(config) => Box::new(Constant::new(config).expect(CHECKED)),
         }
@@ -913,6 +963,61 @@ fn constant_keys() -> Vec<Key> {
     )]
 }
 
+fn parse_model(
+    scheme: &str,
+    pairs: &Pairs<'_>,
+    read: impl FnOnce(&str) -> Result<Vec<u8>, String>,
+) -> Result<Config, SchemeError> {
+    let (mut file, mut walk) = ("", WalkKind::default());
+    apply(scheme, "model", &model_keys(), pairs, |setting| {
+        match setting.key {
+            "file" => {}
+            "walk" => {
+                walk =
+                    setting.word(&[("paper", WalkKind::Paper), ("sampled", WalkKind::Sampled)])?;
+            }
+            other => unreachable!("`{other}` is listed but not parsed"),
+        }
+        Ok(())
+    })?;
+    if let Some(&(_, given)) = pairs.iter().find(|(key, _)| *key == "file") {
+        file = given;
+    }
+    if file.is_empty() {
+        return Err(out_of_range(scheme)(
+            &"file must name a model, as `verus train` writes it",
+        ));
+    }
+    let unusable = |problem: String| SchemeError::File {
+        scheme: scheme.to_owned(),
+        file: file.to_owned(),
+        problem,
+    };
+    let bytes = read(file).map_err(unusable)?;
+    let model = Model::from_bytes(&bytes).map_err(|error| unusable(error.to_string()))?;
+    Ok(Config::Model {
+        model: Arc::new(model),
+        walk,
+    })
+}
+
+fn model_keys() -> Vec<Key> {
+    vec![
+        key(
+            "file",
+            "path without a comma",
+            REQUIRED,
+            "the model, as `verus train` writes it",
+        ),
+        key(
+            "walk",
+            "paper or sampled",
+            "paper",
+            "nearest probability to an even draw (§3.2), or drawn by probability",
+        ),
+    ]
+}
+
 /// Every algorithm, with its parameters.
 pub fn catalogue() -> Vec<Entry> {
     vec![
@@ -935,6 +1040,11 @@ pub fn catalogue() -> Vec<Entry> {
             name: "vegas",
             summary: "delay-based, keeps a few packets queued (Brakmo and Peterson 1995)",
             keys: vegas_keys(),
+        },
+        Entry {
+            name: "model",
+            summary: "walks through a trained transition matrix (Pötsch et al. 2016; `verus train`)",
+            keys: model_keys(),
         },
         Entry {
             name: "saturate",
@@ -1002,7 +1112,7 @@ mod tests {
 
     #[test]
     fn each_listed_key_takes_its_listed_default() {
-        for entry in catalogue() {
+        for entry in catalogue().iter().filter(|entry| entry.stands_alone()) {
             assert!(Scheme::parse(entry.name).is_ok());
             for key in entry.keys.iter().filter(|key| key.default != "none") {
                 let text = format!("{}:{}={}", entry.name, key.key, key.default);
@@ -1018,7 +1128,7 @@ mod tests {
         let message = |text: &str| Scheme::parse(text).expect_err("invalid").to_string();
         assert_eq!(
             message("bbr"),
-            "scheme `bbr`: unknown algorithm `bbr`; known are verus, cubic, newreno, vegas, saturate, \
+            "scheme `bbr`: unknown algorithm `bbr`; known are verus, cubic, newreno, vegas, model, saturate, \
              constant"
         );
         assert!(message("vegas:ratio=2").contains("`vegas` has no key `ratio`"));
@@ -1031,5 +1141,26 @@ mod tests {
         assert!(message("verus:ratio=2,ratio=3").contains("ratio must be given once"));
         assert!(message("verus:mode=fast").contains("one of robust, paper, prototype"));
         assert!(message("cubic:").contains("key=value"));
+    }
+    #[test]
+    fn a_model_is_read_by_who_may_read_it_and_refused_for_others() {
+        let read = |text: &str, bytes: &'static [u8]| {
+            Scheme::open(text, |_| Ok(bytes.to_vec()))
+                .expect_err("no model")
+                .to_string()
+        };
+        assert_eq!(
+            Scheme::parse("model:file=/etc/passwd")
+                .expect_err("refused")
+                .to_string(),
+            "scheme `model:file=/etc/passwd`: `/etc/passwd` is not opened here: a model runs only at \
+             the end that has its file"
+        );
+        assert!(read("model:file=a.jpg", b"JFIF").contains("`a.jpg` is not a model file"));
+        assert!(read("model:file=a", b"VERUS").contains("`a` is damaged"));
+        assert!(read("model:file=a,walk=fast", b"").contains("one of paper, sampled"));
+        assert!(read("model", b"").contains("file must name a model"));
+        assert!(read("model:walk=paper", b"").contains("file must name a model"));
+        assert!(read("model:file=", b"").contains("file must name a model"));
     }
 }

@@ -260,6 +260,19 @@ fn limits_and_nonsense_are_refused_in_words() {
     let (reason, text) = refused(|asked| asked.scheme = "warp".to_owned(), Limits::default());
     assert_eq!(reason, Reason::BadRequest);
     assert!(text.contains("warp"), "{text}");
+    // A server opens no file that a client names, be it there or not.
+    let (reason, text) = refused(
+        |asked| {
+            asked.scheme = "model:file=/etc/hostname".to_owned();
+            (asked.upload_flows, asked.download_flows) = (0, 1);
+        },
+        Limits::default(),
+    );
+    assert_eq!(reason, Reason::BadRequest);
+    assert!(
+        text.contains("`/etc/hostname` is not opened here"),
+        "{text}"
+    );
     let full = Limits {
         clients: 0,
         ..Limits::default()

@@ -10,7 +10,9 @@ mod record;
 mod scenario;
 
 pub use record::{ChannelInfo, FlowOutcome, Outcome, Records, Totals};
-pub use scenario::{Change, Error, FlowSpec, Paths, Plan, Scenario};
+pub use scenario::{
+    Change, Error, FileProblem, FlowSpec, Paths, Plan, Scenario, model_bytes, open_scheme,
+};
 
 /// Plans and runs a scenario; see [`Scenario::plan`] and [`Plan::run`].
 ///

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use verus_channel::link::Link;
+use verus_core::model::Sampler;
 use verus_core::receiver::{Ack, DataRange, Receiver, ReceiverConfig};
 use verus_core::sender::Sender;
 use verus_core::{Bytes, Duration, Time, random};
@@ -173,6 +174,7 @@ impl<'a> Network<'a> {
             });
             outcomes.push(FlowOutcome {
                 scheme: spec.scheme.clone(),
+                epochs: scenario.epochs.then(Sampler::new),
                 ..Default::default()
             });
             events.push(start, Event::Start(index as u32));
@@ -281,6 +283,9 @@ impl<'a> Network<'a> {
         self.totals.network_bytes = self.network_bytes;
         for (flow, outcome) in self.flows.iter().zip(&mut self.outcomes) {
             outcome.counters = *flow.sender.counters();
+            if let Some(sampler) = &mut outcome.epochs {
+                sampler.close(end);
+            }
         }
         let bins = if self.plan.scenario.series {
             end.as_nanos().div_ceil(bin.as_nanos())
@@ -320,6 +325,10 @@ impl<'a> Network<'a> {
 
     fn on_stop(&mut self, now: Time, index: usize) {
         self.flows[index].sender.stop();
+        if let Some(sampler) = &mut self.outcomes[index].epochs {
+            sampler.close(now);
+            sampler.cut();
+        }
         self.meter.set_active(now, index, false);
     }
 
@@ -342,6 +351,12 @@ impl<'a> Network<'a> {
         let mut sent = false;
         while let Some(transmit) = self.flows[index].sender.poll_transmit(now) {
             sent = true;
+            if let Some(sampler) = &mut self.outcomes[index].epochs {
+                if let Some(tick) = self.flows[index].sender.controller().next_tick() {
+                    sampler.align(tick);
+                }
+                sampler.on_sent(now);
+            }
             self.meter
                 .on_sent(index, transmit.size, transmit.retransmission);
             self.meter.on_arrival(now, index, transmit.size);
@@ -369,6 +384,13 @@ impl<'a> Network<'a> {
             self.set_link();
         }
         self.set_timer(index);
+        if let Some(sampler) = &mut self.outcomes[index].epochs {
+            sampler.set_under_way(!self.flows[index].sender.in_flight().is_zero());
+            if self.flows[index].sender.is_idle() {
+                sampler.close(now);
+                sampler.cut();
+            }
+        }
     }
 
     #[inline]
@@ -530,8 +552,14 @@ impl<'a> Network<'a> {
         flow.sender
             .on_ack(now, ack, None)
             .expect("the simulated receiver acknowledges what arrived");
-        for acked in &flow.sender.last_revealed().acked {
+        let revealed = flow.sender.last_revealed();
+        for acked in &revealed.acked {
             self.meter.on_rtt(index, acked.rtt);
+        }
+        if let Some(sampler) = &mut self.outcomes[index].epochs {
+            for acked in revealed.acked.iter().chain(&revealed.recovered) {
+                sampler.on_acked(now, acked.rtt);
+            }
         }
         if self.records.is_some() {
             self.record_acked(now, index);

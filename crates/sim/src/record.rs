@@ -1,6 +1,7 @@
 //! What happened in a run, as columns.
 
 use serde::Serialize;
+use verus_core::model::Sampler;
 use verus_core::{ProfileSnapshot, Time};
 use verus_measure::Metrics;
 
@@ -65,6 +66,8 @@ pub struct FlowOutcome {
     pub samples: Vec<Vec<f64>>,
     /// Delay-profile snapshots, for algorithms that learn one.
     pub profiles: Vec<(Time, ProfileSnapshot)>,
+    /// A sample of each epoch, where asked for.
+    pub epochs: Option<Sampler>,
     /// Packets sent, lost and recovered, timeouts and probes, as the sender counted them.
     pub counters: verus_core::sender::Counters,
 }

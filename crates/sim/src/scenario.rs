@@ -1,5 +1,9 @@
 //! What to run, as data: the one schema that the command line, Python and files share.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use verus_channel::catalogue::{self, Channel};
@@ -7,6 +11,7 @@ use verus_channel::link::{Service, WhenOver};
 use verus_channel::queue::{QueueConfig, SpecError};
 use verus_channel::schedule::Schedule;
 use verus_core::algorithm::{Scheme, SchemeError};
+use verus_core::model::MAX_BYTES;
 use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::record::ChannelInfo;
@@ -52,6 +57,8 @@ pub struct Scenario {
     pub records: bool,
     /// Whether time series and profile snapshots are sampled.
     pub series: bool,
+    /// Whether each flow's epochs are sampled, to train a model on them.
+    pub epochs: bool,
     /// Width of the bins of time series, ms.
     pub bin_ms: f64,
     /// Packets that an acknowledgement waits for: 1 acknowledges each, 2 is TCP's delayed ACK.
@@ -115,6 +122,7 @@ impl Default for Scenario {
             seed: 1,
             records: false,
             series: true,
+            epochs: false,
             bin_ms: 100.0,
             ack_every: 1,
             changes: Vec::new(),
@@ -160,6 +168,42 @@ pub enum Error {
     /// The progress callback said to stop.
     #[error("the run was cancelled")]
     Cancelled,
+}
+
+/// Parses a scheme, and reads the model that it may name.
+///
+/// # Errors
+/// What is wrong with the scheme or its file.
+pub fn open_scheme(text: &str) -> Result<Scheme, SchemeError> {
+    Scheme::open(text, |path| {
+        model_bytes(Path::new(path)).map_err(|error| error.to_string())
+    })
+}
+
+/// The bytes of a model file.
+///
+/// # Errors
+/// Why there are none, to follow the file's name.
+pub fn model_bytes(path: &Path) -> Result<Vec<u8>, FileProblem> {
+    let mut bytes = Vec::new();
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(FileProblem::NoFile);
+    }
+    // One byte more than there may be, so that the reader notices.
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Why a model file cannot be read. The message goes on from its name.
+#[derive(Debug, Error)]
+pub enum FileProblem {
+    /// The system refused.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// It is a folder, a pipe or a device.
+    #[error("is not a file")]
+    NoFile,
 }
 
 fn check(
@@ -209,8 +253,19 @@ impl Scenario {
     /// The first thing that is wrong, by name.
     pub fn plan(&self) -> Result<Plan, Error> {
         self.check()?;
-        let schemes = self.flows.iter().map(|flow| Scheme::parse(&flow.scheme));
-        let schemes = schemes.collect::<Result<_, _>>()?;
+        let mut schemes: Vec<Scheme> = Vec::with_capacity(self.flows.len());
+        for flow in &self.flows {
+            // Flows of one scheme share what it read.
+            let known = schemes
+                .iter()
+                .rev()
+                .find(|known| known.text() == flow.scheme.trim());
+            let scheme = match known {
+                Some(known) => known.clone(),
+                None => open_scheme(&flow.scheme)?,
+            };
+            schemes.push(scheme);
+        }
         Ok(Plan {
             scenario: self.clone(),
             paths: self.paths()?,

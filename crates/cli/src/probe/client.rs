@@ -111,7 +111,7 @@ fn scheme(text: &str) -> Result<Scheme, String> {
     if text.len() > MAX_SCHEME_BYTES {
         return Err(format!("longer than {MAX_SCHEME_BYTES} bytes"));
     }
-    Scheme::parse(text).map_err(|error| error.to_string())
+    crate::scheme::open(text).map_err(|error| error.to_string())
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -47,7 +47,10 @@ pub struct Sampler {
     /// The delay known when the open epoch began.
     known: Option<Duration>,
     sent: u64,
-    in_flight: u64,
+    /// Whether anything is in flight.
+    under_way: bool,
+    /// Whether its epochs end when the algorithm's do.
+    aligned: bool,
     /// Runs of samples without a gap, one after the other.
     samples: Vec<Sample>,
     /// Where each run but the first begins.
@@ -68,8 +71,13 @@ impl Sampler {
         if self.end.is_some_and(|end| off(end) % EPOCH.as_nanos() == 0) {
             return;
         }
-        // Its first epoch: what came before (slow start) was not decided by epochs.
+        if !self.aligned {
+            // What came before its first epoch (slow start) was not decided by epochs.
+            self.samples.clear();
+            self.cuts.clear();
+        }
         self.cut();
+        self.aligned = true;
         self.end = Some(tick);
     }
 
@@ -82,7 +90,7 @@ impl Sampler {
             Some(_) => {}
         }
         self.sent += 1;
-        self.in_flight += 1;
+        self.under_way = true;
     }
 
     /// A packet was acknowledged at `now` after `rtt`.
@@ -91,14 +99,51 @@ impl Sampler {
         if self.end.is_some_and(|end| end < now) {
             self.close(now - Duration::from_nanos(1));
         }
-        self.in_flight = self.in_flight.saturating_sub(1);
         self.delay.on_sample(now, rtt);
     }
 
-    /// A packet was lost.
+    /// Whether packets are in flight from now on.
     #[inline]
-    pub fn on_lost(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
+    pub fn set_under_way(&mut self, under_way: bool) {
+        self.under_way = under_way;
+    }
+
+    /// The samples of a recorded flow: when each packet left, and when it was acknowledged.
+    ///
+    /// Algorithms with epochs send as they begin: where most packets leave at the same point of
+    /// every 5 ms, epochs begin there.
+    pub fn of_packets(packets: impl IntoIterator<Item = (Time, Option<Time>)>) -> Self {
+        const PHASES: u64 = 50;
+        let width = EPOCH.as_nanos() / PHASES;
+        // At one instant what is acknowledged comes before what leaves.
+        let mut events: Vec<(Time, bool, Duration)> = Vec::new();
+        let mut departures = [0u64; PHASES as usize];
+        for (sent, acked) in packets {
+            departures[(sent.as_nanos() / width % PHASES) as usize] += 1;
+            events.push((sent, true, Duration::ZERO));
+            events.extend(acked.map(|acked| (acked, false, acked.since(sent))));
+        }
+        events.sort_unstable();
+        let most = departures.iter().max().copied().unwrap_or(0);
+        let phase = departures.iter().position(|&count| count == most);
+        let mut sampler = Sampler::new();
+        if let (Some(&(first, ..)), Some(phase)) = (events.first(), phase) {
+            let begin = Time::from_nanos(first.as_nanos() / EPOCH.as_nanos() * EPOCH.as_nanos());
+            let begin = begin + Duration::from_nanos(phase as u64 * width);
+            sampler.end = Some(if begin > first { begin } else { begin + EPOCH });
+        }
+        let mut in_flight = 0u64;
+        for (at, leaves, rtt) in events {
+            if leaves {
+                sampler.on_sent(at);
+                in_flight += 1;
+            } else {
+                sampler.on_acked(at, rtt);
+                in_flight = in_flight.saturating_sub(1);
+            }
+            sampler.set_under_way(in_flight > 0);
+        }
+        sampler
     }
 
     /// The flow pauses or ends: no transition leads from here to what follows.
@@ -109,13 +154,14 @@ impl Sampler {
         *self = Sampler {
             samples: std::mem::take(&mut self.samples),
             cuts: std::mem::take(&mut self.cuts),
-            in_flight: self.in_flight,
+            under_way: self.under_way,
+            aligned: self.aligned,
             ..Sampler::default()
         };
     }
 
     /// Closes every epoch that has ended by `now`.
-    fn close(&mut self, now: Time) {
+    pub fn close(&mut self, now: Time) {
         while let Some(end) = self.end
             && end <= now
         {
@@ -123,7 +169,7 @@ impl Sampler {
                 self.samples.push(Sample::new(known, self.sent));
             }
             self.sent = 0;
-            self.known = self.delay.end(end, self.in_flight > 0);
+            self.known = self.delay.end(end, self.under_way);
             self.end = Some(end + EPOCH);
         }
     }
@@ -193,7 +239,34 @@ mod tests {
         sampler.cut();
         feed(&mut sampler, 200);
         let lengths: Vec<usize> = sampler.runs().map(<[Sample]>::len).collect();
-        assert_eq!(lengths.len(), 3, "{lengths:?}");
+        assert_eq!(
+            lengths.len(),
+            2,
+            "what came before the first decision is left out: {lengths:?}"
+        );
         assert_eq!(lengths.iter().sum::<usize>(), sampler.len());
+    }
+
+    #[test]
+    fn a_recording_gives_the_samples_that_watching_gives() {
+        let mut watched = Sampler::new();
+        let mut packets = Vec::new();
+        watched.align(ms(3));
+        for epoch in 0..20 {
+            let at = ms(3 + 5 * epoch);
+            if epoch >= 8 {
+                watched.on_acked(at, Duration::from_millis(40));
+            }
+            watched.on_sent(at);
+            packets.push((at, Some(at + Duration::from_millis(40))));
+        }
+        let recorded = Sampler::of_packets(packets);
+        let watched: Vec<_> = watched.runs().collect();
+        let recorded: Vec<_> = recorded.runs().collect();
+        assert_eq!(watched.len(), 1);
+        assert!(
+            recorded[0].starts_with(watched[0]),
+            "{recorded:?} {watched:?}"
+        );
     }
 }

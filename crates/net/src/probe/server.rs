@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use rand::Rng;
 use rand_chacha::ChaCha20Rng;
+use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Time};
 
 use super::connection::{Batch, CHALLENGE_BYTES, Connection, Rejected, Role, Terms};
@@ -43,7 +44,7 @@ pub struct Catalogue;
 
 impl Library for Catalogue {
     fn algorithms(&self, scheme: &str) -> Result<Box<dyn Algorithms>, String> {
-        match verus_core::algorithm::Scheme::parse(scheme) {
+        match Scheme::parse(scheme) {
             Ok(scheme) => Ok(Box::new(scheme)),
             Err(error) => Err(error.to_string()),
         }
@@ -281,8 +282,16 @@ impl<L: Library> Server<L> {
         if open >= limits.clients.min(1 << 16) {
             return Err((Reason::Busy, format!("{open} tests are running")));
         }
+        // Of an upload this end runs only the receiver half, and a model has none: its file may be
+        // anywhere. One that would have to be opened here is refused.
+        let elsewhere = request.download_flows == 0 && Scheme::names_file(&request.scheme);
+        let scheme = if elsewhere {
+            "newreno"
+        } else {
+            &request.scheme
+        };
         self.library
-            .algorithms(&request.scheme)
+            .algorithms(scheme)
             .map_err(|text| (Reason::BadRequest, text))
     }
 

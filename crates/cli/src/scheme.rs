@@ -1,0 +1,26 @@
+//! Schemes as whoever runs this command types them: a model of theirs is read from its file.
+
+use std::fs::File;
+use std::io::Read;
+
+use verus_core::algorithm::{Scheme, SchemeError};
+use verus_core::model::MAX_BYTES;
+
+/// Parses a scheme, and reads the model that it may name.
+///
+/// # Errors
+/// What is wrong with the scheme or its file.
+pub fn open(text: &str) -> Result<Scheme, SchemeError> {
+    Scheme::open(text, |path| {
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
+        if !file.metadata().is_ok_and(|about| about.is_file()) {
+            return Err("is not a file".to_owned());
+        }
+        // One byte more than there may be, so that the reader notices.
+        file.take(MAX_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| format!("cannot be read: {error}"))?;
+        Ok(bytes)
+    })
+}
