@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, TypedDict, type_check_only
 
-from numpy import float64, int64
+from numpy import float64, int32, int64
 from numpy.typing import NDArray
 
 __all__ = [
@@ -24,6 +24,9 @@ __all__ = [
     "list_channels",
     "list_queues",
     "list_schemes",
+    "model_csv",
+    "model_info",
+    "model_region",
     "simulate",
     "simulate_many",
     "trace_convert",
@@ -31,6 +34,7 @@ __all__ = [
     "trace_info",
     "trace_read",
     "trace_write",
+    "train",
     "version",
 ]
 
@@ -94,6 +98,38 @@ def simulate_many(
     `progress` hears how many are done and the share of all the work, in the caller's thread;
     returning False stops all of them (`RuntimeError`).
     """
+
+@type_check_only
+class _Region(TypedDict):
+    """Elements of a matrix, by row and column from the region's beginning."""
+
+    row: NDArray[int64]
+    column: NDArray[int64]
+    probability: NDArray[float64]
+
+def train(
+    scenarios: Sequence[str],
+    recorded: Sequence[tuple[NDArray[int32], NDArray[float64], NDArray[float64]]],
+    about_json: str,
+    quantization_ms: int,
+    percentile: float,
+    threads: int | None = None,
+    progress: Callable[[int, float], bool | None] | None = None,
+) -> bytes:
+    """Trains a model on simulations and on recorded packets; the bytes of its file.
+
+    `recorded` holds for each run each packet's flow, when it left and when it was acknowledged, ms (NaN if never).
+    `progress` as in `simulate_many`.
+    """
+
+def model_info(path: str | PathLike[str]) -> str:
+    """JSON: what a model file holds."""
+
+def model_csv(path: str | PathLike[str], csv: str | PathLike[str]) -> int:
+    """Writes a model's whole matrix as comma-separated probabilities; how many bytes that takes."""
+
+def model_region(path: str | PathLike[str], first: int, delays: int) -> _Region:
+    """The elements within `delays` quantization steps from the `first`."""
 
 def check_scheme(text: str) -> str:
     """JSON: ``{"scheme", "params", "label"}``."""

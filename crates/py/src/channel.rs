@@ -11,7 +11,7 @@ use verus_channel::catalogue::{self as names, Found, Recording};
 use verus_channel::statistics::{LAGS, Statistics};
 use verus_channel::{Channel, Error, Problem, QueueConfig, Trace, generate, queue, raw};
 use verus_core::Duration;
-use verus_core::algorithm::{self, Scheme};
+use verus_core::algorithm;
 use verus_measure::mahimahi;
 
 use crate::convert::{array, capacity, link_series, table};
@@ -20,7 +20,7 @@ use crate::error;
 /// What a scheme means: its bare name, what it sets, and a label for tables.
 #[pyfunction]
 pub(crate) fn check_scheme(text: &str) -> PyResult<String> {
-    let scheme = Scheme::parse(text).map_err(error::value)?;
+    let scheme = verus_sim::open_scheme(text).map_err(error::value)?;
     let params: Map<_, _> = scheme
         .params()
         .iter()

@@ -16,7 +16,7 @@ pub(crate) fn value(error: impl Display) -> PyErr {
 }
 
 /// An `OSError` that says `message`, of the subclass that fits what the system said.
-fn os(source: &io::Error, message: String) -> PyErr {
+pub(crate) fn os(source: &io::Error, message: String) -> PyErr {
     match source.kind() {
         io::ErrorKind::NotFound => PyFileNotFoundError::new_err(message),
         io::ErrorKind::PermissionDenied => PyPermissionError::new_err(message),

@@ -9,6 +9,7 @@
 mod channel;
 mod convert;
 mod error;
+mod model;
 mod run;
 
 use pyo3::prelude::*;
@@ -23,6 +24,8 @@ mod _verus {
         list_channels, list_queues, list_schemes, trace_convert, trace_generate, trace_info,
         trace_read, trace_write,
     };
+    #[pymodule_export]
+    use super::model::{model_csv, model_info, model_region, train};
     #[pymodule_export]
     use super::run::{simulate, simulate_many};
     #[pymodule_export]

@@ -65,21 +65,36 @@ pub(crate) fn simulate_many<'py>(
         .iter()
         .map(|text| parse(text))
         .collect::<PyResult<_>>()?;
+    let outcomes = PyList::empty(py);
+    if scenarios.is_empty() {
+        return Ok(outcomes);
+    }
+    for outcome in on_all_cores(py, &scenarios, threads, progress, |outcome| outcome)? {
+        outcomes.append(convert::outcome(py, outcome)?)?;
+    }
+    Ok(outcomes)
+}
+
+/// Runs scenarios on `threads` cores (all of them if absent); `keep` says, on those cores, what is
+/// kept of each.
+pub(crate) fn on_all_cores<T: Send>(
+    py: Python<'_>,
+    scenarios: &[Scenario],
+    threads: Option<usize>,
+    progress: Option<Py<PyAny>>,
+    keep: impl Fn(Outcome) -> T + Send + Sync,
+) -> PyResult<Vec<T>> {
     let threads = match threads {
         Some(0) => return Err(PyValueError::new_err("threads must be 1 or more, not 0")),
         Some(threads) => threads,
         None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
     };
-    let outcomes = PyList::empty(py);
-    if scenarios.is_empty() {
-        return Ok(outcomes);
-    }
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()
         .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
-    let finished = py.detach(|| {
-        run_all(&pool, &scenarios, |done, fraction| {
+    py.detach(|| {
+        run_all(&pool, scenarios, keep, |done, fraction| {
             Python::attach(|py| {
                 py.check_signals()?;
                 match &progress {
@@ -88,20 +103,17 @@ pub(crate) fn simulate_many<'py>(
                 }
             })
         })
-    })?;
-    for outcome in finished {
-        outcomes.append(convert::outcome(py, outcome)?)?;
-    }
-    Ok(outcomes)
+    })
 }
 
 /// The work on the pool, while this thread waits, listens for signals (only the thread that called
 /// hears them) and tells its progress: `told` hears how many are done and the share of all work.
-fn run_all(
+fn run_all<T: Send>(
     pool: &rayon::ThreadPool,
     scenarios: &[Scenario],
+    keep: impl Fn(Outcome) -> T + Send + Sync,
     mut told: impl FnMut(usize, f64) -> PyResult<bool>,
-) -> PyResult<Vec<Outcome>> {
+) -> PyResult<Vec<T>> {
     let stop = AtomicBool::new(false);
     let fractions = Mutex::new(vec![0.0; scenarios.len()]);
     let shares = || {
@@ -119,7 +131,7 @@ fn run_all(
             stop.store(true, Ordering::Relaxed);
         }
         shares()[index] = 1.0;
-        outcome
+        outcome.map(&keep)
     };
     let (sender, ended) = mpsc::channel::<()>();
     let (results, cancelled) = thread::scope(|scope| {
@@ -174,7 +186,7 @@ fn run_all(
     }
 }
 
-fn parse(text: &str) -> PyResult<Scenario> {
+pub(crate) fn parse(text: &str) -> PyResult<Scenario> {
     serde_json::from_str(text).map_err(|error| error::value(format_args!("scenario: {error}")))
 }
 

@@ -41,6 +41,11 @@ trace.command("verus.commands.trace:generate", name="generate", help="Write a sy
 trace.command("verus.commands.trace:fetch", name="fetch", help="Download public recordings by name.")
 app.command(trace)
 
+app.command("verus.commands.train:train", name="train", help="Watch a controller and write a model of it.")
+model = App(name="model", help="Models: look at what `verus train` wrote.")
+model.command("verus.commands.model:info", name="info", help="States, density, sizes and the matrix of a model.")
+app.command(model)
+
 app.command("verus.commands.analyze:analyze", name="analyze", help="All metrics of a Mahimahi link log.")
 app.command("verus.commands.report:report", name="report", help="Draw the page of saved runs again.")
 

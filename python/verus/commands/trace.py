@@ -13,6 +13,7 @@ from rich.table import Table
 from verus import _verus
 from verus.commands.console import Talk, table_console
 from verus.errors import FieldError
+from verus.files import refuse_existing, write_whole
 from verus.scenario import above_zero, check_seed, checked
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -75,7 +76,7 @@ def plot(
     target = out or Path(f"{figures.slug(Path(name).name)}.svg")
     if target.suffix not in (".svg", ".png", ".html"):
         raise FieldError("out", f"`{target}` must end in .svg, .png or .html")
-    _refuse_existing(target, force=force)
+    refuse_existing(target, force=force)
     times = (
         _verus.trace_generate(name, seed, duration)
         if found["kind"] == "built-in"
@@ -91,7 +92,7 @@ def plot(
     else:
         drawn = render.svg(figure.spec)
         content = drawn.encode() if target.suffix == ".svg" else render.png(drawn)
-    _write(target, content)
+    write_whole(target, content)
     print(target)
 
 
@@ -107,7 +108,7 @@ def convert(raw: Path, out: Path, /, *, force: Flag = False) -> None:
     force
         Replace a file that exists.
     """
-    _refuse_existing(out, force=force)
+    refuse_existing(out, force=force)
     times = _verus.trace_convert(str(raw))
     _verus.trace_write(times, str(out))
     print(f"{out}: {len(times)} opportunities, {int(times[-1]) / 1000:g} s")
@@ -139,7 +140,7 @@ def generate(
     """
     above_zero("duration_s", duration, "seconds")
     check_seed(seed)
-    _refuse_existing(out, force=force)
+    refuse_existing(out, force=force)
     times = _verus.trace_generate(name, seed, duration)
     _verus.trace_write(times, str(out))
     print(f"{out}: {len(times)} opportunities, {int(times[-1]) / 1000:g} s")
@@ -192,21 +193,3 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
     return str(value)
-
-
-def _refuse_existing(path: Path, *, force: bool) -> None:
-    if path.is_dir():
-        raise FieldError("out", f"`{path}` is a folder")
-    if path.exists() and not force:
-        raise FieldError("out", f"`{path}` exists; --force replaces it")
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Writes all of it or nothing."""
-    draft = path.with_name(f".{path.name}.part")
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise FieldError("out", f"`{path}` cannot be written ({error.strerror or error})") from error

@@ -1,0 +1,219 @@
+//! Training a model, and looking at one.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use numpy::{PyArray1, PyArrayLike1, PyArrayMethods, TypeMustMatch};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use serde_json::json;
+use verus_core::Time;
+use verus_core::model::{About, Grid, MAX_BYTES, Model, Sampler, TrainError, Trainer};
+use verus_sim::{Outcome, Scenario};
+
+use crate::convert::array;
+use crate::{error, run};
+
+type Column<'py, T> = PyArrayLike1<'py, T, TypeMustMatch>;
+
+/// Trains a model on simulated flows and on recorded ones; returns its file's bytes. `recorded`
+/// holds, for each run, each packet's flow, when it left and when it was acknowledged, ms.
+/// `about_json` is what only the caller knows of the training.
+#[pyfunction]
+#[pyo3(signature = (scenarios, recorded, about_json, quantization_ms, percentile, threads=None, progress=None))]
+#[allow(clippy::too_many_arguments, reason = "they are Python's keywords")]
+pub(crate) fn train<'py>(
+    py: Python<'py>,
+    scenarios: Vec<String>,
+    recorded: Vec<(Column<'py, i32>, Column<'py, f64>, Column<'py, f64>)>,
+    about_json: &str,
+    quantization_ms: u32,
+    percentile: f64,
+    threads: Option<usize>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let about: About = serde_json::from_str(about_json).map_err(error::value)?;
+    let mut trainer = Trainer::new();
+    for (flow, sent, acked) in &recorded {
+        let columns = (flow.to_vec()?, sent.to_vec()?, acked.to_vec()?);
+        py.detach(|| add_recorded(&mut trainer, &columns.0, &columns.1, &columns.2))
+            .map_err(error::value)?;
+    }
+    let scenarios: Vec<Scenario> = scenarios
+        .iter()
+        .map(|text| run::parse(text))
+        .collect::<PyResult<_>>()?;
+    let trainer = Mutex::new((trainer, None));
+    if !scenarios.is_empty() {
+        // Counted as each run ends, so that no more than the runs under way are in memory.
+        run::on_all_cores(py, &scenarios, threads, progress, |outcome| {
+            let mut guard = trainer
+                .lock()
+                .expect("nothing panics while it holds this lock");
+            let (trainer, failed) = &mut *guard;
+            if failed.is_none() {
+                *failed = add_simulated(trainer, &outcome).err();
+            }
+        })?;
+    }
+    let (trainer, failed) = trainer
+        .into_inner()
+        .expect("nothing panicked while it held this lock");
+    let bytes = py
+        .detach(|| match failed {
+            Some(failed) => Err(failed),
+            None => trainer.finish(quantization_ms, percentile, about),
+        })
+        .map_err(error::value)?
+        .to_bytes();
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(error::value(
+            "the model is too large for a file: train on less",
+        ));
+    }
+    Ok(PyBytes::new(py, &bytes))
+}
+
+fn add_simulated(trainer: &mut Trainer, outcome: &Outcome) -> Result<(), TrainError> {
+    let samplers = outcome.flows.iter().filter_map(|flow| flow.epochs.as_ref());
+    for sampler in samplers {
+        for samples in sampler.runs() {
+            trainer.add(samples)?;
+        }
+    }
+    Ok(())
+}
+
+fn add_recorded(
+    trainer: &mut Trainer,
+    flow: &[i32],
+    sent_ms: &[f64],
+    acked_ms: &[f64],
+) -> Result<(), String> {
+    if flow.len() != sent_ms.len() || flow.len() != acked_ms.len() {
+        return Err("columns of packets must be equally long".to_owned());
+    }
+    let time = |millis: f64| Time::from_secs_f64(millis / 1000.0);
+    let mut flows: Vec<i32> = flow.to_vec();
+    flows.sort_unstable();
+    flows.dedup();
+    for one in flows {
+        let packets = (0..flow.len())
+            .filter(|&row| flow[row] == one && sent_ms[row].is_finite())
+            .map(|row| {
+                let acked = acked_ms[row].is_finite().then(|| time(acked_ms[row]));
+                (time(sent_ms[row]), acked)
+            });
+        let sampler = Sampler::of_packets(packets);
+        for samples in sampler.runs() {
+            trainer.add(samples).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+fn open(path: &std::path::Path) -> PyResult<Model> {
+    let problem = |problem: &dyn std::fmt::Display| format!("`{}` {problem}", path.display());
+    let bytes = verus_sim::model_bytes(path).map_err(|found| match &found {
+        verus_sim::FileProblem::Io(source) => error::os(source, problem(&found)),
+        verus_sim::FileProblem::NoFile => error::value(problem(&found)),
+    })?;
+    Model::from_bytes(&bytes).map_err(|found| error::value(problem(&found)))
+}
+
+/// What a model is: its ranges, its size as a matrix and on disk, its density, its training.
+#[pyfunction]
+pub(crate) fn model_info(py: Python<'_>, path: PathBuf) -> PyResult<String> {
+    let model = py.detach(|| open(&path))?;
+    let (grid, about, matrix) = (model.matrix().grid(), model.about(), model.matrix());
+    py.detach(|| {
+        let rows = matrix.rows();
+        let states = grid.states();
+        let used = rows.chunk_by(|a, b| a.0 == b.0).count();
+        let paper = Grid {
+            delay_min_ms: 20,
+            delay_max_ms: 727,
+            packets_min: 0,
+            packets_max: 35,
+            ..*grid
+        };
+        Ok(json!({
+            "name": path.display().to_string(),
+            "delay_min_ms": grid.delay_min_ms,
+            "delay_max_ms": grid.delay_max_ms,
+            "quantization_ms": grid.step_ms,
+            "window_min_packets": grid.packets_min,
+            "window_max_packets": grid.packets_max,
+            "matrix_size": states,
+            "paper_matrix_size": paper.states(),
+            "states_visited": used,
+            "elements": rows.len(),
+            "density": rows.len() as f64 / (states as f64 * states as f64),
+            "transitions": about.transitions,
+            "samples": about.samples,
+            "outliers": about.outliers,
+            "percentile": about.percentile,
+            "file_bytes": std::fs::metadata(&path).map_or(0, |about| about.len()),
+            "csv_bytes": model.csv_bytes(),
+            "scheme": about.scheme,
+            "users": about.users,
+            "channels": about.channels,
+            "seeds": about.seeds,
+            "duration_s": about.duration_s,
+            "packet_bytes": about.packet_bytes,
+        })
+        .to_string())
+    })
+}
+
+/// Writes the matrix as the paper stores it; returns how many bytes that takes.
+#[pyfunction]
+pub(crate) fn model_csv(py: Python<'_>, path: PathBuf, csv: PathBuf) -> PyResult<u64> {
+    let model = py.detach(|| open(&path))?;
+    py.detach(|| {
+        let write = || {
+            let mut into = BufWriter::new(File::create(&csv)?);
+            model.write_csv(&mut into)?;
+            into.flush()
+        };
+        write().map_err(|source: std::io::Error| {
+            error::os(
+                &source,
+                format!("`{}` cannot be written: {source}", csv.display()),
+            )
+        })?;
+        Ok(model.csv_bytes())
+    })
+}
+
+/// The elements of the matrix within `delays` quantization steps from `first`: row, column (both
+/// counted from the region's beginning) and probability.
+#[pyfunction]
+pub(crate) fn model_region<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    first: u64,
+    delays: u64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let model = py.detach(|| open(&path))?;
+    let windows = model.matrix().grid().windows();
+    let (from, to) = (first * windows, (first + delays) * windows);
+    let within = |at: u64| (from..to).contains(&at);
+    let (mut row, mut column, mut probability) = (Vec::new(), Vec::new(), Vec::new());
+    for (at, next, share) in model.matrix().rows() {
+        if within(at) && within(next) {
+            row.push((at - from) as i64);
+            column.push((next - from) as i64);
+            probability.push(share);
+        }
+    }
+    let result = PyDict::new(py);
+    let columns: [Bound<'py, PyArray1<i64>>; 2] = [array(py, row), array(py, column)];
+    let [row, column] = columns;
+    result.set_item("row", row)?;
+    result.set_item("column", column)?;
+    result.set_item("probability", array(py, probability))?;
+    Ok(result)
+}

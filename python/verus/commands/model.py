@@ -1,0 +1,123 @@
+"""`verus model`: look at what `verus train` wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich import box
+from rich.table import Table
+
+from verus import _verus
+from verus.commands.console import table_console
+from verus.errors import FieldError
+from verus.files import refuse_existing, write_whole
+
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+def info(
+    names: Annotated[list[Path], Parameter(name="MODEL", negative="")],
+    /,
+    *,
+    plot: Path | None = None,
+    zoom: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
+    force: Flag = False,
+    json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
+) -> None:
+    """States, ranges, density and sizes of a model; and its matrix as Figs. 5 and 6 of the paper.
+
+    Parameters
+    ----------
+    names
+        Models.
+    plot
+        Draw the matrix of the (only) model: `.svg` or `.png`. The first ten quantization steps, as Figs. 5a and 6a.
+    zoom
+        Draw the one step that holds this delay in ms, as Figs. 5b and 6b.
+    force
+        Replace a file that exists.
+    json_
+        Print one JSON object a line for each.
+    """
+    found = [json.loads(_verus.model_info(str(name))) for name in names]
+    if zoom is not None and plot is None:
+        raise FieldError("zoom", "needs --plot")
+    if plot is not None:
+        if len(names) != 1:
+            raise FieldError("plot", f"draws one model, not {len(names)}")
+        if plot.suffix not in (".svg", ".png"):
+            raise FieldError("plot", f"`{plot}` must end in .svg or .png")
+        refuse_existing(plot, force=force, field="plot")
+        low, high = found[0]["delay_min_ms"], found[0]["delay_max_ms"]
+        if zoom is not None and not low <= zoom <= high:
+            raise FieldError("zoom", f"must be between {low} and {high} ms, not {zoom}")
+        from verus import render
+        from verus.figures.matrix import matrix
+
+        drawn = render.svg(matrix(names[0], found[0], zoom_ms=zoom).spec)
+        write_whole(plot, drawn.encode() if plot.suffix == ".svg" else render.png(drawn), field="plot")
+    if json_:
+        for entry in found:
+            print(json.dumps(entry))
+    else:
+        show(found)
+
+
+def show(found: Sequence[dict[str, Any]]) -> None:
+    """Models as a table on standard output, a column each."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("model", no_wrap=True)
+    for entry in found:
+        table.add_column(str(entry["name"]), justify="right", overflow="fold")
+    rows: dict[str, Callable[[dict[str, Any]], str]] = {
+        "d, ms": lambda e: f"{e['delay_min_ms']} to {e['delay_max_ms']}, by {e['quantization_ms']}",
+        "w, packets an epoch": lambda e: f"{e['window_min_packets']} to {e['window_max_packets']}",
+        "states m (Eq. 6)": lambda e: f"{e['matrix_size']:,}",
+        "  the paper's, Table 2": lambda e: f"{e['paper_matrix_size']:,}",
+        "states visited": lambda e: f"{e['states_visited']:,}",
+        "elements not empty": lambda e: f"{e['elements']:,}",
+        "density": lambda e: f"{e['density']:.3%}",
+        "samples": lambda e: f"{e['samples']:,}",
+        "  left out as outliers": lambda e: f"{e['outliers']:,} (beyond {e['percentile']:g} %)",
+        "transitions": lambda e: f"{e['transitions']:,}",
+        "file": lambda e: size(e["file_bytes"]),
+        "  as CSV": lambda e: size(e["csv_bytes"]),
+        "  the paper's CSV, Table 2": lambda e: _PAPER_CSV.get(e["quantization_ms"], "–"),
+        "scheme": lambda e: e["scheme"] or "–",
+        "users": lambda e: ", ".join(map(str, e["users"])) or "–",
+        "channels": lambda e: ", ".join(e["channels"]) or "–",
+        "seconds a run": lambda e: f"{e['duration_s']:g}",
+        "seeds": lambda e: _span(e["seeds"]),
+    }
+    for name, text in rows.items():
+        table.add_row(name, *(text(entry) for entry in found))
+    table_console().print(table)
+
+
+#: Sizes of the comma-separated file in Table 2, by quantization.
+_PAPER_CSV = {1: "2.4 GB", 2: "620 MB", 5: "100 MB", 10: "25 MB", 20: "7 MB"}
+
+
+def size(count: int) -> str:
+    """A number of bytes for people.
+
+    Example:
+        >>> size(620_000_000), size(512)
+        ('620 MB', '512 B')
+    """
+    value = float(count)
+    for unit in ("B", "kB", "MB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} GB"
+
+
+def _span(seeds: Sequence[int]) -> str:
+    if not seeds:
+        return "–"
+    return str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
