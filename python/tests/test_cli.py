@@ -102,6 +102,8 @@ def test_list_says_what_there_is(verb: str, verus: Command) -> None:
 
 def test_every_scheme_and_queue_that_is_listed_runs(verus: Command) -> None:
     schemes = [json.loads(line)["name"] for line in verus("list", "schemes", "--json").out.splitlines()]
+    assert verus("train", "a.model", "--trace", "rate:5", "--duration", "2").code == 0
+    schemes = ["model:file=a.model" if name == "model" else name for name in schemes]
     queues = [json.loads(line) for line in verus("list", "queues", "--json").out.splitlines()]
     arguments = [word for queue in queues for word in ("--queue", queue.get("example", queue["name"]))]
     ran = verus("compare", "--trace", "rate:5", "--duration", "1", "--json", "--scheme", *schemes, *arguments)
