@@ -61,40 +61,24 @@ impl Walk {
     #[inline]
     pub fn step(&mut self, delay: Duration, sent: u32) -> u32 {
         self.steps += 1;
-        let model = Arc::clone(&self.model);
-        let matrix = model.matrix();
+        let matrix = self.model.matrix();
         let grid = matrix.grid();
         let to = grid.delay_index(whole_millis(delay));
         let from = self.delay.replace(to).unwrap_or(to);
         let window = grid.window_index(sent);
-        let choices = self.choices(matrix, from, window, to);
-        let drawn = draw(choices, self.kind, &mut self.random);
-        grid.packets_min + drawn.unwrap_or(0)
-    }
-
-    #[inline]
-    fn choices<'a>(&mut self, matrix: &'a Matrix, from: u32, window: u32, to: u32) -> &'a [Choice] {
-        let mut only: Option<&[Choice]> = None;
-        for (at, subset) in matrix.subsets_down(from, window, to) {
-            if at == window {
-                return subset;
-            }
-            if subset.len() > 1 {
-                only = Some(subset);
-                break;
-            }
-            only = only.or(Some(subset));
-        }
-        match only {
-            Some(subset) => {
+        let choices = match found(matrix, from, window, to) {
+            Found::Subset(choices) => choices,
+            Found::Lowered(choices) => {
                 self.lowered += 1;
-                subset
+                choices
             }
-            None => {
+            Found::Nothing => {
                 self.off_row += 1;
                 matrix.column(to)
             }
-        }
+        };
+        let drawn = draw(choices, self.kind, &mut self.random);
+        grid.packets_min + drawn.unwrap_or(0)
     }
 
     /// Steps taken.
@@ -113,6 +97,36 @@ impl Walk {
     }
 }
 
+/// Bits behind the point of the number that is drawn between two counts.
+const FRACTION_BITS: u32 = 31;
+
+/// Where a step finds its choices.
+enum Found<'a> {
+    /// In the subset it asked for.
+    Subset(&'a [Choice]),
+    /// In that of a smaller window.
+    Lowered(&'a [Choice]),
+    /// In none.
+    Nothing,
+}
+
+#[inline]
+fn found(matrix: &Matrix, from: u32, window: u32, to: u32) -> Found<'_> {
+    let mut only = Found::Nothing;
+    for (at, subset) in matrix.subsets_down(from, window, to) {
+        if at == window {
+            return Found::Subset(subset);
+        }
+        if subset.len() > 1 {
+            return Found::Lowered(subset);
+        }
+        if matches!(only, Found::Nothing) {
+            only = Found::Lowered(subset);
+        }
+    }
+    only
+}
+
 /// A window of the subset, `None` if that is empty. The probabilities of a subset share their
 /// row's sum, so their counts will do.
 #[inline]
@@ -122,19 +136,37 @@ fn draw(choices: &[Choice], kind: WalkKind, random: &mut impl Rng) -> Option<u32
     }
     match kind {
         WalkKind::Paper => {
-            let counts = choices.iter().map(|choice| choice.count);
-            let (least, most) = (counts.clone().min()?, counts.max()?);
-            let number = f64::from(least) + random.random::<f64>() * f64::from(most - least);
-            let distance = |choice: &Choice| (f64::from(choice.count) - number).abs();
-            let nearest = choices.iter().map(distance).fold(f64::INFINITY, f64::min);
-            let tied = |choice: &&Choice| distance(choice) <= nearest;
-            let ties = choices.iter().filter(tied).count();
-            let which = match ties {
+            let (mut least, mut most) = (u32::MAX, 0);
+            for choice in choices {
+                least = least.min(choice.count);
+                most = most.max(choice.count);
+            }
+            // Fixed point, and passes without branches: what is drawn cannot be predicted.
+            let span = u64::from(most.saturating_sub(least)) << FRACTION_BITS;
+            let number = (u64::from(least) << FRACTION_BITS) + random.random_range(0..=span);
+            let distance =
+                |choice: &Choice| (u64::from(choice.count) << FRACTION_BITS).abs_diff(number);
+            let nearest = choices.iter().map(distance).fold(u64::MAX, u64::min);
+            let ties: u32 = choices
+                .iter()
+                .map(|choice| u32::from(distance(choice) == nearest))
+                .sum();
+            let mut which = match ties {
+                0 => return None,
                 1 => 0,
                 _ => random.random_range(0..ties),
             };
-            let choice = choices.iter().filter(tied).nth(which)?;
-            Some(choice.window)
+            let mut window = 0;
+            for choice in choices {
+                let tied = distance(choice) == nearest;
+                window = if tied && which == 0 {
+                    choice.window
+                } else {
+                    window
+                };
+                which = which.wrapping_sub(u32::from(tied));
+            }
+            Some(window)
         }
         WalkKind::Sampled => {
             let sum: u64 = choices.iter().map(|choice| u64::from(choice.count)).sum();
