@@ -17,6 +17,7 @@ use crate::model::{Model, ModelDriven, WalkKind};
 use crate::new_reno::{self, NewReno};
 use crate::receiver::ReceiverConfig;
 use crate::saturate::{self, Saturate};
+use crate::sprout::{self, Sprout};
 use crate::units::Duration;
 use crate::vegas::{self, Vegas};
 use crate::verus::config::{
@@ -140,6 +141,7 @@ enum Config {
     Cubic(cubic::Config),
     NewReno(new_reno::Config),
     Vegas(vegas::Config),
+    Sprout(sprout::Config),
     Model { model: Arc<Model>, walk: WalkKind },
     Saturate(saturate::Config),
     Constant(constant::Config),
@@ -176,6 +178,7 @@ impl Scheme {
             "cubic" => parse_cubic(text, &pairs)?,
             "newreno" => parse_new_reno(text, &pairs)?,
             "vegas" => parse_vegas(text, &pairs)?,
+            "sprout" => parse_sprout(text, &pairs)?,
             "model" => parse_model(text, &pairs, read)?,
             "saturate" => parse_saturate(text, &pairs)?,
             "constant" => parse_constant(text, &pairs)?,
@@ -220,6 +223,7 @@ impl Scheme {
             Config::Cubic(_) => "cubic",
             Config::NewReno(_) => "newreno",
             Config::Vegas(_) => "vegas",
+            Config::Sprout(_) => "sprout",
             Config::Model { .. } => "model",
             Config::Saturate(_) => "saturate",
             Config::Constant(_) => "constant",
@@ -270,6 +274,7 @@ impl Scheme {
             Config::Cubic(_) => format!("Cubic{}", extra(&[])),
             Config::NewReno(_) => format!("NewReno{}", extra(&[])),
             Config::Vegas(_) => format!("Vegas{}", extra(&[])),
+            Config::Sprout(_) => format!("Sprout{}", extra(&[])),
             Config::Model { .. } => format!("Model{}", extra(&[])),
             Config::Saturate(_) => format!("Saturate{}", extra(&[])),
             Config::Constant(config) => format!("Constant {} Mbit/s", config.rate_mbps),
@@ -285,6 +290,7 @@ impl Scheme {
             Config::Cubic(config) => Box::new(Cubic::new(config.clone()).expect(CHECKED)),
             Config::NewReno(config) => Box::new(NewReno::new(config.clone()).expect(CHECKED)),
             Config::Vegas(config) => Box::new(Vegas::new(config.clone()).expect(CHECKED)),
+            Config::Sprout(config) => Box::new(Sprout::new(config.clone()).expect(CHECKED)),
             Config::Model { model, walk } => {
                 Box::new(ModelDriven::new(Arc::clone(model), *walk, seed))
             }
@@ -293,9 +299,12 @@ impl Scheme {
         }
     }
 
-    /// The algorithm's receiver half, if it has one: none of the present ones has.
+    /// The algorithm's receiver half, if it has one.
     pub fn observer(&self) -> Option<Box<dyn Observer>> {
-        None
+        match &self.config {
+            Config::Sprout(config) => config.observer(),
+            _ => None,
+        }
     }
 
     /// When receivers of the algorithm's packets acknowledge, where the transport leaves it open: each
@@ -1018,6 +1027,71 @@ fn model_keys() -> Vec<Key> {
     ]
 }
 
+fn parse_sprout(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
+    let mut config = sprout::Config::default();
+    apply(scheme, "sprout", &sprout_keys(), pairs, |setting| {
+        match setting.key {
+            "max_rate" => config.max_rate = setting.number()?,
+            "max_arrivals_per_tick" => {
+                let whole = setting.value.parse();
+                config.max_arrivals_per_tick = whole.map_err(|_| setting.bad("a whole number"))?;
+            }
+            "volatility" => config.volatility = setting.number()?,
+            "escape_rate" => config.escape_rate = setting.number()?,
+            "percentile" => config.percentile = setting.number()?,
+            "receiver" => config.receiver = setting.flag()?,
+            other => unreachable!("`{other}` is listed but not parsed"),
+        }
+        Ok(())
+    })?;
+    config
+        .validate()
+        .map_err(|error| out_of_range(scheme)(&error))?;
+    Ok(Config::Sprout(config))
+}
+
+fn sprout_keys() -> Vec<Key> {
+    let d = sprout::Config::default();
+    vec![
+        key(
+            "max_rate",
+            "packets/s",
+            d.max_rate,
+            "no higher rate is believed (§3.1; binds first, at 11.2 to 11.5 Mbit/s)",
+        ),
+        key(
+            "max_arrivals_per_tick",
+            "packets",
+            d.max_arrivals_per_tick,
+            "no more arrivals are counted in a tick of 20 ms (the 18 Mbit/s of Verus §6.1)",
+        ),
+        key(
+            "volatility",
+            "packets/s/√s",
+            d.volatility,
+            "σ, how the rate wanders (§3.1)",
+        ),
+        key(
+            "escape_rate",
+            "1/s",
+            d.escape_rate,
+            "λ_z, how often an outage ends (§3.1)",
+        ),
+        key(
+            "percentile",
+            "%",
+            d.percentile,
+            "the chance that less is delivered than forecast (§3.3)",
+        ),
+        key(
+            "receiver",
+            "yes or no",
+            "yes",
+            "whether the receiver makes the forecast; no, and over QUIC: a forecast at the sender, from acknowledgements",
+        ),
+    ]
+}
+
 /// Every algorithm, with its parameters.
 pub fn catalogue() -> Vec<Entry> {
     vec![
@@ -1040,6 +1114,11 @@ pub fn catalogue() -> Vec<Entry> {
             name: "vegas",
             summary: "delay-based, keeps a few packets queued (Brakmo and Peterson 1995)",
             keys: vegas_keys(),
+        },
+        Entry {
+            name: "sprout",
+            summary: "the receiver forecasts what the link will deliver within 100 ms (Winstein et al., NSDI 2013)",
+            keys: sprout_keys(),
         },
         Entry {
             name: "model",
@@ -1128,7 +1207,7 @@ mod tests {
         let message = |text: &str| Scheme::parse(text).expect_err("invalid").to_string();
         assert_eq!(
             message("bbr"),
-            "scheme `bbr`: unknown algorithm `bbr`; known are verus, cubic, newreno, vegas, model, saturate, \
+            "scheme `bbr`: unknown algorithm `bbr`; known are verus, cubic, newreno, vegas, sprout, model, saturate, \
              constant"
         );
         assert!(message("vegas:ratio=2").contains("`vegas` has no key `ratio`"));

@@ -20,6 +20,7 @@ pub mod receiver;
 pub mod recovery;
 pub mod saturate;
 pub mod sender;
+pub mod sprout;
 #[cfg(test)]
 mod testing;
 pub mod units;

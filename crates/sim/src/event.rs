@@ -24,6 +24,8 @@ pub enum Event {
     Ack(u32),
     /// A delayed acknowledgement is due.
     ReceiverTimer(u32),
+    /// A tick of the algorithm's receiver half.
+    ObserverTimer(u32),
     /// A timer of the sender: loss, timeout, pacing or the controller's tick.
     SenderTimer(u32),
     /// Time series are sampled and progress is told.
@@ -40,7 +42,7 @@ impl Event {
             Event::Change(_) | Event::Start(_) | Event::Stop(_) => 0,
             Event::Data(_) => 1,
             Event::Ack(_) => 2,
-            Event::ReceiverTimer(_) | Event::SenderTimer(_) => 3,
+            Event::ReceiverTimer(_) | Event::ObserverTimer(_) | Event::SenderTimer(_) => 3,
             Event::Sample => 4,
             Event::Departure | Event::AckDeparture => 5,
         }

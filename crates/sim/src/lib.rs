@@ -5,6 +5,7 @@
 //! same [`Scenario`] gives the same bytes.
 
 pub mod event;
+mod half;
 mod network;
 mod record;
 mod scenario;

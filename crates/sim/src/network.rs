@@ -22,6 +22,7 @@ use verus_core::{Bytes, Duration, Time, random};
 use verus_measure::Meter;
 
 use crate::event::{Event, EventQueue};
+use crate::half::ReceiverHalf;
 use crate::record::{FlowOutcome, Outcome, Records, Totals};
 use crate::scenario::{Error, Plan};
 
@@ -43,6 +44,8 @@ struct Packet {
 struct AckPacket {
     flow: u32,
     answers: u32,
+    /// The number of the report of the algorithm's receiver half; 0 where it has none.
+    report: u32,
     ack: Ack,
 }
 
@@ -90,6 +93,8 @@ impl<P> Pipe<P> {
 struct Flow {
     sender: Sender,
     receiver: Receiver,
+    /// The receiver half of the algorithm, where it has one.
+    half: Option<Box<ReceiverHalf>>,
     forward: Pipe<Packet>,
     back: Pipe<AckPacket>,
     delay: Duration,
@@ -113,7 +118,7 @@ struct Network<'a> {
     ack_link_set: bool,
     /// Whether a packet's arrival and that of its acknowledgement are one event. A receiver that
     /// answers each packet at once, over a way back of fixed length, does nothing that anyone
-    /// could notice in between.
+    /// could notice in between, unless a receiver half has a clock of its own.
     direct: bool,
     loss: f64,
     /// Each flow draws its losses from a stream of its own: its n-th packet meets the same draw
@@ -164,6 +169,9 @@ impl<'a> Network<'a> {
             flows.push(Flow {
                 sender: Sender::new(controller, packet_size, start),
                 receiver: Receiver::new(receiver),
+                half: scheme
+                    .observer()
+                    .map(|half| Box::new(ReceiverHalf::new(half))),
                 forward: Pipe::new(),
                 back: Pipe::new(),
                 delay: Duration::from_millis_f64(spec.delay_ms.unwrap_or(scenario.delay_ms)),
@@ -182,6 +190,7 @@ impl<'a> Network<'a> {
                 events.push(Time::from_secs_f64(stop), Event::Stop(index as u32));
             }
         }
+        let halves = flows.iter().any(|flow| flow.half.is_some());
         let base_rtt: Vec<Duration> = flows.iter().map(|flow| flow.delay * 2).collect();
         let stream = |purpose, index| random::stream(scenario.seed, purpose, index);
         Network {
@@ -208,6 +217,7 @@ impl<'a> Network<'a> {
             ack_link_set: false,
             direct: plan.paths.ack.is_none()
                 && scenario.ack_every == 1
+                && !halves
                 && scenario
                     .changes
                     .iter()
@@ -248,6 +258,7 @@ impl<'a> Network<'a> {
                 Event::Data(flow) => self.on_data(now, flow as usize),
                 Event::Ack(flow) => self.on_ack(now, flow as usize),
                 Event::Departure => self.on_departure(now),
+                Event::ObserverTimer(flow) => self.on_observer_timer(now, flow as usize),
                 Event::SenderTimer(flow) => self.on_sender_timer(now, flow as usize),
                 Event::ReceiverTimer(flow) => self.on_receiver_timer(now, flow as usize),
                 Event::AckDeparture => self.on_ack_departure(now),
@@ -361,6 +372,9 @@ impl<'a> Network<'a> {
                 .on_sent(index, transmit.size, transmit.retransmission);
             self.meter.on_arrival(now, index, transmit.size);
             let record = self.record(now, index, &transmit);
+            if let Some(half) = &mut self.flows[index].half {
+                half.on_sent(transmit.number, transmit.stamp);
+            }
             let packet = Packet {
                 flow: index as u32,
                 number: transmit.number,
@@ -476,6 +490,7 @@ impl<'a> Network<'a> {
         let packet = AckPacket {
             flow: index as u32,
             answers,
+            report: flow.half.as_mut().map_or(0, |half| half.report()),
             ack,
         };
         match &mut self.ack_link {
@@ -499,6 +514,30 @@ impl<'a> Network<'a> {
         }
         self.flows[index].receiver_timer = Time::MAX;
         self.acknowledge(now, index);
+    }
+
+    fn on_observer_timer(&mut self, now: Time, index: usize) {
+        let Some(half) = &mut self.flows[index].half else {
+            return;
+        };
+        if half.timer != now {
+            return; // an earlier timer has taken its place
+        }
+        half.timer = Time::MAX;
+        if half.observer.next_tick().is_some_and(|at| at <= now) {
+            half.observer.on_tick(now);
+        }
+        self.set_observer_timer(index);
+    }
+
+    fn set_observer_timer(&mut self, index: usize) {
+        if let Some(half) = &mut self.flows[index].half
+            && let Some(at) = half.observer.next_tick()
+            && at < half.timer
+        {
+            half.timer = at;
+            self.events.push(at, Event::ObserverTimer(index as u32));
+        }
     }
 
     fn set_ack_link(&mut self) {
@@ -537,6 +576,10 @@ impl<'a> Network<'a> {
         let flow = &mut self.flows[index];
         let new = flow.receiver.on_packet(now, packet.number, packet.data);
         flow.unanswered += self.packet_size.get() as u32;
+        if let Some(half) = &mut flow.half {
+            half.on_packet(now, packet.number, self.packet_size);
+            self.set_observer_timer(index);
+        }
         self.meter.on_delivery(now, index, new);
         if let Some(records) = &mut self.records {
             records.received_ms[packet.record] = now.as_millis_f64();
@@ -544,13 +587,15 @@ impl<'a> Network<'a> {
         }
     }
 
-    /// An acknowledgement that answers for `answers` bytes reaches the sender.
+    /// An acknowledgement that answers for `answers` bytes reaches the sender, with the report of
+    /// this number.
     #[inline]
-    fn hear(&mut self, now: Time, index: usize, ack: &Ack, answers: u32) {
+    fn hear(&mut self, now: Time, index: usize, ack: &Ack, answers: u32, report: u32) {
         self.network_bytes -= u64::from(answers);
         let flow = &mut self.flows[index];
+        let report = flow.half.as_mut().and_then(|half| half.hear(report));
         flow.sender
-            .on_ack(now, ack, None)
+            .on_ack(now, ack, report)
             .expect("the simulated receiver acknowledges what arrived");
         let revealed = flow.sender.last_revealed();
         for acked in &revealed.acked {
@@ -574,7 +619,7 @@ impl<'a> Network<'a> {
                 let flow = &mut self.flows[index];
                 let answers = std::mem::take(&mut flow.unanswered);
                 if let Some(ack) = flow.receiver.poll_ack(received) {
-                    self.hear(now, index, &ack, answers);
+                    self.hear(now, index, &ack, answers, 0);
                 }
             }
             if let Some(at) = self.flows[index].forward.next() {
@@ -582,7 +627,7 @@ impl<'a> Network<'a> {
             }
         } else {
             while let Some(packet) = self.flows[index].back.pop(now) {
-                self.hear(now, index, &packet.ack, packet.answers);
+                self.hear(now, index, &packet.ack, packet.answers, packet.report);
             }
             if let Some(at) = self.flows[index].back.next() {
                 self.events.push(at, Event::Ack(index as u32));

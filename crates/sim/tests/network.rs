@@ -73,12 +73,13 @@ fn drop_tail_takes_its_limit_and_not_a_packet_more() {
 }
 
 /// Every scheme that repeats what was lost.
-const RELIABLE: [&str; 5] = [
+const RELIABLE: [&str; 6] = [
     "verus:ratio=4",
     "verus:ratio=4,mode=paper",
     "cubic",
     "newreno",
     "vegas",
+    "sprout",
 ];
 
 #[test]
@@ -398,7 +399,7 @@ fn assert_consistent(scenario: &Scenario) {
     });
 }
 
-const SCHEMES: [&str; 8] = [
+const SCHEMES: [&str; 9] = [
     "verus:ratio=2",
     "verus:ratio=6",
     "verus:ratio=4,mode=paper",
@@ -407,6 +408,7 @@ const SCHEMES: [&str; 8] = [
     "cubic:hystart=plusplus",
     "newreno",
     "vegas",
+    "sprout",
 ];
 
 const QUEUES: [&str; 7] = [

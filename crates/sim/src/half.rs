@@ -1,0 +1,85 @@
+//! The receiver half of a flow's algorithm, and what it and the sender tell each other under way.
+//!
+//! Stamps and reports travel beside their packets, in queues of their own, so that packets of
+//! algorithms without a receiver half stay as small as they are. Paths keep the order of what they
+//! do not drop: whatever lies before the one looked for was dropped.
+
+use std::collections::VecDeque;
+
+use verus_core::controller::{Arrival, Observer};
+use verus_core::{Bytes, Stamp, Time};
+
+/// The receiver half of one flow.
+#[derive(Debug)]
+pub struct ReceiverHalf {
+    /// The algorithm's own part.
+    pub observer: Box<dyn Observer>,
+    /// For when its timer event is set; [`Time::MAX`] if none is.
+    pub timer: Time,
+    /// Stamps under way, by packet number.
+    stamps: VecDeque<(u64, Stamp)>,
+    /// Reports under way, by their own number.
+    reports: VecDeque<(u32, Vec<u8>)>,
+    reported: u32,
+    /// Buffers of reports that have arrived, to be used again.
+    spare: Vec<Vec<u8>>,
+}
+
+impl ReceiverHalf {
+    /// One of which nothing has been heard.
+    pub fn new(observer: Box<dyn Observer>) -> Self {
+        ReceiverHalf {
+            observer,
+            timer: Time::MAX,
+            stamps: VecDeque::new(),
+            reports: VecDeque::new(),
+            reported: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    /// A packet leaves the sender, perhaps to be dropped.
+    pub fn on_sent(&mut self, number: u64, stamp: Option<Stamp>) {
+        self.stamps.extend(stamp.map(|stamp| (number, stamp)));
+    }
+
+    /// A packet arrives.
+    pub fn on_packet(&mut self, at: Time, number: u64, size: Bytes) {
+        let before = |stamps: &VecDeque<(u64, Stamp)>| {
+            stamps.front().is_some_and(|&(other, _)| other < number)
+        };
+        while before(&self.stamps) {
+            self.stamps.pop_front();
+        }
+        let stamp = self.stamps.front().filter(|&&(other, _)| other == number);
+        self.observer.on_packet(&Arrival {
+            at,
+            number,
+            size,
+            stamp: stamp.map(|(_, stamp)| stamp.as_slice()),
+        });
+    }
+
+    /// An acknowledgement leaves, perhaps to be dropped; returns the number of its report.
+    pub fn report(&mut self) -> u32 {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        self.observer.report(&mut bytes);
+        self.reported = self.reported.wrapping_add(1);
+        self.reports.push_back((self.reported, bytes));
+        self.reported
+    }
+
+    /// The acknowledgement with this report arrives: what it says, if anything.
+    pub fn hear(&mut self, number: u32) -> Option<&[u8]> {
+        loop {
+            let (other, bytes) = self.reports.pop_front()?;
+            self.spare.push(bytes);
+            if other == number {
+                break;
+            }
+        }
+        let bytes = self.spare.last()?;
+        (!bytes.is_empty()).then_some(bytes)
+    }
+}
