@@ -163,7 +163,14 @@ fn world(request: Request) -> World<Scheme, Catalogue> {
 
 #[test]
 fn every_scheme_delivers_every_byte_both_ways_and_both_ends_know() {
-    for scheme in ["verus", "verus:mode=paper", "cubic", "newreno", "vegas"] {
+    for scheme in [
+        "verus",
+        "verus:mode=paper",
+        "cubic",
+        "newreno",
+        "vegas",
+        "sprout",
+    ] {
         let mut world = world(Request {
             upload_flows: 2,
             download_flows: 3,

@@ -18,6 +18,8 @@ use verus_channel::catalogue::{self, Channel};
 use verus_channel::link::{Link, Service, WhenOver};
 use verus_channel::queue::QueueConfig;
 use verus_channel::schedule::Schedule;
+use verus_core::controller::{Arrival, Observer};
+use verus_core::sprout::{self, TICK, receiver::Forecaster};
 use verus_core::verus::{capacity::Capacity, config::Config, profile::Profile};
 use verus_core::{
     Acked, Bytes, Controller, Departure, Duration, Feedback, Time, algorithm::Scheme, random,
@@ -330,6 +332,23 @@ fn micro() {
         }
     });
     println!("| refit of 500 points | {refit:.0} | 10000 |");
+    let mut half = Forecaster::new(&sprout::Config::default());
+    let (mut now, mut number) = (Time::ZERO, 0);
+    let tick = nanoseconds(2_000, || {
+        // From an outage to the most that a tick counts, so that the belief is never at rest.
+        for _ in 0..=number % 30 {
+            half.on_packet(&Arrival {
+                at: now,
+                number,
+                size: Bytes::new(1500),
+                stamp: None,
+            });
+            number += 1;
+        }
+        now += TICK;
+        half.on_tick(now);
+    });
+    println!("| Sprout: a tick, its packets and forecast | {tick:.0} | 100000 |");
 }
 
 fn main() {
