@@ -13,7 +13,7 @@ import pytest
 
 from verus import emulation, runner
 from verus.cli import find_endpoint
-from verus.experiments import agreement
+from verus.experiments import agreement, side_by_side
 from verus.results import ROW_FIELDS, Results
 from verus.scenario import Contestant, Settings, make_run
 
@@ -93,7 +93,7 @@ def test_simulated_and_emulated_agree() -> None:
         settings={"repeat": 2},
     )
     missed = [f"{check.name}: {check.miss()}" for check in agreement.checks(results) if not check.met]
-    assert not missed, "\n".join([*missed, agreement.timing(results)])
+    assert not missed, "\n".join([*missed, side_by_side.timing(results)])
 
 
 @pytest.mark.usefixtures("real_time")

@@ -7,7 +7,6 @@ It takes rights that a user seldom has, and as long as its runs last: it is run 
 
 from __future__ import annotations
 
-import html
 import itertools
 import math
 import statistics
@@ -15,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from verus.experiments import Experiment, Options, Work
+from verus.experiments import Experiment, Options, Work, side_by_side
 from verus.experiments.recordings import locate
 from verus.experiments.target import Check, rows, verdict
 from verus.scenario import PAPER_QUEUE, Contestant, Run, make_run
@@ -244,31 +243,15 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
-def timing(results: Results) -> str:
-    """How well the emulator kept its time, in a sentence."""
-    timings = [run["timing"] for run in results.config["runs"] if "timing" in run]
-    return (
-        f"Deliveries of {len(timings)} emulated runs were late by at most "
-        f"{max(timing['lateness_p99_ms'] for timing in timings):.3f} ms (p99 of each run; largest of all "
-        f"{max(timing['lateness_max_ms'] for timing in timings):.1f} ms); devices lost "
-        f"{sum(timing['device_losses'] for timing in timings)} packets."
-    )
+def _tables(results: Results) -> dict[str, list[list[str]]]:
+    found = itertools.groupby(table_of(results), key=lambda row: row.trace)
+    return {trace: [_cells(row) for row in own] for trace, own in found}
 
 
 def summary(results: Results) -> Sequence[RenderableType]:
     """For a terminal: a table for each channel, and the verdict."""
-    from rich import box
-    from rich.table import Table
-
-    parts: list[RenderableType] = []
-    for trace, rows_of in itertools.groupby(table_of(results), key=lambda row: row.trace):
-        table = Table(title=trace, title_justify="left", box=box.SIMPLE_HEAD)
-        for column, heading in enumerate(_HEADINGS):
-            table.add_column(heading, justify="right" if column else "left", no_wrap=not column)
-        for row in rows_of:
-            table.add_row(*_cells(row))
-        parts.append(table)
-    return [*parts, timing(results), "\n".join(verdict(checks(results)))]
+    parts = side_by_side.terminal(_tables(results), _HEADINGS)
+    return [*parts, side_by_side.timing(results), "\n".join(verdict(checks(results)))]
 
 
 def page(results: Results) -> Page:
@@ -276,10 +259,8 @@ def page(results: Results) -> Page:
     from verus.report import Page, Section, table
 
     found = checks(results)
-    body = "".join(f"<p>{html.escape(line)}</p>" for line in [timing(results), *verdict(found)])
-    for trace, rows_of in itertools.groupby(table_of(results), key=lambda row: row.trace):
-        lines = ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(row)) + "</tr>" for row in rows_of]
-        body += table(list(_HEADINGS), lines, caption=trace)
+    sentences = [side_by_side.timing(results), *verdict(found)]
+    body = side_by_side.page(_tables(results), _HEADINGS, sentences)
     repeat = results.config["settings"]["repeat"]
     return Page(
         title="Verus: emulated against simulated",

@@ -11,7 +11,6 @@ only.
 from __future__ import annotations
 
 import csv
-import html
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
@@ -20,8 +19,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verus.experiments import Experiment, Options, Work
-from verus.experiments.agreement import timing
+from verus.experiments import Experiment, Options, Work, side_by_side
 from verus.experiments.recordings import locate
 from verus.experiments.target import Check, rows, verdict
 from verus.scenario import Contestant, Run, make_run
@@ -197,20 +195,15 @@ def _cells(pair: Pair) -> list[str]:
     ]
 
 
+def _tables(results: Results) -> dict[str, list[list[str]]]:
+    found = itertools.groupby(pairs(results), key=lambda pair: pair.label)
+    return {label: [_cells(pair) for pair in own] for label, own in found}
+
+
 def summary(results: Results) -> Sequence[RenderableType]:
     """For a terminal: a table for each sender, and the verdict."""
-    from rich import box
-    from rich.table import Table
-
-    parts: list[RenderableType] = []
-    for label, own in itertools.groupby(pairs(results), lambda pair: pair.label):
-        table = Table(title=label, title_justify="left", box=box.SIMPLE_HEAD)
-        for column, heading in enumerate(_HEADINGS):
-            table.add_column(heading, justify="right" if column else "left", no_wrap=not column)
-        for pair in own:
-            table.add_row(*_cells(pair))
-        parts.append(table)
-    return [*parts, timing(results), "\n".join(verdict(checks(results)))]
+    parts = side_by_side.terminal(_tables(results), _HEADINGS)
+    return [*parts, side_by_side.timing(results), "\n".join(verdict(checks(results)))]
 
 
 def page(results: Results) -> Page:
@@ -218,10 +211,8 @@ def page(results: Results) -> Page:
     from verus.report import Page, Section, table
 
     found = checks(results)
-    body = "".join(f"<p>{html.escape(line)}</p>" for line in [timing(results), *verdict(found)])
-    for label, own in itertools.groupby(pairs(results), lambda pair: pair.label):
-        lines = ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(pair)) + "</tr>" for pair in own]
-        body += table(list(_HEADINGS), lines, caption=label)
+    sentences = [side_by_side.timing(results), *verdict(found)]
+    body = side_by_side.page(_tables(results), _HEADINGS, sentences)
     return Page(
         title="Verus: other senders behind two emulators",
         lead="The same senders, traces and queues behind our emulator and behind Mahimahi's.",
