@@ -18,17 +18,13 @@ use std::thread;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
-use thread_priority::{
-    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
-    set_thread_priority_and_policy, thread_native_id,
-};
 use verus_channel::catalogue::{self, LONGEST_BUILT_IN};
 use verus_channel::link::WhenOver;
 use verus_channel::queue::QueueConfig;
 use verus_core::{Bytes, Duration};
 use verus_emu::device::{Device, DeviceConfig, IPV6_LEAST_MTU};
 use verus_emu::direction::PathConfig;
-use verus_emu::emulator::Emulator;
+use verus_emu::emulator::{Emulator, in_real_time};
 use verus_emu::host::{self, Names, Place};
 use verus_emu::log::{Heading, LinkLog};
 use verus_emu::namespace::Namespace;
@@ -531,20 +527,6 @@ fn relay_queries(
 /// Packets that both devices dropped, as their kernels count.
 fn device_drops(inner: &Namespace, device: &str) -> io::Result<u64> {
     Ok(netlink::device_drops(device)? + inner.within(|| netlink::device_drops(device))??)
-}
-
-/// Asks for a place before everything that is not as urgent; nothing depends on getting it.
-pub fn in_real_time() {
-    /// Above everything ordinary, below what the kernel does for interrupts.
-    const PRIORITY: u8 = 10;
-    let Ok(priority) = PRIORITY.try_into() else {
-        return;
-    };
-    let _ = set_thread_priority_and_policy(
-        thread_native_id(),
-        ThreadPriority::Crossplatform(priority),
-        ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo),
-    );
 }
 
 /// A failure of ours rather than the program's.

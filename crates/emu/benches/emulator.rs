@@ -13,17 +13,13 @@ use std::time::Duration as Span;
 use hdrhistogram::Histogram;
 use rustix::event::PollFlags;
 use rustix::time::{ClockId, clock_gettime};
-use thread_priority::{
-    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
-    set_thread_priority_and_policy, thread_native_id,
-};
 use verus_channel::queue::QueueConfig;
 use verus_channel::{RateSchedule, Service};
 use verus_clock::{Alarm, Clock};
 use verus_core::{Duration, Rate, Time};
 use verus_emu::device::{Device, DeviceConfig};
 use verus_emu::direction::PathConfig;
-use verus_emu::emulator::{Emulator, Observer, Timing, Way};
+use verus_emu::emulator::{Emulator, Observer, Timing, Way, in_real_time};
 use verus_emu::namespace::Namespace;
 use verus_emu::netlink;
 use verus_emu::packet::Packet;
@@ -74,15 +70,6 @@ struct Ran {
     found: Vec<f64>,
 }
 
-fn real_time() {
-    let priority = 10u8.try_into().expect("in range");
-    let _ = set_thread_priority_and_policy(
-        thread_native_id(),
-        ThreadPriority::Crossplatform(priority),
-        ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo),
-    );
-}
-
 /// A link of `mbps` and `delay_ms` each way, `traffic` from the near to the far end.
 fn run(
     mbps: f64,
@@ -122,7 +109,7 @@ fn run(
     let (ring, wake) = UnixStream::pair()?;
     thread::scope(|scope| {
         let emulation = scope.spawn(|| {
-            real_time();
+            in_real_time();
             while !over.load(Ordering::Relaxed) {
                 emulator.turn(None, wake.as_fd(), &mut Nobody)?;
             }
@@ -152,7 +139,7 @@ fn run(
 
 /// How late a timer of 1 ms is that does nothing else.
 fn bare_timer(over: &AtomicBool) -> io::Result<Histogram<u64>> {
-    real_time();
+    in_real_time();
     let clock = Clock::new();
     let mut alarm = Alarm::new()?;
     let (_never, source) = UnixStream::pair()?;

@@ -5,6 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use hdrhistogram::Histogram;
 use rustix::event::PollFlags;
+use thread_priority::{
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
 use verus_clock::{Alarm, Clock};
 use verus_core::{Bytes, Duration, Time};
 
@@ -280,6 +284,21 @@ impl Emulator {
         }
         Ok(more)
     }
+}
+
+/// Asks, for the calling thread, for a place before everything that is not as urgent; nothing depends on
+/// getting it.
+pub fn in_real_time() {
+    /// Above everything ordinary, below what the kernel does for interrupts.
+    const PRIORITY: u8 = 10;
+    let Ok(priority) = PRIORITY.try_into() else {
+        return;
+    };
+    let _ = set_thread_priority_and_policy(
+        thread_native_id(),
+        ThreadPriority::Crossplatform(priority),
+        ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::Fifo),
+    );
 }
 
 /// Passes on what happens, and keeps the packets that go no further.

@@ -9,7 +9,7 @@ use std::time::Duration as Span;
 
 use rustls::pki_types::CertificateDer;
 use verus_core::{Bytes, Duration, Time};
-use verus_emu::emulator::{Emulator, Observer, Way};
+use verus_emu::emulator::{Emulator, Observer, Way, in_real_time};
 use verus_emu::packet::Packet;
 use verus_measure::Meter;
 use verus_sim::Scenario;
@@ -181,7 +181,7 @@ impl Stage {
         Builder::new()
             .name("link".to_owned())
             .spawn_scoped(scope, move || {
-                crate::shell::in_real_time();
+                in_real_time();
                 let ran = self.turn_until(&mut emulator, duration);
                 self.end();
                 ran.map(|watch| (emulator, watch))
