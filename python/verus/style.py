@@ -57,3 +57,30 @@ def looks(cells: Iterable[Cell]) -> dict[str, Look]:
 def _ratio(cell: Cell) -> float:
     """R, the ratio of delay to its minimum that Verus tolerates; 2 if it was left alone."""
     return float(cell.params.get("ratio", 2))
+
+
+#: Colours of what has no scheme of its own.
+_PLAIN = ("#1c7fc7", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#5a3fb0", "#7f7f7f", "#8c6d31")
+
+
+def named(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each name: a scheme's own where the name begins with it, others in order.
+
+    Example:
+        >>> colors = named(["Verus R=2", "Cubic", "user 1"])
+        >>> colors["Cubic"]
+        '#d55e00'
+    """
+    chosen: dict[str, str] = {}
+    for name in dict.fromkeys(names):
+        first = name.partition(" ")[0].partition(",")[0].lower()
+        shades = [shade for shade in _VERUS_SHADES if shade not in chosen.values()]
+        hue = _HUES.get(first, ("", ""))[0]
+        if first == "verus" and shades:
+            chosen[name] = shades[0]
+        elif hue and hue not in chosen.values():
+            chosen[name] = hue
+        else:
+            left = [color for color in _PLAIN if color not in chosen.values()]
+            chosen[name] = left[0] if left else _PLAIN[len(chosen) % len(_PLAIN)]
+    return chosen

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from verus import experiments
 from verus.commands.console import Talk, table_console
 from verus.scenario import at_least, check_seed
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from verus.experiments import Experiment
+    from verus.results import Results
 
 #: It ran, but a checked target was missed.
 TARGET_MISSED = 3
@@ -31,10 +38,10 @@ def reproduce(
     json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
-    """Run published experiments again, draw them, and check each against its published target.
+    """Run published experiments again, draw them, and check each claim of their source.
 
-    `verus reproduce list` says which there are; without a name, all run that need no root. Exit code 3
-    if a checked target is missed.
+    `verus reproduce list` says which there are; without a name, or with `all`, all run that need no root.
+    Exit code 3 if a claim or a target does not hold.
 
     Parameters
     ----------
@@ -43,7 +50,7 @@ def reproduce(
     traces
         A folder with the recordings. Default: `$VERUS_TRACES`, then what `verus trace fetch` brought.
     built_in
-        Run the same comparison on built-in channels, which need no recording.
+        Leave recordings out: built-in channels only.
     seed
         Of every run; the first where runs are repeated.
     repeat
@@ -67,37 +74,51 @@ def reproduce(
     if repeat is not None:
         at_least("repeat", repeat, 1, 1000)
     options = experiments.Options(traces=traces, built_in=built_in, seed=seed, repeat=repeat, jobs=jobs)
-    chosen = [experiments.find(name) for name in dict.fromkeys(names or experiments.ALL)]
+    wanted = list(experiments.ALL) if names in (None, [], ["all"]) else list(dict.fromkeys(names or ()))
+    chosen = [experiments.find(name) for name in wanted]
     work = [experiment.prepare(options) for experiment in chosen]
 
     from verus import report
+    from verus.experiments.overview import Overview
     from verus.results import check_folder, new_folder
 
+    several = len(chosen) > 1
     stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    targets: list[Path | None] = []
+    target = None if json_ else Path("verus-results") / f"{'reproduce' if several else chosen[0].name}-{stamp}"
+    target = target if out is None else out
+    folders: list[Path | None] = []
     for experiment in chosen:
-        target = None if json_ else Path("verus-results") / f"{experiment.name}-{stamp}"
-        if out is not None:
-            target = out / experiment.name if len(chosen) > 1 else out
-        if target is not None:
-            check_folder(target, force=force)
-        targets.append(target)
-    missed = 0
-    for experiment, do, target in zip(chosen, work, targets, strict=True):
+        folders.append(target / experiment.name if target is not None and several else target)
+        if (own := folders[-1]) is not None:
+            check_folder(own, force=force)
+    done: list[tuple[Experiment, Results]] = []
+    for experiment, do, own in zip(chosen, work, folders, strict=True):
         with talk.progress(experiment.name) as progress:
             results = do(progress)
-        missed += sum(not check.met for check in experiment.checks(results))
+        done.append((experiment, results))
         if json_:
             for row in results.to_rows():
                 print(json.dumps(row, allow_nan=False))
-        elif not talk.quiet:
-            console = table_console()
-            for part in experiment.summary(results):
-                console.print(part)
-        if target is not None:
+        elif not several or experiment.judged is None:
+            _show(experiment.summary(results), talk)
+        if own is not None:
             talk.detail("drawing")
-            with new_folder(target, force=force) as folder:
+            with new_folder(own, force=force) as folder:
                 results.write(folder)
                 report.write_page(results, folder)
-            talk.say(f"Report: {target / 'report.html'}")
+    overview = Overview.of(done) if several else None
+    if overview is not None and not json_:
+        _show(overview.summary(), talk)
+    if overview is not None and target is not None:
+        overview.write(target)
+    if target is not None:
+        talk.say(f"Report: {target / 'report.html'}")
+    missed = sum(not check.met for experiment, results in done for check in experiment.checks(results))
     return TARGET_MISSED if missed else 0
+
+
+def _show(parts: Sequence[RenderableType], talk: Talk) -> None:
+    if not talk.quiet:
+        console = table_console()
+        for part in parts:
+            console.print(part)

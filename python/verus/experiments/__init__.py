@@ -1,15 +1,16 @@
 """Published results, each run again, drawn again and checked against its source: one module for each.
 
-Every module has the same shape: the scenario as data, `prepare` (what to run), `checks` (measured
-against the published targets), `page` (tables and figures) and `summary` (for a terminal), joined in
-one `Experiment` called `EXPERIMENT`.
+Figures and tables of the papers share one shape (`reproduction`): scenarios as data, what is measured of each
+claim (`claims.csv`), what is drawn. Copy `sigcomm_fig09.py` to add one. The few others build the `Experiment`
+themselves: `prepare` (what to run), `checks` (measured against targets), `page` (tables and figures) and
+`summary` (for a terminal).
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from verus.errors import FieldError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from verus.experiments.claims import Judged
     from verus.experiments.target import Check
     from verus.report import Page
     from verus.results import Results
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 #: Name and one line of each; the modules are imported when they are asked for.
 NAMES = {
+    "sigcomm-fig09": "R trades throughput for delay: R = 2, 4, 6 beside Sprout on 3G and LTE",
     "cs244": "The 2017 reproduction: 24 cells beside both published columns, and the same-queue matrix it left open",
     "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
     "agreement": "Emulated against simulated, sender by sender, in real time (by name only; takes root)",
@@ -32,7 +35,7 @@ NAMES = {
 }
 
 #: Those that run when none is named: they take no rights, and no longer than computing takes.
-ALL = ("cs244", "calibration")
+ALL = tuple(name for name in NAMES if name not in ("agreement", "peers"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +73,9 @@ class Experiment:
         checks: The measured values against their targets; those that only stand beside are marked so.
         page: Tables and figures, from saved results.
         summary: What a terminal shows.
+        title: One line, for lists.
+        judged: Each claim of the source (`claims.csv`) and what became of it, where it has such.
+        causes: Claim → why it does not hold, for those that do not.
     """
 
     name: str
@@ -78,6 +84,9 @@ class Experiment:
     checks: Callable[[Results], list[Check]]
     page: Callable[[Results], Page]
     summary: Callable[[Results], Sequence[RenderableType]]
+    title: str = ""
+    judged: Callable[[Results], list[Judged]] | None = None
+    causes: Mapping[str, str] = field(default_factory=dict)
 
 
 def find(name: str) -> Experiment:
@@ -88,5 +97,6 @@ def find(name: str) -> Experiment:
     """
     if name not in NAMES:
         raise FieldError("name", f"there is no experiment `{name}`; there are {', '.join(NAMES)}")
-    experiment: Experiment = importlib.import_module(f"verus.experiments.{name}").EXPERIMENT
+    module = f"verus.experiments.{name.replace('-', '_')}"
+    experiment: Experiment = importlib.import_module(module).EXPERIMENT
     return experiment

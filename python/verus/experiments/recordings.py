@@ -59,3 +59,24 @@ def locate(names: Sequence[str], *, group: str, folder: Path | None) -> dict[str
     if missing:
         raise MissingRecordings(missing, group)
     return found
+
+
+def find_recordings(texts: Sequence[str], folder: Path | None) -> dict[str, str]:
+    """Where the recordings are that channels name in full: ``GROUP/NAME``, with or without a stretch ``[FROM:TO]``.
+
+    Returns:
+        For each text, the same with the file in place of the name.
+
+    Raises:
+        MissingRecordings: Some are nowhere.
+        FieldError: `folder` is not a folder.
+    """
+    names = list(dict.fromkeys(part.partition("[")[0] for text in texts for part in text.split("+")))
+    found: dict[str, str] = {}
+    for group in dict.fromkeys(name.partition("/")[0] for name in names):
+        own = [name.partition("/")[2] for name in names if name.startswith(f"{group}/")]
+        found |= {f"{group}/{name}": path for name, path in locate(own, group=group, folder=folder).items()}
+    return {
+        text: "+".join(found[part.partition("[")[0]] + "".join(part.partition("[")[1:]) for part in text.split("+"))
+        for text in texts
+    }

@@ -8,6 +8,7 @@ drawn in `currentColor`, so that one figure suits a light page and a dark one.
 from verus.figures.bursts import arrivals, distributions
 from verus.figures.chart import Figure, Frame, Spec, grid, heading, short, slug
 from verus.figures.flows import flows
+from verus.figures.plots import bars, heat, lines, points
 from verus.figures.profile import profiles
 from verus.figures.recorded import recorded
 from verus.figures.scatter import scatter
@@ -19,10 +20,14 @@ __all__ = [
     "Frame",
     "Spec",
     "arrivals",
+    "bars",
     "distributions",
     "flows",
     "grid",
     "heading",
+    "heat",
+    "lines",
+    "points",
     "profiles",
     "recorded",
     "scatter",

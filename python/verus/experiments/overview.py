@@ -1,0 +1,108 @@
+"""All claims of several experiments together: how many hold, and which do not."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from verus.experiments import Experiment, claims
+from verus.experiments.claims import Judged
+from verus.experiments.reproduction import claims_html, value_text
+from verus.files import write_whole
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from verus.results import Results
+
+
+@dataclass(frozen=True, kw_only=True)
+class Overview:
+    """What became of every claim.
+
+    Attributes:
+        parts: The experiments that measure claims, and each claim of theirs.
+    """
+
+    parts: Sequence[tuple[Experiment, Sequence[Judged]]]
+
+    @classmethod
+    def of(cls, done: Sequence[tuple[Experiment, Results]]) -> Overview:
+        """From experiments and their results; those without claims of a source are left out."""
+        return cls(parts=[(one, one.judged(results)) for one, results in done if one.judged is not None])
+
+    @property
+    def judged(self) -> list[Judged]:
+        """Every claim."""
+        return [one for _, judged in self.parts for one in judged]
+
+    def counts(self) -> str:
+        """How many hold, in a sentence or two."""
+        holds, of = claims.held(self.judged)
+        head, heads = claims.held([one for one in self.judged if one.claim.headline])
+        share = f" ({100 * holds / of:.0f} %)" if of else ""
+        sentence = f"{holds} of {of} claims hold{share}; of the headlines {head} of {heads}."
+        absent = len(self.judged) - of
+        return sentence + (f" {absent} more need recordings that are not on this machine." if absent else "")
+
+    def not_held(self) -> list[tuple[Experiment, Judged]]:
+        """Those that were checked and do not hold."""
+        return [(part, one) for part, judged in self.parts for one in judged if one.runs and not one.check.met]
+
+    def summary(self) -> Sequence[RenderableType]:
+        """For a terminal: a line for each experiment, then each claim that does not hold, and how many do."""
+        from rich import box
+        from rich.table import Table
+
+        if not self.parts:
+            return []
+        table = Table(box=box.SIMPLE_HEAD)
+        table.add_column("experiment", no_wrap=True)
+        table.add_column("", overflow="fold")
+        for name in ("claims", "held", "headlines", "held"):
+            table.add_column(name, justify="right", no_wrap=True)
+        for part, judged in self.parts:
+            holds, of = claims.held(judged)
+            head, heads = claims.held([one for one in judged if one.claim.headline])
+            cells = (str(of), f"[{'green' if holds == of else 'red'}]{holds}[/]") if of else ("–", "–")
+            table.add_row(part.name, part.title, *cells, *((str(heads), str(head)) if heads else ("", "")))
+        missed = Table(title="Not held", title_justify="left", box=box.SIMPLE_HEAD)
+        for name in ("experiment", "claim"):
+            missed.add_column(name)
+        for name in ("wanted", "measured"):
+            missed.add_column(name, justify="right", no_wrap=True)
+        for part, one in self.not_held():
+            value = value_text(one.check.value, one.claim.unit)
+            missed.add_row(part.name, one.claim.says, one.claim.wanted, value)
+        return [table, *([missed] if self.not_held() else []), self.counts()]
+
+    def write(self, folder: Path) -> None:
+        """Writes `report.html`, which leads to each experiment's own page, and `claims.csv`."""
+        from verus.report import Page, Section, to_html
+
+        sections = [Section(title="Summary", body=f"<p>{html.escape(self.counts())}</p>")]
+        for part, judged in self.parts:
+            link = f'<p><a href="{part.name}/report.html">{html.escape(part.title)}: figures and set-up</a></p>'
+            sections.append(Section(title=part.title, body=link + claims_html(judged, part.causes)))
+        page = Page(title="Verus: the papers, run again", lead="Every claim, and what we measure.", sections=sections)
+        write_whole(folder / "report.html", to_html(page).encode())
+        write_whole(folder / "claims.csv", self.to_csv().encode())
+
+    def to_csv(self) -> str:
+        """A row for each claim: the columns of the list of claims, what was measured, and whether it holds."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["experiment", "claim", "figure", "says", "wanted", "unit", "measured", "beside", "held"])
+        for part, judged in self.parts:
+            for one in judged:
+                claim = one.claim
+                values = ["" if value is None else repr(value) for value in (one.check.value, one.beside)]
+                verdict = "" if not one.runs else "yes" if one.check.met else "no"
+                names = [part.name, claim.name, claim.figure, claim.says, claim.wanted, claim.unit]
+                writer.writerow([*names, *values, verdict])
+        return text.getvalue()

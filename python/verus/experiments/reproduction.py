@@ -1,0 +1,478 @@
+"""The shape that every figure and table of the papers is reproduced in.
+
+A module says what is run (`runs`: scenarios, as data), what is measured (`measure`: a value for each
+claim of `claims.csv`) and what is drawn (`draw`, and `table` where the source has one); `reproduction`
+makes an `Experiment` of it. Everything runs on built-in channels, the same on every machine, and where the
+machine has the recordings that the module names, on those as well. Only saved results are measured
+and drawn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from verus.experiments import Experiment, Options, Work, claims
+from verus.experiments.claims import BUILT_IN, RECORDINGS, Judged
+from verus.experiments.recordings import MissingRecordings, find_recordings
+from verus.scenario import PAPER_QUEUE, Contestant, Run, make_run
+from verus.summary import mean
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from verus.figures import Figure
+    from verus.report import Page, Section
+    from verus.results import Results
+    from verus.runner import Progress
+
+Array = npt.NDArray[np.float64]
+
+SIGCOMM = (
+    "Y. Zaki, T. Pötsch, J. Chen, L. Subramanian and C. Görg, Adaptive Congestion Control for Unpredictable "
+    "Cellular Networks, ACM SIGCOMM 2015"
+)
+MODEL_PAPER = (
+    "T. Pötsch, Y. Zaki, J. Chen and L. Subramanian, Model-driven Delay-based Congestion Control for Cellular "
+    "Networks, 2016"
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A channel of an experiment.
+
+    Attributes:
+        built_in: The built-in channel, as `--trace` takes it.
+        recording: What stands for it where there are recordings: the name of one, with or without a stretch;
+            empty if none does.
+    """
+
+    built_in: str
+    recording: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One set of channels, and what the user said about the runs.
+
+    Attributes:
+        name: `BUILT_IN` or `RECORDINGS`.
+        channels: For each place of the experiment, the channel as results name it.
+        paths: The same as the simulator finds it.
+        seed: The first seed.
+        repeat: Runs of each cell; None for the experiment's own number.
+    """
+
+    name: str
+    channels: Mapping[str, str]
+    paths: Mapping[str, str]
+    seed: int
+    repeat: int | None
+
+    def seeds(self, count: int) -> range:
+        """The seeds of `count` repetitions, or of as many as the user wished."""
+        return range(self.seed, self.seed + (self.repeat or count))
+
+    def run(
+        self,
+        place: str,
+        who: str,
+        *,
+        flows: int | Sequence[Mapping[str, Any]] = 1,
+        label: str = "",
+        part: str = "",
+        seed: int | None = None,
+        queue: str = PAPER_QUEUE,
+        **options: Any,
+    ) -> Run:
+        """One simulation.
+
+        Args:
+            place: A place of the experiment, or ``rate:MBPS``.
+            who: A scheme.
+            flows: How many flows run it; or each flow as the simulator takes it (`start_s`, `stop_s`, `delay_ms`,
+                `bytes`, `traffic`), whose own `scheme`, if it has one, replaces `who`.
+            label: For tables and figures; the scheme's own if empty.
+            part: What tells this run from others of the same place, scheme and seed.
+            seed: Of its random draws; the first one if None.
+            queue: Of the bottleneck.
+            options: As `make_run`; others are fields of the scenario.
+        """
+        contestant = Contestant.from_scheme(who, flows=flows if isinstance(flows, int) else len(flows))
+        if label:
+            contestant = dataclasses.replace(contestant, label=label)
+        known = set(make_run.__kwdefaults__ or {}) | {"duration_s"}
+        made = make_run(
+            trace=self.channels.get(place, place),
+            path=self.paths.get(place),
+            queue=queue,
+            contestant=contestant,
+            seed=self.seed if seed is None else seed,
+            part=f"{self.name}|{place}|{part}",
+            **{key: value for key, value in options.items() if key in known},
+        )
+        scenario = {**made.scenario, **{key: value for key, value in options.items() if key not in known}}
+        if not isinstance(flows, int):
+            scenario["flows"] = [{"scheme": who, "start_s": 0.0, **flow} for flow in flows]
+        return dataclasses.replace(made, scenario=scenario)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One run over time: a row for each flow, a column for each bin; not-a-number where nothing was seen."""
+
+    time_s: Array
+    capacity_mbps: Array
+    throughput_mbps: Array
+    qdelay_ms: Array
+    window_bytes: Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What the runs of one column came to.
+
+    Attributes:
+        column: `BUILT_IN` or `RECORDINGS`.
+        results: Everything that was saved, of both columns.
+        rows: A row for each run of this column, with the `place` and `part` it was asked under.
+    """
+
+    column: str
+    results: Results
+    rows: Sequence[Mapping[str, Any]]
+
+    def where(self, **wanted: Any) -> Found:
+        """The rows with these values: ``found.where(place="LTE", label="Cubic")``."""
+        rows = [row for row in self.rows if all(row[key] == value for key, value in wanted.items())]
+        return dataclasses.replace(self, rows=rows)
+
+    def values(self, key: str) -> list[float]:
+        """That metric of each row, where it was observed."""
+        return [row[key] for row in self.rows if row[key] is not None]
+
+    def mean(self, key: str) -> float:
+        """Its mean over the rows.
+
+        Raises:
+            ValueError: No row has it.
+        """
+        found = mean(self.values(key))
+        if found is None:
+            raise ValueError(f"{key}: nothing was observed")
+        return found
+
+    def flows(self, key: str) -> list[float]:
+        """That metric of every flow of every row, where it was observed."""
+        return [flow[key] for row in self.rows for flow in row["per_flow"] if flow[key] is not None]
+
+    def labels(self) -> list[str]:
+        """Who ran, in the order of the runs."""
+        return list(dict.fromkeys(row["label"] for row in self.rows))
+
+    def places(self) -> list[str]:
+        """Where, in the order of the runs."""
+        return list(dict.fromkeys(row["place"] for row in self.rows))
+
+    @property
+    def measured(self) -> Any:
+        """What the experiment found on this column without simulating."""
+        return self.results.config["measured"][self.column]
+
+    @cached_property
+    def _bounds(self) -> Array:
+        runs: Array = self.results.series.column("run").to_numpy()
+        return runs
+
+    def series(self, row: Mapping[str, Any]) -> Series:
+        """The time series of one run."""
+        low, high = np.searchsorted(self._bounds, [row["run"], row["run"] + 1])
+        part = self.results.series.slice(int(low), int(high - low))
+        flow = part.column("flow").to_numpy()
+        count = int(flow.max()) + 1 if len(flow) else 0
+
+        def shaped(name: str) -> Array:
+            values: Array = part.column(name).to_numpy(zero_copy_only=False).astype(float)
+            return values.reshape(count, -1)
+
+        return Series(
+            time_s=shaped("time_s")[0],
+            capacity_mbps=shaped("capacity_mbps")[0],
+            throughput_mbps=shaped("throughput_mbps"),
+            qdelay_ms=shaped("qdelay_ms"),
+            window_bytes=shaped("window_bytes"),
+        )
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and half the width of its 95 % confidence interval (Student's t); no width for a single value.
+
+    Example:
+        >>> [round(x, 2) for x in interval([1.0, 2.0, 3.0])]
+        [2.0, 2.48]
+    """
+    from scipy import stats
+
+    if len(values) < 2:
+        return float(np.mean(values)), float("nan")
+    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    return float(np.mean(values)), float(half)
+
+
+def jain(shares: Sequence[float] | Array) -> float:
+    """Jain's index of what the flows got (Eq. 7): 1 if all got the same, 1/n if one got everything.
+
+    Example:
+        >>> jain([1.0, 1.0]), jain([1.0, 0.0])
+        (1.0, 0.5)
+    """
+    got = np.asarray(shares, dtype=float)
+    return float(got.sum() ** 2 / (len(got) * (got**2).sum())) if got.any() else float("nan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Numbers as the source tabulates them.
+
+    Attributes:
+        title: One line.
+        heads: Of the columns.
+        rows: Cells, the first of each being its name.
+    """
+
+    title: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def reproduction(
+    *,
+    name: str,
+    title: str,
+    source: str,
+    shows: str,
+    set_up: str,
+    channels: Mapping[str, Place],
+    measure: Callable[[Found], Mapping[str, float | None]],
+    draw: Callable[[Found], Sequence[Figure]],
+    runs: Callable[[Column], Sequence[Run]] | None = None,
+    compute: Callable[[Column], Any] | None = None,
+    tables: Callable[[Found], Sequence[Table]] | None = None,
+    differs: Mapping[str, str] | None = None,
+) -> Experiment:
+    """An experiment of the common shape.
+
+    Args:
+        name: As in `verus reproduce NAME` and `claims.csv`.
+        title: Number and subject: ``Fig. 9: R trades throughput for delay``.
+        source: What to cite.
+        shows: What the source shows, in our words.
+        set_up: What is run, and what the source leaves open: a few sentences.
+        channels: Its places by name; empty if it needs no channel but constant rates.
+        measure: From the runs of a column to a value for each claim; None where nothing was observed.
+        draw: From the same to figures, which look like the original.
+        runs: The simulations, as data.
+        compute: What is found without simulating, as plain values.
+        tables: Numbers beside the figures.
+        differs: For each claim that does not hold: by how much we differ, and the likely cause.
+    """
+    causes = dict(differs or {})
+
+    def prepare(options: Options) -> Work:
+        columns = _columns(channels, options)
+        missing = _missing(channels, options) if len(columns) == 1 and channels else ""
+
+        def work(progress: Progress | None) -> Results:
+            from verus.results import Results
+            from verus.runner import run_all
+
+            planned = [run for column in columns for run in (runs(column) if runs else ())]
+            computed = {column.name: compute(column) if compute else None for column in columns}
+            settings = {
+                "experiment": name,
+                "seed": options.seed,
+                "repeat": options.repeat,
+                "columns": {column.name: dict(column.channels) for column in columns},
+                "missing": missing,
+            }
+            outcomes = run_all(planned, progress=progress) if planned else []
+            return Results.collect(planned, outcomes, kind=name, settings=settings, measured=computed)
+
+        return work
+
+    def columns_of(results: Results) -> dict[str, Found]:
+        rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in results.config["settings"]["columns"]}
+        for row in results.rows.to_pylist():
+            column, place, part = row["part"].split("|", 2)
+            rows[column].append({**row, "place": place, "part": part})
+        return {name: Found(column=name, results=results, rows=own) for name, own in rows.items()}
+
+    def judged(results: Results) -> list[Judged]:
+        return claims.judge(name, {column: measure(found) for column, found in columns_of(results).items()})
+
+    def summary(results: Results) -> Sequence[RenderableType]:
+        parts: list[RenderableType] = [_claims_table(title, judged(results), causes)]
+        if results.config["settings"]["missing"]:
+            parts.append(f"{results.config['settings']['missing']}\n")
+        return parts
+
+    def page(results: Results) -> Page:
+        from verus.report import Page, Section
+
+        found = columns_of(results)
+        body = f"<p>{html.escape(shows)}</p><p>{html.escape(set_up)}</p>"
+        if results.config["settings"]["missing"]:
+            body += f"<p class=note>{html.escape(results.config['settings']['missing'])}</p>"
+        sections = [
+            Section(title="What the source shows, and what we run", body=body),
+            Section(title="Claims", body=claims_html(judged(results), causes)),
+        ]
+        sections += [_drawn(one, draw, tables, alone=len(found) == 1) for one in found.values()]
+        return Page(title=f"Verus: {title}", lead=f"Source: {source}.", sections=sections)
+
+    return Experiment(
+        name=name,
+        title=title,
+        source=source,
+        prepare=prepare,
+        checks=lambda results: [one.check for one in judged(results) if one.runs],
+        judged=judged,
+        causes=causes,
+        page=page,
+        summary=summary,
+    )
+
+
+def _columns(channels: Mapping[str, Place], options: Options) -> list[Column]:
+    """The sets of channels that can be run here; recordings only if all that are named are on this machine."""
+    common = {"seed": options.seed, "repeat": options.repeat}
+    built_in = {place: one.built_in for place, one in channels.items()}
+    columns = [Column(name=BUILT_IN, channels=built_in, paths=built_in, **common)]  # type: ignore[arg-type]
+    recorded = {place: one.recording for place, one in channels.items() if one.recording}
+    if not recorded or options.built_in or _missing(channels, options):
+        return columns
+    paths = find_recordings(list(recorded.values()), options.traces)
+    names = {**built_in, **recorded}
+    where = {place: paths.get(text, text) for place, text in names.items()}
+    columns.append(Column(name=RECORDINGS, channels=names, paths=where, **common))  # type: ignore[arg-type]
+    return columns
+
+
+def _missing(channels: Mapping[str, Place], options: Options) -> str:
+    """Why recordings are not run, in a sentence; empty if they are, or if there are none to run."""
+    recorded = [one.recording for one in channels.values() if one.recording]
+    if not recorded:
+        return ""
+    if options.built_in:
+        return "Recordings were left out, as asked."
+    try:
+        find_recordings(recorded, options.traces)
+    except MissingRecordings as error:
+        return f"Built-in channels only: {error.problem}."
+    return ""
+
+
+def _drawn(
+    found: Found,
+    draw: Callable[[Found], Sequence[Figure]],
+    tables: Callable[[Found], Sequence[Table]] | None,
+    *,
+    alone: bool,
+) -> Section:
+    from verus.report import Section, table
+
+    body = ""
+    for one in tables(found) if tables else ():
+        rows = [
+            f"<tr><th scope=row>{html.escape(name)}</th>"
+            + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+            + "</tr>"
+            for name, *cells in one.rows
+        ]
+        body += table(list(one.heads), rows, caption=html.escape(one.title))
+    figures = [
+        figure if found.column == BUILT_IN else dataclasses.replace(figure, name=f"{figure.name}-recordings")
+        for figure in draw(found)
+    ]
+    title = "Results" if alone else {BUILT_IN: "On built-in channels", RECORDINGS: "On recordings"}[found.column]
+    return Section(title=title, body=body, figures=figures)
+
+
+def value_text(value: float | None, unit: str = "") -> str:
+    """A measured value for a table.
+
+    Example:
+        >>> value_text(25488.0), value_text(0.98765, "ms"), value_text(None)
+        ('25488', '0.9877 ms', '–')
+    """
+    if value is None or np.isnan(value):
+        return "–"
+    digits = f"{value:.0f}" if value == round(value) or abs(value) >= 1000 else f"{value:.4g}"
+    return f"{digits} {unit}".rstrip()
+
+
+def _claims_table(title: str, judged: Sequence[Judged], causes: Mapping[str, str]) -> RenderableType:
+    """For a terminal."""
+    from rich import box
+    from rich.console import Group
+    from rich.table import Table as Grid
+
+    holds, of = claims.held(judged)
+    grid = Grid(title=f"{title}: {holds} of {of} claims held", title_justify="left", box=box.SIMPLE_HEAD)
+    grid.add_column("claim")
+    grid.add_column("wanted", no_wrap=True)
+    other = RECORDINGS if judged[0].claim.channels == BUILT_IN else BUILT_IN
+    for head in (judged[0].claim.channels, other):
+        grid.add_column(head, justify="right", no_wrap=True)
+    grid.add_column("")
+    for one in judged:
+        unit = one.claim.unit
+        mark = "" if not one.runs else "[green]held[/]" if one.check.met else "[red]not held[/]"
+        grid.add_row(
+            f"{one.claim.says} [dim]({one.claim.metric})[/]",
+            one.claim.wanted,
+            value_text(one.check.value, unit),
+            value_text(one.beside, unit),
+            mark,
+        )
+    lines = [
+        f"Not held: {one.claim.says}: {one.check.miss()}. {causes.get(one.claim.name, '')}".rstrip()
+        for one in judged
+        if one.runs and not one.check.met
+    ]
+    return Group(grid, *lines, "")
+
+
+def claims_html(judged: Sequence[Judged], causes: Mapping[str, str]) -> str:
+    """For a page: a row for each claim, and why those that do not hold do not."""
+    from verus.report import table
+
+    rows = []
+    for one in judged:
+        claim = one.claim
+        name = "met" if one.check.met else "missed"
+        verdict = (
+            "<td class=aside>needs recordings</td>"
+            if not one.runs
+            else f"<td class={name}>{'held' if one.check.met else 'not held'}</td>"
+        )
+        why = ""
+        if one.runs and not one.check.met:
+            why = f"<br><small>{html.escape(one.check.miss())}. {html.escape(causes.get(claim.name, ''))}</small>"
+        rows.append(
+            f"<tr><th scope=row>{html.escape(claim.says)}{why}</th><td class=text>{html.escape(claim.metric)}</td>"
+            f"<td>{html.escape(claim.wanted)}</td><td>{html.escape(value_text(one.check.value, claim.unit))}</td>"
+            f"<td class=aside>{html.escape(value_text(one.beside, claim.unit))}</td>{verdict}</tr>"
+        )
+    checked = judged[0].claim.channels
+    heads = ["the source's claim", "measured", "wanted", checked, RECORDINGS if checked == BUILT_IN else BUILT_IN, ""]
+    holds, of = claims.held(judged)
+    return table(heads, rows, caption=f"{holds} of {of} hold")

@@ -1,0 +1,285 @@
+"""Points, lines, bars and maps in panels: what the figures of the papers are made of.
+
+Each takes plain rows, one dictionary for each mark, and draws a panel for each title in them. Colours go by
+name, as everywhere (`style.named`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from verus.figures.chart import CONFIG, Figure, Spec, grid, heading, short
+from verus.style import named
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def _color(names: Sequence[str]) -> Spec:
+    colors = named(names)
+    scale = {"domain": list(colors), "range": list(colors.values())}
+    return {"field": "name", "type": "nominal", "scale": scale, "legend": {"title": None}, "sort": None}
+
+
+def _axis(
+    field: str, title: str, *, log: bool = False, zero: bool = True, domain: Sequence[float] | None = None
+) -> Spec:
+    scale: Spec = {"type": "log", "nice": False} if log else {"zero": zero, "nice": domain is None}
+    if domain is not None:
+        scale["domain"] = list(domain)
+    axis: Spec = {"title": title, "tickCount": 6}
+    if log:
+        axis["format"] = "~r"
+    return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
+
+
+def _panels(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
+    panels: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        panels.setdefault(row.get("panel", ""), []).append(
+            {key: short(value) if isinstance(value, float) else value for key, value in row.items()}
+        )
+    return panels
+
+
+def _figure(name: str, title: str, caption: str, panels: Sequence[Spec], columns: int) -> Figure:
+    spec = {**grid(panels, columns=columns), "resolve": {"scale": {"color": "shared"}}}
+    return Figure(name=name, title=title, caption=caption, spec=spec)
+
+
+def _names(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(row["name"] for row in rows))
+
+
+def points(
+    rows: Rows,
+    *,
+    name: str,
+    title: str,
+    caption: str,
+    x: str,
+    y: str,
+    log_x: bool = False,
+    log_y: bool = False,
+    zero: bool = True,
+    columns: int = 2,
+    size: tuple[int, int] = (380, 260),
+    mark_size: int = 42,
+) -> Figure:
+    """A point for each row: `name`, `x`, `y`, and `panel` if there are several.
+
+    Args:
+        rows: The marks.
+        name: Of the file.
+        title: One line.
+        caption: What was run, and what the axes count.
+        x: Title of the axis across, with its unit.
+        y: Title of the axis upwards.
+        log_x: Whether it is logarithmic.
+        log_y: Likewise.
+        zero: Whether linear axes begin at 0.
+        columns: Panels beside each other.
+        size: Of a panel, in pixels.
+        mark_size: Of a point, in square pixels.
+    """
+    color = _color(_names(rows))
+    panels: list[Spec] = [
+        {
+            "width": size[0],
+            "height": size[1],
+            "data": {"values": own},
+            "layer": [
+                {
+                    "mark": {"type": "point", "filled": True, "size": mark_size, "opacity": 0.75},
+                    "encoding": {
+                        "x": _axis("x", x, log=log_x, zero=zero),
+                        "y": _axis("y", y, log=log_y, zero=zero),
+                        "color": color,
+                        "tooltip": [{"field": key} for key in ("name", "x", "y")],
+                    },
+                },
+                *heading(panel),
+            ],
+        }
+        for panel, own in _panels(rows).items()
+    ]
+    return _figure(name, title, caption, panels, columns)
+
+
+def lines(
+    rows: Rows,
+    *,
+    name: str,
+    title: str,
+    caption: str,
+    x: str,
+    y: str,
+    log_x: bool = False,
+    log_y: bool = False,
+    zero: bool = True,
+    step: bool = False,
+    shade: str = "",
+    dots: bool = False,
+    columns: int = 1,
+    size: tuple[int, int] = (860, 190),
+) -> Figure:
+    """A line for each name: rows with `name`, `x`, `y`, and `panel` if there are several.
+
+    Args:
+        rows: The points of the lines, in order.
+        name: Of the file.
+        title: One line.
+        caption: What was run, and what the axes count.
+        x: Title of the axis across, with its unit.
+        y: Title of the axis upwards.
+        log_x: Whether it is logarithmic.
+        log_y: Likewise.
+        zero: Whether linear axes begin at 0.
+        step: Whether a value holds until the next.
+        shade: The name that is drawn as a grey area behind the others (a link's capacity).
+        dots: Whether each value is marked.
+        columns: Panels beside each other.
+        size: Of a panel, in pixels.
+    """
+    color = _color([each for each in _names(rows) if each != shade])
+    interpolate = "step-after" if step else "linear"
+    panels: list[Spec] = []
+    for panel, own in _panels(rows).items():
+        across = _axis("x", x, log=log_x, zero=False)
+        across["scale"]["nice"] = False
+        up = _axis("y", y, log=log_y, zero=zero)
+        layers: list[Spec] = []
+        behind = [row for row in own if row["name"] == shade]
+        if behind:
+            layers.append(
+                {
+                    "data": {"values": behind},
+                    "mark": {"type": "area", "color": "#80808033", "interpolate": "step-after"},
+                    "encoding": {"x": across, "y": up},
+                }
+            )
+        layers.append(
+            {
+                "data": {"values": [row for row in own if row["name"] != shade]},
+                "mark": {
+                    "type": "line",
+                    "strokeWidth": 1.6,
+                    "interpolate": interpolate,
+                    "clip": True,
+                    **({"point": {"size": 30}} if dots else {}),
+                },
+                "encoding": {"x": across, "y": up, "color": color, "order": {"field": "x"}},
+            }
+        )
+        panels.append({"width": size[0], "height": size[1], "layer": [*layers, *heading(panel)]})
+    return _figure(name, title, caption, panels, columns)
+
+
+def bars(
+    rows: Rows,
+    *,
+    name: str,
+    title: str,
+    caption: str,
+    x: str,
+    y: str,
+    stacked: bool = False,
+    columns: int = 2,
+    size: tuple[int, int] = (400, 240),
+) -> Figure:
+    """Bars beside each other: rows with `group` (across), `name`, `y`, `panel`, and `low` and `high` of an interval.
+
+    Args:
+        rows: The bars.
+        name: Of the file.
+        title: One line.
+        caption: What was run, and what the axes count.
+        x: Title of the axis across.
+        y: Title of the axis upwards, with its unit.
+        stacked: Whether rows of the same group and name (one a `part`) stand on each other.
+        columns: Panels beside each other.
+        size: Of a panel, in pixels.
+    """
+    names = _names(rows)
+    color = _color(names)
+    panels: list[Spec] = []
+    for panel, own in _panels(rows).items():
+        groups = list(dict.fromkeys(str(row["group"]) for row in own))
+        across = {
+            "field": "group",
+            "type": "nominal",
+            "sort": groups,
+            "axis": {"title": x or None, "labelAngle": 0 if len(groups) < 6 else -25, "labelLimit": 150},
+        }
+        beside = {"field": "name", "type": "nominal", "sort": names}
+        up = {"field": "y", "type": "quantitative", "axis": {"title": y, "tickCount": 6}}
+        bar: Spec = {"x": across, "xOffset": beside, "y": up, "color": color}
+        mark: Spec = {"type": "bar"}
+        if stacked:
+            bar["detail"] = {"field": "part"}
+            mark |= {"stroke": "white", "strokeWidth": 0.7}
+        layers: list[Spec] = [{"mark": mark, "encoding": bar}]
+        if any("low" in row for row in own):
+            ends = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
+            layers.append({"mark": {"type": "rule"}, "encoding": {"x": across, "xOffset": beside, **ends}})
+        panels.append(
+            {
+                "width": size[0],
+                "height": size[1],
+                "data": {"values": [{**row, "group": str(row["group"])} for row in own]},
+                "layer": [*layers, *heading(panel)],
+            }
+        )
+    return _figure(name, title, caption, panels, columns)
+
+
+def heat(
+    rows: Rows,
+    *,
+    name: str,
+    title: str,
+    caption: str,
+    x: str,
+    y: str,
+    value: str,
+    middle: float | None = None,
+    columns: int = 2,
+    size: tuple[int, int] = (300, 220),
+) -> Figure:
+    """A coloured cell for each row: `x` and `y` as categories, `value`, and `panel`; the number is written in it.
+
+    Args:
+        rows: The cells.
+        name: Of the file.
+        title: One line.
+        caption: What was run, and what the axes count.
+        x: Title of the axis across.
+        y: Title of the axis upwards.
+        value: What the colour counts.
+        middle: The value that is drawn white, if colours go two ways from it.
+        columns: Panels beside each other.
+        size: Of a panel, in pixels.
+    """
+    scale: Spec = {"scheme": "blues"} if middle is None else {"scheme": "redblue", "domainMid": middle}
+    panels: list[Spec] = []
+    for panel, own in _panels(rows).items():
+        across = {"field": "x", "type": "ordinal", "sort": None, "axis": {"title": x, "labelAngle": 0}}
+        up = {"field": "y", "type": "ordinal", "sort": None, "axis": {"title": y}}
+        color = {"field": "value", "type": "quantitative", "scale": scale, "legend": {"title": value}}
+        text = {"field": "value", "type": "quantitative", "format": ".2f"}
+        panels.append(
+            {
+                "width": size[0],
+                "height": size[1],
+                "data": {"values": own},
+                "layer": [
+                    {"mark": "rect", "encoding": {"x": across, "y": up, "color": color}},
+                    {
+                        "mark": {"type": "text", "fontSize": 10, "color": "#1b1f24"},
+                        "encoding": {"x": across, "y": up, "text": text},
+                    },
+                    *heading(panel),
+                ],
+            }
+        )
+    return Figure(name=name, title=title, caption=caption, spec={**grid(panels, columns=columns), "config": CONFIG})
