@@ -103,6 +103,28 @@ def test_a_trace_written_is_the_trace_read(tmp_path: Path) -> None:
     assert Trace.info(tmp_path / "town")["opportunities"] == len(trace.times_ms)
 
 
+def test_a_stretch_of_a_channel_is_read_and_keeps_its_length(tmp_path: Path) -> None:
+    (tmp_path / "town").write_text("0\n500\n4000\n")
+    trace = Trace.read(f"{tmp_path / 'town'}[0.5:3]")
+    assert trace.times_ms.tolist() == [0]
+    assert trace.duration_s == 2.5
+    assert trace.mean_mbps == pytest.approx(1500 * 8 / 1e6 / 2.5)
+    assert Trace.info(f"{tmp_path / 'town'}[0.5:3]")["duration_s"] == 2.5
+    whole = Trace.generate("city-driving-3g-up", duration_s=20, seed=3).times_ms
+    cut = Trace.read("city-driving-3g-up@3[5:15]")
+    assert np.array_equal(cut.times_ms, whole[(whole >= 5000) & (whole < 15000)] - 5000)
+
+
+def test_a_realisation_is_shared_by_runs_of_different_seeds(tmp_path: Path) -> None:
+    (tmp_path / "town").write_text("".join(f"{time}\n" for time in range(1, 3000, 3)))
+    joined = f"city-driving-3g-up@1[0:2]+{tmp_path / 'town'}[1:]"
+    found = compare(traces=["city-driving-3g-up@1", joined], schemes=["cubic"], duration_s=3, repeat=2)
+    assert len(set(found.table.column("trace_sha256").to_pylist())) == 2
+    pinned, mixed = found.results.config["channels"]
+    assert (pinned["kind"], mixed["kind"]) == ("built-in", "joined")
+    assert mixed["duration_s"] == pytest.approx(2 + 2.998 - 1)
+
+
 def test_a_raw_log_becomes_exactly_the_trace_that_was_distributed(shared: Path) -> None:
     for raw in sorted((shared / "traces" / "verus-2015" / "raw").glob("*.csv")):
         expected = np.loadtxt(raw.with_suffix(".expected"), dtype=np.int64)

@@ -138,7 +138,10 @@ def check_queue(text: str) -> str:
     """JSON: ``{"queue", "text"}``, the kind and its full text."""
 
 def check_channel(text: str) -> str:
-    """JSON: ``{"name", "kind": "built-in" | "cached" | "file" | "rate", …}``."""
+    """JSON: ``{"name", "kind": "built-in" | "cached" | "file" | "rate" | "joined", …}``.
+
+    What is put together has ``"parts": [{"channel", "seed", "from_s", "to_s"}]``.
+    """
 
 def list_schemes() -> str:
     """JSON: ``[{"name", "summary", "keys": [{"key", "unit", "default", "meaning"}]}]``."""
@@ -152,8 +155,8 @@ def calibration(seed: int, pieces: int) -> str:
 def list_channels() -> str:
     """JSON: what `--trace` takes by name."""
 
-def trace_read(text: str) -> _TraceTimes:
-    """The trace of a channel: a file, or a name."""
+def trace_read(text: str, seed: int = 1, duration_s: float = 60.0) -> _TraceTimes:
+    """The trace of a channel: a file, or a name. The seed and the duration are for what is built in."""
 
 def trace_info(text: str) -> str:
     """JSON: statistics of a channel's trace."""

@@ -68,7 +68,8 @@ class Link:
         """A link driven by a recording or a built-in channel.
 
         Args:
-            trace: A trace file, or the name of a channel.
+            trace: A trace file, or the name of a channel: ``NAME@SEED`` is one realisation of a built-in channel
+                whatever the run's seed, ``NAME[FROM:TO]`` a stretch in seconds, ``A+B`` one after another.
             **options: The other fields.
         """
         return cls(trace=str(trace), **options)
@@ -363,7 +364,8 @@ class Trace:
 
     Attributes:
         name: What it is called.
-        times_ms: One entry for each opportunity, in milliseconds, never decreasing; it repeats after the last.
+        times_ms: One entry for each opportunity, in milliseconds, never decreasing.
+        duration_s: After which it repeats, in seconds: its last opportunity, or the end of a stretch.
 
     Example:
         >>> trace = Trace.generate("city-driving-3g-up", duration_s=10, seed=1)
@@ -371,29 +373,37 @@ class Trace:
         True
     """
 
-    def __init__(self, times_ms: Sequence[int] | Array, *, name: str = "trace") -> None:
+    def __init__(
+        self, times_ms: Sequence[int] | Array, *, name: str = "trace", duration_s: float | None = None
+    ) -> None:
         self.name = name
         self.times_ms: npt.NDArray[np.int64] = np.asarray(times_ms, dtype=np.int64)
         if self.times_ms.ndim != 1 or len(self.times_ms) == 0:
             raise ValueError("times_ms: must be one column with at least one time")
         if self.times_ms[0] < 0 or np.any(np.diff(self.times_ms) < 0):
             raise ValueError("times_ms: must not be negative or decrease")
-        if self.times_ms[-1] == 0:
+        if self.times_ms[-1] == 0 and not duration_s:
             raise ValueError("times_ms: the last time is 0, so the trace has no length")
+        last_s = float(self.times_ms[-1]) / 1000
+        self.duration_s = last_s if duration_s is None else duration_s
+        if not self.duration_s >= last_s:
+            raise ValueError(f"duration_s: must not be before the last time, {last_s:g} s")
 
     def __repr__(self) -> str:
         return f"Trace({self.name!r}, {len(self.times_ms)} opportunities, {self.duration_s:g} s)"
 
     @classmethod
     def read(cls, path: str | PathLike[str]) -> Trace:
-        """Reads a Mahimahi trace (plain, .gz or .xz), or a channel by name.
+        """Reads a Mahimahi trace (plain, .gz or .xz), or a channel by name, as `Link.from_trace` takes it.
+
+        A built-in channel is made with seed 1, for a minute, where its name does not say otherwise.
 
         Raises:
             OSError: It cannot be read.
             ValueError: It is no trace; the message names the line.
         """
         found = _verus.trace_read(str(path))
-        return cls(found["times_ms"], name=found["name"])
+        return cls(found["times_ms"], name=found["name"], duration_s=found["period_ms"] / 1000)
 
     @classmethod
     def generate(cls, channel: str, *, duration_s: float = 60.0, seed: int = 1) -> Trace:
@@ -417,17 +427,14 @@ class Trace:
         return cls(_verus.trace_convert(path), name=Path(path).name)
 
     @property
-    def duration_s(self) -> float:
-        """After which it repeats, in seconds."""
-        return float(self.times_ms[-1]) / 1000
-
-    @property
     def mean_mbps(self) -> float:
         """Mean rate in Mbit/s, at 1500 bytes an opportunity."""
         return len(self.times_ms) * 1500 * 8 / 1e6 / self.duration_s
 
     def write(self, path: str | PathLike[str]) -> None:
         """Writes it, whole or not at all; ``.gz`` and ``.xz`` are compressed.
+
+        The format has no place for silence after the last opportunity.
 
         Raises:
             OSError: It cannot be written.

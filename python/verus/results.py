@@ -15,7 +15,7 @@ import os
 import platform
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -517,16 +517,24 @@ def _channels(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[dict[str
         for name, text, trace in used:
             if name in channels:
                 continue
-            known = recordings.get(trace["sha256"], {})
+            named = json.loads(_verus.check_channel(text))
+            parts = [part["channel"] for part in named.get("parts", [])]
+            known = [recordings[trace["sha256"]]] if trace["sha256"] in recordings else parts
+            sources = [entry for entry in known if "repository" in entry]
             channels[name] = {
                 "name": name,
-                "kind": json.loads(_verus.check_channel(text)).get("kind"),
+                "kind": named.get("kind"),
                 **{key: trace.get(key) for key in ("sha256", "duration_s", "mean_mbps")},
-                "licence": known.get("licence"),
-                "citation": known.get("paper"),
-                "source": f"{known['repository']}@{known['commit']}:{known['path']}" if known else None,
+                "licence": _together(entry["licence"] for entry in sources),
+                "citation": _together(entry["paper"] for entry in sources),
+                "source": _together(f"{entry['repository']}@{entry['commit']}:{entry['path']}" for entry in sources),
             }
     return list(channels.values())
+
+
+def _together(words: Iterable[str]) -> str | None:
+    """Each once; None without any."""
+    return "; ".join(dict.fromkeys(words)) or None
 
 
 def _machine() -> dict[str, Any]:

@@ -1,8 +1,9 @@
 //! Channels by name.
 //!
 //! One text names any channel. In this order it is: an existing file; `rate:MBPS`; a built-in synthetic channel; a public
-//! recording, which is fetched once and then kept in a cache. The recordings are data (`recordings.tsv`): where each
-//! is published, what its content hashes to, under which licence, and which paper to cite.
+//! recording, which is fetched once and then kept in a cache; several of these put together (`expression`). The
+//! recordings are data (`recordings.tsv`): where each is published, what its content hashes to, under which licence, and
+//! which paper to cite.
 //!
 //! Downloading is not done here: this module says from where, to where, and whether what came is right.
 
@@ -16,6 +17,7 @@ use sha2::{Digest, Sha256};
 use verus_core::{Bytes, Duration, Rate};
 
 use crate::error::Error;
+use crate::expression::{self, Expression};
 use crate::generate;
 use crate::link::{Service, WhenOver};
 use crate::schedule::Schedule;
@@ -77,10 +79,13 @@ pub enum Found {
         /// Where it is, or would be, kept; `None` where there is no place for a cache.
         path: Option<PathBuf>,
     },
+    /// Stretches of these, joined.
+    Expression(Expression),
 }
 
 impl Found {
-    /// `file`, `rate`, `built-in`, `cached` or, for a recording that has not been fetched, `recording`.
+    /// `file`, `rate`, `built-in`, `cached` or, for a recording that has not been fetched, `recording`; for what is put
+    /// together from others see [`Expression::kind`].
     pub fn kind(&self) -> &'static str {
         match self {
             Found::File(_) => "file",
@@ -90,6 +95,7 @@ impl Found {
                 path: Some(path), ..
             } if path.is_file() => "cached",
             Found::Recording { .. } => "recording",
+            Found::Expression(expression) => expression.kind(),
         }
     }
 
@@ -99,12 +105,20 @@ impl Found {
     /// # Errors
     /// If a file cannot be read or is no trace, or a recording has not been fetched or is damaged.
     pub fn open(&self, seed: u64, duration: Duration) -> Result<Channel, Error> {
-        let trace = match self {
-            Found::Rate(rate) => return Ok(Channel::Rate(*rate)),
-            Found::File(path) => Trace::read(path)?,
+        match self {
+            Found::Rate(rate) => Ok(Channel::Rate(*rate)),
+            found => Ok(Channel::Trace(Arc::new(found.trace(seed, duration)?))),
+        }
+    }
+
+    /// The trace, read or made, of what is not a rate.
+    pub(crate) fn trace(&self, seed: u64, duration: Duration) -> Result<Trace, Error> {
+        match self {
+            Found::Rate(_) => unreachable!("a rate is refused where a trace is needed"),
+            Found::File(path) => Trace::read(path),
             Found::BuiltIn(channel) => {
                 let times = channel.generate(seed, duration.min(LONGEST_BUILT_IN));
-                Trace::from_millis(channel.name, times)?
+                Trace::from_millis(channel.name, times)
             }
             Found::Recording { recording, path } => {
                 let name = recording.name.to_owned();
@@ -113,10 +127,10 @@ impl Found {
                 };
                 let trace = Trace::read(path)?.named(recording.name);
                 recording.check(trace.sha256())?;
-                trace
+                Ok(trace)
             }
-        };
-        Ok(Channel::Trace(Arc::new(trace)))
+            Found::Expression(expression) => expression.open(seed, duration),
+        }
     }
 }
 
@@ -141,6 +155,15 @@ pub fn find(text: &str) -> Result<Found, Error> {
 /// # Errors
 /// If it names nothing; the message lists near matches.
 pub fn find_in(text: &str, cache: Option<&Path>) -> Result<Found, Error> {
+    let found = find_named(text, cache);
+    if found.is_err() && expression::has_signs(text) {
+        return Expression::parse(text, cache).map(Found::Expression);
+    }
+    found
+}
+
+/// What `text` names by itself, put together from nothing else.
+pub(crate) fn find_named(text: &str, cache: Option<&Path>) -> Result<Found, Error> {
     let path = Path::new(text);
     if path.exists() && !path.is_dir() {
         return Ok(Found::File(path.to_owned()));

@@ -95,6 +95,16 @@ pub enum Error {
         /// The SHA-256 of what was found.
         found: String,
     },
+    /// A channel put together from others, a part of which cannot be used.
+    #[error("channel `{text}`:{part} {problem}")]
+    Expression {
+        /// What was asked for.
+        text: String,
+        /// Which part, as words of the message; empty where there is only one.
+        part: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A constant rate that is no rate.
     #[error(
         "channel `{text}`: `{value}` is not a rate in Mbit/s (a number above 0, such as rate:12)"

@@ -7,6 +7,7 @@
 pub mod catalogue;
 pub mod delay;
 pub mod error;
+pub mod expression;
 pub mod generate;
 pub mod link;
 pub mod loss;

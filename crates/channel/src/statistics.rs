@@ -100,6 +100,16 @@ impl Statistics {
     /// `opportunity` bytes. `None` if there is no opportunity after millisecond zero, because such
     /// a trace has no duration.
     pub fn of(times_ms: impl IntoIterator<Item = u64>, opportunity: Bytes) -> Option<Self> {
+        Self::of_period(times_ms, opportunity, 0)
+    }
+
+    /// The same where the trace repeats after `period_ms`, with silence at its end if that is later than the last
+    /// opportunity.
+    pub fn of_period(
+        times_ms: impl IntoIterator<Item = u64>,
+        opportunity: Bytes,
+        period_ms: u64,
+    ) -> Option<Self> {
         let mut bursts = Counts::default();
         let mut gaps = Counts::default();
         let mut bins = BIN_WIDTHS_MS.map(BinSums::new);
@@ -127,14 +137,19 @@ impl Statistics {
             burst = 1;
             last = Some(time);
         }
-        let duration = last.filter(|&end| end > 0)?;
+        let last = last?;
+        let duration = Some(last.max(period_ms)).filter(|&end| end > 0)?;
         bursts.add(burst);
-        bins.iter_mut().for_each(|b| b.add(duration, burst));
+        bins.iter_mut().for_each(|b| b.add(last, burst));
 
         let packet = opportunity.get();
         let ms = duration as f64;
         let minutes = ms / 60_000.0;
-        let waits = || gaps.iter().chain((first > 0).then_some((first, 1)));
+        let ends = [first, duration - last];
+        let waits = || {
+            let ends = ends.into_iter().filter(|&ms| ms > 0).map(|ms| (ms, 1));
+            gaps.iter().chain(ends)
+        };
         let outages = OUTAGE_THRESHOLDS_MS.map(|at_least_ms| OutageStatistics {
             at_least_ms,
             per_minute: waits()

@@ -3,7 +3,7 @@
 //! A trace is a schedule: one whole number a line, milliseconds from the start, never decreasing. Each line is one
 //! opportunity to deliver a packet; several in one millisecond repeat the number. The schedule
 //! repeats with a period equal to its last time, so lap `k` has an opportunity at `k·period + t` for each
-//! line `t`.
+//! line `t`. Only a stretch of a trace (`expression`) can have a longer period, with silence at its end.
 //!
 //! In memory a trace is a list of runs (a distinct millisecond and how many opportunities it has),
 //! each two small variable-length numbers, with an index entry every 128 runs. A minute at 700 Mbit/s is
@@ -42,6 +42,7 @@ pub struct Trace {
     blocks: Vec<Block>,
     distinct: u64,
     opportunities: u64,
+    last_ms: u64,
     period_ms: u64,
     /// SHA-256 of the text that was read, and of the file as stored.
     hashes: Option<(String, String)>,
@@ -71,7 +72,7 @@ impl std::fmt::Debug for Trace {
 /// Equal when the schedules are equal, whatever their names.
 impl PartialEq for Trace {
     fn eq(&self, other: &Self) -> bool {
-        self.runs == other.runs
+        self.runs == other.runs && self.period_ms == other.period_ms
     }
 }
 
@@ -136,8 +137,28 @@ impl Trace {
             .map_err(|problem| whole_error(name, problem))
     }
 
+    /// A trace from runs, each a millisecond and how many opportunities it has, that repeats after `period_ms`.
+    ///
+    /// # Errors
+    /// As for a file with these lines.
+    pub(crate) fn from_runs(
+        name: &str,
+        runs: impl IntoIterator<Item = (u64, u64)>,
+        period_ms: u64,
+    ) -> Result<Trace, Error> {
+        let mut builder = Builder::default();
+        for (ms, count) in runs {
+            builder
+                .push_run(ms, count)
+                .map_err(|problem| whole_error(name, problem))?;
+        }
+        let finished = builder.finish_at(name, Some(period_ms));
+        finished.map_err(|problem| whole_error(name, problem))
+    }
+
     /// Writes the trace to `path`, compressed as its extension says (`.gz`, `.xz`, anything else is plain). The file
-    /// appears whole or not at all: it is written beside its place and then moved there.
+    /// appears whole or not at all: it is written beside its place and then moved there. The format has no place for
+    /// silence at the end of a stretch.
     ///
     /// # Errors
     /// If it cannot be written, or this build lacks the compression.
@@ -213,7 +234,7 @@ impl Trace {
         self.distinct
     }
 
-    /// The time after which it repeats: its last opportunity, in milliseconds.
+    /// The time after which it repeats, in milliseconds: its last opportunity, or the end of a stretch.
     pub fn period_ms(&self) -> u64 {
         self.period_ms
     }
@@ -230,13 +251,16 @@ impl Trace {
     }
 
     /// SHA-256 of the uncompressed text, in hexadecimal: of what was read, or, for a trace that was made
-    /// here, of what [`Trace::write`] would write.
+    /// here, of what [`Trace::write`] would write, and of the period where that is longer.
     pub fn sha256(&self) -> String {
         match &self.hashes {
             Some((content, _)) => content.clone(),
             None => {
                 let mut hash = HashingWriter(Sha256::new());
                 self.write_text(&mut hash).expect("hashing cannot fail");
+                if self.last_ms < self.period_ms {
+                    writeln!(hash, "period {}", self.period_ms).expect("hashing cannot fail");
+                }
                 hex(&hash.0.finalize())
             }
         }
@@ -462,8 +486,12 @@ pub(crate) struct Builder {
 
 impl Builder {
     pub(crate) fn push(&mut self, ms: u64) -> Result<(), Problem> {
+        self.push_run(ms, 1)
+    }
+
+    fn push_run(&mut self, ms: u64, count: u64) -> Result<(), Problem> {
         if self.count > 0 && ms == self.ms {
-            self.count += 1;
+            self.count += count;
             return Ok(());
         }
         if self.count > 0 && ms < self.ms {
@@ -474,7 +502,7 @@ impl Builder {
             return Err(Problem::TooLong(MAX_DISTINCT_MILLIS));
         }
         self.end_run();
-        (self.ms, self.count) = (ms, 1);
+        (self.ms, self.count) = (ms, count);
         Ok(())
     }
 
@@ -498,14 +526,21 @@ impl Builder {
         self.count = 0;
     }
 
-    pub(crate) fn finish(mut self, name: &str) -> Result<Trace, Problem> {
+    pub(crate) fn finish(self, name: &str) -> Result<Trace, Problem> {
+        self.finish_at(name, None)
+    }
+
+    /// With a period of its own, which is not before the last time.
+    fn finish_at(mut self, name: &str, period_ms: Option<u64>) -> Result<Trace, Problem> {
         self.end_run();
         if self.opportunities == 0 {
             return Err(Problem::Empty);
         }
-        if self.ms == 0 {
+        let period_ms = period_ms.unwrap_or(self.ms);
+        if period_ms == 0 {
             return Err(Problem::ZeroPeriod);
         }
+        debug_assert!(period_ms >= self.ms);
         self.runs.shrink_to_fit();
         Ok(Trace {
             name: name.to_owned(),
@@ -513,7 +548,8 @@ impl Builder {
             blocks: self.blocks,
             distinct: self.distinct,
             opportunities: self.opportunities,
-            period_ms: self.ms,
+            last_ms: self.ms,
+            period_ms,
             hashes: None,
         })
     }

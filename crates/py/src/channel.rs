@@ -75,9 +75,13 @@ pub(crate) fn check_channel(text: &str) -> PyResult<String> {
 }
 
 fn check(text: &str) -> Result<Value, Error> {
-    let found = names::find(text)?;
+    named(text, &names::find(text)?)
+}
+
+/// What `text` names, in full.
+fn named(text: &str, found: &Found) -> Result<Value, Error> {
     let kind = found.kind();
-    Ok(match &found {
+    Ok(match found {
         Found::File(path) => {
             // Only a file that can be opened is a channel; reading it all can wait for the run.
             if path.is_dir() || File::open(path).is_err() {
@@ -96,6 +100,19 @@ fn check(text: &str) -> Result<Value, Error> {
             entry["kind"] = json!(kind);
             entry["path"] = json!(path);
             entry
+        }
+        Found::Expression(expression) => {
+            let parts = expression.parts().iter().map(|part| {
+                let source = named(part.name(), part.source())?;
+                Ok(json!({
+                    "channel": source,
+                    "seed": part.seed(),
+                    "from_s": part.from_s(),
+                    "to_s": part.to_s(),
+                }))
+            });
+            let parts: Vec<Value> = parts.collect::<Result<_, Error>>()?;
+            json!({ "name": text, "kind": kind, "parts": parts })
         }
     })
 }
@@ -162,12 +179,19 @@ fn published(recording: &Recording) -> Value {
     entry
 }
 
-/// A trace: the times of its opportunities, and its period.
+/// A trace: the times of its opportunities, and its period. `seed` and `duration_s` are for what is built in.
 #[pyfunction]
-pub(crate) fn trace_read<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyDict>> {
+#[pyo3(signature = (text, seed=1, duration_s=60.0))]
+pub(crate) fn trace_read<'py>(
+    py: Python<'py>,
+    text: &str,
+    seed: u64,
+    duration_s: f64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let duration = checked_duration(duration_s)?;
     let (trace, times) = py
         .detach(|| {
-            let trace = open(text)?;
+            let trace = open(text, seed, duration)?;
             let times = times(&trace)?;
             Ok((trace, times))
         })
@@ -183,12 +207,13 @@ pub(crate) fn trace_read<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py
 #[pyfunction]
 pub(crate) fn trace_info(py: Python<'_>, text: &str) -> PyResult<String> {
     py.detach(|| {
-        let trace = open(text)?;
+        let trace = open(text, SEED, Duration::from_secs_f64(DURATION_S))?;
         let mut entry = Map::new();
         entry.insert("name".to_owned(), json!(trace.name()));
         entry.insert("sha256".to_owned(), json!(trace.sha256()));
-        let found = Statistics::of(trace.opportunities(), generate::OPPORTUNITY)
-            .expect("a trace's last time is after zero");
+        let times = trace.opportunities();
+        let found = Statistics::of_period(times, generate::OPPORTUNITY, trace.period_ms())
+            .expect("a trace's period is above zero");
         flatten(&found, &mut entry);
         Ok(Value::Object(entry).to_string())
     })
@@ -232,17 +257,30 @@ fn flatten(found: &Statistics, entry: &mut Map<String, Value>) {
     }
 }
 
-/// The trace of a channel. A built-in one is made as for a run of a minute with seed 1.
-fn open(text: &str) -> Result<std::sync::Arc<Trace>, Error> {
-    const SEED: u64 = 1;
-    const DURATION: Duration = Duration::from_secs(60);
-    match names::open(text, SEED, DURATION)? {
+/// What a built-in channel is made with where nobody says.
+const SEED: u64 = 1;
+const DURATION_S: f64 = 60.0;
+
+/// The trace of a channel.
+fn open(text: &str, seed: u64, duration: Duration) -> Result<std::sync::Arc<Trace>, Error> {
+    match names::open(text, seed, duration)? {
         Channel::Trace(trace) => Ok(trace),
         Channel::Rate(_) => Err(Error::UnknownChannel {
             text: text.to_owned(),
             hint: "a constant rate has no trace".to_owned(),
         }),
     }
+}
+
+fn checked_duration(duration_s: f64) -> PyResult<Duration> {
+    /// A day; more is a typing error rather than a wish.
+    const LONGEST_S: f64 = 86_400.0;
+    if duration_s > 0.0 && duration_s <= LONGEST_S {
+        return Ok(Duration::from_secs_f64(duration_s));
+    }
+    Err(error::value(format_args!(
+        "duration_s must be above 0 and at most {LONGEST_S}, not {duration_s}"
+    )))
 }
 
 /// The opportunities of a built-in channel, ms.
@@ -253,13 +291,7 @@ pub(crate) fn trace_generate<'py>(
     seed: u64,
     duration_s: f64,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-    /// A day; more is a typing error rather than a wish.
-    const LONGEST_S: f64 = 86_400.0;
-    if !(duration_s > 0.0 && duration_s <= LONGEST_S) {
-        return Err(error::value(format_args!(
-            "duration_s must be above 0 and at most {LONGEST_S}, not {duration_s}"
-        )));
-    }
+    let duration = checked_duration(duration_s)?;
     let channel = match names::find(name).map_err(|error| error::channel(&error))? {
         Found::BuiltIn(channel) => channel,
         _ => {
@@ -269,7 +301,7 @@ pub(crate) fn trace_generate<'py>(
         }
     };
     let times = py.detach(|| {
-        let times = channel.generate(seed, Duration::from_secs_f64(duration_s));
+        let times = channel.generate(seed, duration);
         times.into_iter().map(|time| time as i64).collect()
     });
     Ok(array(py, times))

@@ -62,7 +62,12 @@ def channels(*, json_: Json = False) -> None:
     console = table_console()
     console.print(table)
     console.print(
-        "Also `rate:MBPS`, a constant rate, and any file in Mahimahi's format (plain, .gz or .xz).", style="dim"
+        Text(
+            "Also `rate:MBPS`, a constant rate, and any file in Mahimahi's format (plain, .gz or .xz).\n"
+            "NAME@SEED is one realisation of a built-in channel, NAME[FROM:TO] a stretch in seconds, A+B one after\n"
+            "another: city-driving-3g-up@1[0:150]+city-driving-3g-up@2[0:150].",
+            style="dim",
+        )
     )
 
 

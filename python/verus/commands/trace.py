@@ -70,18 +70,14 @@ def plot(
     """
     above_zero("duration_s", duration, "seconds")
     check_seed(seed)
-    found = checked("trace", name, _verus.check_channel)
+    checked("trace", name, _verus.check_channel)
     from verus import figures
 
     target = out or Path(f"{figures.slug(Path(name).name)}.svg")
     if target.suffix not in (".svg", ".png", ".html"):
         raise FieldError("out", f"`{target}` must end in .svg, .png or .html")
     refuse_existing(target, force=force)
-    times = (
-        _verus.trace_generate(name, seed, duration)
-        if found["kind"] == "built-in"
-        else _verus.trace_read(name)["times_ms"]
-    )
+    times = _verus.trace_read(name, seed, duration)["times_ms"]
 
     from verus import render, report
 
