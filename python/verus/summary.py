@@ -80,12 +80,15 @@ class Block:
         return mean([cell["capacity_mbps"] for cell in self.cells])
 
 
-def blocks(results: Results, part: str | None = None) -> list[Block]:
-    """The results, or one part of them, in the order in which they were asked for."""
-    grouped: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
-    for row in results.rows.to_pylist():
-        if part is not None and row["part"] != part:
-            continue
+def blocks(results: Results) -> list[Block]:
+    """The results, in the order in which they were asked for."""
+    return blocks_of(results.rows.to_pylist())
+
+
+def blocks_of(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """The same of some rows of them."""
+    grouped: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
+    for row in rows:
         grouped.setdefault((row["trace"], row["queue"]), {}).setdefault(row["label"], []).append(row)
     return [
         Block(trace=trace, queue=queue, cells=tuple(_cell(label, rows) for label, rows in labels.items()))

@@ -23,7 +23,7 @@ from verus.experiments import Experiment, Options, Work, claims
 from verus.experiments.claims import BUILT_IN, RECORDINGS, Judged
 from verus.experiments.recordings import MissingRecordings, find_recordings
 from verus.scenario import PAPER_QUEUE, Contestant, Run, make_run
-from verus.summary import mean
+from verus.summary import Block, blocks_of, mean
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -174,6 +174,10 @@ class Found:
         """That metric of every flow of every row, where it was observed."""
         return [flow[key] for row in self.rows for flow in row["per_flow"] if flow[key] is not None]
 
+    def blocks(self) -> list[Block]:
+        """A block for each channel and queue, as comparisons have them; runs that differ in their seed are averaged."""
+        return blocks_of(self.rows)
+
     def labels(self) -> list[str]:
         """Who ran, in the order of the runs."""
         return list(dict.fromkeys(row["label"] for row in self.rows))
@@ -266,6 +270,7 @@ def reproduction(
     runs: Callable[[Column], Sequence[Run]] | None = None,
     compute: Callable[[Column], Any] | None = None,
     tables: Callable[[Found], Sequence[Table]] | None = None,
+    sentences: Callable[[Found], Sequence[str]] | None = None,
     differs: Mapping[str, str] | None = None,
 ) -> Experiment:
     """An experiment of the common shape.
@@ -282,12 +287,13 @@ def reproduction(
         runs: The simulations, as data.
         compute: What is found without simulating, as plain values.
         tables: Numbers beside the figures.
+        sentences: What they show, put together from them.
         differs: For each claim that does not hold: by how much we differ, and the likely cause.
     """
     causes = dict(differs or {})
 
     def prepare(options: Options) -> Work:
-        columns = _columns(channels, options)
+        columns = columns_for(name, channels, options)
         missing = _missing(channels, options) if len(columns) == 1 and channels else ""
 
         def work(progress: Progress | None) -> Results:
@@ -320,6 +326,9 @@ def reproduction(
 
     def summary(results: Results) -> Sequence[RenderableType]:
         parts: list[RenderableType] = [_claims_table(title, judged(results), causes)]
+        for found in columns_of(results).values():
+            parts += [_table(one, found.column) for one in tables(found)] if tables else []
+            parts += sentences(found) if sentences else []
         if results.config["settings"]["missing"]:
             parts.append(f"{results.config['settings']['missing']}\n")
         return parts
@@ -335,7 +344,7 @@ def reproduction(
             Section(title="What the source shows, and what we run", body=body),
             Section(title="Claims", body=claims_html(judged(results), causes)),
         ]
-        sections += [_drawn(one, draw, tables, alone=len(found) == 1) for one in found.values()]
+        sections += [_drawn(one, draw, tables, sentences, alone=len(found) == 1) for one in found.values()]
         return Page(title=f"Verus: {title}", lead=f"Source: {source}.", sections=sections)
 
     return Experiment(
@@ -351,15 +360,25 @@ def reproduction(
     )
 
 
-def _columns(channels: Mapping[str, Place], options: Options) -> list[Column]:
-    """The sets of channels that can be run here; recordings only if all that are named are on this machine."""
+def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> list[Column]:
+    """The sets of channels that can be run here; recordings only if all that are named are on this machine.
+
+    Raises:
+        MissingRecordings: They are not, and no claim of the experiment can be checked without.
+        FieldError: The folder to look in is none.
+    """
     common = {"seed": options.seed, "repeat": options.repeat}
     built_in = {place: one.built_in for place, one in channels.items()}
     columns = [Column(name=BUILT_IN, channels=built_in, paths=built_in, **common)]  # type: ignore[arg-type]
     recorded = {place: one.recording for place, one in channels.items() if one.recording}
-    if not recorded or options.built_in or _missing(channels, options):
+    if not recorded or options.built_in:
         return columns
-    paths = find_recordings(list(recorded.values()), options.traces)
+    try:
+        paths = find_recordings(list(recorded.values()), options.traces)
+    except MissingRecordings:
+        if all(claim.channels == RECORDINGS for claim in claims.of(name)):
+            raise
+        return columns
     names = {**built_in, **recorded}
     where = {place: paths.get(text, text) for place, text in names.items()}
     columns.append(Column(name=RECORDINGS, channels=names, paths=where, **common))  # type: ignore[arg-type]
@@ -384,12 +403,13 @@ def _drawn(
     found: Found,
     draw: Callable[[Found], Sequence[Figure]],
     tables: Callable[[Found], Sequence[Table]] | None,
+    sentences: Callable[[Found], Sequence[str]] | None,
     *,
     alone: bool,
 ) -> Section:
     from verus.report import Section, table
 
-    body = ""
+    body = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in (sentences(found) if sentences else ()))
     for one in tables(found) if tables else ():
         rows = [
             f"<tr><th scope=row>{html.escape(name)}</th>"
@@ -404,6 +424,19 @@ def _drawn(
     ]
     title = "Results" if alone else {BUILT_IN: "On built-in channels", RECORDINGS: "On recordings"}[found.column]
     return Section(title=title, body=body, figures=figures)
+
+
+def _table(one: Table, column: str) -> RenderableType:
+    """For a terminal."""
+    from rich import box
+    from rich.table import Table as Grid
+
+    grid = Grid(title=f"{one.title} ({column})", title_justify="left", box=box.SIMPLE_HEAD)
+    for position, head in enumerate(one.heads):
+        grid.add_column(head, justify="right" if position else "left", no_wrap=not position)
+    for cells in one.rows:
+        grid.add_row(*cells)
+    return grid
 
 
 def value_text(value: float | None, unit: str = "") -> str:
