@@ -66,15 +66,19 @@ def reproduce(
         Print one JSON object a line for each run, and nothing else.
     """
     if names == ["list"]:
+        width = max(map(len, experiments.NAMES)) + 1
         for name, line in experiments.NAMES.items():
-            print(f"{name:14} {line}")
+            print(f"{name:{width}} {line}")
         return 0
     check_seed(seed)
     at_least("jobs", jobs, 1, 1000)
     if repeat is not None:
         at_least("repeat", repeat, 1, 1000)
-    options = experiments.Options(traces=traces, built_in=built_in, seed=seed, repeat=repeat, jobs=jobs)
-    wanted = list(experiments.ALL) if names in (None, [], ["all"]) else list(dict.fromkeys(names or ()))
+    everything = names in (None, [], ["all"])
+    options = experiments.Options(
+        traces=traces, built_in=built_in, seed=seed, repeat=repeat, jobs=jobs, lenient=everything
+    )
+    wanted = experiments.ALL if everything else dict.fromkeys(names or ())
     chosen = [experiments.find(name) for name in wanted]
     work = [experiment.prepare(options) for experiment in chosen]
 

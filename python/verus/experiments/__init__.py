@@ -48,6 +48,7 @@ class Options:
         seed: Of every run; the first one where runs are repeated.
         repeat: Runs of each cell, where they are repeated; the experiment's own number if None.
         jobs: Runs in real time at the same time.
+        lenient: Run what can be run where recordings are not on this machine, rather than refuse.
     """
 
     traces: Path | None = None
@@ -55,6 +56,7 @@ class Options:
     seed: int = 1
     repeat: int | None = None
     jobs: int = 1
+    lenient: bool = False
 
 
 #: Does an experiment's work, telling its progress.
