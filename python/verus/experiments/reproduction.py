@@ -31,9 +31,12 @@ if TYPE_CHECKING:
     from verus.figures import Figure
     from verus.report import Page, Section
     from verus.results import Results
-    from verus.runner import Progress
+    from verus.runner import Outcome, Progress
 
 Array = npt.NDArray[np.float64]
+
+#: Where results have what `keep` made of the packets, beside what was computed for each column.
+_KEPT = "packets"
 
 SIGCOMM = (
     "Y. Zaki, T. Pötsch, J. Chen, L. Subramanian and C. Görg, Adaptive Congestion Control for Unpredictable "
@@ -191,6 +194,10 @@ class Found:
         """What the experiment found on this column without simulating."""
         return self.results.config["measured"][self.column]
 
+    def kept(self, row: Mapping[str, Any]) -> Any:
+        """What `keep` made of one run's packets."""
+        return self.results.config["measured"][_KEPT][row["run"]]
+
     @cached_property
     def _bounds(self) -> Array:
         runs: Array = self.results.series.column("run").to_numpy()
@@ -269,6 +276,7 @@ def reproduction(
     draw: Callable[[Found], Sequence[Figure]],
     runs: Callable[[Column], Sequence[Run]] | None = None,
     compute: Callable[[Column], Any] | None = None,
+    keep: Callable[[Outcome], Any] | None = None,
     tables: Callable[[Found], Sequence[Table]] | None = None,
     sentences: Callable[[Found], Sequence[str]] | None = None,
     differs: Mapping[str, str] | None = None,
@@ -286,6 +294,7 @@ def reproduction(
         draw: From the same to figures, which look like the original.
         runs: The simulations, as data.
         compute: What is found without simulating, as plain values.
+        keep: For runs with `records`: what is saved of a run's packets in place of them, as plain values.
         tables: Numbers beside the figures.
         sentences: What they show, put together from them.
         differs: For each claim that does not hold: by how much we differ, and the likely cause.
@@ -301,7 +310,7 @@ def reproduction(
             from verus.runner import run_all
 
             planned = [run for column in columns for run in (runs(column) if runs else ())]
-            computed = {column.name: compute(column) if compute else None for column in columns}
+            computed: dict[str, Any] = {column.name: compute(column) if compute else None for column in columns}
             settings = {
                 "experiment": name,
                 "seed": options.seed,
@@ -310,6 +319,9 @@ def reproduction(
                 "missing": missing,
             }
             outcomes = run_all(planned, progress=progress) if planned else []
+            if keep is not None:
+                computed[_KEPT] = [keep(outcome) for outcome in outcomes]
+                outcomes = [{**outcome, "records": None} for outcome in outcomes]
             return Results.collect(planned, outcomes, kind=name, settings=settings, measured=computed)
 
         return work
