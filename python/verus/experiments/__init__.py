@@ -31,6 +31,7 @@ NAMES = {
     "sigcomm-fig02": "Sizes of bursts and times between them: 3G and LTE, standing, driving, uplinks",
     "sigcomm-fig03": "What a second user does to the delay of the first",
     "sigcomm-fig08": "Verus beside Sprout, Cubic and Vegas on 3G and LTE, standing still",
+    "sigcomm-fig04": "The rate that 3G delivers, and simple predictors that do not track it",
     "sigcomm-fig09": "R trades throughput for delay: R = 2, 4, 6 beside Sprout on 3G and LTE",
     "cs244": "The 2017 reproduction: 24 cells beside both published columns, and the same-queue matrix it left open",
     "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
