@@ -280,6 +280,7 @@ def reproduction(
     tables: Callable[[Found], Sequence[Table]] | None = None,
     sentences: Callable[[Found], Sequence[str]] | None = None,
     differs: Mapping[str, str] | None = None,
+    saved: Callable[[Run], Run] = lambda run: run,
 ) -> Experiment:
     """An experiment of the common shape.
 
@@ -298,6 +299,7 @@ def reproduction(
         tables: Numbers beside the figures.
         sentences: What they show, put together from them.
         differs: For each claim that does not hold: by how much we differ, and the likely cause.
+        saved: From a run as the simulator needed it to what results say was run, where these differ.
     """
     causes = dict(differs or {})
 
@@ -322,7 +324,8 @@ def reproduction(
             if keep is not None:
                 computed[_KEPT] = [keep(outcome) for outcome in outcomes]
                 outcomes = [{**outcome, "records": None} for outcome in outcomes]
-            return Results.collect(planned, outcomes, kind=name, settings=settings, measured=computed)
+            named = [saved(run) for run in planned]
+            return Results.collect(named, outcomes, kind=name, settings=settings, measured=computed)
 
         return work
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,23 @@ def matrix(path: Path, about: dict[str, Any], *, zoom_ms: int | None = None) -> 
         about: What `_verus.model_info` says of it.
         zoom_ms: Show only the quantization step that holds this delay, rather than the first ten.
     """
-    low, high, step = about["delay_min_ms"], about["delay_max_ms"], about["quantization_ms"]
+    first, shown = _span(about, zoom_ms)
+    return region(path.name, about, _verus.model_region(str(path), first, shown), zoom_ms=zoom_ms)
+
+
+def region(name: str, about: dict[str, Any], found: Mapping[str, Any], *, zoom_ms: int | None = None) -> Figure:
+    """The same of elements that were read before.
+
+    Args:
+        name: Of the model.
+        about: What is known of it.
+        found: `row`, `column` and `probability` of the elements in the steps that are shown, as
+            `_verus.model_region` counts them.
+        zoom_ms: As for `matrix`.
+    """
+    low, step = about["delay_min_ms"], about["quantization_ms"]
     windows = about["window_max_packets"] - about["window_min_packets"] + 1
-    delays = (high - low + step) // step
-    first = 0 if zoom_ms is None else (zoom_ms - low) // step
-    shown = min(STEPS, delays) if zoom_ms is None else 1
-    found = _verus.model_region(str(path), first, shown)
+    first, shown = _span(about, zoom_ms)
     states = shown * windows
     size = _SIDE / states
 
@@ -58,8 +70,8 @@ def matrix(path: Path, about: dict[str, Any], *, zoom_ms: int | None = None) -> 
 
     x, y = axis("column", "next", "top"), axis("row", "present", "left")
     elements = {
-        "row": found["row"].tolist(),
-        "column": found["column"].tolist(),
+        "row": [int(at) for at in found["row"]],
+        "column": [int(at) for at in found["column"]],
         "probability": numbers(found["probability"]),
     }
     cells = {
@@ -91,10 +103,23 @@ def matrix(path: Path, about: dict[str, Any], *, zoom_ms: int | None = None) -> 
     spec = {"config": CONFIG, "width": _SIDE, "height": _SIDE, "layer": [*lines, cells]}
     part = f"the first {shown} steps" if zoom_ms is None else f"the step from {low + first * step} ms"
     caption = (
-        f"{path.name}: {part} of {delays} in d, {step} ms each; {about['elements']} of {about['matrix_size']}² "
+        f"{name}: {part} of {_delays(about)} in d, {step} ms each; {about['elements']} of {about['matrix_size']}² "
         f"elements are not empty. White: a transition that was never seen."
     )
-    return Figure(name=slug(path.name), title=f"State transition matrix of {path.name}", caption=caption, spec=spec)
+    return Figure(name=slug(name), title=f"State transition matrix of {name}", caption=caption, spec=spec)
+
+
+def _delays(about: dict[str, Any]) -> int:
+    """Quantization steps of the whole matrix."""
+    low, high, step = about["delay_min_ms"], about["delay_max_ms"], about["quantization_ms"]
+    return int((high - low + step) // step)
+
+
+def _span(about: dict[str, Any], zoom_ms: int | None) -> tuple[int, int]:
+    """The first step that is shown, and how many are."""
+    if zoom_ms is None:
+        return 0, min(STEPS, _delays(about))
+    return (zoom_ms - about["delay_min_ms"]) // about["quantization_ms"], 1
 
 
 def _shade(kind: str) -> Spec:
