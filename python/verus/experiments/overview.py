@@ -82,7 +82,7 @@ class Overview:
         return [table, *([missed] if self.not_held() else []), self.counts()]
 
     def write(self, folder: Path) -> None:
-        """Writes `report.html`, which leads to each experiment's own page, and `claims.csv`."""
+        """Writes `report.html`, which leads to each experiment's own page, `claims.csv` and `claims.md`."""
         from verus.report import Page, Section, to_html
 
         sections = [Section(title="Summary", body=f"<p>{html.escape(self.counts())}</p>")]
@@ -92,6 +92,29 @@ class Overview:
         page = Page(title="Verus: the papers, run again", lead="Every claim, and what we measure.", sections=sections)
         write_whole(folder / "report.html", to_html(page).encode())
         write_whole(folder / "claims.csv", self.to_csv().encode())
+        write_whole(folder / "claims.md", self.to_markdown().encode())
+
+    def to_markdown(self) -> str:
+        """The same for a document: a table for each experiment, and why what does not hold does not."""
+        lines = [self.counts(), ""]
+        for part, judged in self.parts:
+            checked = judged[0].claim.channels
+            other = claims.RECORDINGS if checked == claims.BUILT_IN else claims.BUILT_IN
+            lines += [f"## {part.title}", "", f"`verus reproduce {part.name}`", ""]
+            lines += [f"| claim | measured | wanted | {checked} | {other} | |", "|---|---|---|---|---|---|"]
+            for one in judged:
+                claim = one.claim
+                says = f"**{claim.says}**" if claim.headline else claim.says
+                values = [value_text(value, claim.unit) for value in (one.check.value, one.beside)]
+                verdict = "" if not one.runs else "held" if one.check.met else "**not held**"
+                lines.append("| " + " | ".join([says, claim.metric, f"`{claim.wanted}`", *values, verdict]) + " |")
+            lines.append("")
+            for one in judged:
+                if one.runs and not one.check.met:
+                    why = part.causes.get(one.claim.name, "")
+                    lines.append(f"- *{one.claim.says}*: {one.check.miss()}. {why}".rstrip())
+            lines.append("")
+        return "\n".join(lines).rstrip() + "\n"
 
     def to_csv(self) -> str:
         """A row for each claim: the columns of the list of claims, what was measured, and whether it holds."""
