@@ -362,7 +362,7 @@ def _published_figure(found: Found) -> Figure:
                 }
                 for column, entry in numbers.items()
             ]
-        panels.append(_published_panel(place, values))
+        panels.append(_published_panel(place, found.where(place=place).rows[0]["trace"], values))
     caption = (
         "Filled: ours. Hollow circle: the report's table; cross: the run saved in its repository. "
         "Delay is the 95th percentile of the signal delay in the bottleneck queue; propagation is not in it. "
@@ -374,7 +374,7 @@ def _published_figure(found: Found) -> Figure:
     )
 
 
-def _published_panel(title: str, values: list[dict[str, Any]]) -> dict[str, Any]:
+def _published_panel(title: str, subtitle: str, values: list[dict[str, Any]]) -> dict[str, Any]:
     from verus import figures
     from verus.figures.scatter import names_at_pixels, put_names
     from verus.labels import Box
@@ -411,7 +411,7 @@ def _published_panel(title: str, values: list[dict[str, Any]]) -> dict[str, Any]
             },
         },
         {"data": {"values": ours}, **names_at_pixels()},
-        *figures.heading(title),
+        *figures.heading(title, subtitle),
     ]
     return {"width": frame.width, "height": frame.height, "data": {"values": values}, "layer": layers}
 

@@ -43,7 +43,11 @@ def _panels(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def _figure(name: str, title: str, caption: str, panels: Sequence[Spec], columns: int) -> Figure:
-    spec = {**grid(panels, columns=columns), "resolve": {"scale": {"color": "shared"}}}
+    spec = {
+        **grid(panels, columns=columns),
+        "spacing": {"row": 92, "column": 78},
+        "resolve": {"scale": {"color": "shared"}},
+    }
     return Figure(name=name, title=title, caption=caption, spec=spec)
 
 
