@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use verus_core::{Duration, Time};
 
 use crate::loss::uniform;
+pub use crate::spec::{Key, Kind, SpecProblem};
+use crate::spec::{Settings, key};
 
 /// A queue discipline and its settings. As text (and in serialised form): `KIND[:key=value,…]`, for example
 /// `red:min=375000,max=1125000,p=0.1`, `droptail:bytes=120000`, `codel` or `infinite`; [`catalogue`] lists them all.
@@ -106,46 +108,6 @@ impl Default for CoDelConfig {
 }
 
 // --- Text.
-
-/// One kind of queue, for people: what `verus list queues` prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Kind {
-    /// The word before the colon.
-    pub name: &'static str,
-    /// What it does.
-    pub summary: &'static str,
-    /// A complete example.
-    pub example: &'static str,
-    /// Its settings.
-    pub keys: &'static [Key],
-}
-
-/// One setting of a [`Kind`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Key {
-    /// The word before the equals sign.
-    pub key: &'static str,
-    /// Its unit, or the words it takes.
-    pub unit: &'static str,
-    /// Its value when not given.
-    pub default: &'static str,
-    /// What it sets.
-    pub meaning: &'static str,
-}
-
-const fn key(
-    key: &'static str,
-    unit: &'static str,
-    default: &'static str,
-    meaning: &'static str,
-) -> Key {
-    Key {
-        key,
-        unit,
-        default,
-        meaning,
-    }
-}
 
 const LIMIT: Key = key("limit", "bytes", "none", "hard limit on what waits");
 
@@ -245,55 +207,6 @@ pub struct SpecError {
     pub problem: SpecProblem,
 }
 
-/// What is wrong with a queue's text.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SpecProblem {
-    /// A word that is no kind of queue.
-    #[error("unknown kind `{kind}`; the kinds are {valid}")]
-    UnknownKind {
-        /// The word.
-        kind: String,
-        /// All kinds.
-        valid: String,
-    },
-    /// A key that the kind does not have.
-    #[error("`{kind}` has no key `{key}`; it has {valid}")]
-    UnknownKey {
-        /// The kind.
-        kind: &'static str,
-        /// The word.
-        key: String,
-        /// All keys of the kind.
-        valid: String,
-    },
-    /// A setting without an equals sign.
-    #[error("`{setting}` is not of the form key=value")]
-    NotASetting {
-        /// The setting, as given.
-        setting: String,
-    },
-    /// A key given more than once.
-    #[error("`{key}` is given twice")]
-    Twice {
-        /// The key.
-        key: String,
-    },
-    /// A value out of range, or of the wrong kind.
-    #[error("{key}={value}: must be {must}")]
-    BadValue {
-        /// The key.
-        key: &'static str,
-        /// Its value, as given.
-        value: String,
-        /// What it must be.
-        must: &'static str,
-    },
-    /// Neither `bytes` nor `packets`, or both.
-    #[error("`droptail` needs one of bytes=N and packets=N")]
-    OneLimit,
-}
-
 impl QueueConfig {
     /// The queue that `text` describes.
     ///
@@ -315,108 +228,18 @@ impl QueueConfig {
     }
 }
 
-/// The settings of one kind, as text.
-struct Settings<'a> {
-    given: Vec<(&'a str, &'a str)>,
-}
-
-const WHOLE: &str = "a whole number above 0";
-
-impl<'a> Settings<'a> {
-    fn new(kind: &'static Kind, text: Option<&'a str>) -> Result<Self, SpecProblem> {
-        let mut given: Vec<(&str, &str)> = Vec::new();
-        for setting in text.into_iter().flat_map(|text| text.split(',')) {
-            let not_a_setting = || SpecProblem::NotASetting {
-                setting: setting.to_owned(),
-            };
-            let (key, value) = setting.split_once('=').ok_or_else(not_a_setting)?;
-            if !kind.keys.iter().any(|known| known.key == key) {
-                let valid = match kind.keys {
-                    [] => "none".to_owned(),
-                    keys => list(keys.iter().map(|key| key.key)),
-                };
-                return Err(SpecProblem::UnknownKey {
-                    kind: kind.name,
-                    key: key.to_owned(),
-                    valid,
-                });
-            }
-            if given.iter().any(|(other, _)| *other == key) {
-                return Err(SpecProblem::Twice {
-                    key: key.to_owned(),
-                });
-            }
-            given.push((key, value));
-        }
-        Ok(Settings { given })
-    }
-
-    fn get(&self, key: &str) -> Option<&'a str> {
-        self.given
-            .iter()
-            .find(|(other, _)| *other == key)
-            .map(|(_, value)| *value)
-    }
-
-    fn read<T: FromStr>(
-        &self,
-        key: &'static str,
-        must: &'static str,
-        valid: impl Fn(&T) -> bool,
-    ) -> Result<Option<T>, SpecProblem> {
-        let Some(text) = self.get(key) else {
-            return Ok(None);
-        };
-        let bad = || SpecProblem::BadValue {
-            key,
-            value: text.to_owned(),
-            must,
-        };
-        text.parse().ok().filter(valid).map(Some).ok_or_else(bad)
-    }
-
-    fn whole(&self, key: &'static str) -> Result<Option<u64>, SpecProblem> {
-        self.read(key, WHOLE, |value| *value > 0)
-    }
-
-    fn bad(
-        &self,
-        key: &'static str,
-        fallback: impl fmt::Display,
-        must: &'static str,
-    ) -> SpecProblem {
-        let value = self
-            .get(key)
-            .map_or_else(|| fallback.to_string(), str::to_owned);
-        SpecProblem::BadValue { key, value, must }
-    }
-}
-
-fn list(words: impl Iterator<Item = &'static str>) -> String {
-    words.collect::<Vec<_>>().join(", ")
-}
-
 fn parse(text: &str) -> Result<QueueConfig, SpecProblem> {
-    let (word, settings) = match text.split_once(':') {
-        Some((word, settings)) => (word, Some(settings)),
-        None => (text, None),
-    };
-    let kind =
-        KINDS
-            .iter()
-            .find(|kind| kind.name == word)
-            .ok_or_else(|| SpecProblem::UnknownKind {
-                kind: word.to_owned(),
-                valid: list(KINDS.iter().map(|kind| kind.name)),
-            })?;
-    let settings = Settings::new(kind, settings)?;
+    let (kind, settings) = Settings::parse(KINDS, text)?;
     Ok(match kind.name {
         "infinite" => QueueConfig::Infinite,
         "droptail" => QueueConfig::DropTail(
             match (settings.whole("bytes")?, settings.whole("packets")?) {
                 (Some(bytes), None) => Limit::Bytes(bytes),
                 (None, Some(packets)) => Limit::Packets(packets),
-                _ => return Err(SpecProblem::OneLimit),
+                _ => {
+                    let problem = "`droptail` needs one of bytes=N and packets=N";
+                    return Err(SpecProblem::Whole(problem));
+                }
             },
         ),
         "codel" => QueueConfig::CoDel(parse_codel(&settings)?),
