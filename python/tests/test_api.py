@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 
 import verus
 from verus import Flow, Link, Trace, compare, simulate
+from verus.results import Results
 
 
 def test_records_are_arrays_of_one_length() -> None:
@@ -65,6 +67,10 @@ def test_the_same_seed_gives_the_same_arrays_and_another_does_not() -> None:
         (lambda: compare(schemes=[]), "schemes"),
         (lambda: compare(speed=3), "speed"),
         (lambda: compare(repeat=0), "repeat"),
+        (lambda: Flow("cubic", bytes=0), "bytes"),
+        (lambda: Flow("cubic", bytes=1, traffic="full"), "bytes"),
+        (lambda: Flow("cubic", traffic="bursts"), "traffic"),
+        (lambda: compare(traffic="files"), "traffic"),
         (lambda: Trace([]), "times_ms"),
         (lambda: Trace([3, 2]), "times_ms"),
         (lambda: Trace([0]), "times_ms"),
@@ -123,6 +129,41 @@ def test_a_realisation_is_shared_by_runs_of_different_seeds(tmp_path: Path) -> N
     pinned, mixed = found.results.config["channels"]
     assert (pinned["kind"], mixed["kind"]) == ("built-in", "joined")
     assert mixed["duration_s"] == pytest.approx(2 + 2.998 - 1)
+
+
+def test_users_have_connections_and_files_their_times(tmp_path: Path) -> None:
+    flows = [Flow("cubic", traffic="files:bytes=3000,gap_s=0.5"), Flow("cubic", bytes=1500, start_s=1.2), Flow("vegas")]
+    result = simulate(link=Link.constant(1000), flows=flows, duration_s=2)
+    files, once, bulk = result.flows
+    assert files.connections["connection"].tolist() == list(range(len(files.connections["start_s"])))
+    assert files.metrics["completions"] == len(files.connections["start_s"]) >= 3
+    assert np.diff(files.connections["start_s"]) == pytest.approx(0.5 + files.metrics["completion_mean_s"], abs=0.01)
+    assert once.connections["file_bytes"].tolist() == once.connections["delivered_bytes"].tolist() == [1500]
+    assert 1.22 <= once.connections["end_s"][0] < 1.3
+    assert len(bulk.connections["start_s"]) == 0
+    assert bulk.metrics["completions"] is None
+    assert bulk.metrics["on_s"] == 2
+    table = result.results.connections
+    assert table is not None
+    assert table.num_rows == len(files.connections["start_s"]) + 1
+    result.results.write(tmp_path)
+    again = Results.read(tmp_path).connections
+    assert again is not None
+    assert again.to_pylist() == table.to_pylist()
+    assert simulate(link=Link.constant(5), flows=[Flow("cubic")], duration_s=1).results.connections is None
+
+
+def test_on_and_off_are_the_same_for_two_schemes() -> None:
+    traffic = "on-off:off_s=2,mean_mb=1,variance=0.5,max_mb=4"
+    found = compare(traces=["rate:10"], schemes=["cubic", "vegas"], flows=2, traffic=traffic, duration_s=20)
+    table = found.results.connections
+    assert table is not None
+    first, second = (
+        table.filter(pc.equal(table["run"], run)).select(["flow", "connection", "start_s", "end_s"]) for run in (0, 1)
+    )
+    assert first.num_rows > 4
+    assert first.equals(second)
+    assert all(row["per_flow"][0]["on_s"] < 20 for row in found.rows())
 
 
 def test_a_raw_log_becomes_exactly_the_trace_that_was_distributed(shared: Path) -> None:

@@ -50,6 +50,9 @@ FIELDS = [
     "jain",
     "jain_active",
     "power",
+    "completions",
+    "completion_mean_s",
+    "completion_p95_s",
     "per_flow",
 ]
 
@@ -157,6 +160,21 @@ def test_a_trace_that_changed_is_not_run_as_the_same(carries: str, verus: Comman
     assert "town" in ran.err
     assert "SHA-256" in ran.err
     assert ran.out == ""
+
+
+def test_files_have_their_times_in_the_table_the_rows_and_the_page(verus: Command, tmp_path: Path) -> None:
+    arguments = ("--trace", "rate:12", "--scheme", "newreno", "--traffic", "files:bytes=3000,gap_s=0.5")
+    ran = verus("compare", *arguments, "--duration", "3", "--out", "one")
+    assert "file s (p95)" in ran.out
+    assert "0.02 (0.02)" in ran.out
+    assert "file p95<br>s" in (tmp_path / "one" / "report.html").read_text()
+    (row,) = rows(verus("compare", "--from", "one/run.json", "--json").out)
+    # Two packets of 1 ms each, and 20 ms of propagation; one every 522 ms.
+    assert row["completions"] == 6
+    assert row["completion_mean_s"] == pytest.approx(0.022)
+    (flow,) = row["per_flow"]  # type: ignore[misc]
+    assert flow["on_s"] == pytest.approx(6 * 0.022)
+    assert "file s" not in verus("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", "1").out
 
 
 def test_run_json_says_what_is_needed_to_judge_the_numbers(verus: Command, tmp_path: Path, left_behind: Look) -> None:

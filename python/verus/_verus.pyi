@@ -21,9 +21,11 @@ __all__ = [
     "check_channel",
     "check_queue",
     "check_scheme",
+    "check_traffic",
     "list_channels",
     "list_queues",
     "list_schemes",
+    "list_traffic",
     "model_csv",
     "model_info",
     "model_region",
@@ -65,6 +67,9 @@ class _Outcome(TypedDict):
     `in_flight_bytes` and what the controller shows of itself; what was not observed is NaN. `phase` is a list:
     ``slow_start``, ``steady``, ``recovery``, ``silent``, or None before the flow starts.
     `profiles`: `flow`, `time_s`, `kind` (``point`` or ``curve``), `window_packets`, `delay_ms`.
+    `connections` has one row for each connection of a flow that does not send all the time, in the order in which
+    they began: `flow`, `connection` (from 0), `start_s`, `end_s` (NaN if the flow or the run ended first),
+    `file_bytes` (NaN if it was to last for a time), `delivered_bytes`.
     """
 
     metrics: dict[str, Any]
@@ -75,6 +80,7 @@ class _Outcome(TypedDict):
     series: dict[str, Any]
     capacity: _Capacity
     profiles: dict[str, Any]
+    connections: dict[str, NDArray[Any]]
     records: dict[str, NDArray[Any]] | None
 
 @type_check_only
@@ -143,11 +149,17 @@ def check_channel(text: str) -> str:
     What is put together has ``"parts": [{"channel", "seed", "from_s", "to_s"}]``.
     """
 
+def check_traffic(text: str) -> str:
+    """JSON: ``{"traffic"}``, the kind."""
+
 def list_schemes() -> str:
     """JSON: ``[{"name", "summary", "keys": [{"key", "unit", "default", "meaning"}]}]``."""
 
 def list_queues() -> str:
     """JSON, as `list_schemes`."""
+
+def list_traffic() -> str:
+    """JSON, as `list_queues`."""
 
 def calibration(seed: int, pieces: int) -> str:
     """JSON: statistics of every built-in channel beside those of the recording it is fitted to."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from verus import _verus
+from verus.errors import FieldError
 from verus.results import Results, new_folder
 from verus.runner import Progress, run_all
 from verus.scenario import (
@@ -30,6 +31,7 @@ from verus.scenario import (
     above_zero,
     at_least,
     check_seed,
+    checked,
 )
 
 Array = npt.NDArray[Any]
@@ -97,6 +99,8 @@ class Flow:
         start_s: When it starts.
         stop_s: When it stops; at the end of the run if None.
         delay_ms: Its own propagation each way, in place of the link's.
+        bytes: How much it has to send, once; without end if None.
+        traffic: What it has to send, and when: ``on-off``, ``c.r1002``, ``files:bytes=N`` with keys, or ``full``.
         **params: Keys of the scheme: ``ratio=4``.
 
     Raises:
@@ -114,6 +118,8 @@ class Flow:
         start_s: float = 0.0,
         stop_s: float | None = None,
         delay_ms: float | None = None,
+        bytes: int | None = None,
+        traffic: str | None = None,
         **params: Any,
     ) -> None:
         joined = ",".join(f"{key}={_value(value)}" for key, value in params.items())
@@ -121,15 +127,25 @@ class Flow:
         self.start_s = start_s
         self.stop_s = stop_s
         self.delay_ms = delay_ms
+        self.bytes = bytes
+        self.traffic = traffic
         at_least("start_s", start_s, 0)
         if stop_s is not None:
             at_least("stop_s", stop_s, 0)
         if delay_ms is not None:
             at_least("delay_ms", delay_ms, 0)
+        if bytes is not None:
+            at_least("bytes", bytes, 1, 2**63 - 1)
+            if traffic is not None:
+                raise FieldError("bytes", "is left out where traffic says what there is to send")
+        if traffic is not None:
+            checked("traffic", traffic, _verus.check_traffic)
         Contestant.from_scheme(self.scheme)
 
     def __repr__(self) -> str:
-        return f"Flow({self.scheme!r}, start_s={self.start_s!r}, stop_s={self.stop_s!r}, delay_ms={self.delay_ms!r})"
+        own = {"start_s": self.start_s, "stop_s": self.stop_s, "delay_ms": self.delay_ms}
+        sends = {name: value for name in ("bytes", "traffic") if (value := getattr(self, name)) is not None}
+        return f"Flow({self.scheme!r}, {', '.join(f'{name}={value!r}' for name, value in {**own, **sends}.items())})"
 
 
 def _value(value: Any) -> str:
@@ -149,6 +165,8 @@ class FlowResult:
         size_bytes: Its size.
         window_bytes: The window when it left.
         lost: Whether it was dropped.
+        connections: Where it does not send all the time, its connections: `connection`, `start_s`, `end_s` (NaN if the
+            flow or the run ended first), `file_bytes` (NaN if it was to last for a time), `delivered_bytes`.
     """
 
     scheme: str
@@ -159,6 +177,7 @@ class FlowResult:
     size_bytes: Array = field(repr=False)
     window_bytes: Array = field(repr=False)
     lost: Array = field(repr=False)
+    connections: dict[str, Array] = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +261,8 @@ def simulate(
     (planned,) = settings.runs()
     one_scheme = len(set(texts)) == 1
     contestant = Contestant.from_scheme(texts[0], flows=len(texts)) if one_scheme else planned.contestant
-    own = [{"start_s": flow.start_s, "stop_s": flow.stop_s, "delay_ms": flow.delay_ms} for flow in flows]
+    names = ("start_s", "stop_s", "delay_ms", "bytes", "traffic")
+    own = [{name: getattr(flow, name) for name in names} for flow in flows]
     spec = [{"scheme": text, **times} for text, times in zip(texts, own, strict=True)]
     run = dataclasses.replace(planned, contestant=contestant, scenario={**planned.scenario, "flows": spec})
     (outcome,) = run_all([run], threads=1, progress=progress)
@@ -253,17 +273,23 @@ def simulate(
     packets = outcome["records"]
     return Result(
         metrics=metrics,
-        flows=tuple(_flow(index, flow, per_flow[index], packets) for index, flow in enumerate(flows)),
+        flows=tuple(
+            _flow(index, flow, per_flow[index], packets, outcome["connections"]) for index, flow in enumerate(flows)
+        ),
         series={**outcome["series"], "capacity_mbps": np.tile(outcome["capacity"]["capacity_mbps"], len(flows))},
         results=results,
     )
 
 
-def _flow(index: int, flow: Flow, metrics: dict[str, Any], packets: dict[str, Array] | None) -> FlowResult:
+def _flow(
+    index: int, flow: Flow, metrics: dict[str, Any], packets: dict[str, Array] | None, listed: dict[str, Array]
+) -> FlowResult:
+    mine = listed["flow"] == index
+    connections = {name: values[mine] for name, values in listed.items() if name != "flow"}
     if packets is None:
         empty: Array = np.empty(0)
         arrays = dict.fromkeys(("sent_ms", "rtt_ms", "qdelay_ms", "size_bytes", "window_bytes", "lost"), empty)
-        return FlowResult(scheme=flow.scheme, metrics=metrics, **arrays)
+        return FlowResult(scheme=flow.scheme, metrics=metrics, connections=connections, **arrays)
     own = packets["flow"] == index
     sent, departed, acked, dropped = (
         packets[name][own] for name in ("sent_ms", "departed_ms", "acked_ms", "dropped_ms")
@@ -277,6 +303,7 @@ def _flow(index: int, flow: Flow, metrics: dict[str, Any], packets: dict[str, Ar
         size_bytes=packets["size_bytes"][own],
         window_bytes=packets["window_bytes"][own],
         lost=np.isfinite(dropped),
+        connections=connections,
     )
 
 

@@ -143,6 +143,7 @@ def results_table(block: Block) -> str:
     """One channel and queue as an HTML table; of a live path, round trips in place of what nobody saw there."""
     style = looks(block.cells)
     fair = any(cell.flows > 1 for cell in block.cells)
+    files = any(cell["completions"] is not None for cell in block.cells)
     live = block.capacity_mbps is None
     columns = [
         ("throughput<br>Mbit/s", "throughput_mbps"),
@@ -155,9 +156,16 @@ def results_table(block: Block) -> str:
         ),
         ("loss<br>%", "loss_rate"),
         *([("Jain", "jain")] if fair else []),
+        *([("file mean<br>s", "completion_mean_s"), ("file p95<br>s", "completion_p95_s")] if files else []),
     ]
     heads = ["scheme", *(head for head, _ in columns)]
-    ideal = {"throughput_mbps": block.capacity_mbps, "utilization": 1.0, "jain": 1.0}
+    ideal = {
+        "throughput_mbps": block.capacity_mbps,
+        "utilization": 1.0,
+        "jain": 1.0,
+        "completion_mean_s": None,
+        "completion_p95_s": None,
+    }
     body = []
     for cell in block.cells:
         name = cell.label if cell.flows == 1 or "+" in cell.label else f"{cell.flows} × {cell.label}"
@@ -184,7 +192,8 @@ def _value(key: str, value: float | None) -> str:
     """A number as its column shows it."""
     if key in ("utilization", "loss_rate"):
         return percent(value)
-    return number(value, 2 if key in ("throughput_mbps", "jain") else 1)
+    fine = key in ("throughput_mbps", "jain", "completion_mean_s", "completion_p95_s")
+    return number(value, 2 if fine else 1)
 
 
 def table(heads: Sequence[str], body: Sequence[str], *, caption: str = "", raw_heads: bool = False) -> str:

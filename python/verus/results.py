@@ -84,6 +84,9 @@ NUMBERS = (
     "jain",
     "jain_active",
     "power",
+    "completions",
+    "completion_mean_s",
+    "completion_p95_s",
 )
 
 #: What `--json` prints for each run, in this order. A contract: tests and other programs read it.
@@ -108,6 +111,8 @@ ROW_FIELDS = (
 
 _PER_FLOW_NUMBERS = (
     "throughput_mbps",
+    "on_s",
+    "throughput_on_mbps",
     "goodput_mbps",
     "qdelay_mean_ms",
     "qdelay_p50_ms",
@@ -117,6 +122,9 @@ _PER_FLOW_NUMBERS = (
     "rtt_p95_ms",
     "loss_rate",
     "retransmit_rate",
+    "completions",
+    "completion_mean_s",
+    "completion_p95_s",
 )
 
 _PER_FLOW_TYPE = pa.struct(
@@ -160,6 +168,9 @@ class Results:
             what the controller shows.
         profile: Snapshots of delay profiles: `kind` is ``point`` or ``curve``.
         records: Per packet, if it was asked for.
+        connections: Per connection, where flows do not send all the time: `flow`, `connection`, `start_s`, `end_s`
+            (null if the flow or the run ended first), `file_bytes` (null if it was to last for a time) and
+            `delivered_bytes`.
         config: The content of `run.json`.
     """
 
@@ -168,6 +179,7 @@ class Results:
     profile: pa.Table
     records: pa.Table | None
     config: Mapping[str, Any]
+    connections: pa.Table | None = None
 
     @classmethod
     def collect(
@@ -210,11 +222,17 @@ class Results:
             for index, (run, outcome) in enumerate(zip(runs, outcomes, strict=True))
             if outcome.get("records") is not None
         ]
+        connections = [
+            _columns(index, run, outcome["connections"])
+            for index, (run, outcome) in enumerate(zip(runs, outcomes, strict=True))
+            if len(outcome.get("connections", {}).get("flow", ()))
+        ]
         return cls(
             rows=pa.Table.from_pylist(rows, schema=ROW_SCHEMA),
             series=_stack(series),
             profile=_stack(profiles),
             records=_stack(records) if records else None,
+            connections=_stack(connections) if connections else None,
             config={
                 "schema": SCHEMA,
                 "kind": kind,
@@ -249,10 +267,16 @@ class Results:
         """Whether a program of somebody's was behind our link: all its packets are one flow, and its ends not seen."""
         return bool(self.config["kind"] == SHELL)
 
+    @property
+    def files(self) -> bool:
+        """Whether flows had files to send, which took their time."""
+        took = self.rows.column("completions") if "completions" in self.rows.column_names else None
+        return took is not None and took.null_count < len(took)
+
     def to_rows(self) -> list[dict[str, Any]]:
         """The rows as `--json` prints them: the fields of `ROW_FIELDS`, absent numbers as None."""
         return [
-            {name: json.loads(row["params"]) if name == "params" else row[name] for name in ROW_FIELDS}
+            {name: json.loads(row["params"]) if name == "params" else row.get(name) for name in ROW_FIELDS}
             for row in self.rows.to_pylist()
         ]
 
@@ -261,6 +285,8 @@ class Results:
         tables = {"results.parquet": self.rows, "series.parquet": self.series, "profile.parquet": self.profile}
         if self.records is not None:
             tables["records.parquet"] = self.records
+        if self.connections is not None:
+            tables["connections.parquet"] = self.connections
         return tables
 
     def write(self, folder: Path) -> None:
@@ -289,12 +315,13 @@ class Results:
             from verus import probe  # here: it builds on this module
 
             return cls(records=None, config=config, **probe.read_columns(folder, len(config["runs"])))
-        records = folder / "records.parquet"
+        records, connections = folder / "records.parquet", folder / "connections.parquet"
         return cls(
             rows=_read_table(folder / "results.parquet"),
             series=_read_table(folder / "series.parquet"),
             profile=_read_table(folder / "profile.parquet"),
             records=_read_table(records) if records.exists() else None,
+            connections=_read_table(connections) if connections.exists() else None,
             config=config,
         )
 

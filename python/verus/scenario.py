@@ -150,9 +150,11 @@ def make_run(
     loop: bool = True,
     records: bool = False,
     bin_ms: float = 100.0,
+    traffic: str = "full",
     part: str = "",
 ) -> Run:
     """Writes down one simulation; `path` is where the trace lies if its name alone does not say so."""
+    sends = {} if traffic == "full" else {"traffic": traffic}
     scenario = {
         "trace": path or trace,
         "queue": queue,
@@ -163,7 +165,9 @@ def make_run(
         "opportunity_bytes": opportunity_bytes,
         "loop": loop,
         "loss": loss,
-        "flows": [{"scheme": text, "start_s": 0.0, "stop_s": None, "delay_ms": None} for text in contestant.flows],
+        "flows": [
+            {"scheme": text, "start_s": 0.0, "stop_s": None, "delay_ms": None, **sends} for text in contestant.flows
+        ],
         "duration_s": duration_s,
         "seed": seed,
         "records": records,
@@ -197,6 +201,7 @@ class Settings:
         loop: Whether a trace that ends starts again.
         records: Whether to keep one record for each packet.
         bin_ms: Width of the bins of the time series.
+        traffic: What every flow has to send: ``full``, ``on-off``, ``c.r1002``, ``files:bytes=N``, with keys.
         emulate: Whether to run in real time, behind an emulated link, rather than simulate.
         transports: What carries our controllers then: ``udp``, ``quic``.
     """
@@ -219,6 +224,7 @@ class Settings:
     loop: bool = True
     records: bool = False
     bin_ms: float = 100.0
+    traffic: str = "full"
     emulate: bool = False
     transports: Sequence[str] = ("udp",)
 
@@ -259,6 +265,9 @@ class Settings:
         for text in self.queues:
             checked("queues", text, _verus.check_queue)
         checked("ack_queue", self.ack_queue, _verus.check_queue)
+        checked("traffic", self.traffic, _verus.check_traffic)
+        if self.emulate and self.traffic != "full":
+            raise FieldError("traffic", "is for simulations: in real time (--emulate) all flows send all the time")
         for text in self.traces:
             checked("traces", text, _verus.check_channel)
         if self.ack not in ("ideal", "same"):
@@ -316,6 +325,7 @@ class Settings:
                 loop=self.loop,
                 records=self.records,
                 bin_ms=self.bin_ms,
+                traffic=self.traffic,
             )
             for trace in dict.fromkeys(self.traces)
             for queue in dict.fromkeys(self.queues)

@@ -23,6 +23,9 @@ NUMBERS = (
     "rtt_p95_ms",
     "loss_rate",
     "jain",
+    "completions",
+    "completion_mean_s",
+    "completion_p95_s",
 )
 
 
@@ -103,7 +106,7 @@ def _cell(label: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
         params=json.loads(rows[0]["params"]),
         flows=rows[0]["flows"],
         runs=tuple(row["run"] for row in rows),
-        means={name: mean([row[name] for row in rows]) for name in NUMBERS},
+        means={name: mean([row.get(name) for row in rows]) for name in NUMBERS},
     )
 
 

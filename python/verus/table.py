@@ -18,6 +18,12 @@ DELAY_NOTE = (
     "Signal delay is what a packet would meet at a random instant."
 )
 
+#: What the columns of files mean, where there are any.
+FILES_NOTE = (
+    "A file takes from the beginning of its connection to the arrival of its last byte: the mean, and the 95th "
+    "percentile. Those that the end of the run cut off are not among them."
+)
+
 #: The same for what was measured over a live path.
 LIVE_DELAY_NOTE = (
     "Delay is the one-way delay of a packet above the least of its run: an estimate, since nobody sees the "
@@ -65,22 +71,24 @@ def _heading(block: Block, results: Results) -> Text:
 
 def _table(block: Block) -> Table:
     fair = any(cell.flows > 1 for cell in block.cells)
+    files = any(cell["completions"] is not None for cell in block.cells)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("scheme", no_wrap=True)
     headers = ["Mbit/s", "used %", "mean ms", "p50 ms", "p95 ms", "signal p95 ms", "loss %"]
-    for header in [*headers, "Jain"] if fair else headers:
+    headers += ["Jain"] * fair + ["file s (p95)"] * files
+    for header in headers:
         table.add_column(header, justify="right", no_wrap=True)
     for cell in block.cells:
         name = cell.label if cell.flows == 1 or "+" in cell.label else f"{cell.flows} × {cell.label}"
         style = "bold" if cell.scheme == "verus" else ""
-        table.add_row(name, *_columns(cell, fair=fair), style=style)
+        table.add_row(name, *_columns(cell, fair=fair, files=files), style=style)
     if block.capacity_mbps is not None:
         best = [number(block.capacity_mbps, 2), "100.0", "0.0", "0.0", "0.0", "0.0", "0.0"]
-        table.add_row("omniscient", *best, *(["1.00"] if fair else []), style="dim italic")
+        table.add_row("omniscient", *best, *["1.00"] * fair, *["–"] * files, style="dim italic")
     return table
 
 
-def _columns(cell: Cell, *, fair: bool) -> Sequence[str]:
+def _columns(cell: Cell, *, fair: bool, files: bool) -> Sequence[str]:
     columns = [
         number(cell["throughput_mbps"], 2),
         percent(cell["utilization"]),
@@ -92,4 +100,6 @@ def _columns(cell: Cell, *, fair: bool) -> Sequence[str]:
     ]
     if fair:
         columns.append(number(cell["jain"], 2))
+    if files:
+        columns.append(f"{number(cell['completion_mean_s'], 2)} ({number(cell['completion_p95_s'], 2)})")
     return columns

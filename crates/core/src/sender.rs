@@ -113,6 +113,21 @@ pub struct Counters {
     pub probes: u64,
 }
 
+impl std::ops::Add for Counters {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Counters {
+            sent: self.sent + other.sent,
+            retransmitted: self.retransmitted + other.retransmitted,
+            lost: self.lost + other.lost,
+            recovered: self.recovered + other.recovered,
+            timeouts: self.timeouts + other.timeouts,
+            probes: self.probes + other.probes,
+        }
+    }
+}
+
 /// What there is to send: a stream of bytes, of which some are available now.
 #[derive(Clone, Copy, Debug)]
 struct Source {

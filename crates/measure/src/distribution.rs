@@ -126,6 +126,11 @@ impl Distribution {
         (self.number > 0).then(|| self.sum as f64 / self.number as f64 / 1e6)
     }
 
+    /// How many spans were counted.
+    pub(crate) fn count(&self) -> u64 {
+        self.number
+    }
+
     /// Exact maximum in ms.
     pub(crate) fn max_ms(&self) -> Option<f64> {
         (self.number > 0).then(|| Duration::from_nanos(self.max).as_millis_f64())

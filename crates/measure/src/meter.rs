@@ -62,6 +62,11 @@ struct Flow {
     /// `departed_bytes` when the current fairness window began.
     window_mark: u64,
     active: bool,
+    /// When it went on last, if it is on, and how long it was on before.
+    on_since: Option<Time>,
+    on: Duration,
+    /// How long its files took; none if it has none.
+    completions: Option<Distribution>,
     /// Whether it was on at some time in the current fairness window.
     was_active: bool,
 }
@@ -100,6 +105,9 @@ impl Flow {
             bins: Vec::new(),
             window_mark: 0,
             active: false,
+            on_since: None,
+            on: Duration::ZERO,
+            completions: None,
             was_active: false,
         }
     }
@@ -240,8 +248,25 @@ impl Meter {
         // Going off at the very instant at which a window begins is not being on in it.
         let window_begins = self.start <= now && now + FAIRNESS_WINDOW == self.window_end;
         let flow = &mut self.flows[flow];
+        if let Some(since) = flow.on_since.take() {
+            flow.on += now.since(since);
+        }
+        flow.on_since = active.then_some(now);
         flow.active = active;
         flow.was_active = active || (flow.was_active && !window_begins);
+    }
+
+    /// `flow` has files to send, whose completion will be told.
+    pub fn expect_files(&mut self, flow: usize) {
+        self.flows[flow].completions = Some(Distribution::new());
+    }
+
+    /// All of a file of `flow` has been delivered, so long after its connection began.
+    pub fn on_completion(&mut self, flow: usize, took: Duration) {
+        let completions = &mut self.flows[flow].completions;
+        completions
+            .get_or_insert_with(Distribution::new)
+            .record(took.as_nanos());
     }
 
     /// The metrics of the run, which ends at `end`. `capacity(from, to)` tells how many bytes the
@@ -254,7 +279,7 @@ impl Meter {
 
         let series = self.take_series(end);
         let per_flow: Vec<_> = (0..self.flows.len())
-            .map(|flow| self.flow_metrics(flow, interval))
+            .map(|flow| self.flow_metrics(flow, interval, end))
             .collect();
 
         let sum = |of: fn(&Flow) -> u64| self.flows.iter().map(of).fold(0, u64::saturating_add);
@@ -288,6 +313,15 @@ impl Meter {
             }
         }
         let quantiles = qdelay.quantiles([0.5, 0.95, 0.99]);
+        let mut completions: Option<Distribution> = None;
+        for own in self
+            .flows
+            .iter()
+            .filter_map(|flow| flow.completions.as_ref())
+        {
+            completions.get_or_insert_with(Distribution::new).add(own);
+        }
+        let (completed, completion_mean_s, completion_p95_s) = took(completions.as_ref());
         let jain = self.jain.mean();
         Metrics {
             interval_s: interval.as_secs_f64(),
@@ -311,6 +345,9 @@ impl Meter {
             } else {
                 jain
             },
+            completions: completed,
+            completion_mean_s,
+            completion_p95_s,
             power: power(throughput_mbps, qdelay.mean_ms(), base_ms),
             arrivals,
             arrived_bytes,
@@ -324,15 +361,22 @@ impl Meter {
         }
     }
 
-    fn flow_metrics(&self, index: usize, interval: Duration) -> FlowMetrics {
+    fn flow_metrics(&self, index: usize, interval: Duration, end: Time) -> FlowMetrics {
         let flow = &self.flows[index];
         let quantile_ms = quantile_ms(self.whole_millis);
         let throughput_mbps = mbps(flow.departed_bytes, interval);
         let quantiles = flow.qdelay.quantiles([0.5, 0.95, 0.99]);
         let base_ms = self.base_rtt.get(index).map(|base| base.as_millis_f64());
+        let still_on = flow
+            .on_since
+            .map_or(Duration::ZERO, |since| end.since(since));
+        let on = flow.on + still_on;
+        let (completions, completion_mean_s, completion_p95_s) = took(flow.completions.as_ref());
         FlowMetrics {
             flow: index,
             throughput_mbps,
+            on_s: self.activity_known.then(|| on.as_secs_f64()),
+            throughput_on_mbps: (!on.is_zero()).then(|| mbps(flow.departed_bytes, on)),
             goodput_mbps: self
                 .ends_observed
                 .then(|| mbps(flow.delivered_bytes, interval)),
@@ -345,6 +389,9 @@ impl Meter {
             rtt_p95_ms: flow.rtt.quantiles([0.95]).map(|q| quantile_ms(q[0])),
             loss_rate: ratio(flow.drops as f64, flow.arrivals as f64),
             retransmit_rate: ratio(flow.retransmitted as f64, flow.sent as f64),
+            completions,
+            completion_mean_s,
+            completion_p95_s,
             power: power(throughput_mbps, flow.qdelay.mean_ms(), base_ms),
             arrivals: flow.arrivals,
             departures: flow.departures,
@@ -464,6 +511,18 @@ fn mbps(bytes: u64, span: Duration) -> f64 {
 /// `part` / `whole`; none when there is no whole.
 fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
+}
+
+/// How many files came, and their mean and 95th percentile, s.
+fn took(files: Option<&Distribution>) -> (Option<u64>, Option<f64>, Option<f64>) {
+    let seconds = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
+    (
+        files.map(Distribution::count),
+        files.and_then(Distribution::mean_ms).map(|ms| ms / 1e3),
+        files
+            .and_then(|files| files.quantiles([0.95]))
+            .map(|q| seconds(q[0])),
+    )
 }
 
 fn power(throughput_mbps: f64, qdelay_ms: Option<f64>, base_ms: Option<f64>) -> Option<f64> {

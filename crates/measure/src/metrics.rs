@@ -48,6 +48,13 @@ pub struct Metrics {
     /// As [`jain`](Metrics::jain), counting in each second only the flows that were on at some
     /// time in it.
     pub jain_active: Option<f64>,
+    /// Files that were delivered completely; none where no flow has files to send.
+    pub completions: Option<u64>,
+    /// Mean time from the beginning of a file's connection to the arrival of all of it, s, over the files that were
+    /// delivered completely.
+    pub completion_mean_s: Option<f64>,
+    /// 95th percentile of the same, s.
+    pub completion_p95_s: Option<f64>,
     /// Throughput / (mean queueing delay + base round-trip time), Mbit/s per second of delay; none
     /// when the base round-trip time is not known.
     pub power: Option<f64>,
@@ -80,6 +87,10 @@ pub struct FlowMetrics {
     pub flow: usize,
     /// Bytes that left the bottleneck queue, Mbit/s.
     pub throughput_mbps: f64,
+    /// Time for which it was on, s; none if nobody told.
+    pub on_s: Option<f64>,
+    /// Bytes that left the bottleneck queue over the time for which it was on, Mbit/s; none if it never was.
+    pub throughput_on_mbps: Option<f64>,
     /// Bytes new to the receiver, Mbit/s.
     pub goodput_mbps: Option<f64>,
     /// Mean queueing delay, ms.
@@ -100,6 +111,12 @@ pub struct FlowMetrics {
     pub loss_rate: Option<f64>,
     /// Retransmissions / packets sent.
     pub retransmit_rate: Option<f64>,
+    /// Files that were delivered completely; none where it has no files to send.
+    pub completions: Option<u64>,
+    /// Mean time that a file took, s.
+    pub completion_mean_s: Option<f64>,
+    /// 95th percentile of the same, s.
+    pub completion_p95_s: Option<f64>,
     /// Throughput / (mean queueing delay + base round-trip time), Mbit/s per second.
     pub power: Option<f64>,
     /// Packets that reached the bottleneck.

@@ -13,6 +13,7 @@ use verus_channel::{Channel, Error, Problem, QueueConfig, Trace, generate, queue
 use verus_core::Duration;
 use verus_core::algorithm;
 use verus_measure::mahimahi;
+use verus_sim::traffic::{self, Traffic};
 
 use crate::convert::{array, capacity, link_series, table};
 use crate::error;
@@ -52,6 +53,20 @@ pub(crate) fn check_queue(text: &str) -> PyResult<String> {
     let queue = QueueConfig::parse(text).map_err(error::value)?.to_string();
     let kind = queue.split_once(':').map_or(&*queue, |(kind, _)| kind);
     Ok(json!({ "queue": kind, "text": queue }).to_string())
+}
+
+/// What a user's traffic means: its kind.
+#[pyfunction]
+pub(crate) fn check_traffic(text: &str) -> PyResult<String> {
+    Traffic::parse(text).map_err(error::value)?;
+    let kind = text.split_once(':').map_or(text, |(kind, _)| kind);
+    Ok(json!({ "traffic": kind }).to_string())
+}
+
+/// Every kind of traffic with its keys.
+#[pyfunction]
+pub(crate) fn list_traffic() -> String {
+    json!(traffic::catalogue()).to_string()
 }
 
 /// Every algorithm with its keys.

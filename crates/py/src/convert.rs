@@ -4,8 +4,9 @@ use numpy::{Element, IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use serde_json::Value;
+use verus_core::{Bytes, Time};
 use verus_measure::FlowSeries;
-use verus_sim::{Outcome, Records};
+use verus_sim::{Connection, Outcome, Records};
 
 const NANOS_PER_SEC: f64 = 1e9;
 
@@ -122,6 +123,7 @@ pub(crate) fn outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Bound<'_, Py
     result.set_item("counters", counters(py, &outcome)?)?;
     result.set_item("series", series(py, &outcome)?)?;
     result.set_item("profiles", profiles(py, &outcome)?)?;
+    result.set_item("connections", connections(py, &outcome.connections)?)?;
     result.set_item(
         "capacity",
         capacity(py, outcome.capacity_mbps, outcome.bin_ms)?,
@@ -228,10 +230,51 @@ fn profiles<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDi
     Ok(columns)
 }
 
+/// The connections of flows that do not send all the time, a column each; not-a-number where there is no end or file.
+fn connections<'py>(py: Python<'py>, connections: &[Connection]) -> PyResult<Bound<'py, PyDict>> {
+    fn column<T>(connections: &[Connection], of: impl Fn(&Connection) -> T) -> Vec<T> {
+        connections.iter().map(of).collect()
+    }
+    let seconds = |at: Time| at.as_nanos() as f64 / NANOS_PER_SEC;
+    let columns = PyDict::new(py);
+    columns.set_item(
+        "flow",
+        array(py, column(connections, |one| one.flow as i32)),
+    )?;
+    columns.set_item(
+        "connection",
+        array(py, column(connections, |one| one.number as i32)),
+    )?;
+    columns.set_item(
+        "start_s",
+        array(py, column(connections, |one| seconds(one.start))),
+    )?;
+    columns.set_item(
+        "end_s",
+        array(
+            py,
+            column(connections, |one| one.end.map_or(f64::NAN, seconds)),
+        ),
+    )?;
+    columns.set_item(
+        "file_bytes",
+        array(
+            py,
+            column(connections, |one| one.file.map_or(f64::NAN, Bytes::as_f64)),
+        ),
+    )?;
+    columns.set_item(
+        "delivered_bytes",
+        array(py, column(connections, |one| one.delivered.get() as i64)),
+    )?;
+    Ok(columns)
+}
+
 /// Each packet's fate, a column each.
 fn records(py: Python<'_>, records: Records) -> PyResult<Bound<'_, PyDict>> {
     let columns = PyDict::new(py);
     columns.set_item("flow", array(py, records.flow))?;
+    columns.set_item("connection", array(py, records.connection))?;
     columns.set_item("number", array(py, records.number))?;
     columns.set_item("size_bytes", array(py, records.size_bytes))?;
     columns.set_item("window_bytes", array(py, records.window_bytes))?;

@@ -21,8 +21,8 @@ mod _verus {
     #[pymodule_export]
     use super::channel::{
         analyze_log, calibration, catalogue, check_channel, check_queue, check_scheme,
-        list_channels, list_queues, list_schemes, trace_convert, trace_generate, trace_info,
-        trace_read, trace_write,
+        check_traffic, list_channels, list_queues, list_schemes, list_traffic, trace_convert,
+        trace_generate, trace_info, trace_read, trace_write,
     };
     #[pymodule_export]
     use super::model::{model_csv, model_info, model_region, train};

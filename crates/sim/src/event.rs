@@ -14,8 +14,10 @@ use verus_core::Time;
 pub enum Event {
     /// A scheduled change of the path.
     Change(u32),
-    /// A flow begins.
+    /// A connection of a flow begins.
     Start(u32),
+    /// The time of a flow's connection is over.
+    Pause(u32),
     /// A flow ends.
     Stop(u32),
     /// The packet at the head of the flow's forward pipe arrives.
@@ -39,7 +41,7 @@ pub enum Event {
 impl Event {
     fn class(self) -> u64 {
         match self {
-            Event::Change(_) | Event::Start(_) | Event::Stop(_) => 0,
+            Event::Change(_) | Event::Start(_) | Event::Pause(_) | Event::Stop(_) => 0,
             Event::Data(_) => 1,
             Event::Ack(_) => 2,
             Event::ReceiverTimer(_) | Event::ObserverTimer(_) | Event::SenderTimer(_) => 3,

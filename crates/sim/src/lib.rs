@@ -9,11 +9,13 @@ mod half;
 mod network;
 mod record;
 mod scenario;
+pub mod traffic;
 
-pub use record::{ChannelInfo, FlowOutcome, Outcome, Records, Totals};
+pub use record::{ChannelInfo, Connection, FlowOutcome, Outcome, Records, Totals};
 pub use scenario::{
     Change, Error, FileProblem, FlowSpec, Paths, Plan, Scenario, model_bytes, open_scheme,
 };
+pub use traffic::Traffic;
 
 /// Plans and runs a scenario; see [`Scenario::plan`] and [`Plan::run`].
 ///

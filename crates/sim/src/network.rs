@@ -17,23 +17,30 @@ use rand_chacha::ChaCha8Rng;
 use verus_channel::link::Link;
 use verus_core::model::Sampler;
 use verus_core::receiver::{Ack, DataRange, Receiver, ReceiverConfig};
-use verus_core::sender::Sender;
+use verus_core::sender::{Counters, Sender};
 use verus_core::{Bytes, Duration, Time, random};
 use verus_measure::Meter;
 
 use crate::event::{Event, EventQueue};
 use crate::half::ReceiverHalf;
-use crate::record::{FlowOutcome, Outcome, Records, Totals};
-use crate::scenario::{Error, Plan};
+use crate::record::{Connection, FlowOutcome, Outcome, Records, Totals};
+use crate::scenario::{Error, Plan, Scenario};
+use crate::traffic::{Load, Traffic, User};
 
 /// Time between two snapshots of a delay profile, as Fig. 7b of the paper draws them ("only every
 /// fifth interpolation is shown").
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(5);
 
+/// What sets the seeds of one flow's connections apart: odd, with its bits spread (the golden ratio's), so that they
+/// do not meet those of neighbouring flows or runs.
+const CONNECTION_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// A packet under way.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     flow: u32,
+    /// Which of the flow's connections it is of.
+    connection: u32,
     number: u64,
     data: DataRange,
     record: usize,
@@ -46,6 +53,7 @@ struct AckPacket {
     answers: u32,
     /// The number of the report of the algorithm's receiver half; 0 where it has none.
     report: u32,
+    connection: u32,
     ack: Ack,
 }
 
@@ -89,8 +97,26 @@ impl<P> Pipe<P> {
     }
 }
 
+/// A user: connections one after another, each with ends of its own. What is still under way of an earlier one when the
+/// next begins uses the path and reaches nobody.
 #[derive(Debug)]
 struct Flow {
+    user: User,
+    /// Which connection this is, from 0.
+    connection: u32,
+    /// What the connection that began last, or that begins next, is to carry.
+    load: Load,
+    /// Where it is in the list of connections, if it is listed.
+    listed: Option<usize>,
+    /// Bytes of its file that have not been delivered; counts down from all there are where it has no file.
+    missing: u64,
+    /// For when its end is set; [`Time::MAX`] if only its file or the run ends it.
+    pause_at: Time,
+    /// Whether it is on, and whether it has been stopped for good.
+    on: bool,
+    stopped: bool,
+    /// What the senders of earlier connections counted.
+    earlier: Counters,
     sender: Sender,
     receiver: Receiver,
     /// The receiver half of the algorithm, where it has one.
@@ -103,7 +129,8 @@ struct Flow {
     receiver_timer: Time,
     /// Data bytes received and not yet acknowledged.
     unanswered: u32,
-    started: bool,
+    /// Whether its sender's values are sampled.
+    shown: bool,
 }
 
 /// A run in progress.
@@ -112,13 +139,15 @@ struct Network<'a> {
     events: EventQueue,
     flows: Vec<Flow>,
     outcomes: Vec<FlowOutcome>,
+    connections: Vec<Connection>,
     link: Link<Packet>,
     link_set: bool,
     ack_link: Option<Link<AckPacket>>,
     ack_link_set: bool,
     /// Whether a packet's arrival and that of its acknowledgement are one event. A receiver that
     /// answers each packet at once, over a way back of fixed length, does nothing that anyone
-    /// could notice in between, unless a receiver half has a clock of its own.
+    /// could notice in between, unless a receiver half has a clock of its own, or a connection ends or
+    /// begins.
     direct: bool,
     loss: f64,
     /// Each flow draws its losses from a stream of its own: its n-th packet meets the same draw
@@ -132,6 +161,13 @@ struct Network<'a> {
     totals: Totals,
     packet_size: Bytes,
     ack_size: Bytes,
+}
+
+fn receiver_config(scenario: &Scenario) -> ReceiverConfig {
+    ReceiverConfig {
+        ack_every: scenario.ack_every,
+        ..Default::default()
+    }
 }
 
 impl Plan {
@@ -149,10 +185,7 @@ impl<'a> Network<'a> {
     fn new(plan: &'a Plan) -> Self {
         let scenario = &plan.scenario;
         let packet_size = Bytes::new(u64::from(scenario.packet_bytes));
-        let receiver = ReceiverConfig {
-            ack_every: scenario.ack_every,
-            ..Default::default()
-        };
+        let receiver = receiver_config(scenario);
         let mut events = EventQueue::default();
         // Added before the flows, so that a change at the instant of a start comes first.
         for (index, change) in scenario.changes.iter().enumerate() {
@@ -164,9 +197,21 @@ impl<'a> Network<'a> {
         let mut flows = Vec::with_capacity(scenario.flows.len());
         let mut outcomes = Vec::with_capacity(scenario.flows.len());
         for (index, (spec, scheme)) in scenario.flows.iter().zip(&plan.schemes).enumerate() {
-            let start = Time::from_secs_f64(spec.start_s);
+            let mut user = plan.traffic[index].user(scenario.seed, index as u64);
+            let first = user.next();
+            let (pause, load) = first.expect("all traffic has a first connection");
+            let start = Time::from_secs_f64(spec.start_s) + pause;
             let controller = scheme.build(scenario.seed.wrapping_add(index as u64));
             flows.push(Flow {
+                user,
+                connection: 0,
+                load,
+                listed: None,
+                missing: u64::MAX,
+                pause_at: Time::MAX,
+                on: false,
+                stopped: false,
+                earlier: Counters::default(),
                 sender: Sender::new(controller, packet_size, start),
                 receiver: Receiver::new(receiver),
                 half: scheme
@@ -178,7 +223,7 @@ impl<'a> Network<'a> {
                 timer: Time::MAX,
                 receiver_timer: Time::MAX,
                 unanswered: 0,
-                started: false,
+                shown: false,
             });
             outcomes.push(FlowOutcome {
                 scheme: spec.scheme.clone(),
@@ -193,16 +238,20 @@ impl<'a> Network<'a> {
         let halves = flows.iter().any(|flow| flow.half.is_some());
         let base_rtt: Vec<Duration> = flows.iter().map(|flow| flow.delay * 2).collect();
         let stream = |purpose, index| random::stream(scenario.seed, purpose, index);
+        let bin = Duration::from_millis_f64(scenario.bin_ms);
+        let mut meter = Meter::new(flows.len(), &base_rtt, bin);
+        for (index, traffic) in plan.traffic.iter().enumerate() {
+            if traffic.is_files() {
+                meter.expect_files(index);
+            }
+        }
         Network {
             plan,
-            meter: Meter::new(
-                flows.len(),
-                &base_rtt,
-                Duration::from_millis_f64(scenario.bin_ms),
-            ),
+            meter,
             events,
             flows,
             outcomes,
+            connections: Vec::new(),
             link: Link::new(
                 plan.paths.service.clone(),
                 &plan.paths.queue,
@@ -218,6 +267,7 @@ impl<'a> Network<'a> {
             direct: plan.paths.ack.is_none()
                 && scenario.ack_every == 1
                 && !halves
+                && plan.traffic.iter().all(|traffic| *traffic == Traffic::Full)
                 && scenario
                     .changes
                     .iter()
@@ -263,6 +313,7 @@ impl<'a> Network<'a> {
                 Event::ReceiverTimer(flow) => self.on_receiver_timer(now, flow as usize),
                 Event::AckDeparture => self.on_ack_departure(now),
                 Event::Start(flow) => self.on_start(now, flow as usize),
+                Event::Pause(flow) => self.on_pause(now, flow as usize),
                 Event::Stop(flow) => self.on_stop(now, flow as usize),
                 Event::Change(index) => self.on_change(index as usize),
                 Event::Sample => {
@@ -293,10 +344,13 @@ impl<'a> Network<'a> {
         }
         self.totals.network_bytes = self.network_bytes;
         for (flow, outcome) in self.flows.iter().zip(&mut self.outcomes) {
-            outcome.counters = *flow.sender.counters();
+            outcome.counters = flow.earlier + *flow.sender.counters();
             if let Some(sampler) = &mut outcome.epochs {
                 sampler.close(end);
             }
+        }
+        for index in 0..self.flows.len() {
+            self.note_delivered(index);
         }
         let bins = if self.plan.scenario.series {
             end.as_nanos().div_ceil(bin.as_nanos())
@@ -316,6 +370,7 @@ impl<'a> Network<'a> {
             channel: self.plan.paths.channel.clone(),
             ack_channel: self.plan.paths.ack_channel.clone(),
             flows: self.outcomes,
+            connections: self.connections,
             capacity_mbps,
             bin_ms: bin.as_millis_f64(),
             records: self.records,
@@ -323,23 +378,132 @@ impl<'a> Network<'a> {
         }
     }
 
+    /// The connection that is due begins.
     fn on_start(&mut self, now: Time, index: usize) {
+        if self.flows[index].stopped {
+            return;
+        }
+        if self.flows[index].listed.is_some() {
+            self.renew(now, index);
+        }
         let flow = &mut self.flows[index];
-        flow.started = true;
-        match self.plan.scenario.flows[index].bytes {
-            Some(bytes) => flow.sender.offer(Bytes::new(bytes)),
-            None => flow.sender.offer_bulk(),
+        (flow.on, flow.shown) = (true, true);
+        flow.missing = match flow.load {
+            Load::File(bytes) => {
+                flow.sender.offer(bytes);
+                bytes.get()
+            }
+            Load::Endless | Load::For(_) => {
+                flow.sender.offer_bulk();
+                u64::MAX
+            }
+        };
+        if let Load::For(time) = flow.load {
+            flow.pause_at = now + time;
+            self.events.push(flow.pause_at, Event::Pause(index as u32));
+        }
+        if flow.load != Load::Endless {
+            flow.listed = Some(self.connections.len());
+            self.connections.push(Connection {
+                flow: index as u32,
+                number: flow.connection,
+                start: now,
+                end: None,
+                file: match flow.load {
+                    Load::File(bytes) => Some(bytes),
+                    _ => None,
+                },
+                delivered: Bytes::ZERO,
+            });
         }
         self.meter.set_active(now, index, true);
+        if self.flows[index].missing == 0 {
+            self.complete(now, index);
+        }
         self.pump(now, index);
     }
 
-    fn on_stop(&mut self, now: Time, index: usize) {
-        self.flows[index].sender.stop();
+    /// Gives a flow ends that know nothing of its connections before.
+    #[cold]
+    fn renew(&mut self, now: Time, index: usize) {
+        self.note_delivered(index);
+        let scenario = &self.plan.scenario;
+        let scheme = &self.plan.schemes[index];
+        let flow = &mut self.flows[index];
+        flow.connection += 1;
+        // A stream for each connection, the first being that of a flow that has only one.
+        let seed = (scenario.seed.wrapping_add(index as u64))
+            .wrapping_add(u64::from(flow.connection).wrapping_mul(CONNECTION_SEED));
+        flow.earlier = flow.earlier + *flow.sender.counters();
+        flow.sender = Sender::new(scheme.build(seed), self.packet_size, now);
+        flow.receiver = Receiver::new(receiver_config(scenario));
+        flow.half = scheme
+            .observer()
+            .map(|half| Box::new(ReceiverHalf::new(half)));
+        // The receiver that was to acknowledge these is gone.
+        self.network_bytes -= u64::from(std::mem::take(&mut flow.unanswered));
+        self.record_of[index].clear();
+        self.cut_epochs(now, index);
+    }
+
+    /// The clock ends a connection.
+    fn on_pause(&mut self, now: Time, index: usize) {
+        let flow = &mut self.flows[index];
+        if !flow.on || flow.pause_at != now {
+            return; // it was stopped before
+        }
+        flow.sender.stop();
+        self.cut_epochs(now, index);
+        self.end_connection(now, index);
+    }
+
+    /// All of a connection's file has arrived.
+    #[cold]
+    fn complete(&mut self, now: Time, index: usize) {
+        if let Some(at) = self.flows[index].listed {
+            let took = now.since(self.connections[at].start);
+            self.meter.on_completion(index, took);
+        }
+        self.end_connection(now, index);
+    }
+
+    /// A connection has done what it was for: its user goes off, until the next.
+    fn end_connection(&mut self, now: Time, index: usize) {
+        self.meter.set_active(now, index, false);
+        let flow = &mut self.flows[index];
+        flow.on = false;
+        if let Some(at) = flow.listed {
+            self.connections[at].end = Some(now);
+        }
+        if let Some((pause, load)) = flow.user.next() {
+            flow.load = load;
+            flow.shown = false;
+            self.events.push(now + pause, Event::Start(index as u32));
+        }
+    }
+
+    /// Writes down what the connection that is about to be forgotten delivered.
+    fn note_delivered(&mut self, index: usize) {
+        let flow = &self.flows[index];
+        if let Some(at) = flow.listed {
+            let connection = &mut self.connections[at];
+            let whole = connection.file.map_or(u64::MAX, Bytes::get);
+            connection.delivered = Bytes::new(whole - flow.missing);
+        }
+    }
+
+    fn cut_epochs(&mut self, now: Time, index: usize) {
         if let Some(sampler) = &mut self.outcomes[index].epochs {
             sampler.close(now);
             sampler.cut();
         }
+    }
+
+    fn on_stop(&mut self, now: Time, index: usize) {
+        self.flows[index].sender.stop();
+        self.cut_epochs(now, index);
+        let flow = &mut self.flows[index];
+        (flow.on, flow.stopped) = (false, true);
         self.meter.set_active(now, index, false);
     }
 
@@ -377,6 +541,7 @@ impl<'a> Network<'a> {
             }
             let packet = Packet {
                 flow: index as u32,
+                connection: self.flows[index].connection,
                 number: transmit.number,
                 data: transmit.data,
                 record,
@@ -465,8 +630,9 @@ impl<'a> Network<'a> {
 
     fn on_data(&mut self, now: Time, index: usize) {
         while let Some(packet) = self.flows[index].forward.pop(now) {
-            self.receive(now, index, &packet);
-            self.acknowledge(now, index);
+            if self.receive(now, index, &packet) {
+                self.acknowledge(now, index);
+            }
         }
         if let Some(at) = self.flows[index].forward.next() {
             self.events.push(at, Event::Data(index as u32));
@@ -491,6 +657,7 @@ impl<'a> Network<'a> {
             flow: index as u32,
             answers,
             report: flow.half.as_mut().map_or(0, |half| half.report()),
+            connection: flow.connection,
             ack,
         };
         match &mut self.ack_link {
@@ -570,12 +737,21 @@ impl<'a> Network<'a> {
         self.set_ack_link();
     }
 
-    /// A packet reaches the receiver.
+    /// A packet reaches the receiver; whether there is still one.
     #[inline]
-    fn receive(&mut self, now: Time, index: usize, packet: &Packet) {
+    fn receive(&mut self, now: Time, index: usize, packet: &Packet) -> bool {
         let flow = &mut self.flows[index];
+        if packet.connection != flow.connection {
+            self.network_bytes -= self.packet_size.get();
+            if let Some(records) = &mut self.records {
+                records.received_ms[packet.record] = now.as_millis_f64();
+            }
+            return false;
+        }
         let new = flow.receiver.on_packet(now, packet.number, packet.data);
         flow.unanswered += self.packet_size.get() as u32;
+        flow.missing -= new.get();
+        let complete = flow.on && flow.missing == 0;
         if let Some(half) = &mut flow.half {
             half.on_packet(now, packet.number, self.packet_size);
             self.set_observer_timer(index);
@@ -585,6 +761,10 @@ impl<'a> Network<'a> {
             records.received_ms[packet.record] = now.as_millis_f64();
             records.new_bytes[packet.record] = new.get() as u32;
         }
+        if complete {
+            self.complete(now, index);
+        }
+        true
     }
 
     /// An acknowledgement that answers for `answers` bytes reaches the sender, with the report of
@@ -615,7 +795,9 @@ impl<'a> Network<'a> {
         if self.direct {
             while let Some(packet) = self.flows[index].forward.pop(now) {
                 let received = now - self.flows[index].delay;
-                self.receive(received, index, &packet);
+                if !self.receive(received, index, &packet) {
+                    continue;
+                }
                 let flow = &mut self.flows[index];
                 let answers = std::mem::take(&mut flow.unanswered);
                 if let Some(ack) = flow.receiver.poll_ack(received) {
@@ -627,6 +809,10 @@ impl<'a> Network<'a> {
             }
         } else {
             while let Some(packet) = self.flows[index].back.pop(now) {
+                if packet.connection != self.flows[index].connection {
+                    self.network_bytes -= u64::from(packet.answers);
+                    continue;
+                }
                 self.hear(now, index, &packet.ack, packet.answers, packet.report);
             }
             if let Some(at) = self.flows[index].back.next() {
@@ -672,7 +858,7 @@ impl<'a> Network<'a> {
                     outcome.columns.push(name);
                     outcome.samples.push(Vec::new());
                 }
-                outcome.samples[at].push(if flow.started { value } else { f64::NAN });
+                outcome.samples[at].push(if flow.shown { value } else { f64::NAN });
                 at += 1;
             };
             let controller = flow.sender.controller();
@@ -684,7 +870,9 @@ impl<'a> Network<'a> {
 
     fn snapshot(&mut self, now: Time) {
         for (flow, outcome) in self.flows.iter().zip(&mut self.outcomes) {
-            if let Some(profile) = flow.sender.controller().profile() {
+            if let Some(profile) = flow.sender.controller().profile()
+                && flow.shown
+            {
                 outcome.profiles.push((now, profile));
             }
         }
@@ -702,6 +890,7 @@ impl<'a> Network<'a> {
             return 0;
         };
         records.flow.push(index as u32);
+        records.connection.push(self.flows[index].connection);
         records.number.push(transmit.number);
         records.size_bytes.push(transmit.size.get() as u32);
         records

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use verus_core::model::Sampler;
-use verus_core::{ProfileSnapshot, Time};
+use verus_core::{Bytes, ProfileSnapshot, Time};
 use verus_measure::Metrics;
 
 /// Everything a run yields.
@@ -16,6 +16,8 @@ pub struct Outcome {
     pub ack_channel: Option<ChannelInfo>,
     /// What each flow did over time.
     pub flows: Vec<FlowOutcome>,
+    /// The connections of flows that do not send all the time, in the order in which they began.
+    pub connections: Vec<Connection>,
     /// Capacity of the channel in each bin, Mbit/s.
     pub capacity_mbps: Vec<f64>,
     /// Width of a bin, ms.
@@ -24,6 +26,23 @@ pub struct Outcome {
     pub records: Option<Records>,
     /// What the simulator counted of itself.
     pub totals: Totals,
+}
+
+/// One connection of a flow that does not send all the time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Connection {
+    /// Index of the flow.
+    pub flow: u32,
+    /// Which of the flow's it is, from 0.
+    pub number: u32,
+    /// When it began.
+    pub start: Time,
+    /// When its file had been delivered completely, or its time was over; `None` if the flow or the run ended first.
+    pub end: Option<Time>,
+    /// Size of its file; `None` if it was to last for a time.
+    pub file: Option<Bytes>,
+    /// Bytes that its receiver got.
+    pub delivered: Bytes,
 }
 
 /// The channel of a run.
@@ -62,13 +81,13 @@ pub struct FlowOutcome {
     /// controller's probe shows.
     pub columns: Vec<&'static str>,
     /// One column each, one value a bin (the value at the bin's end; not-a-number before the flow
-    /// starts).
+    /// starts, and between the connections of one that switches on and off).
     pub samples: Vec<Vec<f64>>,
     /// Delay-profile snapshots, for algorithms that learn one.
     pub profiles: Vec<(Time, ProfileSnapshot)>,
     /// A sample of each epoch, where asked for.
     pub epochs: Option<Sampler>,
-    /// Packets sent, lost and recovered, timeouts and probes, as the sender counted them.
+    /// Packets sent, lost and recovered, timeouts and probes, as the senders of all its connections counted them.
     pub counters: verus_core::sender::Counters,
 }
 
@@ -78,7 +97,9 @@ pub struct FlowOutcome {
 pub struct Records {
     /// Index of the flow.
     pub flow: Vec<u32>,
-    /// Packet number within the flow.
+    /// Which of the flow's connections, from 0.
+    pub connection: Vec<u32>,
+    /// Packet number within the connection.
     pub number: Vec<u64>,
     /// Size in bytes.
     pub size_bytes: Vec<u32>,

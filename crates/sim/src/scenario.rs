@@ -15,6 +15,7 @@ use verus_core::model::MAX_BYTES;
 use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::record::ChannelInfo;
+use crate::traffic::{Traffic, TrafficError};
 
 /// Runs longer than this are refused: a typing error more likely than a wish.
 const LONGEST_S: f64 = 1e6;
@@ -82,9 +83,13 @@ pub struct FlowSpec {
     /// Its propagation delay each way, ms; the scenario's if absent.
     #[serde(default)]
     pub delay_ms: Option<f64>,
-    /// How many bytes it has to send; without end if absent.
+    /// How many bytes it has to send, once; as `traffic` says if absent.
     #[serde(default)]
     pub bytes: Option<u64>,
+    /// What it has to send, such as `on-off:off_s=60`, `c.r1002` or `files:bytes=100000`; always something, `full`, if
+    /// absent.
+    #[serde(default)]
+    pub traffic: Option<String>,
 }
 
 /// A change of the path at an instant; what is absent stays.
@@ -139,6 +144,7 @@ impl FlowSpec {
             stop_s: None,
             delay_ms: None,
             bytes: None,
+            traffic: None,
         }
     }
 }
@@ -162,6 +168,9 @@ pub enum Error {
     /// A queue cannot be used.
     #[error(transparent)]
     Queue(#[from] SpecError),
+    /// Traffic cannot be used.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
     /// A channel cannot be used.
     #[error(transparent)]
     Channel(#[from] verus_channel::Error),
@@ -229,6 +238,7 @@ pub struct Plan {
     pub(crate) scenario: Scenario,
     pub(crate) paths: Paths,
     pub(crate) schemes: Vec<Scheme>,
+    pub(crate) traffic: Vec<Traffic>,
 }
 
 /// What the packets of a scenario cross, whatever sends them.
@@ -268,9 +278,29 @@ impl Scenario {
         }
         Ok(Plan {
             scenario: self.clone(),
+            traffic: self.traffic()?,
             paths: self.paths()?,
             schemes,
         })
+    }
+
+    /// What each flow has to send.
+    fn traffic(&self) -> Result<Vec<Traffic>, Error> {
+        let traffic = |(index, flow): (usize, &FlowSpec)| match (flow.bytes, &flow.traffic) {
+            (None, None) => Ok(Traffic::Full),
+            (None, Some(text)) => Ok(Traffic::parse(text)?),
+            (Some(bytes), None) => Ok(Traffic::Files {
+                bytes,
+                gap_s: 0.0,
+                count: Some(1),
+            }),
+            (Some(bytes), Some(_)) => Err(Error::Field {
+                field: format!("flows[{index}].bytes"),
+                expected: "left out where traffic says what there is to send",
+                value: bytes.to_string(),
+            }),
+        };
+        self.flows.iter().enumerate().map(traffic).collect()
     }
 
     /// Checks every number.

@@ -446,6 +446,7 @@ fn flows() -> impl Strategy<Value = Vec<FlowSpec>> {
             stop_s,
             delay_ms,
             bytes,
+            traffic: None,
         });
     prop::collection::vec(flow, 1..5)
 }

@@ -27,9 +27,10 @@ app.command(
     help="Redraw published results and check each against its target.",
 )
 
-listing = App(name="list", help="What there is: schemes, queues and channels, with keys, units and defaults.")
+listing = App(name="list", help="What there is: schemes, queues, traffic and channels, with keys, units and defaults.")
 listing.command("verus.commands.catalogue:schemes", name="schemes", help="Congestion controllers.")
 listing.command("verus.commands.catalogue:queues", name="queues", help="Queue disciplines.")
+listing.command("verus.commands.catalogue:traffic", name="traffic", help="What flows have to send, and when.")
 listing.command("verus.commands.catalogue:channels", name="channels", help="Built-in channels and public recordings.")
 app.command(listing)
 

@@ -39,6 +39,17 @@ def queues(*, json_: Json = False) -> None:
     _show(json.loads(_verus.list_queues()), as_json=json_)
 
 
+def traffic(*, json_: Json = False) -> None:
+    """What flows have to send, and when.
+
+    Parameters
+    ----------
+    json_
+        Print one JSON object a line instead.
+    """
+    _show(json.loads(_verus.list_traffic()), as_json=json_)
+
+
 def channels(*, json_: Json = False) -> None:
     """Built-in channels, which need no file, and public recordings, which `verus trace fetch` brings.
 

@@ -41,6 +41,7 @@ def compare(
     loss: Number = None,
     loop: Annotated[bool | None, Parameter(name="--loop", negative="--once")] = None,
     flows: Count = None,
+    traffic: str | None = None,
     duration: Number = None,
     seed: Count = None,
     repeat: Count = None,
@@ -88,6 +89,8 @@ def compare(
         Start a trace again when it ends (the default), or let the link end with it.
     flows
         Flows of each scheme in one run. Default: 1.
+    traffic
+        What each flow has to send, and when: `full` (the default), `on-off`, `c.r1002` or `files:bytes=N`, with keys.
     duration
         Simulated seconds. Default: 60.
     seed
@@ -129,6 +132,7 @@ def compare(
         "loss": loss,
         "loop": loop,
         "flows": flows,
+        "traffic": traffic,
         "duration_s": duration,
         "seed": seed,
         "repeat": repeat,
@@ -167,6 +171,8 @@ def compare(
         for block in table.comparison(results):
             console.print(block)
         console.print(table.DELAY_NOTE, style="dim")
+        if results.files:
+            console.print(table.FILES_NOTE, style="dim")
     if target is not None:
         talk.detail("drawing")
         with new_folder(target, force=force) as folder:

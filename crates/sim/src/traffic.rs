@@ -1,0 +1,486 @@
+//! What a user has to send, and when: `full`, `on-off`, `c.r1002` or `files`, with settings as `KIND:key=value`.
+//!
+//! ```text
+//!  full      ├────────────────────────────────────────────────▶ one connection, always something to send
+//!  on-off    ····├── ON: size / rate ──┤······ OFF ······├── ON ──┤···    the clock ends a connection
+//!  c.r1002   ····├── file ──┤······· reading ·······├── file ──┤······    its delivery does, and reading follows
+//!  files     ├─ file ─┤ gap ├─ file ─┤ gap ├─ file ─┤                     likewise
+//! ```
+//!
+//! A user is a sequence of connections, one at a time, and each begins anew: an algorithm without memory, a receiver
+//! without data. All that is drawn comes from a stream of the run's seed and the user alone, so two schemes meet the
+//! same sizes and pauses, and `on-off`, which the network cannot delay, the same instants.
+//!
+//! **Sizes** are truncated lognormal. A mean m and a standard deviation s give σ² = ln(1 + s²/m²) and μ = ln m − σ²/2;
+//! what exceeds the maximum is drawn again, as 3GPP and 3GPP2 evaluations do (capping instead would pile up files of
+//! just that size), so the mean of what is sent is a little below m. A megabyte is 10⁶ bytes.
+//!
+//! `on-off` is Table 3 of the model-driven paper, taken literally: mean 4 MB and "variance 3.3" in MB², which makes
+//! σ² = ln(1 + 3.3/16) = 0.1875 and μ = 1.2925; its §6.6 turns the size into a time at 4 Mbit/s. `c.r1002` is the FTP
+//! model of 3GPP2 C.R1002: mean 2 MB, standard deviation 0.722 MB, at most 5 MB, reading for 180 s. Neither says how a
+//! user begins. Here both begin with a pause, since users that all begin to send at once are none.
+
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, Exp, LogNormal};
+use verus_channel::spec::{Key, Kind, Settings, SpecProblem, key};
+use verus_core::{Bytes, Duration, random};
+
+const MB: f64 = 1e6;
+
+const MEAN: &str = "MB";
+
+const KINDS: &[Kind] = &[
+    Kind {
+        name: "full",
+        summary: "always something to send",
+        example: "full",
+        keys: &[],
+    },
+    Kind {
+        name: "on-off",
+        summary: "on for the time that a file would take, then off; a connection for each (model paper, Table 3)",
+        example: "on-off:off_s=60,mean_mb=4,variance=3.3,max_mb=10,rate_mbps=4",
+        keys: &[
+            key("off_s", "s", "60", "mean time off (exponential)"),
+            key(
+                "mean_mb",
+                MEAN,
+                "4",
+                "mean size (lognormal, before truncation)",
+            ),
+            key("variance", "MB²", "3.3", "variance of the size"),
+            MAX_10,
+            key(
+                "rate_mbps",
+                "Mbit/s",
+                "4",
+                "rate that turns a size into a time on",
+            ),
+            BEGIN,
+        ],
+    },
+    Kind {
+        name: "c.r1002",
+        summary: "files, each read when all of it has come; a connection for each (3GPP2 C.R1002)",
+        example: "c.r1002:reading_s=180,mean_mb=2,sd_mb=0.722,max_mb=5",
+        keys: &[
+            key("reading_s", "s", "180", "mean reading time (exponential)"),
+            key(
+                "mean_mb",
+                MEAN,
+                "2",
+                "mean size (lognormal, before truncation)",
+            ),
+            key("sd_mb", MEAN, "0.722", "standard deviation of the size"),
+            key(
+                "max_mb",
+                MEAN,
+                "5",
+                "largest size; larger ones are drawn again",
+            ),
+            BEGIN,
+        ],
+    },
+    Kind {
+        name: "files",
+        summary: "files of one size, one after another; a connection for each",
+        example: "files:bytes=100000,gap_s=1",
+        keys: &[
+            key("bytes", "bytes", "required", "size of a file"),
+            key(
+                "gap_s",
+                "s",
+                "1",
+                "from the end of one to the beginning of the next",
+            ),
+            key("count", "files", "no end", "how many"),
+        ],
+    },
+];
+
+const MAX_10: Key = key(
+    "max_mb",
+    MEAN,
+    "10",
+    "largest size; larger ones are drawn again",
+);
+const BEGIN: Key = key(
+    "begin",
+    "off | on",
+    "off",
+    "what comes first, a pause or a file",
+);
+
+/// Every kind of traffic with its keys, units and defaults.
+pub fn catalogue() -> &'static [Kind] {
+    KINDS
+}
+
+/// Why a text is no traffic.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("traffic `{text}`: {problem}")]
+pub struct TrafficError {
+    /// The whole text, as given.
+    pub text: String,
+    /// What is wrong with it.
+    pub problem: SpecProblem,
+}
+
+/// What a user has to send.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Traffic {
+    /// Always something.
+    Full,
+    /// On and off by the clock.
+    OnOff {
+        /// Mean time off, s.
+        off_s: f64,
+        /// What the time on is made of.
+        size: Size,
+        /// The rate that makes it a time, Mbit/s.
+        rate_mbps: f64,
+        /// Whether it begins with a pause.
+        pause_first: bool,
+    },
+    /// Files with a reading time after each.
+    Ftp {
+        /// Mean reading time, s.
+        reading_s: f64,
+        /// Of the files.
+        size: Size,
+        /// Whether it begins with a pause.
+        pause_first: bool,
+    },
+    /// Files of one size.
+    Files {
+        /// The size.
+        bytes: u64,
+        /// From the end of one to the beginning of the next, s.
+        gap_s: f64,
+        /// How many; without end if absent.
+        count: Option<u64>,
+    },
+}
+
+/// A truncated lognormal size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// Before truncation, MB.
+    pub mean_mb: f64,
+    /// Likewise, MB².
+    pub variance: f64,
+    /// The largest, MB.
+    pub max_mb: f64,
+}
+
+/// What a connection is to carry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Load {
+    /// As much as goes through, to the end.
+    Endless,
+    /// As much as goes through in this time.
+    For(Duration),
+    /// A file.
+    File(Bytes),
+}
+
+impl Traffic {
+    /// The traffic that `text` describes.
+    ///
+    /// # Errors
+    /// If a kind, key or value is unknown or out of range; the message names it and lists the valid ones.
+    pub fn parse(text: &str) -> Result<Traffic, TrafficError> {
+        parse(text).map_err(|problem| TrafficError {
+            text: text.to_owned(),
+            problem,
+        })
+    }
+
+    /// Whether a connection ends when what it carries has been delivered.
+    pub(crate) fn is_files(&self) -> bool {
+        matches!(self, Traffic::Ftp { .. } | Traffic::Files { .. })
+    }
+
+    /// The connections of the user with this number.
+    pub(crate) fn user(&self, seed: u64, user: u64) -> User {
+        User {
+            traffic: self.clone(),
+            draws: random::stream(seed, "traffic", user),
+            begun: 0,
+        }
+    }
+}
+
+fn parse(text: &str) -> Result<Traffic, SpecProblem> {
+    // Below a millisecond a user would do nothing but switch; the upper ends are those of a run.
+    const SECONDS: &str = "a number of seconds between 0.001 and 1e6";
+    const RATE: &str = "a number of Mbit/s between 0.001 and 1e6";
+    let seconds = |value: &f64| (0.001..=1e6).contains(value);
+    let (kind, settings) = Settings::parse(KINDS, text)?;
+    let pause_first = || match settings.get("begin") {
+        None | Some("off") => Ok(true),
+        Some("on") => Ok(false),
+        Some(_) => Err(settings.bad("begin", "", "off or on")),
+    };
+    Ok(match kind.name {
+        "on-off" => {
+            const VARIANCE: &str = "a number of MB² between 0 and 1e12";
+            let valid = |value: &f64| (0.0..=1e12).contains(value);
+            let variance = settings.read("variance", VARIANCE, valid)?.unwrap_or(3.3);
+            Traffic::OnOff {
+                off_s: settings.read("off_s", SECONDS, seconds)?.unwrap_or(60.0),
+                size: size(&settings, 4.0, variance, 10.0)?,
+                rate_mbps: settings.read("rate_mbps", RATE, seconds)?.unwrap_or(4.0),
+                pause_first: pause_first()?,
+            }
+        }
+        "c.r1002" => {
+            const DEVIATION: &str = "a number of MB between 0 and 1e6";
+            let valid = |value: &f64| (0.0..=1e6).contains(value);
+            let sd_mb = settings.read("sd_mb", DEVIATION, valid)?.unwrap_or(0.722);
+            let reading = settings.read("reading_s", SECONDS, seconds)?;
+            Traffic::Ftp {
+                reading_s: reading.unwrap_or(180.0),
+                size: size(&settings, 2.0, sd_mb * sd_mb, 5.0)?,
+                pause_first: pause_first()?,
+            }
+        }
+        "files" => {
+            const GAP: &str = "a number of seconds between 0 and 1e6";
+            let valid = |value: &f64| (0.0..=1e6).contains(value);
+            Traffic::Files {
+                bytes: settings
+                    .whole("bytes")?
+                    .ok_or_else(|| settings.bad("bytes", "", "given: the size of a file"))?,
+                gap_s: settings.read("gap_s", GAP, valid)?.unwrap_or(1.0),
+                count: settings.whole("count")?,
+            }
+        }
+        _ => Traffic::Full,
+    })
+}
+
+fn size(
+    settings: &Settings<'_>,
+    mean_mb: f64,
+    variance: f64,
+    max_mb: f64,
+) -> Result<Size, SpecProblem> {
+    const SIZE: &str = "a number of MB between 1e-6 and 1e6";
+    let valid = |value: &f64| (1e-6..=1e6).contains(value);
+    let size = Size {
+        mean_mb: settings.read("mean_mb", SIZE, valid)?.unwrap_or(mean_mb),
+        variance,
+        max_mb: settings.read("max_mb", SIZE, valid)?.unwrap_or(max_mb),
+    };
+    // At least half of all draws are below the mean, so drawing again comes to an end.
+    if size.max_mb < size.mean_mb {
+        return Err(settings.bad("max_mb", size.max_mb, "at least mean_mb"));
+    }
+    Ok(size)
+}
+
+impl Size {
+    fn draw(&self, draws: &mut ChaCha8Rng) -> f64 {
+        let variance = (self.variance / (self.mean_mb * self.mean_mb)).ln_1p();
+        let mean = self.mean_mb.ln() - variance / 2.0;
+        let sizes = LogNormal::new(mean, variance.sqrt()).expect("its settings were checked");
+        loop {
+            let size = sizes.sample(draws);
+            if size <= self.max_mb {
+                return size;
+            }
+        }
+    }
+}
+
+/// One user's connections, in order.
+#[derive(Clone, Debug)]
+pub(crate) struct User {
+    traffic: Traffic,
+    draws: ChaCha8Rng,
+    begun: u64,
+}
+
+impl User {
+    /// The next connection: how long after the one before (or the user's start) it begins, and what it carries.
+    pub(crate) fn next(&mut self) -> Option<(Duration, Load)> {
+        let first = self.begun == 0;
+        self.begun += 1;
+        // Drawn whether it is used or not, so that users with and without a first pause have the same files.
+        let mut pause = |mean_s: f64, pause_first: bool| {
+            let times = Exp::new(1.0 / mean_s).expect("its settings were checked");
+            let time = Duration::from_secs_f64(times.sample(&mut self.draws));
+            if first && !pause_first {
+                Duration::ZERO
+            } else {
+                time
+            }
+        };
+        match &self.traffic {
+            Traffic::Full => first.then_some((Duration::ZERO, Load::Endless)),
+            Traffic::OnOff {
+                off_s,
+                size,
+                rate_mbps,
+                pause_first,
+            } => {
+                let pause = pause(*off_s, *pause_first);
+                let on_s = size.draw(&mut self.draws) * 8.0 / rate_mbps;
+                Some((pause, Load::For(Duration::from_secs_f64(on_s))))
+            }
+            Traffic::Ftp {
+                reading_s,
+                size,
+                pause_first,
+            } => {
+                let pause = pause(*reading_s, *pause_first);
+                let bytes = (size.draw(&mut self.draws) * MB).round().max(1.0);
+                Some((pause, Load::File(Bytes::new(bytes as u64))))
+            }
+            Traffic::Files {
+                bytes,
+                gap_s,
+                count,
+            } => {
+                let gap = if first { 0.0 } else { *gap_s };
+                let load = (Duration::from_secs_f64(gap), Load::File(Bytes::new(*bytes)));
+                count
+                    .is_none_or(|count| self.begun <= count)
+                    .then_some(load)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DRAWS: usize = 20_000;
+
+    fn drawn(text: &str, seed: u64, user: u64) -> Vec<(Duration, Load)> {
+        let mut user = Traffic::parse(text).unwrap().user(seed, user);
+        std::iter::from_fn(|| user.next()).take(DRAWS).collect()
+    }
+
+    fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+        let count = values.clone().count() as f64;
+        let mean = values.clone().sum::<f64>() / count;
+        let variance = values.map(|x| (x - mean) * (x - mean)).sum::<f64>() / (count - 1.0);
+        (mean, variance)
+    }
+
+    /// Within this many percent.
+    fn near(value: f64, expected: f64, percent: f64) {
+        let off = (value / expected - 1.0).abs() * 100.0;
+        assert!(off < percent, "{value} is not {expected} ± {percent} %");
+    }
+
+    fn megabytes(load: &Load) -> f64 {
+        match load {
+            Load::File(bytes) => bytes.as_f64() / MB,
+            Load::For(time) => time.as_secs_f64() * 4.0 / 8.0,
+            Load::Endless => panic!("files and times have a size"),
+        }
+    }
+
+    #[test]
+    fn on_and_off_times_are_those_of_table_3() {
+        let drawn = drawn("on-off", 1, 0);
+        // A standard error of the mean of an exponential is 0.7 % here; of the sizes 0.3 %.
+        let (off, spread) = moments(drawn.iter().map(|(pause, _)| pause.as_secs_f64()));
+        near(off, 60.0, 3.0);
+        near(spread, 3600.0, 10.0);
+        let sizes = drawn.iter().map(|(_, load)| megabytes(load));
+        // σ = 0.433, so ln 10 lies 2.33 σ above μ: 1 % is drawn again, which lowers both.
+        let (mean, variance) = moments(sizes.clone());
+        near(mean, 3.92, 1.5);
+        near(variance, 2.66, 6.0);
+        let logarithms = sizes.clone().filter(|&mb| mb < 8.0).map(f64::ln);
+        assert!(logarithms.clone().count() > DRAWS * 9 / 10);
+        assert!(sizes.clone().all(|mb| mb > 0.0 && mb <= 10.0));
+        let mut sorted: Vec<f64> = sizes.collect();
+        sorted.sort_by(f64::total_cmp);
+        // The median of the lognormal is e^1.2925 = 3.642; of what is left of it, its 49.4th percentile.
+        near(sorted[DRAWS / 2], 3.62, 1.5);
+    }
+
+    #[test]
+    fn files_and_reading_times_are_those_of_c_r1002() {
+        let drawn = drawn("c.r1002", 1, 0);
+        let (reading, _) = moments(drawn.iter().map(|(pause, _)| pause.as_secs_f64()));
+        near(reading, 180.0, 3.0);
+        let (mean, variance) = moments(drawn.iter().map(|(_, load)| megabytes(load)));
+        // Truncation at 5 MB, 2.8 σ above, takes next to nothing.
+        near(mean, 1.99, 1.5);
+        near(variance.sqrt(), 0.70, 3.0);
+        assert!(drawn.iter().all(|(_, load)| megabytes(load) <= 5.0));
+    }
+
+    #[test]
+    fn draws_depend_on_the_seed_and_the_user_and_on_nothing_else() {
+        let some = |text, seed, user| drawn(text, seed, user)[..20].to_vec();
+        assert_eq!(some("on-off", 1, 0), some("on-off", 1, 0));
+        assert_ne!(some("on-off", 1, 0), some("on-off", 2, 0));
+        assert_ne!(some("on-off", 1, 0), some("on-off", 1, 1));
+        let at_once = some("on-off:begin=on", 1, 0);
+        assert_eq!(at_once[0].0, Duration::ZERO);
+        assert_eq!(at_once[0].1, some("on-off", 1, 0)[0].1);
+        assert_eq!(at_once[1..], some("on-off", 1, 0)[1..]);
+    }
+
+    #[test]
+    fn files_of_one_size_come_at_equal_gaps_until_there_are_no_more() {
+        let file = Load::File(Bytes::new(1000));
+        let half = Duration::from_millis(500);
+        assert_eq!(
+            drawn("files:bytes=1000,gap_s=0.5,count=3", 1, 0),
+            [(Duration::ZERO, file), (half, file), (half, file)]
+        );
+        assert_eq!(drawn("full", 1, 0), [(Duration::ZERO, Load::Endless)]);
+    }
+
+    #[test]
+    fn every_example_is_understood_and_states_the_defaults() {
+        for kind in catalogue() {
+            let example = Traffic::parse(kind.example).unwrap();
+            if kind.name != "files" {
+                assert_eq!(Traffic::parse(kind.name).unwrap(), example);
+            }
+        }
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        let cases = [
+            (
+                "",
+                "unknown kind ``; the kinds are full, on-off, c.r1002, files",
+            ),
+            ("bursts", "unknown kind `bursts`"),
+            ("full:bytes=1", "`full` has no key `bytes`; it has none"),
+            ("on-off:sd_mb=1", "`on-off` has no key `sd_mb`"),
+            ("on-off:off_s=0", "off_s=0: must be a number of seconds"),
+            ("on-off:off_s=nan", "off_s=nan: must be"),
+            ("on-off:mean_mb=20", "max_mb=10: must be at least mean_mb"),
+            ("on-off:variance=-1", "variance=-1: must be"),
+            ("on-off:begin=now", "begin=now: must be off or on"),
+            (
+                "c.r1002:reading_s",
+                "`reading_s` is not of the form key=value",
+            ),
+            ("c.r1002:max_mb=1,max_mb=2", "`max_mb` is given twice"),
+            ("files", "bytes=: must be given"),
+            ("files:bytes=0", "bytes=0: must be a whole number above 0"),
+            ("files:bytes=1,gap_s=-1", "gap_s=-1: must be"),
+        ];
+        for (text, words) in cases {
+            let error = Traffic::parse(text).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("traffic `{text}`: ")) && error.contains(words),
+                "{error}"
+            );
+        }
+    }
+}
