@@ -33,6 +33,7 @@ NAMES = {
     "sigcomm-fig04": "The rate that 3G delivers, and simple predictors that do not track it",
     "sigcomm-fig05": "A delay profile: recorded points and the curve through them",
     "sigcomm-fig07": "How the delay profile follows the channel",
+    "sigcomm-sensitivity": "What the epoch, the update interval and the deltas do (section 5.3)",
     "sigcomm-fig08": "Verus beside Sprout, Cubic and Vegas on 3G and LTE, standing still",
     "sigcomm-fig09": "R trades throughput for delay: R = 2, 4, 6 beside Sprout on 3G and LTE",
     "model-table1": "How many samples a model is trained on, with one to four users",
