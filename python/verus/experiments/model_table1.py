@@ -33,7 +33,7 @@ def tables(found: Found) -> Sequence[Table]:
         told = found.measured[str(users)]
         rows.append(
             [
-                f"{users} user{'s' if users > 1 else ''}",
+                trained_models.spoken(users),
                 f"{PUBLISHED[users]},000",
                 f"{told['samples']:,}",
                 f"{told['delay_min_ms']} to {told['delay_max_ms']}",
@@ -50,7 +50,7 @@ def draw(found: Found) -> Sequence[Figure]:
     from verus import figures
 
     rows = [
-        {"group": f"{users} user{'s' if users > 1 else ''}", "name": name, "y": float(samples)}
+        {"group": trained_models.spoken(users), "name": name, "y": float(samples)}
         for users in USERS
         for name, samples in (
             ("model paper 2016", PUBLISHED[users]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,14 @@ _PLACES = (
 )
 
 #: Channel trace set 2 of the paper: what is evaluated on.
-EVALUATION = {name: Place(f"{built_in}@1", f"{recording}[{half}:]") for name, built_in, recording, half in _PLACES}
+EVALUATION = {
+    name: Place(f"{built_in}@1[0:300]", f"{recording}[{half}:]") for name, built_in, recording, half in _PLACES
+}
 
 #: Channel trace set 1: what is trained on.
 TRAINING = {
-    f"training {name}": Place(f"{built_in}@101", f"{recording}[:{half}]") for name, built_in, recording, half in _PLACES
+    f"training {name}": Place(f"{built_in}@101[0:300]", f"{recording}[:{half}]")
+    for name, built_in, recording, half in _PLACES
 }
 
 #: All channels that an experiment with models needs.
@@ -40,6 +43,9 @@ CHANNELS = {**EVALUATION, **TRAINING}
 
 USERS = (1, 2, 3, 4)
 REPETITIONS, DURATION_S, PACKET_BYTES, QUANTIZATION_MS = 5, 300.0, 1450, 2
+
+#: The paper's RED, as captions say it.
+QUEUE = training.QUEUE
 
 #: One way, and part of every packet delay of the paper.
 PROPAGATION_MS = 20.0
@@ -115,15 +121,25 @@ def evaluation(
             who,
             flows=users,
             label=label if counts else VERUS,
-            part=f"{users} users",
+            part=spoken(users),
             seed=seed,
-            queue=training.QUEUE,
+            queue=QUEUE,
             duration_s=DURATION_S,
             packet_bytes=PACKET_BYTES,
             series=False,
         )
         for seed in (column.seeds(REPETITIONS) if counts else [column.seed])
     ]
+
+
+def spoken(users: int) -> str:
+    """How many users, in words.
+
+    Example:
+        >>> spoken(1), spoken(4)
+        ('1 user', '4 users')
+    """
+    return f"{users} user{'s' if users > 1 else ''}"
 
 
 def saved(run: Run) -> Run:
@@ -155,11 +171,10 @@ def packet_delay_ms(found: Found) -> float:
     return sum(delays) / len(delays) + PROPAGATION_MS
 
 
-def most_variable(column: Column, places: Sequence[str] = tuple(EVALUATION)) -> str:
+def most_variable(column: Column) -> str:
     """The channel whose rate in seconds has the largest coefficient of variation."""
 
     def variation(place: str) -> float:
-        told = json.loads(_verus.trace_info(f"{column.paths[place]}[0:{DURATION_S:g}]"))
-        return float(told["cv_1s"])
+        return float(json.loads(_verus.trace_info(column.paths[place]))["cv_1s"])
 
-    return max(places, key=variation)
+    return max(EVALUATION, key=variation)
