@@ -59,6 +59,9 @@ def _ratio(cell: Cell) -> float:
     return float(cell.params.get("ratio", 2))
 
 
+#: Several of one scheme in a figure, such as flows, look alike.
+_SHADES = {"verus": _VERUS_SHADES, "cubic": (_HUES["cubic"][0], "#93370d", "#f4a261")}
+
 #: Colours of what has no scheme of its own.
 _PLAIN = ("#1c7fc7", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#5a3fb0", "#7f7f7f", "#8c6d31")
 
@@ -74,9 +77,9 @@ def named(names: Iterable[str]) -> dict[str, str]:
     chosen: dict[str, str] = {}
     for name in dict.fromkeys(names):
         first = name.partition(" ")[0].partition(",")[0].lower()
-        shades = [shade for shade in _VERUS_SHADES if shade not in chosen.values()]
+        shades = [shade for shade in _SHADES.get(first, ()) if shade not in chosen.values()]
         hue = _HUES.get(first, ("", ""))[0]
-        if first == "verus" and shades:
+        if shades:
             chosen[name] = shades[0]
         elif hue and hue not in chosen.values():
             chosen[name] = hue

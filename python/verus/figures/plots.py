@@ -237,6 +237,20 @@ def bars(
     return _figure(name, title, caption, panels, columns)
 
 
+def _around(middle: float, values: Sequence[float], *, log: bool) -> list[float]:
+    """The range around `middle` that holds all values, as far down as up.
+
+    Example:
+        >>> _around(1.0, [0.5, 3.0], log=False), _around(1.0, [0.25, 2.0], log=True)
+        ([-1.0, 3.0], [0.25, 4.0])
+    """
+    if log:
+        reach = max(max(value / middle, middle / value) for value in values)
+        return [middle / reach, middle * reach]
+    reach = max(abs(value - middle) for value in values)
+    return [middle - reach, middle + reach]
+
+
 def heat(
     rows: Rows,
     *,
@@ -247,6 +261,7 @@ def heat(
     y: str,
     value: str,
     middle: float | None = None,
+    log: bool = False,
     columns: int = 2,
     size: tuple[int, int] = (300, 220),
 ) -> Figure:
@@ -261,15 +276,22 @@ def heat(
         y: Title of the axis upwards.
         value: What the colour counts.
         middle: The value that is drawn white, if colours go two ways from it.
+        log: Whether colours go by the value's logarithm.
         columns: Panels beside each other.
         size: Of a panel, in pixels.
     """
-    scale: Spec = {"scheme": "blues"} if middle is None else {"scheme": "redblue", "domainMid": middle}
+    # Pale enough for the numbers in the cells; two ways from the middle, equally far in both.
+    scale: Spec = {"type": "log" if log else "linear", "scheme": {"name": "blues", "extent": [0, 0.6]}}
+    legend: Spec = {"title": value}
+    if middle is not None:
+        low, high = _around(middle, [row["value"] for row in rows], log=log)
+        scale |= {"scheme": {"name": "redblue", "extent": [0.2, 0.8]}, "domain": [low, high]}
+        legend |= {"values": [low, middle, high], "format": ".2~g"}
     panels: list[Spec] = []
     for panel, own in _panels(rows).items():
         across = {"field": "x", "type": "ordinal", "sort": None, "axis": {"title": x, "labelAngle": 0}}
         up = {"field": "y", "type": "ordinal", "sort": None, "axis": {"title": y}}
-        color = {"field": "value", "type": "quantitative", "scale": scale, "legend": {"title": value}}
+        color = {"field": "value", "type": "quantitative", "scale": scale, "legend": legend}
         text = {"field": "value", "type": "quantitative", "format": ".2f"}
         panels.append(
             {
