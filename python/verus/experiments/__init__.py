@@ -39,6 +39,7 @@ NAMES = {
     "sigcomm-fig11": "A network whose rate, round trip and loss change every five seconds",
     "sigcomm-fig12": "Verus flows that come and go share a wired link",
     "sigcomm-fig13": "Verus flows with three round-trip times share a wired link",
+    "sigcomm-fig14": "Verus and Cubic flows share a wired link",
     "model-table1": "How many samples a model is trained on, with one to four users",
     "model-table2": "How large a model's matrix is, as dimension and as a file, by quantization",
     "model-fig05": "The transition matrix of one user at 1 ms: mostly empty",
