@@ -46,7 +46,9 @@ def autoregressive(series: Array, *, order: int, steps: int) -> Array:
     known = np.column_stack([past, np.ones(len(past))])
     target = series[order + steps - 1 :]
     fitted = len(series) // 2 - (order + steps - 1)
-    weights, *_ = np.linalg.lstsq(known[:fitted], target[:fitted], rcond=None)
+    # The normal equations: a system as small as the order, whatever the length of the series.
+    begun = known[:fitted]
+    weights, *_ = np.linalg.lstsq(begun.T @ begun, begun.T @ target[:fitted], rcond=None)
     return np.concatenate([np.full(order + steps - 1, np.nan), np.maximum(known @ weights, 0.0)])
 
 
