@@ -1,0 +1,201 @@
+"""SIGCOMM 2015, Fig. 10: ten flows under three patterns of movement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from verus.experiments.claims import BUILT_IN
+from verus.experiments.reproduction import SIGCOMM, Column, Found, Place, Table, interval, reproduction
+from verus.scenario import PAPER_QUEUE
+
+if TYPE_CHECKING:
+    from verus.figures import Figure
+    from verus.scenario import Run
+
+CHANNELS = {
+    "pedestrian": Place("campus-pedestrian-lte-down", "verus-2015/campus-pedestrian.down"),
+    "city": Place("city-driving-lte-down", "verus-2015/city-driving.down"),
+    "highway": Place("highway-driving-lte-down", "verus-2015/highway-driving.down"),
+}
+TITLES = {"pedestrian": "Campus pedestrian", "city": "City driving", "highway": "Highway driving"}
+SCHEMES = {"Verus R=2": "verus:ratio=2", "Verus R=6": "verus:ratio=6", "Cubic": "cubic", "NewReno": "newreno"}
+FLOWS, DURATION_S = 10, 300.0
+#: A recording is the same each time; only RED draws anew.
+REPETITIONS = {True: 5, False: 2}
+
+
+def runs(column: Column) -> list[Run]:
+    """Ten flows of each scheme over each pattern."""
+    return [
+        column.run(place, who, flows=FLOWS, seed=seed, duration_s=DURATION_S, series=False)
+        for place in CHANNELS
+        for who in SCHEMES.values()
+        for seed in column.seeds(REPETITIONS[column.name == BUILT_IN])
+    ]
+
+
+def measure(found: Found) -> Mapping[str, float | None]:
+    """A value for each claim."""
+    values: dict[str, float | None] = {}
+    for place in CHANNELS:
+        here = {label: found.where(place=place, label=label) for label in SCHEMES}
+        delay = {label: one.mean("qdelay_mean_ms") for label, one in here.items()}
+        throughput = {label: one.mean("throughput_mbps") for label, one in here.items()}
+        for tcp in ("Cubic", "NewReno"):
+            values[f"delay-{tcp.lower()}-{place}"] = delay[tcp] / delay["Verus R=2"]
+            values[f"throughput-{tcp.lower()}-{place}"] = throughput["Verus R=2"] / throughput[tcp]
+        values[f"r6-throughput-{place}"] = throughput["Verus R=6"] / throughput["Verus R=2"]
+        values[f"r6-delay-{place}"] = delay["Verus R=6"] / delay["Verus R=2"]
+        if place != "pedestrian":
+            for tcp in ("Cubic", "NewReno"):
+                values[f"spread-{tcp.lower()}-{place}"] = spread(here["Verus R=2"]) / spread(here[tcp])
+            walking = variation(found.where(place="pedestrian", label="Cubic"))
+            values[f"mobility-tcp-{place}"] = variation(here["Cubic"]) / walking
+            values[f"mobility-verus-{place}"] = variation(here["Verus R=2"])
+    return values
+
+
+def spread(found: Found) -> float:
+    """Standard deviation of the throughputs of a run's flows, in Mbit/s; mean over the runs."""
+    return float(np.mean([np.std(shares) for shares in _shares(found)]))
+
+
+def variation(found: Found) -> float:
+    """The same over their mean: the coefficient of variation."""
+    return float(np.mean([np.std(shares) / np.mean(shares) for shares in _shares(found)]))
+
+
+def _shares(found: Found) -> list[list[float]]:
+    return [[flow["throughput_mbps"] for flow in row["per_flow"]] for row in found.rows]
+
+
+def tables(found: Found) -> Sequence[Table]:
+    """Throughput, delay and spread of the flows."""
+    rows = []
+    for place in CHANNELS:
+        for label in SCHEMES:
+            here = found.where(place=place, label=label)
+            throughput, delay = (interval(here.values(key)) for key in ("throughput_mbps", "qdelay_mean_ms"))
+            rows.append(
+                [
+                    f"{TITLES[place]}, {label}",
+                    f"{throughput[0] / FLOWS:.2f} ± {throughput[1] / FLOWS:.2f}",
+                    f"{delay[0]:.0f} ± {delay[1]:.1f}",
+                    f"{spread(here):.3f}",
+                    f"{variation(here):.1%}",
+                ]
+            )
+    heads = ["", "throughput of a flow, Mbit/s", "queueing delay, ms", "spread over the flows, Mbit/s", "over the mean"]
+    return [Table(title="Means over the runs, with 95 % confidence intervals", heads=heads, rows=rows)]
+
+
+def draw(found: Found) -> Sequence[Figure]:
+    """Throughput against delay, a panel for each pattern, a point for each flow."""
+    from verus import figures
+
+    rows = [
+        {
+            "panel": row["trace"],
+            "name": row["label"],
+            "x": flow["qdelay_mean_ms"],
+            "y": flow["throughput_mbps"],
+        }
+        for row in found.rows
+        for flow in row["per_flow"]
+    ]
+    repetitions = len({row["seed"] for row in found.rows})
+    caption = (
+        f"A point for each flow: ten over one link, {repetitions} times, {DURATION_S:g} s each. Queue {PAPER_QUEUE}, "
+        "20 ms of propagation each way. Delay is time in the bottleneck queue. Verus in robust mode."
+    )
+    x, y = "mean queueing delay, ms", "throughput of a flow, Mbit/s"
+    title = "Ten flows under three patterns of movement"
+    return [
+        figures.points(
+            rows,
+            name="fig10",
+            title=title,
+            caption=caption,
+            x=x,
+            y=y,
+            log_x=True,
+            columns=3,
+            size=(290, 240),
+            mark_size=30,
+        )
+    ]
+
+
+EXPERIMENT = reproduction(
+    name="sigcomm-fig10",
+    title="Fig. 10: ten flows under three patterns of movement",
+    source=f"{SIGCOMM}, Fig. 10",
+    shows=(
+        "Ten flows share a link. Verus with a low R has an order of magnitude less delay than Cubic and NewReno, at "
+        "comparable throughput; R = 6 gives more of both. Movement widens the spread of throughput over TCP's flows, "
+        "and that of Verus's stays small."
+    ),
+    set_up=(
+        "Three patterns, downlink, ten flows of one protocol over one link, 300 s, as long as the paper's traces, five "
+        "times (other stretches of the built-in channels; recordings stay the same, and are run twice). The recordings "
+        "are the authors' own. The queue is the paper's: RED from 3 to 9 Mbit, 10 %. The paper's lower R is not "
+        "stated; it is 2 here, with 6 beside. It states no propagation delay either; 20 ms each way are our choice. "
+        "Spread is the standard deviation of the throughputs of a run's ten flows."
+    ),
+    channels=CHANNELS,
+    runs=runs,
+    measure=measure,
+    tables=tables,
+    draw=draw,
+    differs={
+        "delay-cubic-pedestrian": (
+            "4.5 times, 169 ms against 37 ms: at 18 Mbit/s the RED queue begins to drop at 0.17 s, and Verus at R = 2"
+            " keeps one base round trip, 40 ms, so the ratio can hardly be more. With 5 ms of propagation each way it"
+            " is 14; in a RED queue of eight times the size (3 and 9 megabytes) 34. Paper mode has 54 ms, prototype "
+            "mode 48 ms."
+        ),
+        "delay-newreno-pedestrian": (
+            "4.3 times, 161 ms against 37 ms: as with Cubic, the RED queue at this rate and the base round trip set "
+            "the ratio. In a RED queue of eight times the size it is 32."
+        ),
+        "delay-cubic-city": (
+            "4.9 times, 192 ms against 39 ms, for the same reason: 34 in a RED queue of eight times the size, 14 with"
+            " 5 ms of propagation. Paper mode has 62 ms, prototype mode 50 ms."
+        ),
+        "spread-cubic-city": (
+            "1.24 times, 0.146 against 0.118 Mbit/s: over five minutes RED evens out TCP's flows well. Within single "
+            "seconds it is the reverse: Jain's index is 0.96 for Verus and 0.87 for Cubic. Without capacity_bounds, "
+            "where each flow remembers the rate that it had itself, the spread is 1.07 times; paper mode has 0.269 "
+            "Mbit/s, prototype mode 0.381."
+        ),
+        "delay-newreno-city": (
+            "4.7 times, 183 ms against 39 ms, for the same reason; 32 in a RED queue of eight times the size."
+        ),
+        "spread-newreno-city": (
+            "1.7 times, 0.146 against 0.084 Mbit/s, for the same reason: over minutes RED evens out NewReno's flows, "
+            "within seconds Verus's are more even (Jain's index 0.96 against 0.88). In a RED queue of eight times the"
+            " size NewReno's spread was four times Verus's in one run. Without capacity_bounds 1.5 times; paper and "
+            "prototype mode 3.2 and 4.5 times."
+        ),
+        "delay-cubic-highway": (
+            "4.9 times, 199 ms against 41 ms, for the same reason: 40 in a RED queue of eight times the size, 15 with"
+            " 5 ms of propagation. Paper mode has 68 ms, prototype mode 69 ms."
+        ),
+        "spread-cubic-highway": (
+            "1.5 times, 0.173 against 0.114 Mbit/s, as in the city; within seconds Verus's flows are more even "
+            "(Jain's index 0.95 against 0.88). Without capacity_bounds it is 1.04 times; paper mode has 0.233 Mbit/s,"
+            " prototype mode 0.400."
+        ),
+        "delay-newreno-highway": (
+            "4.6 times, 190 ms against 41 ms, for the same reason; 36 in a RED queue of eight times the size."
+        ),
+        "spread-newreno-highway": (
+            "1.8 times, 0.173 against 0.095 Mbit/s, as in the city; within seconds Verus's flows are more even "
+            "(Jain's index 0.95 against 0.89). In a RED queue of eight times the size NewReno's spread was 2.4 times "
+            "Verus's in one run. Without capacity_bounds 1.2 times; paper and prototype mode 2.5 and 4.2 times."
+        ),
+    },
+)
