@@ -36,6 +36,7 @@ NAMES = {
     "sigcomm-fig08": "Verus beside Sprout, Cubic and Vegas on 3G and LTE, standing still",
     "sigcomm-fig09": "R trades throughput for delay: R = 2, 4, 6 beside Sprout on 3G and LTE",
     "sigcomm-fig10": "Ten flows under three patterns of movement: Verus beside Cubic and NewReno",
+    "sigcomm-table1": "Fairness of 2 to 20 users: Verus beside Cubic and NewReno",
     "sigcomm-fig11": "A network whose rate, round trip and loss change every five seconds",
     "sigcomm-fig12": "Verus flows that come and go share a wired link",
     "sigcomm-fig13": "Verus flows with three round-trip times share a wired link",

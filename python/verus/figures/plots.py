@@ -121,6 +121,7 @@ def lines(
     log_x: bool = False,
     log_y: bool = False,
     zero: bool = True,
+    y_domain: tuple[float, float] | None = None,
     step: bool = False,
     shade: str = "",
     dots: bool = False,
@@ -139,6 +140,7 @@ def lines(
         log_x: Whether it is logarithmic.
         log_y: Likewise.
         zero: Whether linear axes begin at 0.
+        y_domain: What the axis upwards covers, the same in all panels; as the values need if None.
         step: Whether a value holds until the next.
         shade: The name that is drawn as a grey area behind the others (a link's capacity).
         dots: Whether each value is marked.
@@ -151,7 +153,7 @@ def lines(
     for panel, own in _panels(rows).items():
         across = _axis("x", x, log=log_x, zero=False)
         across["scale"]["nice"] = False
-        up = _axis("y", y, log=log_y, zero=zero)
+        up = _axis("y", y, log=log_y, zero=zero, domain=y_domain)
         layers: list[Spec] = []
         behind = [row for row in own if row["name"] == shade]
         if behind:
