@@ -188,11 +188,11 @@ EXPERIMENT = reproduction(
             "mode has 3.2 times Sprout's."
         ),
         "sprout-cap": (
-            "The cap is on what the receiver counts and believes, and so on what is forecast for the "
-            "next 100 ms. Our sender, as we read the authors' code, takes no more to be queued than has not been "
-            "reported as received, and so may send a forecast's worth each round trip: where that is shorter than "
-            "100 ms, more than the cap. On a link of 100 Mbit/s it has 28 Mbit/s at a round trip of 10 ms, 14 at "
-            "40 ms and 4.5 at 100 ms; over the five repetitions the mean is 14.2."
+            "The cap is on what the receiver counts and believes, and so on what is forecast for the next 100 ms. The "
+            "sender, in the authors' code as in ours, takes no more to be queued than has not been reported as "
+            "received, and so may send a forecast's worth each round trip: where that is much shorter than 100 ms, "
+            "more than the cap. On a link of 100 Mbit/s it has 28 Mbit/s at a round trip of 10 ms, 14 at 40 ms and "
+            "4.5 at 100 ms; over the five repetitions the mean is 14.2."
         ),
         "above-sprout-2": (
             "The same: regrowth_ms. With regrowth_ms=0 it is 1.08 times Sprout's 6.9 Mbit/s, in prototype mode "
