@@ -52,6 +52,8 @@ NAMES = {
     "model-section64": "Three users, a model of three users, beside Verus on five channels",
     "model-fig09": "Four users, a model of four users, beside Verus on five channels",
     "model-fig10": "A model of one to four users together, with one to four users",
+    "model-fig11": "One of four users that are switched on and off, Verus's and the model's over time",
+    "model-fig12": "Four users that are switched on and off, Verus's and the model's",
     "cs244": "The 2017 reproduction: 24 cells beside both published columns, and the same-queue matrix it left open",
     "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
     "agreement": "Emulated against simulated, sender by sender, in real time (by name only; takes root)",
