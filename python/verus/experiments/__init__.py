@@ -42,6 +42,7 @@ NAMES = {
     "sigcomm-fig13": "Verus flows with three round-trip times share a wired link",
     "sigcomm-fig14": "Verus and Cubic flows share a wired link",
     "sigcomm-fig15": "What updating the delay profile each second is worth",
+    "sigcomm-short-flows": "How long short files take: Verus beside NewReno and Cubic",
     "sigcomm-sensitivity": "What the epoch, the update interval and the deltas do (section 5.3)",
     "model-table1": "How many samples a model is trained on, with one to four users",
     "model-table2": "How large a model's matrix is, as dimension and as a file, by quantization",
