@@ -9,12 +9,14 @@
 //!
 //! The paper leaves open, and this is what holds here:
 //!
-//! - d is a packet's round-trip time in whole milliseconds, rounded down. An epoch's d is the
-//!   largest one acknowledged in it; an epoch without an acknowledgement keeps the d before it, or
-//!   the time since the last acknowledgement if that is longer: what is under way has waited so
-//!   long already.
+//! - d is a packet's round-trip time in whole milliseconds, rounded down. A sample's is the newest
+//!   one when its epoch began (§4.1: "the current packet delay"), a step's the longest of the epoch
+//!   before (§3.2: "the most recent maximum"). An epoch without an acknowledgement keeps the d
+//!   before it, or the time since the last acknowledgement if that is longer: what is under way has
+//!   waited so long already.
 //! - A state joins the d that was known when an epoch began and the w sent in that epoch, in
 //!   training as in the walk.
+//! - Beyond d_max nothing is sent: what was trained on never sent there.
 //! - With w = 0 and nothing in flight no feedback would ever come: one packet leaves instead.
 //! - After a timeout one packet leaves for each (backed-off) timeout, until anything is
 //!   acknowledged; then the walk goes on. Single losses are repaired and change nothing.
@@ -33,7 +35,7 @@ use crate::recovery::Recovery;
 use crate::units::{Bytes, Duration, Time};
 use crate::verus;
 
-use epoch::EpochDelay;
+use epoch::{EpochDelay, Stands};
 pub use file::{About, FileError, MAX_BYTES, Model};
 pub use matrix::{Grid, Matrix};
 pub use sampler::{Sample, Sampler};
@@ -77,7 +79,7 @@ impl ModelDriven {
             walk: Walk::new(model, kind, seed),
             phase: Phase::First,
             packet_size: Bytes::new(1),
-            delay: EpochDelay::default(),
+            delay: EpochDelay::new(Stands::Longest),
             epoch_end: None,
             granted: 1,
             budget: 1,

@@ -1,14 +1,16 @@
 //! One sample an epoch from the packets of a flow, whatever controller sends them (§4.1).
 
+use std::cmp::Reverse;
+
 use crate::units::{Duration, Time};
 
 use super::EPOCH;
-use super::epoch::EpochDelay;
+use super::epoch::{EpochDelay, Stands};
 
 /// A state as it was observed: (d, w).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Sample {
-    /// d: the delay known when the epoch began, in whole milliseconds.
+    /// d: the newest delay known when the epoch began, in whole milliseconds.
     pub delay_ms: u32,
     /// w: the packets sent in the epoch, the portion of the window that an epoch spends.
     pub packets: u32,
@@ -40,7 +42,7 @@ pub fn whole_millis(delay: Duration) -> u32 {
 ///
 /// What is acknowledged at the very end of an epoch belongs to it; what is sent then belongs to
 /// the next: the order in which a controller hears of the same things.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Sampler {
     delay: EpochDelay,
     end: Option<Time>,
@@ -55,6 +57,21 @@ pub struct Sampler {
     samples: Vec<Sample>,
     /// Where each run but the first begins.
     cuts: Vec<usize>,
+}
+
+impl Default for Sampler {
+    fn default() -> Self {
+        Sampler {
+            delay: EpochDelay::new(Stands::Newest),
+            end: None,
+            known: None,
+            sent: 0,
+            under_way: false,
+            aligned: false,
+            samples: Vec::new(),
+            cuts: Vec::new(),
+        }
+    }
 }
 
 impl Sampler {
@@ -123,7 +140,8 @@ impl Sampler {
             events.push((sent, true, Duration::ZERO));
             events.extend(acked.map(|acked| (acked, false, acked.since(sent))));
         }
-        events.sort_unstable();
+        // … and of what is acknowledged then, the packet sent last is the newest.
+        events.sort_unstable_by_key(|&(at, leaves, rtt)| (at, leaves, Reverse(rtt)));
         let most = departures.iter().max().copied().unwrap_or(0);
         let phase = departures.iter().position(|&count| count == most);
         let mut sampler = Sampler::new();

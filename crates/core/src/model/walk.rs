@@ -54,7 +54,8 @@ impl Walk {
     /// One step: from the present delay and the `sent` packets of the epoch that ended, to `delay`
     /// and the packets returned. The first step stays at its delay.
     ///
-    /// Off the grid, delays and windows count as the nearest on it. Where the subset is empty, the
+    /// Off the grid, windows and shorter delays count as the nearest on it; at a longer delay than
+    /// any trained on, nothing is sent. Where the subset is empty, the
     /// origin's w is lowered row by row until a subset has more than one element (§5.1); if none
     /// has, the first that has one counts. If there is none either, which the paper leaves open,
     /// the draw is from all that was ever sent at this delay ([`Matrix::column`]).
@@ -65,6 +66,10 @@ impl Walk {
         let grid = matrix.grid();
         let to = grid.delay_index(whole_millis(delay));
         let from = self.delay.replace(to).unwrap_or(to);
+        if whole_millis(delay) > grid.delay_max_ms {
+            self.off_row += 1;
+            return 0;
+        }
         let window = grid.window_index(sent);
         let choices = match found(matrix, from, window, to) {
             Found::Subset(choices) => choices,
@@ -294,15 +299,22 @@ mod tests {
             shares(&model, WalkKind::Paper, 30, 3, 40),
             [0, 0, 0, 100, 0, 0],
         );
-        // Delays off the grid are its ends.
+        // Windows off the grid are its ends, and so are delays below it.
         near(
-            shares(&model, WalkKind::Paper, 40, 0, 5000),
-            [0, 0, 100, 0, 0, 0],
+            shares(&model, WalkKind::Paper, 3, 99, 30),
+            [0, 50, 50, 0, 0, 0],
         );
-        near(
-            shares(&model, WalkKind::Paper, 40, 99, 5000),
-            [0, 0, 100, 0, 0, 0],
-        );
+    }
+
+    #[test]
+    fn at_delays_longer_than_any_trained_on_nothing_is_sent() {
+        let model = model(&[(3, 0, 3, 4, 7), (3, 4, 3, 2, 7)]);
+        let mut walk = Walk::new(model, WalkKind::Paper, 1);
+        let at = Duration::from_millis;
+        assert_eq!(walk.step(at(59), 0), 4);
+        assert_eq!(walk.step(at(60), 4), 0);
+        assert_eq!(walk.step(at(5000), 0), 0);
+        assert_eq!(walk.step(at(59), 4), 2);
     }
 
     #[test]
