@@ -185,6 +185,11 @@ class Found:
         """Who ran, in the order of the runs."""
         return list(dict.fromkeys(row["label"] for row in self.rows))
 
+    def seeds_text(self) -> str:
+        """Their seeds, for a caption: ``seed 1`` or ``seeds 1 to 5``."""
+        seeds = sorted({row["seed"] for row in self.rows})
+        return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"
+
     def places(self) -> list[str]:
         """Where, in the order of the runs."""
         return list(dict.fromkeys(row["place"] for row in self.rows))
@@ -236,6 +241,17 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
         return float(np.mean(values)), float("nan")
     half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
     return float(np.mean(values)), float(half)
+
+
+def with_interval(values: Sequence[float], digits: int) -> str:
+    """Mean and interval for a table; the mean alone for a single value.
+
+    Example:
+        >>> with_interval([1.0, 2.0, 3.0], 1), with_interval([2.0], 1)
+        ('2.0 ± 2.5', '2.0')
+    """
+    middle, half = interval(values)
+    return f"{middle:.{digits}f}" if np.isnan(half) else f"{middle:.{digits}f} ± {half:.{digits}f}"
 
 
 def jain(shares: Sequence[float] | Array) -> float:

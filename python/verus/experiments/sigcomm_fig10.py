@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from verus.experiments.claims import BUILT_IN
-from verus.experiments.reproduction import SIGCOMM, Column, Found, Place, Table, interval, reproduction
+from verus.experiments.reproduction import SIGCOMM, Column, Found, Place, Table, reproduction, with_interval
 from verus.scenario import PAPER_QUEUE
 
 if TYPE_CHECKING:
@@ -78,12 +78,11 @@ def tables(found: Found) -> Sequence[Table]:
     for place in CHANNELS:
         for label in SCHEMES:
             here = found.where(place=place, label=label)
-            throughput, delay = (interval(here.values(key)) for key in ("throughput_mbps", "qdelay_mean_ms"))
             rows.append(
                 [
                     f"{TITLES[place]}, {label}",
-                    f"{throughput[0] / FLOWS:.2f} ± {throughput[1] / FLOWS:.2f}",
-                    f"{delay[0]:.0f} ± {delay[1]:.1f}",
+                    with_interval([total / FLOWS for total in here.values("throughput_mbps")], 2),
+                    with_interval(here.values("qdelay_mean_ms"), 1),
                     f"{spread(here):.3f}",
                     f"{variation(here):.1%}",
                 ]
@@ -106,9 +105,8 @@ def draw(found: Found) -> Sequence[Figure]:
         for row in found.rows
         for flow in row["per_flow"]
     ]
-    repetitions = len({row["seed"] for row in found.rows})
     caption = (
-        f"A point for each flow: ten over one link, {repetitions} times, {DURATION_S:g} s each. Queue {PAPER_QUEUE}, "
+        f"A point for each flow: ten over one link, {found.seeds_text()}, {DURATION_S:g} s each. Queue {PAPER_QUEUE}, "
         "20 ms of propagation each way. Delay is time in the bottleneck queue. Verus in robust mode."
     )
     x, y = "mean queueing delay, ms", "throughput of a flow, Mbit/s"

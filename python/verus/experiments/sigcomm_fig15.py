@@ -89,7 +89,7 @@ def draw(found: Found) -> Sequence[Figure]:
     """Throughput against delay of each flow, a panel for each channel; and the power of both."""
     from verus import figures
 
-    robust = found.where(part="robust").rows
+    robust = found.where(part="robust")
     points = [
         {
             "panel": row["trace"],
@@ -97,7 +97,7 @@ def draw(found: Found) -> Sequence[Figure]:
             "x": flow["qdelay_mean_ms"],
             "y": flow["throughput_mbps"],
         }
-        for row in robust
+        for row in robust.rows
         for flow in row["per_flow"]
     ]
     bars = [
@@ -112,13 +112,12 @@ def draw(found: Found) -> Sequence[Figure]:
         for label in (UPDATED, FROZEN)
     ]
     caption = f"Ten flows over one link, R = 2, {DURATION_S:g} s, queue {PAPER_QUEUE}, 20 ms of propagation each way. "
-    times = len({row["seed"] for row in robust})
     return [
         figures.points(
             points,
             name="fig15",
             title="Verus with and without updating the delay profile",
-            caption=f"{caption}A point for each flow, runs: {times}. Delay is time in the queue. Verus in robust mode.",
+            caption=f"{caption}A point for each flow, {robust.seeds_text()}. Delay is time in the queue. Robust mode.",
             x="mean queueing delay, ms",
             y="throughput of a flow, Mbit/s",
             columns=3,
@@ -129,7 +128,7 @@ def draw(found: Found) -> Sequence[Figure]:
             bars,
             name="fig15-power",
             title="Power with and without updating the delay profile",
-            caption=f"{caption}Robust mode: means of {times} runs; paper mode: one. {POWER}",
+            caption=f"{caption}Means over {robust.seeds_text()} in robust mode; one run in paper mode. {POWER}",
             x="",
             y="power of all flows, Mbit/s per s",
             columns=1,

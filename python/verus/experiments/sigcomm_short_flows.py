@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from verus.experiments import five_scenarios
-from verus.experiments.reproduction import SIGCOMM, Column, Found, Table, interval, reproduction
+from verus.experiments.reproduction import SIGCOMM, Column, Found, Table, interval, reproduction, with_interval
 from verus.scenario import PAPER_QUEUE
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ def tables(found: Found) -> Sequence[Table]:
     for label in SCHEMES:
         own = [found.where(label=label, part=part) for part in SIZES]
         arrived = sum(sum(one.values("completions")) for one in own) / sum(FILES * len(one.rows) for one in own)
-        means = [interval(_times(one)) for one in own]
-        rows.append([label, *(f"{middle:.3f} ± {half:.3f}" for middle, half in means), f"{arrived:.1%}"])
+        rows.append([label, *(with_interval(_times(one), 3) for one in own), f"{arrived:.1%}"])
     title = "Mean completion time over the five channels, s, with 95 % confidence intervals over the files"
     return [Table(title=title, heads=["", *SIZES, "files delivered"], rows=rows)]
 
@@ -96,7 +95,8 @@ def draw(found: Found) -> Sequence[Figure]:
     traces = ", ".join(dict.fromkeys(row["trace"] for row in found.rows))
     caption = (
         f"Mean completion time of {FILES} files, one each {EVERY_S:g} s, with 95 % confidence intervals. Channels: "
-        f"{traces}. Queue {PAPER_QUEUE}, 20 ms of propagation each way. Verus in robust mode with R = 2."
+        f"{traces}; {found.seeds_text()}. Queue {PAPER_QUEUE}, 20 ms of propagation each way. Verus in "
+        "robust mode with R = 2."
     )
     return [
         figures.bars(

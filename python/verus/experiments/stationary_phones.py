@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from verus.experiments.claims import BUILT_IN
-from verus.experiments.reproduction import Column, Found, Place, Table, interval
+from verus.experiments.reproduction import Column, Found, Place, Table, with_interval
 from verus.scenario import PAPER_QUEUE
 
 if TYPE_CHECKING:
@@ -30,13 +30,14 @@ SET_UP = (
     "delay, depend on that. Its section 2 says that such networks over-dimension them, with delays of several "
     f"seconds: so here the queue is {QUEUE}. The RED queue of its simulations ({PAPER_QUEUE}) stands beside in a "
     "table, for the first phone. Sprout sends one way, as the paper's did, with its receiver half. Each phone and "
-    "repetition is another stretch of the built-in channel (another seed). A recording is one phone's, so there it is "
-    "one phone, and repetitions differ by what the queue draws at most."
+    "repetition is another stretch of the built-in channel (another seed). A recording is one phone's and the "
+    "same each time, so there it is one phone, once."
 )
 
 
 def runs(column: Column, schemes: Sequence[str]) -> list[Run]:
     """A run for each queue, network, scheme, repetition (the run's `part`) and phone."""
+    built_in = column.name == BUILT_IN
     return [
         column.run(
             place,
@@ -48,22 +49,19 @@ def runs(column: Column, schemes: Sequence[str]) -> list[Run]:
             duration_s=DURATION_S,
             series=False,
         )
-        for queue, phones in ((QUEUE, _phones(column.name)), (PAPER_QUEUE, 1))
+        for queue, phones in ((QUEUE, PHONES if built_in else 1), (PAPER_QUEUE, 1))
         for place in CHANNELS
         for who in schemes
-        for number in column.seeds(REPETITIONS)
+        for number in column.seeds(REPETITIONS if built_in else 1)
         for phone in range(phones)
     ]
 
 
-def _phones(column: str) -> int:
-    """A recording is of one phone; three at the same stretch of it would be the same three times."""
-    return PHONES if column == BUILT_IN else 1
-
-
 def tables(found: Found) -> list[Table]:
     """Throughput and delay of a flow in the deep queue, and beside it in RED."""
-    words = "means of a repetition's flows, with 95 % confidence intervals over the repetitions"
+    words = "means of a repetition's flows"
+    if found.column == BUILT_IN:
+        words += ", with 95 % confidence intervals over the repetitions"
     return [
         _table(found.where(queue=QUEUE), f"In the deep queue: {words}"),
         _table(found.where(queue=PAPER_QUEUE), f"Beside, in the RED queue of section 6.2, one phone: {words}"),
@@ -77,10 +75,9 @@ def _table(found: Found, title: str) -> Table:
             here = found.where(place=place, label=label)
             repetitions = [here.where(part=part) for part in dict.fromkeys(row["part"] for row in here.rows)]
             cells = [f"{place}, {label}"]
-            for key, digits in (("throughput_mbps", 2), ("qdelay_mean_ms", 0)):
+            for key, digits in (("throughput_mbps", 2), ("qdelay_mean_ms", 1)):
                 flows = [each.flows(key) for each in repetitions]
-                middle, half = interval([sum(values) / len(values) for values in flows])
-                cells.append(f"{middle:.{digits}f} ± {half:.{max(digits, 1)}f}")
+                cells.append(with_interval([sum(values) / len(values) for values in flows], digits))
             rows.append(cells)
     return Table(title=title, heads=["", "throughput, Mbit/s", "queueing delay, ms"], rows=rows)
 
@@ -89,7 +86,7 @@ def scatter(found: Found, *, name: str, title: str) -> Figure:
     """Throughput against delay, a panel for each network, a point for each flow."""
     from verus import figures
 
-    deep = found.where(queue=QUEUE).rows
+    deep = found.where(queue=QUEUE)
     rows = [
         {
             "panel": f"{row['place']}: {row['trace']}",
@@ -97,14 +94,14 @@ def scatter(found: Found, *, name: str, title: str) -> Figure:
             "x": flow["qdelay_mean_ms"],
             "y": flow["throughput_mbps"],
         }
-        for row in deep
+        for row in deep.rows
         for flow in row["per_flow"]
     ]
-    who = "three on each of three phones" if _phones(found.column) > 1 else "three on one phone"
-    repetitions = len({row["part"] for row in deep})
+    repetitions = len({row["part"] for row in deep.rows})
+    times = f"{PHONES} phones, {repetitions} times" if found.column == BUILT_IN else "one phone, once"
     caption = (
-        f"A point for each flow: {who}, {repetitions} times, {DURATION_S:g} s each. Queue {QUEUE}, 20 ms of "
-        "propagation each way. Delay is time in the bottleneck queue. Verus in robust mode."
+        f"A point for each flow: {FLOWS} on a phone, {times}, {deep.seeds_text()}, {DURATION_S:g} s. Queue "
+        f"{QUEUE}, 20 ms of propagation each way. Delay is time in the bottleneck queue. Verus in robust mode."
     )
     x, y = "mean queueing delay, ms", "throughput of a flow, Mbit/s"
     return figures.points(rows, name=name, title=title, caption=caption, x=x, y=y, log_x=True)
