@@ -108,6 +108,7 @@ def draw(found: Found) -> Sequence[Figure]:
             caption=caption,
             x="users",
             y="Jain's index, %",
+            zero=False,
             y_domain=(60, 100),
             dots=True,
             columns=2,
