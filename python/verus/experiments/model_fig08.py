@@ -15,14 +15,5 @@ EXPERIMENT = matching(
     ),
     longest=1.3,
     claimed=("throughput", "delay", "fair", "variable-delay"),
-    differs={
-        "delay": (
-            "On two of five: 17, 35, 34, 19 and 48 % longer (the paper's own are 5 to 20 %, and 50 % on its most "
-            "variable channel). Verus in prototype mode gives four (-1, 17, 21, 15, 61 %), in paper mode five (-13 to "
-            "14 %, but with 20 to 30 % more throughput than Verus). The decisions behind it are capacity_bounds and "
-            "window_reference: either one as in the prototype gives four. They make Verus use the whole link at 47 ms, "
-            "and leave no room for the walk's rare large windows, which it takes more often than they were seen; with "
-            "walk=sampled all five are within 21 %, at 5 to 14 % less throughput."
-        ),
-    },
+    differs={},
 )

@@ -18,11 +18,11 @@ EXPERIMENT = matching(
     claimed=("throughput", "throughput-higher", "delay", "variable-delay", "fair"),
     differs={
         "delay": (
-            "On none of five: 48, 68, 75, 71 and 293 % longer. Verus in prototype mode gives one (26, 39, 60, 37, 79 "
-            "%), in paper mode four (5, 8, 23, 12, 44 %, but with 28 to 40 % more throughput than Verus). The decision "
-            "behind most of it is window_reference: as in the prototype it gives three (17, 26, 39, 25, 49 %). The "
-            "paper's walk takes rare large windows more often than they were seen, and with four users an epoch has "
-            "few packets: with walk=sampled all five are within 15 %, at 3 to 8 % less throughput."
+            "On none of five: 36, 55, 57, 43 and 74 % longer. Verus in prototype mode gives one (20, 33, 53, 31, 75 "
+            "%), in paper mode four (-1, 3, 17, 6, 50 %, but with 28 to 38 % more throughput than Verus). The decision "
+            "that matters most is window_reference: as in the prototype it gives three (17, 26, 37, 22, 43 %). With "
+            "four users an epoch has few packets, and the paper's walk takes rare large windows more often than they "
+            "were seen: with walk=sampled all five are within 9 %, at 2 to 7 % less throughput."
         ),
     },
 )

@@ -325,7 +325,6 @@ def reproduction(
 
         def work(progress: Progress | None) -> Results:
             from verus.results import Results
-            from verus.runner import run_all
 
             planned = [run for column in columns for run in (runs(column) if runs else ())]
             computed: dict[str, Any] = {column.name: compute(column) if compute else None for column in columns}
@@ -336,7 +335,7 @@ def reproduction(
                 "columns": {column.name: dict(column.channels) for column in columns},
                 "missing": missing,
             }
-            outcomes = run_all(planned, progress=progress) if planned else []
+            outcomes = _run(planned, progress)
             if keep is not None:
                 computed[_KEPT] = [keep(outcome) for outcome in outcomes]
                 outcomes = [{**outcome, "records": None} for outcome in outcomes]
@@ -414,6 +413,27 @@ def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> l
     where = {place: paths.get(text, text) for place, text in names.items()}
     columns.append(Column(name=RECORDINGS, channels=names, paths=where, **common))  # type: ignore[arg-type]
     return columns
+
+
+#: Outcomes of runs without series and records, which are small, by scenario.
+_DONE: dict[str, Outcome] = {}
+
+
+def _run(planned: Sequence[Run], progress: Progress | None) -> list[Outcome]:
+    """Runs them, but none again that another experiment of this process ran: figures share what they compare with."""
+    from verus.runner import run_all
+
+    texts = [run.to_json() for run in planned]
+    left = {text: run for text, run in zip(texts, planned, strict=True) if text not in _DONE}
+    found = dict(zip(left, run_all(list(left.values()), progress=progress), strict=True)) if left else {}
+    outcomes = [found[text] if text in found else _DONE[text] for text in texts]
+    small = {
+        text: found[text]
+        for text, run in left.items()
+        if not (run.scenario.get("series", True) or run.scenario["records"])
+    }
+    _DONE.update(small)
+    return outcomes
 
 
 def _missing(channels: Mapping[str, Place], options: Options) -> str:
