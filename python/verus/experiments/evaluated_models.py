@@ -72,14 +72,21 @@ def bars(groups: Mapping[str, Found], *, name: str, what: str, caption: str, x: 
     width = 130 * len(groups)
     return [
         figures.bars(
-            stacked(value), name=f"{name}{letter}", title=f"{title} {what}", caption=caption, x=x,
-            y=f"{title.lower()}, {unit} (users stacked)",            stacked=True, columns=1, size=(width, 260),
+            stacked(value),
+            name=f"{name}{letter}",
+            title=f"{title} {what}",
+            caption=caption,
+            x=x,
+            y=f"{title.lower()}, {unit} (users stacked)",
+            stacked=True,
+            columns=1,
+            size=(width, 260),
         )
         for letter, title, unit, value in (
             ("a", "Throughput", "Mbit/s", lambda flow: flow["throughput_mbps"]),
             ("b", "Packet delay", "ms", lambda flow: flow["qdelay_mean_ms"] + PROPAGATION_MS),
         )
-    ]  # fmt: skip
+    ]
 
 
 def matching(

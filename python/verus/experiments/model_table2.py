@@ -86,10 +86,18 @@ def draw(found: Found) -> Sequence[Figure]:
     x, y, title = "quantization, ms", "size, MB", "File sizes by quantization"
     return [
         figures.lines(
-            rows, name="table2", title=title, caption=caption, x=x, y=y, log_x=True, log_y=True, dots=True,
+            rows,
+            name="table2",
+            title=title,
+            caption=caption,
+            x=x,
+            y=y,
+            log_x=True,
+            log_y=True,
+            dots=True,
             size=(560, 280),
         )
-    ]  # fmt: skip
+    ]
 
 
 EXPERIMENT = reproduction(

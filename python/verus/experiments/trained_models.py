@@ -54,12 +54,14 @@ VERUS, MODEL = "Verus", "model"
 
 #: How every experiment with models is set up, for its page.
 SET_UP = (
-    "Training: five LTE downlinks, 300 s each; evaluation: five other stretches of the same places, 300 s each. The "
-    "paper's traces were never published; ours carry 14 to 19 Mbit/s, so that each of four users has some 4 Mbit/s as "
-    "in the paper. RED of 3 and 9 Mbit with a drop probability of 0.1 %, packets of 1450 bytes, 40 ms of round trip "
-    "(the paper does not say), quantization 2 ms, delays beyond the 99.9th percentile left out, the paper's walk. "
-    "Channels are fixed, so that five seeds of the model differ in its draws; Verus runs once, as in the paper. Where "
-    "there are recordings, training is on their first halves and evaluation on their second, each repeated to 300 s."
+    "Training: five LTE downlinks, 300 s each (built-in places, realisation 101); evaluation: five other stretches of "
+    "the same places, 300 s each (realisation 1). The paper's traces were never published; ours carry 14 to 19 Mbit/s, "
+    "so that each of four users has some 4 Mbit/s as in the paper. RED of 3 and 9 Mbit with a drop probability of 0.1 "
+    "%, packets of 1450 bytes, 40 ms of round trip (the paper does not say), quantization 2 ms, delays beyond the "
+    "99.9th percentile left out, the paper's walk. Channels are fixed, so that five seeds of the model differ in its "
+    "draws; Verus runs once for each channel, as in the paper, except where users are switched on and off: there both "
+    "run with each seed. Where there are recordings, training is on their first halves and evaluation on their second, "
+    "each repeated to 300 s."
 )
 
 #: What captions say of the delay.
