@@ -514,6 +514,7 @@ impl Controller for Verus {
     fn on_start(&mut self, now: Time, packet_size: Bytes) {
         self.packet_size = packet_size;
         self.refit_at = now + self.config.update_interval;
+        self.capacity.begin(now);
         self.own.granted = 1;
     }
 

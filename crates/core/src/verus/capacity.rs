@@ -31,6 +31,11 @@ pub struct Capacity {
 }
 
 impl Capacity {
+    /// The flow begins at `now`: its rates count from here, not from the clock's zero.
+    pub fn begin(&mut self, now: Time) {
+        self.since = now;
+    }
+
     /// A packet was acknowledged.
     #[inline]
     pub fn on_acked(&mut self) {
@@ -85,6 +90,14 @@ mod tests {
         }
         deliver(&mut capacity, 100, 11_000);
         assert_eq!(capacity.packets_per_ms(), Some(0.1));
+    }
+
+    #[test]
+    fn a_flow_that_begins_late_is_not_the_slower_for_it() {
+        let mut capacity = Capacity::default();
+        capacity.begin(Time::from_secs_f64(60.0));
+        deliver(&mut capacity, 100, 60_200);
+        assert_eq!(capacity.packets_per_ms(), Some(0.5));
     }
 
     #[test]
