@@ -47,6 +47,15 @@ const SILENT_WINDOW_PACKETS: u64 = 2;
 const ACKS_MISSED: u64 = 4;
 /// An empty path that takes so much longer than D_min is a longer path; beyond, it may be an outage.
 const LONGER_BY: Duration = Duration::from_millis(60);
+/// A delay up to this share of D_min is no queue that drops.
+const NO_QUEUE: f64 = 1.1;
+/// A window below this share of the one that was last lost is not back yet.
+const NOT_YET_BACK: f64 = 0.95;
+/// So many losses without a queue and before the window is back come by chance. Fewer happen to a queue
+/// whose channel has just become slower.
+const MANY_BY_CHANCE: u32 = 5;
+/// More are not counted, so that a queue is soon believed again.
+const MOST_BY_CHANCE: u32 = 8;
 
 /// What the flow is doing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -119,6 +128,8 @@ pub struct Verus {
     stalled_until: u64,
     /// When the last loss cut the window, and the window that was lost, in packets.
     last_loss: Option<(Time, f64)>,
+    /// Losses without a queue that were met before the window was back, less those with a queue.
+    chance_losses: u32,
     restarts: u64,
 }
 
@@ -152,6 +163,7 @@ impl Verus {
             longest_silence: Duration::MAX,
             stalled_until: 0,
             last_loss: None,
+            chance_losses: 0,
             restarts: 0,
         })
     }
@@ -341,10 +353,31 @@ impl Verus {
             });
         }
         self.cut(now, lost[0].window, false);
-        self.last_loss = Some((now, self.packets(lost[0].window)));
+        self.note_loss(now, self.packets(lost[0].window));
         if let Some(least) = self.minimum.get() {
             self.capacity.limit(self.window / least);
         }
+    }
+
+    /// A packet that left under a window of `window` packets was lost: by a queue, or by chance? A queue
+    /// shows in the delay, and drops again only where the window is back; a radio drops anywhere.
+    fn note_loss(&mut self, now: Time, window: f64) {
+        let queued = match (self.delay.delay_max(), self.minimum.get()) {
+            (Some(delay), Some(least)) => delay > NO_QUEUE * least,
+            _ => true,
+        };
+        let early = match (self.last_loss, self.config.regrowth) {
+            (Some((at, before)), Some(regrowth)) => {
+                now.since(at) < regrowth && window < NOT_YET_BACK * before
+            }
+            _ => false,
+        };
+        if queued {
+            self.chance_losses = self.chance_losses.saturating_sub(1);
+        } else if early {
+            self.chance_losses = (self.chance_losses + 1).min(MOST_BY_CHANCE);
+        }
+        self.last_loss = Some((now, window));
     }
 
     /// Packets thought lost have arrived. Once all have, the cut was for nothing.
@@ -471,9 +504,13 @@ impl Verus {
 
     /// The largest window allowed so soon after a loss: from M · W_loss back to W_loss in a
     /// straight line. Delay says nothing of a queue that drops early; without a memory of where
-    /// it did, each epoch's δ₂ would lead straight back there.
+    /// it did, each epoch's δ₂ would lead straight back there. Where losses come by chance the memory means
+    /// nothing, and each of them would take the window further down.
     fn loss_ceiling(&self, now: Time) -> Option<f64> {
         let regrowth = self.config.regrowth?;
+        if self.chance_losses >= MANY_BY_CHANCE {
+            return None;
+        }
         let (at, window) = self.last_loss?;
         let elapsed = now.since(at) / regrowth;
         let kept = self.config.decrease_factor;

@@ -263,6 +263,19 @@ fn random_loss_meets_its_probability() {
 }
 
 #[test]
+fn losses_by_chance_do_not_hold_verus_down() {
+    let throughput = |scheme: &str| {
+        let scenario = Scenario {
+            loss: 0.003,
+            ..single("rate:100", "droptail:bytes=1500000", scheme, 30.0)
+        };
+        run(&scenario).metrics.throughput_mbps
+    };
+    let (verus, cubic) = (throughput("verus:ratio=2"), throughput("cubic"));
+    assert!(verus > 3.0 * cubic, "{verus} against {cubic} Mbit/s");
+}
+
+#[test]
 fn loss_can_be_turned_on_and_off() {
     let outcome = run(&Scenario {
         changes: [(1.0, 0.5), (1.2, 0.0)]
