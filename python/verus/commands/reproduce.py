@@ -74,7 +74,7 @@ def reproduce(
     at_least("jobs", jobs, 1, 1000)
     if repeat is not None:
         at_least("repeat", repeat, 1, 1000)
-    everything = names in (None, [], ["all"])
+    everything = not names or "all" in names
     options = experiments.Options(
         traces=traces, built_in=built_in, seed=seed, repeat=repeat, jobs=jobs, lenient=everything
     )

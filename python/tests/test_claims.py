@@ -1,0 +1,62 @@
+"""All that the papers claim, run again on built-in channels, the same on every machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verus import experiments
+from verus.experiments import Options, claims
+from verus.experiments.claims import Judged
+
+#: The experiments that measure claims of a paper.
+MEASURING = list(dict.fromkeys(claim.experiment for claim in claims.everything()))
+
+#: How many of the claims must hold.
+SHARE = 0.85
+
+
+def test_every_claim_has_its_experiment_in_the_order_of_the_list() -> None:
+    assert [name for name in experiments.NAMES if name in MEASURING] == MEASURING
+
+
+def judge(name: str) -> list[Judged]:
+    experiment = experiments.find(name)
+    assert experiment.judged is not None, name
+    return list(experiment.judged(experiment.prepare(Options(built_in=True))(None)))
+
+
+@pytest.fixture(scope="session")
+def everything() -> dict[str, list[Judged]]:
+    """Every claim that is checked on built-in channels, by experiment."""
+    names = [name for name in MEASURING if any(claim.channels == claims.BUILT_IN for claim in claims.of(name))]
+    return {name: judge(name) for name in names}
+
+
+def test_most_claims_hold(everything: dict[str, list[Judged]]) -> None:
+    holds, of = claims.held([one for judged in everything.values() for one in judged])
+    assert holds >= SHARE * of, f"{holds} of {of}"
+
+
+def test_what_does_not_hold_has_its_cause_written_down(everything: dict[str, list[Judged]]) -> None:
+    for name, judged in everything.items():
+        missed = {one.claim.name for one in judged if not one.check.met}
+        causes = experiments.find(name).causes
+        assert set(causes) == missed, name
+        assert all(len(cause) > 40 for cause in causes.values()), name
+
+
+def test_the_document_states_what_comes_out(everything: dict[str, list[Judged]]) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "claims.md").read_text(encoding="utf-8")
+    for name, judged in everything.items():
+        assert f"`verus reproduce {name}`" in text
+        for one in judged:
+            rows = (line for line in text.splitlines() if line.startswith("| "))
+            row = next(line for line in rows if one.claim.says in line and one.claim.metric in line)
+            assert ("**not held**" in row) == (not one.check.met), row
+
+
+def test_the_same_seed_gives_the_same_values(everything: dict[str, list[Judged]]) -> None:
+    for name in ("sigcomm-fig05", "sigcomm-fig13"):
+        assert judge(name) == everything[name]
