@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from verus.experiments import Experiment, trained_models
-from verus.experiments.reproduction import MODEL_PAPER, Column, Found, Table, interval, reproduction
+from verus.experiments.reproduction import MODEL_PAPER, Column, Found, Table, reproduction, with_interval
 from verus.experiments.trained_models import EVALUATION, MODEL, PROPAGATION_MS, VERUS
 
 if TYPE_CHECKING:
@@ -31,13 +31,12 @@ def table(groups: Mapping[str, Found], title: str) -> Table:
     for name, here in groups.items():
         for label in here.labels():
             own = here.where(label=label)
-            mbps, queueing = interval(own.values("throughput_mbps")), interval(own.values("qdelay_mean_ms"))
-            once = len(own.rows) == 1
+            delays = [queueing + PROPAGATION_MS for queueing in own.values("qdelay_mean_ms")]
             rows.append(
                 [
                     f"{name}, {label}",
-                    f"{mbps[0]:.2f}" if once else f"{mbps[0]:.2f} ± {mbps[1]:.2f}",
-                    f"{queueing[0] + PROPAGATION_MS:.1f}" + ("" if once else f" ± {queueing[1]:.1f}"),
+                    with_interval(own.values("throughput_mbps"), 2),
+                    with_interval(delays, 1),
                     f"{throughput(here, label):.3f}",
                     f"{delay(here, label):.2f}",
                     f"{min(own.values('jain')):.3f}",

@@ -10,7 +10,7 @@ import numpy as np
 
 from verus.experiments import on_off_users, trained_models
 from verus.experiments.on_off_users import USERS
-from verus.experiments.reproduction import MODEL_PAPER, Found, Table, interval, jain, reproduction
+from verus.experiments.reproduction import MODEL_PAPER, Found, Table, interval, jain, reproduction, with_interval
 from verus.experiments.trained_models import MODEL, PROPAGATION_MS, REPETITIONS, VERUS
 
 if TYPE_CHECKING:
@@ -50,11 +50,7 @@ def tables(found: Found) -> Sequence[Table]:
     rows = [
         [
             f"user {user + 1}",
-            *(
-                "{:.2f} ± {:.2f}".format(*interval(measured[label][metric][user]))
-                for metric in (0, 1)
-                for label in (VERUS, MODEL)
-            ),
+            *(with_interval(measured[label][metric][user], 2) for metric in (0, 1) for label in (VERUS, MODEL)),
         ]
         for user in range(USERS)
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from verus.experiments.reproduction import SIGCOMM, Column, Found, Table, interval, reproduction
+from verus.experiments.reproduction import SIGCOMM, Column, Found, Table, reproduction, with_interval
 from verus.experiments.wired import BIN_MS, NETEM_QUEUE
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ def tables(found: Found) -> Sequence[Table]:
         cells = []
         for scenario in SCENARIOS:
             here = found.where(part=scenario, label=label)
-            throughput, delay = (interval(here.values(key)) for key in ("throughput_mbps", "qdelay_mean_ms"))
-            cells += [f"{throughput[0]:.2f} ± {throughput[1]:.2f}", f"{delay[0]:.0f} ± {delay[1]:.0f}"]
+            cells.append(with_interval(here.values("throughput_mbps"), 2))
+            cells.append(with_interval(here.values("qdelay_mean_ms"), 0))
         rows.append([label, *cells])
     heads = [f"{scenario}: {what}" for scenario in SCENARIOS for what in ("throughput, Mbit/s", "queueing delay, ms")]
     return [Table(title="Means over the repetitions", heads=["", *heads], rows=rows)]
