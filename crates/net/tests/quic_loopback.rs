@@ -7,7 +7,7 @@ use std::future::Future;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use quic_common::{Pair, carry, runtime, transport};
+use quic_common::{Pair, carry, runtime, transport, transport_of};
 use quinn::TransportConfig;
 use verus_core::algorithm::catalogue;
 use verus_faults::{Proxy, ProxyConfig, Schedule};
@@ -71,6 +71,20 @@ fn the_modes_of_verus_move_a_file_too() {
             });
         }
     }
+}
+
+#[test]
+fn a_model_moves_a_file_in_epochs_of_its_own() {
+    runtime().block_on(async {
+        let scheme = quic_common::model();
+        let pair = Pair::with(transport_of(&scheme), transport_of(&scheme)).await;
+        let _driver = quic::drive(&pair.client);
+        let view = quic::view(&pair.client).expect("our controller");
+        in_time("a file", pair.send(MEGABYTE)).await;
+        let counters = sound("a model", &view);
+        // It was taught a packet an epoch, of some 1400 bytes.
+        assert!(counters.ticks > 200, "{counters:?}");
+    });
 }
 
 /// Sends until Verus has left slow start and epochs run.

@@ -10,6 +10,7 @@ use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use verus_core::algorithm::Scheme;
+use verus_core::model::{About, Sample, Trainer};
 use verus_net::quic::Factory;
 
 /// A runtime with a thread for each end.
@@ -26,10 +27,46 @@ pub fn scheme(text: &str) -> Scheme {
     Scheme::parse(text).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A transport with `scheme`'s controller.
+/// The model-driven controller, taught to send one packet an epoch whatever the delay, now and then none or two.
+pub fn model() -> Scheme {
+    let mut trainer = Trainer::new();
+    for delay_ms in 1..=1000 {
+        let run: Vec<Sample> = [1, 0, 1, 2, 1, 1]
+            .iter()
+            .cycle()
+            .take(24)
+            .map(|&packets| Sample { delay_ms, packets })
+            .collect();
+        trainer.add(&run).expect("few transitions");
+    }
+    let about = About {
+        scheme: "a list".to_owned(),
+        channels: Vec::new(),
+        users: Vec::new(),
+        seeds: Vec::new(),
+        duration_s: 0.0,
+        packet_bytes: 1500,
+        percentile: 100.0,
+        samples: 0,
+        outliers: 0,
+        transitions: 0,
+    };
+    let model = trainer.finish(1000, 100.0, about).expect("a model");
+    Scheme::open("model:file=taught.model,walk=sampled", |_| {
+        Ok(model.to_bytes())
+    })
+    .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A transport with the controller of the scheme of that name.
 pub fn transport(text: &str) -> TransportConfig {
+    transport_of(&scheme(text))
+}
+
+/// A transport with `scheme`'s controller.
+pub fn transport_of(scheme: &Scheme) -> TransportConfig {
     let mut transport = TransportConfig::default();
-    Factory::new(&scheme(text), 1).install(&mut transport);
+    Factory::new(scheme, 1).install(&mut transport);
     transport
 }
 

@@ -1,4 +1,7 @@
-//! Sprout with both its halves between two sockets: forecasts come back with acknowledgements.
+//! Schemes that need more than acknowledgements, between two sockets: Sprout, whose forecasts come back with
+//! them, and the model-driven controller, whose model only the sending end has.
+
+mod quic_common;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,8 +21,8 @@ use verus_net::probe::wire::Request;
 const SECONDS: u64 = 3;
 
 /// One upload flow for three seconds through a link of 5 Mbit/s and 15 ms each way: Mbit/s that
-/// arrived, and whether the last forecast was made at the sender.
-fn upload(scheme: &str) -> (f64, bool) {
+/// arrived, and what the controller shows of itself under `name` in the end.
+fn upload(chosen: Scheme, name: &str) -> (f64, Option<f64>) {
     let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let socket = UdpSocket::bind(bind).expect("a port");
     let mut config = ProxyConfig::new(socket.local_addr().expect("bound"));
@@ -55,7 +58,7 @@ fn upload(scheme: &str) -> (f64, bool) {
             bytes: 0,
             rate_bps: 0,
             seed: 1,
-            scheme: scheme.to_owned(),
+            scheme: chosen.text().to_owned(),
         },
         secret: None,
         patience: Duration::from_secs(5),
@@ -63,7 +66,6 @@ fn upload(scheme: &str) -> (f64, bool) {
         log: false,
         overhead: 28,
     };
-    let chosen = Scheme::parse(scheme).expect("in the catalogue");
     let mut client = Client::new(config, chosen, [2; 32], driver.clock().now());
     while client.outcome().is_none() {
         driver.turn(&mut client, None, None).expect("a turn");
@@ -71,29 +73,36 @@ fn upload(scheme: &str) -> (f64, bool) {
     assert_eq!(client.outcome(), Some(Ok(())));
     let connection = client.connection().expect("it was connected");
     let flow = connection.outgoing().iter().next().expect("one flow");
-    let mut at_sender = None;
-    flow.sender().controller().probe(&mut |name, value| {
-        if name == "forecast_at_sender" {
-            at_sender = Some(value > 0.0);
+    let mut shown = None;
+    flow.sender().controller().probe(&mut |key, value| {
+        if key == name {
+            shown = Some(value);
         }
     });
     over.store(true, Ordering::Relaxed);
     server.join().expect("the server ended");
     let mbps = flow.distinct() as f64 * 8.0 / SECONDS as f64 / 1e6;
-    (
-        mbps,
-        at_sender.expect("Sprout says where its forecast is made"),
-    )
+    (mbps, shown)
 }
 
 #[test]
 fn forecasts_come_back_with_acknowledgements_and_without_them_the_sender_makes_them() {
     for (scheme, expected) in [("sprout", false), ("sprout:receiver=no", true)] {
-        let (mbps, at_sender) = upload(scheme);
+        let chosen = Scheme::parse(scheme).expect("in the catalogue");
+        let (mbps, shown) = upload(chosen, "forecast_at_sender");
         println!("{scheme}: {mbps:.2} Mbit/s");
+        let at_sender = shown.expect("Sprout says where its forecast is made") > 0.0;
         assert_eq!(at_sender, expected, "{scheme}");
         // A busy machine delivers late and in lumps, which a forecast takes for the link's own: what
         // is asked is more than heartbeats, of which there are 20 a second, 0.2 Mbit/s.
         assert!(mbps > 0.3, "{scheme}: {mbps} Mbit/s");
     }
+}
+
+#[test]
+fn a_model_sends_what_it_was_taught() {
+    let (mbps, _) = upload(quic_common::model(), "");
+    println!("model: {mbps:.2} Mbit/s");
+    // One packet of 1400 bytes an epoch is 2.2 Mbit/s; a busy machine misses some epochs.
+    assert!((0.7..4.0).contains(&mbps), "{mbps} Mbit/s");
 }
