@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import statistics
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -183,3 +187,15 @@ def test_a_file_that_is_no_model_is_refused_wherever_it_is_named(
             assert problem in ran.err, ran.err
         assert left_behind(tmp_path) == before
     assert "is not a file" in verus("model", "info", tmp_path).err
+
+
+def test_ctrl_c_leaves_no_model(tmp_path: Path, left_behind: Look) -> None:
+    command = [sys.executable, "-m", "verus", "train", "long.model", "--csv", "long.csv", "--duration", "100000"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    time.sleep(1.5)
+    assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert (out, err.decode().splitlines()) == (b"", ["verus: interrupted; nothing was written"])
+    assert left_behind(tmp_path) == []
