@@ -57,6 +57,12 @@ const MANY_BY_CHANCE: u32 = 5;
 /// More are not counted, so that a queue is soon believed again.
 const MOST_BY_CHANCE: u32 = 8;
 
+/// A flow alone on its path meets D_min again within a time that grows with R: D_est rises to R · D_min
+/// and falls back by δ₂ an epoch, which at 40 ms takes some 200 ms for each unit of R − 1, and a few round
+/// trips pass meanwhile.
+const ALONE_WITHIN: Duration = Duration::from_millis(40);
+const ALONE_WITHIN_PER_RATIO: Duration = Duration::from_millis(180);
+
 /// What the flow is doing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
@@ -271,7 +277,7 @@ impl Verus {
             let longest = self.longest_silence;
             if silence > longest && self.phase != Phase::SlowStart {
                 self.stalled_until = self.next_number;
-                self.minimum.on_silence(now);
+                self.minimum.on_silence(now, silence);
             }
             self.ack_interval = (self.ack_interval * 15 + silence.min(longest)) / 16;
         }
@@ -520,6 +526,9 @@ impl Verus {
     fn refit(&mut self, now: Time) {
         let delay_min = self.minimum.get().unwrap_or_default();
         self.capacity.end_interval(now);
+        let alone = ALONE_WITHIN + ALONE_WITHIN_PER_RATIO.mul_f64(self.config.ratio);
+        self.capacity
+            .set_shared(!self.minimum.met_within(now, alone));
         self.profile
             .refit(now, delay_min, &self.capacity, &self.config);
         self.refit_at = now + self.config.update_interval;

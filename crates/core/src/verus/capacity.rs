@@ -10,6 +10,12 @@
 //! - takes 1/C longer for each packet beyond what fills it, which bounds the curve's slope from
 //!   below,
 //! - holds C · D_min packets without a queue, so a smaller window saves no delay.
+//!
+//! C is what *this flow* carried. Among others that is a share of the path, and the second bound
+//! would be 1/share: a newcomer with little, whose curve it makes steep, would grow slowly and an
+//! incumbent fast, each in proportion to what it has, which never evens out (Chiu and Jain 1989,
+//! multiplicative increase). Whoever is alone meets D_min again whenever its queue empties; among
+//! others the queue stands. So the second bound holds only while D_min was met of late.
 
 use crate::units::{Duration, Time};
 
@@ -28,6 +34,8 @@ pub struct Capacity {
     since: Time,
     /// The largest of `rates`.
     best: f64,
+    /// Whether others seem to use the path too, so that C is but a share of it.
+    shared: bool,
 }
 
 impl Capacity {
@@ -61,6 +69,17 @@ impl Capacity {
             *rate = rate.min(packets_per_ms);
         }
         self.best = self.best.min(packets_per_ms);
+    }
+
+    /// Whether others seem to use the path too.
+    pub fn set_shared(&mut self, shared: bool) {
+        self.shared = shared;
+    }
+
+    /// What a packet beyond a full pipe costs at least, in ms; zero where that is not known.
+    pub fn least_slope(&self) -> f64 {
+        let alone = self.packets_per_ms().filter(|_| !self.shared);
+        alone.map_or(0.0, |rate| 1.0 / rate)
     }
 
     /// C in packets per ms; `None` while nothing was delivered.
@@ -108,6 +127,17 @@ mod tests {
         assert_eq!(capacity.packets_per_ms(), Some(0.3));
         deliver(&mut capacity, 400, 2000);
         assert_eq!(capacity.packets_per_ms(), Some(0.4));
+    }
+
+    #[test]
+    fn a_share_of_the_path_says_nothing_of_what_a_packet_costs() {
+        let mut capacity = Capacity::default();
+        assert_eq!(capacity.least_slope(), 0.0);
+        deliver(&mut capacity, 500, 1000);
+        assert_eq!(capacity.least_slope(), 2.0);
+        capacity.set_shared(true);
+        assert_eq!(capacity.least_slope(), 0.0);
+        assert_eq!(capacity.packets_per_ms(), Some(0.5));
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //!
 //! The paper's D_min is "the minimum delay experienced": it never rises, so a handover to a longer
 //! path leaves Verus at its floor for good. Here a flow that has not met D_min for
-//! [`STALE_AFTER`] drains: it keeps at most two packets in flight until its own queue is gone and
-//! looks at the path for a moment. If the least delay that it then sees is above D_min, two more
-//! drains must agree with it before D_min rises, and another reviews it soon after: an outage
-//! looks like a longer path to whoever drains in the middle of it, and a D_min that is too large
-//! would keep itself up.
+//! [`STALE_AFTER`] drains: it keeps at most two packets in flight until it meets D_min, or until
+//! its own queue is gone and it has looked at the path for a moment. If the least delay that it
+//! then sees is above D_min, four more drains must agree with it before D_min rises, and another
+//! reviews it soon after: an outage looks like a longer path to whoever drains in the middle of it,
+//! and a D_min that is too large would keep itself up.
 //!
 //! What must not count is the queue of *other* flows. Flows behind one bottleneck that began
 //! together see the same queue, last met D_min at the same moment and drain together, which
@@ -17,16 +17,18 @@
 
 use crate::units::{Duration, Time};
 
-/// How long D_min is trusted without meeting it again.
-pub const STALE_AFTER: Duration = Duration::from_millis(6500);
+/// How long D_min is trusted without meeting it again, outages not counted. BBR's ProbeRTT comes
+/// every 5 s (draft-ietf-ccwg-bbr §5.3.4.3).
+pub const STALE_AFTER: Duration = Duration::from_millis(5500);
 /// A delay above D_min is confirmed by further drains, so long after one another.
-const CONFIRM_AFTER: Duration = Duration::from_millis(400);
+const CONFIRM_AFTER: Duration = Duration::from_millis(200);
 /// A path that has become longer by less than this share is no reason for D_min to rise: any R worth
 /// having tolerates it.
 const WORTH_RISING: f64 = 1.3;
 /// Drains in a row that must agree before D_min rises, and within which share of each other. A
-/// longer path is constant; the queue of others is not.
-const DRAINS_TO_RISE: u32 = 3;
+/// longer path is constant; the queue of others is not, but among ten flows three drains often
+/// agreed on it, and one flow that takes it for the path makes it longer for the rest.
+const DRAINS_TO_RISE: u32 = 5;
 const AGREE: f64 = 1.05;
 /// A D_min that has risen is reviewed by another drain, so long after.
 const REVIEW_AFTER: Duration = Duration::from_secs(2);
@@ -43,6 +45,9 @@ pub const DRAINED_PACKETS: u64 = 2;
 #[derive(Debug, Default)]
 pub struct DelayMinimum {
     least: Option<f64>,
+    /// The least of the flow's life, which D_min may have risen from.
+    ever: Option<f64>,
+    /// When D_min was last met; outages since then shift it.
     met: Time,
     drain: Option<Drain>,
     /// When to drain next, however lately D_min was met.
@@ -93,6 +98,7 @@ impl DelayMinimum {
         {
             drain.least = Some(drain.least.map_or(delay_ms, |least| least.min(delay_ms)));
         }
+        self.ever = Some(self.ever.map_or(delay_ms, |ever| ever.min(delay_ms)));
         match self.least {
             Some(least) if delay_ms >= least => {
                 if delay_ms <= least * NEAR {
@@ -106,8 +112,16 @@ impl DelayMinimum {
         }
     }
 
-    /// The path fell silent: what a drain sees now is not the path's own delay.
-    pub fn on_silence(&mut self, now: Time) {
+    /// Whether the flow has met D_min within `span`, outages not counted.
+    #[inline]
+    pub fn met_within(&self, now: Time, span: Duration) -> bool {
+        now.since(self.met) < span
+    }
+
+    /// The path fell silent for `silence`: what a drain sees now is not the path's own delay, and
+    /// nothing could meet D_min meanwhile.
+    pub fn on_silence(&mut self, now: Time, silence: Duration) {
+        self.met = (self.met + silence).min(now);
         if self.drain.take().is_some() {
             self.due = Some(now + CONFIRM_AFTER);
         }
@@ -140,6 +154,14 @@ impl DelayMinimum {
         };
         if drain.empty.is_none() && in_flight_packets <= DRAINED_PACKETS {
             drain.empty = Some(now);
+        }
+        // The path is no longer than D_min: why leave it idle any longer? Where D_min has risen, it
+        // may be the queue of others, and what lies below has yet to be seen.
+        let risen = self.ever.is_some_and(|ever| least > ever * NEAR);
+        if self.met > drain.began && !risen {
+            self.drain = None;
+            self.candidate = None;
+            return true;
         }
         let observed = HOLD + Duration::from_millis_f64(least);
         let looked = drain
@@ -214,21 +236,45 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_path_is_believed_after_three_drains_and_within_ten_seconds() {
+    fn a_longer_path_is_believed_after_five_drains_and_within_ten_seconds() {
         let mut minimum = DelayMinimum::new();
         minimum.on_sample(ms(0), ms(0), 40.0);
         let mut now = 0;
-        drain(&mut minimum, &mut now, 90.0);
-        assert_eq!(
-            minimum.get(),
-            Some(40.0),
-            "one drain may have met an outage"
-        );
+        for delay in [90.0, 91.0, 92.0, 90.0] {
+            drain(&mut minimum, &mut now, delay);
+            assert_eq!(
+                minimum.get(),
+                Some(40.0),
+                "few drains may have met an outage"
+            );
+        }
         drain(&mut minimum, &mut now, 91.0);
-        assert_eq!(minimum.get(), Some(40.0));
-        drain(&mut minimum, &mut now, 92.0);
         assert_eq!(minimum.get(), Some(90.0));
         assert!(now < 10_000, "{now} ms");
+    }
+
+    #[test]
+    fn a_drain_that_meets_the_minimum_ends_at_once() {
+        let mut minimum = DelayMinimum::new();
+        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut now = 0;
+        while !minimum.is_draining() {
+            now += 5;
+            minimum.advance(ms(now), 20);
+        }
+        minimum.on_sample(ms(now + 30), ms(now - 10), 41.0);
+        assert!(minimum.advance(ms(now + 30), 10));
+        assert!(!minimum.is_draining());
+    }
+
+    #[test]
+    fn an_outage_makes_no_minimum_stale() {
+        let mut minimum = DelayMinimum::new();
+        minimum.on_sample(ms(0), ms(0), 40.0);
+        minimum.on_silence(ms(6000), Duration::from_millis(5900));
+        minimum.advance(ms(6000), 20);
+        assert!(!minimum.is_draining());
+        assert!(minimum.met_within(ms(6000), Duration::from_millis(200)));
     }
 
     #[test]
@@ -265,7 +311,7 @@ mod tests {
             now += 5;
             minimum.advance(ms(now), 20);
         }
-        minimum.on_silence(ms(now + 700));
+        minimum.on_silence(ms(now + 700), Duration::from_millis(700));
         assert!(!minimum.is_draining());
     }
 

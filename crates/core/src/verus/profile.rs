@@ -170,7 +170,7 @@ impl Profile {
         let largest = self.largest();
         let rate = capacity.packets_per_ms().filter(|_| config.capacity_bounds);
         self.curve.bound = rate.map(|rate| (delay_min, 1.0 / rate));
-        let least_slope = rate.map_or(0.0, |rate| 1.0 / rate);
+        let least_slope = rate.map_or(0.0, |_| capacity.least_slope());
         match config.fit {
             Fit::Monotone => {
                 self.monotone
