@@ -13,8 +13,8 @@ from verus.experiments.claims import Judged
 #: The experiments that measure claims of a paper.
 MEASURING = list(dict.fromkeys(claim.experiment for claim in claims.everything()))
 
-#: How many of the claims must hold.
-SHARE = 0.85
+#: How many of the claims hold on built-in channels; more may, fewer must not.
+HELD = 138
 
 
 def test_every_claim_has_its_experiment_in_the_order_of_the_list() -> None:
@@ -34,9 +34,9 @@ def everything() -> dict[str, list[Judged]]:
     return {name: judge(name) for name in names}
 
 
-def test_most_claims_hold(everything: dict[str, list[Judged]]) -> None:
+def test_no_fewer_claims_hold(everything: dict[str, list[Judged]]) -> None:
     holds, of = claims.held([one for judged in everything.values() for one in judged])
-    assert holds >= SHARE * of, f"{holds} of {of}"
+    assert holds >= HELD, f"{holds} of {of}"
 
 
 def test_what_does_not_hold_has_its_cause_written_down(everything: dict[str, list[Judged]]) -> None:
