@@ -80,7 +80,7 @@ EXPERIMENT = reproduction(
     draw=draw,
     differs={
         "throughput": (
-            "0.26 with one user, where the combined model sends 11.8 Mbit/s, that of one user 15.9 and Verus 18.0; at "
+            "0.25 with one user, where the combined model sends 11.9 Mbit/s, that of one user 15.9 and Verus 17.9; at "
             "most 0.02 with two to four. Of its samples nine in ten come from two to four users, each of which sends a "
             "share of the link. In prototype mode it is 0.22, in paper mode 0.29."
         ),

@@ -99,11 +99,5 @@ EXPERIMENT = reproduction(
     runs=partial(on_off_users.runs, repetitions=1, bin_ms=BIN_MS),
     measure=measure,
     draw=draw,
-    differs={
-        "delay-alike": (
-            "0.14, for the same reason as in Fig. 12: Verus's connections that begin later than the run begin with a "
-            "capacity far too low, and so with an estimate of seconds."
-        ),
-    },
     saved=trained_models.saved,
 )
