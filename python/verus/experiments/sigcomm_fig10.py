@@ -150,50 +150,49 @@ EXPERIMENT = reproduction(
     draw=draw,
     differs={
         "delay-cubic-pedestrian": (
-            "4.5 times, 169 ms against 37 ms: at 18 Mbit/s the RED queue begins to drop at 0.17 s, and Verus at R = 2"
-            " keeps one base round trip, 40 ms, so the ratio can hardly be more. With 5 ms of propagation each way it"
-            " is 14; in a RED queue of eight times the size (3 and 9 megabytes) 34. Paper mode has 54 ms, prototype "
-            "mode 48 ms."
+            "4.4 times, 169 ms against 38 ms: at 18 Mbit/s the RED queue begins to drop at 0.17 s, and Verus at R "
+            "= 2 keeps one base round trip, 40 ms, so the ratio can hardly be more. With 5 ms of propagation each "
+            "way it is 14; in a RED queue of eight times the size (3 and 9 megabytes) 32. Paper mode has 54 ms, "
+            "prototype mode 48 ms."
         ),
         "delay-newreno-pedestrian": (
-            "4.3 times, 161 ms against 37 ms: as with Cubic, the RED queue at this rate and the base round trip set "
-            "the ratio. In a RED queue of eight times the size it is 32."
+            "4.2 times, 161 ms against 38 ms: as with Cubic, the RED queue at this rate and the base round trip "
+            "set the ratio. In a RED queue of eight times the size it is 32."
         ),
         "delay-cubic-city": (
-            "4.9 times, 192 ms against 39 ms, for the same reason: 34 in a RED queue of eight times the size, 14 with"
-            " 5 ms of propagation. Paper mode has 62 ms, prototype mode 50 ms."
+            "4.8 times, 192 ms against 40 ms, for the same reason: 33 in a RED queue of eight times the size, 14 "
+            "with 5 ms of propagation. Paper mode has 62 ms, prototype mode 50 ms."
         ),
         "spread-cubic-city": (
-            "1.24 times, 0.146 against 0.118 Mbit/s: over five minutes RED evens out TCP's flows well. Within single "
-            "seconds it is the reverse: Jain's index is 0.96 for Verus and 0.87 for Cubic. Without capacity_bounds, "
-            "where each flow remembers the rate that it had itself, the spread is 1.07 times; paper mode has 0.269 "
-            "Mbit/s, prototype mode 0.381."
+            "1.24 times, 0.147 against 0.118 Mbit/s: over five minutes RED evens out TCP's flows well. Within "
+            "single seconds it is the reverse: Jain's index is 0.96 for Verus and 0.87 for Cubic. Without "
+            "capacity_bounds the spread is 1.06 times; paper mode has 0.269 Mbit/s, prototype mode 0.381."
         ),
         "delay-newreno-city": (
-            "4.7 times, 183 ms against 39 ms, for the same reason; 32 in a RED queue of eight times the size."
+            "4.6 times, 183 ms against 40 ms, for the same reason; 31 in a RED queue of eight times the size."
         ),
         "spread-newreno-city": (
-            "1.7 times, 0.146 against 0.084 Mbit/s, for the same reason: over minutes RED evens out NewReno's flows, "
-            "within seconds Verus's are more even (Jain's index 0.96 against 0.88). In a RED queue of eight times the"
-            " size NewReno's spread was four times Verus's in one run. Without capacity_bounds 1.5 times; paper and "
-            "prototype mode 3.2 and 4.5 times."
+            "1.8 times, 0.147 against 0.084 Mbit/s, for the same reason: over minutes RED evens out NewReno's "
+            "flows, within seconds Verus's are more even (Jain's index 0.96 against 0.88). In a RED queue of eight "
+            "times the size NewReno's spread is nearly three times Verus's. Without capacity_bounds 1.5 times; "
+            "paper and prototype mode 3.2 and 4.6 times."
         ),
         "delay-cubic-highway": (
-            "4.9 times, 199 ms against 41 ms, for the same reason: 40 in a RED queue of eight times the size, 15 with"
-            " 5 ms of propagation. Paper mode has 68 ms, prototype mode 69 ms."
+            "4.8 times, 199 ms against 42 ms, for the same reason: 32 in a RED queue of eight times the size, 13 "
+            "with 5 ms of propagation. Paper mode has 68 ms, prototype mode 69 ms."
         ),
         "spread-cubic-highway": (
-            "1.5 times, 0.173 against 0.114 Mbit/s, as in the city; within seconds Verus's flows are more even "
-            "(Jain's index 0.95 against 0.88). Without capacity_bounds it is 1.04 times; paper mode has 0.233 Mbit/s,"
-            " prototype mode 0.400."
+            "1.14 times, 0.130 against 0.114 Mbit/s, as in the city; within seconds Verus's flows are more even "
+            "(Jain's index 0.96 against 0.88). Without capacity_bounds it is 1.04 times; paper mode has 0.233 "
+            "Mbit/s, prototype mode 0.400."
         ),
         "delay-newreno-highway": (
-            "4.6 times, 190 ms against 41 ms, for the same reason; 36 in a RED queue of eight times the size."
+            "4.6 times, 190 ms against 42 ms, for the same reason; 30 in a RED queue of eight times the size."
         ),
         "spread-newreno-highway": (
-            "1.8 times, 0.173 against 0.095 Mbit/s, as in the city; within seconds Verus's flows are more even "
-            "(Jain's index 0.95 against 0.89). In a RED queue of eight times the size NewReno's spread was 2.4 times "
-            "Verus's in one run. Without capacity_bounds 1.2 times; paper and prototype mode 2.5 and 4.2 times."
+            "1.4 times, 0.130 against 0.095 Mbit/s, as in the city; within seconds Verus's flows are more even "
+            "(Jain's index 0.96 against 0.89). In a RED queue of eight times the size NewReno's spread is 2.6 "
+            "times Verus's. Without capacity_bounds 1.2 times; paper and prototype mode 2.5 and 4.2 times."
         ),
     },
 )

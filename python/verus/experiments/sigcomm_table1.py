@@ -148,17 +148,5 @@ EXPERIMENT = reproduction(
         "cubic-20": (
             "88.5 % where 80.1 % is the most, for the same reason: 76.0 % in a RED queue of eight times the size."
         ),
-        "above-cubic-15": (
-            "84 % against 88 %. On four channels Verus has 94 to 97 %; on city-stationary 36 %, with 115 ms of delay "
-            "in place of 39 ms. There flows that look whether the path has become longer take the others' queue for "
-            "it: a flow's D_min is above 60 ms for 27 % of the time, where the path has 40 ms, and then it sends four"
-            " times as much as the others. With delay_min=ever Verus has 95.8 %, with capacity_bounds=no 94.1 %, both"
-            " above Cubic; paper mode has 85.1 %, prototype mode 77.1 %."
-        ),
-        "above-cubic-20": (
-            "82 % against 88 %. On four channels Verus has 91 to 97 %; on city-stationary 30 %, for the same reason. "
-            "With delay_min=ever Verus has 94.9 %, with capacity_bounds=no 94.4 %, both above Cubic; paper mode has "
-            "85.6 %, prototype mode 72.5 %."
-        ),
     },
 )
