@@ -335,7 +335,8 @@ def draw(found: Found) -> Sequence[Figure]:
         )
         for queue, of_place in matrix_of(found).items()
     ]
-    return [_published_figure(found), *scatters, *_over_time(found)]
+    # Nothing was published for built-in channels: their cells over time would be many pictures for little.
+    return [_published_figure(found), *scatters, *(_over_time(found) if found.column == RECORDINGS else ())]
 
 
 def _published_figure(found: Found) -> Figure:
