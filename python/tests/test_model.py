@@ -92,7 +92,7 @@ def test_a_model_stands_in_for_verus_where_the_users_match(tmp_path: Path, monke
         contestant = Contestant.from_scheme(scheme, flows=2)
         runs = [
             make_run(trace=channel, queue=training.QUEUE, contestant=contestant, seed=seed, duration_s=120)
-            for seed in range(77, 82)
+            for seed in range(77, 97)  # stretches differ so much that the mean of five is a matter of chance
         ]
         metrics = [outcome["metrics"] for outcome in run_all(runs)]
         throughput = statistics.mean(one["throughput_mbps"] for one in metrics)
