@@ -66,7 +66,7 @@ struct Flow {
     on_since: Option<Time>,
     on: Duration,
     /// How long its files took; none if it has none.
-    completions: Option<Distribution>,
+    completions: Option<Box<Distribution>>,
     /// Whether it was on at some time in the current fairness window.
     was_active: bool,
 }
@@ -258,14 +258,14 @@ impl Meter {
 
     /// `flow` has files to send, whose completion will be told.
     pub fn expect_files(&mut self, flow: usize) {
-        self.flows[flow].completions = Some(Distribution::new());
+        self.flows[flow].completions = Some(Box::new(Distribution::new()));
     }
 
     /// All of a file of `flow` has been delivered, so long after its connection began.
     pub fn on_completion(&mut self, flow: usize, took: Duration) {
         let completions = &mut self.flows[flow].completions;
         completions
-            .get_or_insert_with(Distribution::new)
+            .get_or_insert_with(|| Box::new(Distribution::new()))
             .record(took.as_nanos());
     }
 
@@ -317,7 +317,7 @@ impl Meter {
         for own in self
             .flows
             .iter()
-            .filter_map(|flow| flow.completions.as_ref())
+            .filter_map(|flow| flow.completions.as_deref())
         {
             completions.get_or_insert_with(Distribution::new).add(own);
         }
@@ -371,7 +371,7 @@ impl Meter {
             .on_since
             .map_or(Duration::ZERO, |since| end.since(since));
         let on = flow.on + still_on;
-        let (completions, completion_mean_s, completion_p95_s) = took(flow.completions.as_ref());
+        let (completions, completion_mean_s, completion_p95_s) = took(flow.completions.as_deref());
         FlowMetrics {
             flow: index,
             throughput_mbps,

@@ -101,7 +101,7 @@ impl<P> Pipe<P> {
 /// next begins uses the path and reaches nobody.
 #[derive(Debug)]
 struct Flow {
-    user: User,
+    user: Box<User>,
     /// Which connection this is, from 0.
     connection: u32,
     /// What the connection that began last, or that begins next, is to carry.
@@ -116,7 +116,7 @@ struct Flow {
     on: bool,
     stopped: bool,
     /// What the senders of earlier connections counted.
-    earlier: Counters,
+    earlier: Box<Counters>,
     sender: Sender,
     receiver: Receiver,
     /// The receiver half of the algorithm, where it has one.
@@ -203,7 +203,7 @@ impl<'a> Network<'a> {
             let start = Time::from_secs_f64(spec.start_s) + pause;
             let controller = scheme.build(scenario.seed.wrapping_add(index as u64));
             flows.push(Flow {
-                user,
+                user: Box::new(user),
                 connection: 0,
                 load,
                 listed: None,
@@ -211,7 +211,7 @@ impl<'a> Network<'a> {
                 pause_at: Time::MAX,
                 on: false,
                 stopped: false,
-                earlier: Counters::default(),
+                earlier: Box::default(),
                 sender: Sender::new(controller, packet_size, start),
                 receiver: Receiver::new(receiver),
                 half: scheme
@@ -344,7 +344,7 @@ impl<'a> Network<'a> {
         }
         self.totals.network_bytes = self.network_bytes;
         for (flow, outcome) in self.flows.iter().zip(&mut self.outcomes) {
-            outcome.counters = flow.earlier + *flow.sender.counters();
+            outcome.counters = *flow.earlier + *flow.sender.counters();
             if let Some(sampler) = &mut outcome.epochs {
                 sampler.close(end);
             }
@@ -434,7 +434,7 @@ impl<'a> Network<'a> {
         // A stream for each connection, the first being that of a flow that has only one.
         let seed = (scenario.seed.wrapping_add(index as u64))
             .wrapping_add(u64::from(flow.connection).wrapping_mul(CONNECTION_SEED));
-        flow.earlier = flow.earlier + *flow.sender.counters();
+        *flow.earlier = *flow.earlier + *flow.sender.counters();
         flow.sender = Sender::new(scheme.build(seed), self.packet_size, now);
         flow.receiver = Receiver::new(receiver_config(scenario));
         flow.half = scheme
