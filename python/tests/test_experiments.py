@@ -20,7 +20,8 @@ Command = Callable[..., Any]
 
 
 def column(name: str, options: Options) -> Column:
-    (found,) = [one for one in columns_for("cs244", cs244.CHANNELS, options) if one.name == name]
+    columns, _ = columns_for("cs244", cs244.CHANNELS, options)
+    (found,) = [one for one in columns if one.name == name]
     return found
 
 

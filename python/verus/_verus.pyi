@@ -188,5 +188,8 @@ def catalogue() -> str:
 def analyze_log(path: str | PathLike[str]) -> dict[str, Any]:
     """Metrics, `series` and `capacity` of a Mahimahi link log."""
 
+def jain(shares: Sequence[float] | NDArray[float64]) -> float | None:
+    """Jain's index of what each flow got (SIGCOMM 2015, Eq. 7): 1 if all got the same; None if nobody got anything."""
+
 def version() -> str:
     """Version of the Rust crates."""

@@ -4,27 +4,20 @@
 mod common {
     pub mod capture;
 }
+mod probe_common;
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use common::capture::{Capture, Captured};
-use verus_channel::{QueueConfig, RateSchedule, Service};
+use probe_common::{PACKET_BYTES, Served};
 use verus_clock::Clock;
 use verus_core::algorithm::Scheme;
-use verus_core::{Duration, Rate, Time};
-use verus_faults::{Bottleneck, Proxy, ProxyConfig, Schedule};
-use verus_net::probe::client::{Client, ClientConfig};
+use verus_core::{Duration, Time};
+use verus_net::probe::client::Client;
 use verus_net::probe::driver::Driver;
 use verus_net::probe::flow::Event;
-use verus_net::probe::server::{Catalogue, Server, ServerConfig};
-use verus_net::probe::socket::UdpSocket;
-use verus_net::probe::wire::{AckBody, Data, Kind, Packet, Request};
+use verus_net::probe::wire::{AckBody, Data, Kind, Packet};
 
-const PACKET_BYTES: u16 = 1400;
 const PAYLOAD: usize = PACKET_BYTES as usize - 28;
 /// An age in an acknowledgement counts up to this (docs/probe-wire-format.md).
 const LONGEST_HOLD: Duration = Duration::from_millis(25);
@@ -41,30 +34,8 @@ struct Run {
 
 /// One upload flow through a link of `mbps` and 15 ms each way; `None` where nothing can be captured.
 fn run(scheme: &str, mbps: f64, segments: usize) -> Option<Run> {
-    let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let socket = UdpSocket::bind(bind).expect("a port");
-    let mut config = ProxyConfig::new(socket.local_addr().expect("bound"));
-    config.schedule = Schedule::perfect(Duration::from_millis(15));
-    config.up = Some(Bottleneck {
-        service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
-        queue: QueueConfig::parse("droptail:bytes=40000").expect("a valid queue"),
-    });
-    let proxy = Proxy::start(config).expect("a proxy");
-    let over = Arc::new(AtomicBool::new(false));
-    let server = thread::spawn({
-        let over = Arc::clone(&over);
-        move || {
-            let mut driver = Driver::new(socket).expect("a timer");
-            let now = driver.clock().now();
-            let mut server = Server::new(ServerConfig::default(), Catalogue, [1; 32], now);
-            while !over.load(Ordering::Relaxed) {
-                let until = driver.clock().now() + Duration::from_millis(50);
-                driver.turn(&mut server, Some(until), None).expect("a turn");
-                server.drain_notices().for_each(drop);
-            }
-        }
-    });
-    let socket = UdpSocket::connect(proxy.addr()).expect("loopback");
+    let served = Served::behind(mbps, "droptail:bytes=40000");
+    let socket = served.connect();
     let port = socket.local_addr().expect("bound").port();
     let capture = match Capture::start(&[port]) {
         Ok(capture) => Some(capture),
@@ -76,24 +47,7 @@ fn run(scheme: &str, mbps: f64, segments: usize) -> Option<Run> {
     let found = capture.map(|capture| {
         let mut driver = Driver::new(socket).expect("a timer");
         driver.set_most_segments(segments);
-        let config = ClientConfig {
-            request: Request {
-                upload_flows: 1,
-                download_flows: 0,
-                packet_bytes: PACKET_BYTES,
-                status_millis: 100,
-                duration_nanos: 3_000_000_000,
-                bytes: 0,
-                rate_bps: 0,
-                seed: 1,
-                scheme: scheme.to_owned(),
-            },
-            secret: None,
-            patience: Duration::from_secs(5),
-            silence: Duration::from_secs(5),
-            log: true,
-            overhead: 28,
-        };
+        let config = probe_common::upload(scheme, true);
         let chosen = Scheme::parse(scheme).expect("in the catalogue");
         let mut client = Client::new(config, chosen, [2; 32], driver.clock().now());
         while client.outcome().is_none() {
@@ -110,8 +64,7 @@ fn run(scheme: &str, mbps: f64, segments: usize) -> Option<Run> {
             client: port,
         }
     });
-    over.store(true, Ordering::Relaxed);
-    server.join().expect("the server ended well");
+    served.end();
     found
 }
 

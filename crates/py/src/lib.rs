@@ -29,11 +29,17 @@ mod _verus {
     #[pymodule_export]
     use super::run::{simulate, simulate_many};
     #[pymodule_export]
-    use super::version;
+    use super::{jain, version};
 }
 
 /// The version of the Rust crates.
 #[pyfunction]
 fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
+}
+
+/// Jain's index of what each flow got; `None` if nobody got anything.
+#[pyfunction]
+fn jain(shares: Vec<f64>) -> Option<f64> {
+    verus_measure::jain(&shares)
 }

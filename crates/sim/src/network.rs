@@ -24,7 +24,7 @@ use verus_measure::Meter;
 use crate::event::{Event, EventQueue};
 use crate::half::ReceiverHalf;
 use crate::record::{Connection, FlowOutcome, Outcome, Records, Totals};
-use crate::scenario::{Error, Plan, Scenario};
+use crate::scenario::{Error, Plan};
 use crate::traffic::{Load, Traffic, User};
 
 /// Time between two snapshots of a delay profile, as Fig. 7b of the paper draws them ("only every
@@ -163,10 +163,31 @@ struct Network<'a> {
     ack_size: Bytes,
 }
 
-fn receiver_config(scenario: &Scenario) -> ReceiverConfig {
-    ReceiverConfig {
-        ack_every: scenario.ack_every,
-        ..Default::default()
+/// The ends of one connection of a flow, which know nothing of those before.
+struct Ends {
+    sender: Sender,
+    receiver: Receiver,
+    half: Option<Box<ReceiverHalf>>,
+}
+
+impl Ends {
+    fn new(plan: &Plan, flow: usize, connection: u32, now: Time) -> Self {
+        let scenario = &plan.scenario;
+        let scheme = &plan.schemes[flow];
+        // A stream for each connection, the first being that of a flow that has only one.
+        let seed = (scenario.seed.wrapping_add(flow as u64))
+            .wrapping_add(u64::from(connection).wrapping_mul(CONNECTION_SEED));
+        let packet_size = Bytes::new(u64::from(scenario.packet_bytes));
+        Ends {
+            sender: Sender::new(scheme.build(seed), packet_size, now),
+            receiver: Receiver::new(ReceiverConfig {
+                ack_every: scenario.ack_every,
+                ..Default::default()
+            }),
+            half: scheme
+                .observer()
+                .map(|half| Box::new(ReceiverHalf::new(half))),
+        }
     }
 }
 
@@ -185,7 +206,6 @@ impl<'a> Network<'a> {
     fn new(plan: &'a Plan) -> Self {
         let scenario = &plan.scenario;
         let packet_size = Bytes::new(u64::from(scenario.packet_bytes));
-        let receiver = receiver_config(scenario);
         let mut events = EventQueue::default();
         // Added before the flows, so that a change at the instant of a start comes first.
         for (index, change) in scenario.changes.iter().enumerate() {
@@ -196,12 +216,12 @@ impl<'a> Network<'a> {
         }
         let mut flows = Vec::with_capacity(scenario.flows.len());
         let mut outcomes = Vec::with_capacity(scenario.flows.len());
-        for (index, (spec, scheme)) in scenario.flows.iter().zip(&plan.schemes).enumerate() {
+        for (index, spec) in scenario.flows.iter().enumerate() {
             let mut user = plan.traffic[index].user(scenario.seed, index as u64);
             let first = user.next();
             let (pause, load) = first.expect("all traffic has a first connection");
             let start = Time::from_secs_f64(spec.start_s) + pause;
-            let controller = scheme.build(scenario.seed.wrapping_add(index as u64));
+            let ends = Ends::new(plan, index, 0, start);
             flows.push(Flow {
                 user: Box::new(user),
                 connection: 0,
@@ -212,11 +232,9 @@ impl<'a> Network<'a> {
                 on: false,
                 stopped: false,
                 earlier: Box::default(),
-                sender: Sender::new(controller, packet_size, start),
-                receiver: Receiver::new(receiver),
-                half: scheme
-                    .observer()
-                    .map(|half| Box::new(ReceiverHalf::new(half))),
+                sender: ends.sender,
+                receiver: ends.receiver,
+                half: ends.half,
                 forward: Pipe::new(),
                 back: Pipe::new(),
                 delay: Duration::from_millis_f64(spec.delay_ms.unwrap_or(scenario.delay_ms)),
@@ -427,19 +445,11 @@ impl<'a> Network<'a> {
     #[cold]
     fn renew(&mut self, now: Time, index: usize) {
         self.note_delivered(index);
-        let scenario = &self.plan.scenario;
-        let scheme = &self.plan.schemes[index];
         let flow = &mut self.flows[index];
         flow.connection += 1;
-        // A stream for each connection, the first being that of a flow that has only one.
-        let seed = (scenario.seed.wrapping_add(index as u64))
-            .wrapping_add(u64::from(flow.connection).wrapping_mul(CONNECTION_SEED));
         *flow.earlier = *flow.earlier + *flow.sender.counters();
-        flow.sender = Sender::new(scheme.build(seed), self.packet_size, now);
-        flow.receiver = Receiver::new(receiver_config(scenario));
-        flow.half = scheme
-            .observer()
-            .map(|half| Box::new(ReceiverHalf::new(half)));
+        let ends = Ends::new(self.plan, index, flow.connection, now);
+        (flow.sender, flow.receiver, flow.half) = (ends.sender, ends.receiver, ends.half);
         // The receiver that was to acknowledge these is gone.
         self.network_bytes -= u64::from(std::mem::take(&mut flow.unanswered));
         self.record_of[index].clear();

@@ -47,6 +47,11 @@ class Claim:
     headline: bool
     channels: str
 
+    @property
+    def others(self) -> str:
+        """The channels on which it is not checked, whose value stands beside."""
+        return RECORDINGS if self.channels == BUILT_IN else BUILT_IN
+
     def check(self, value: float | None) -> Check:
         """The measured value against it.
 
@@ -103,20 +108,35 @@ class Judged:
         check: The value on the channels on which it is checked.
         beside: The value on the other channels; None where there is none.
         runs: Whether it could be checked here: recordings may not be on this machine.
+        cause: Why it does not hold, where that is known.
     """
 
     claim: Claim
     check: Check
     beside: float | None
     runs: bool
+    cause: str = ""
+
+    @property
+    def missed(self) -> bool:
+        """Whether it was checked and does not hold."""
+        return self.runs and not self.check.met
+
+    @property
+    def why(self) -> str:
+        """By how much it is missed, and the cause."""
+        return f"{self.check.miss()}. {self.cause}".rstrip()
 
 
-def judge(experiment: str, values: Mapping[str, Mapping[str, float | None]]) -> list[Judged]:
+def judge(
+    experiment: str, values: Mapping[str, Mapping[str, float | None]], causes: Mapping[str, str] | None = None
+) -> list[Judged]:
     """Every claim of an experiment beside what was measured.
 
     Args:
         experiment: Which.
         values: By channels (`BUILT_IN`, `RECORDINGS`), the measured value of each claim.
+        causes: Why some do not hold.
 
     Raises:
         ValueError: What was measured is not what is claimed: one is missing, or one too many.
@@ -132,8 +152,9 @@ def judge(experiment: str, values: Mapping[str, Mapping[str, float | None]]) -> 
         Judged(
             claim=claim,
             check=claim.check(values.get(claim.channels, {}).get(claim.name)),
-            beside=next((v.get(claim.name) for column, v in values.items() if column != claim.channels), None),
+            beside=values.get(claim.others, {}).get(claim.name),
             runs=claim.channels in values,
+            cause=(causes or {}).get(claim.name, ""),
         )
         for claim in claims
     ]

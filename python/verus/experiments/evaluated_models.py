@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from verus.experiments import Experiment, trained_models
 from verus.experiments.reproduction import MODEL_PAPER, Column, Found, Table, reproduction, with_interval
-from verus.experiments.trained_models import EVALUATION, MODEL, PROPAGATION_MS, VERUS
+from verus.experiments.trained_models import EVALUATION, MODEL, PROPAGATION_MS, USERS, VERUS
 
 if TYPE_CHECKING:
     from verus.figures import Figure
@@ -23,6 +23,11 @@ def delay(found: Found, label: str, base: str = VERUS) -> float:
     """Packet delay, over that of `base`."""
     of = trained_models.packet_delay_ms
     return of(found.where(label=label)) / of(found.where(label=base))
+
+
+def by_users(found: Found) -> dict[str, Found]:
+    """The runs by number of users."""
+    return {part: found.where(part=part) for part in map(trained_models.spoken, USERS)}
 
 
 def table(groups: Mapping[str, Found], title: str) -> Table:

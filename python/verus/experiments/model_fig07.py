@@ -28,14 +28,9 @@ def runs(column: Column) -> list[Run]:
     ]
 
 
-def groups(found: Found) -> dict[str, Found]:
-    """The runs by number of users."""
-    return {part: found.where(part=part) for part in (trained_models.spoken(users) for users in USERS)}
-
-
 def measure(found: Found) -> Mapping[str, float | None]:
     """A value for each claim."""
-    by_users = dict(zip(USERS, groups(found).values(), strict=True))
+    by_users = dict(zip(USERS, evaluated_models.by_users(found).values(), strict=True))
     rates = {users: evaluated_models.throughput(here, MODEL) for users, here in by_users.items()}
     delays = {users: evaluated_models.delay(here, MODEL) for users, here in by_users.items()}
     several = [users for users in USERS if users > 1]
@@ -52,7 +47,7 @@ def measure(found: Found) -> Mapping[str, float | None]:
 
 def tables(found: Found) -> Sequence[Table]:
     """What was measured, beside Verus."""
-    return [evaluated_models.table(groups(found), "Verus and the model of one user, channel #1")]
+    return [evaluated_models.table(evaluated_models.by_users(found), "Verus and the model of one user, channel #1")]
 
 
 def draw(found: Found) -> Sequence[Figure]:
@@ -62,7 +57,7 @@ def draw(found: Found) -> Sequence[Figure]:
         f"queue {trained_models.QUEUE}, model with five seeds."
     )
     what = "with a training of one user"
-    return evaluated_models.bars(groups(found), name="fig07", what=what, caption=caption, x="")
+    return evaluated_models.bars(evaluated_models.by_users(found), name="fig07", what=what, caption=caption, x="")
 
 
 EXPERIMENT = reproduction(

@@ -32,14 +32,9 @@ def runs(column: Column) -> list[Run]:
     ]
 
 
-def groups(found: Found) -> dict[str, Found]:
-    """The runs by number of users."""
-    return {part: found.where(part=part) for part in (trained_models.spoken(users) for users in USERS)}
-
-
 def measure(found: Found) -> Mapping[str, float | None]:
     """A value for each claim."""
-    by_users = groups(found)
+    by_users = evaluated_models.by_users(found)
     four = by_users[trained_models.spoken(4)]
     return {
         "below-non-matching": evaluated_models.delay(four, COMBINED, NON_MATCHING),
@@ -50,7 +45,7 @@ def measure(found: Found) -> Mapping[str, float | None]:
 
 def tables(found: Found) -> Sequence[Table]:
     """What was measured, beside Verus."""
-    return [evaluated_models.table(groups(found), "Verus and the models, channel #1")]
+    return [evaluated_models.table(evaluated_models.by_users(found), "Verus and the models, channel #1")]
 
 
 def draw(found: Found) -> Sequence[Figure]:
@@ -61,7 +56,7 @@ def draw(found: Found) -> Sequence[Figure]:
         f"{trained_models.QUEUE}, models with five seeds."
     )
     what = "with a training of one to four users"
-    return evaluated_models.bars(groups(found), name="fig10", what=what, caption=caption, x="")
+    return evaluated_models.bars(evaluated_models.by_users(found), name="fig10", what=what, caption=caption, x="")
 
 
 EXPERIMENT = reproduction(

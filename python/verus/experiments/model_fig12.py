@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from verus import _verus
 from verus.experiments import on_off_users, trained_models
 from verus.experiments.on_off_users import USERS
-from verus.experiments.reproduction import MODEL_PAPER, Found, Table, interval, jain, reproduction, with_interval
+from verus.experiments.reproduction import MODEL_PAPER, Found, Table, interval, reproduction, with_interval
 from verus.experiments.trained_models import MODEL, PROPAGATION_MS, REPETITIONS, VERUS
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def measure(found: Found) -> Mapping[str, float | None]:
         "throughput-overlaps": float(sum(map(overlap, range(USERS)))),
         "throughput-lower": float(np.mean(model) / np.mean(verus)),
         "delay-lower": float(np.mean(model_delay) / np.mean(verus_delay)),
-        "fair": min(jain(np.mean(each, axis=1)) for each in (verus, model)),
+        "fair": min(_verus.jain(np.mean(each, axis=1)) or 0.0 for each in (verus, model)),
     }
 
 

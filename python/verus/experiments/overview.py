@@ -60,7 +60,7 @@ class Overview:
 
     def not_held(self) -> list[tuple[Experiment, Judged]]:
         """Those that were checked and do not hold."""
-        return [(part, one) for part, judged in self.parts for one in judged if one.runs and not one.check.met]
+        return [(part, one) for part, judged in self.parts for one in judged if one.missed]
 
     def summary(self) -> Sequence[RenderableType]:
         """For a terminal: a line for each experiment, then each claim that does not hold, and how many do."""
@@ -96,7 +96,7 @@ class Overview:
         sections = [Section(title="Summary", body=f"<p>{html.escape(self.counts())}</p>")]
         for part, judged in self.parts:
             link = f'<p><a href="{part.name}/report.html">{html.escape(part.title)}: figures and set-up</a></p>'
-            sections.append(Section(title=part.title, body=link + claims_html(judged, part.causes)))
+            sections.append(Section(title=part.title, body=link + claims_html(judged)))
         page = Page(title="Verus: the papers, run again", lead="Every claim, and what we measure.", sections=sections)
         write_whole(folder / "report.html", to_html(page).encode())
         write_whole(folder / "claims.csv", self.to_csv().encode())
@@ -106,10 +106,12 @@ class Overview:
         """The same for a document: a table for each experiment, and why what does not hold does not."""
         lines = ["# What the sources claim, and what comes out", "", f"{_ABOUT} {self.counts()}", ""]
         for part, judged in self.parts:
-            checked = judged[0].claim.channels
-            other = claims.RECORDINGS if checked == claims.BUILT_IN else claims.BUILT_IN
+            first = judged[0].claim
             lines += [f"## {part.title}", "", f"`verus reproduce {part.name}`", ""]
-            lines += [f"| claim | measured | wanted | {checked} | {other} | |", "|---|---|---|---|---|---|"]
+            lines += [
+                f"| claim | measured | wanted | {first.channels} | {first.others} | |",
+                "|---|---|---|---|---|---|",
+            ]
             for one in judged:
                 claim = one.claim
                 says = f"**{claim.says}**" if claim.headline else claim.says
@@ -117,10 +119,7 @@ class Overview:
                 verdict = "" if not one.runs else "held" if one.check.met else "**not held**"
                 lines.append("| " + " | ".join([says, claim.metric, f"`{claim.wanted}`", *values, verdict]) + " |")
             lines.append("")
-            for one in judged:
-                if one.runs and not one.check.met:
-                    why = part.causes.get(one.claim.name, "")
-                    lines.append(f"- *{one.claim.says}*: {one.check.miss()}. {why}".rstrip())
+            lines += [f"- *{one.claim.says}*: {one.why}" for one in judged if one.missed]
             lines.append("")
         return "\n".join(lines).rstrip() + "\n"
 

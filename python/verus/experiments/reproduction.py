@@ -94,7 +94,8 @@ class Column:
         part: str = "",
         seed: int | None = None,
         queue: str = PAPER_QUEUE,
-        **options: Any,
+        duration_s: float,
+        **fields: Any,
     ) -> Run:
         """One simulation.
 
@@ -107,22 +108,22 @@ class Column:
             part: What tells this run from others of the same place, scheme and seed.
             seed: Of its random draws; the first one if None.
             queue: Of the bottleneck.
-            options: As `make_run`; others are fields of the scenario.
+            duration_s: Simulated seconds.
+            fields: Any other of the scenario, as the simulator has it: `packet_bytes`, `ack`, `changes`, `series` …
         """
         contestant = Contestant.from_scheme(who, flows=flows if isinstance(flows, int) else len(flows))
         if label:
             contestant = dataclasses.replace(contestant, label=label)
-        known = set(make_run.__kwdefaults__ or {}) | {"duration_s"}
         made = make_run(
             trace=self.channels.get(place, place),
             path=self.paths.get(place),
             queue=queue,
             contestant=contestant,
             seed=self.seed if seed is None else seed,
+            duration_s=duration_s,
             part=f"{self.name}|{place}|{part}",
-            **{key: value for key, value in options.items() if key in known},
         )
-        scenario = {**made.scenario, **{key: value for key, value in options.items() if key not in known}}
+        scenario = {**made.scenario, **fields}
         if not isinstance(flows, int):
             scenario["flows"] = [{"scheme": who, "start_s": 0.0, **flow} for flow in flows]
         return dataclasses.replace(made, scenario=scenario)
@@ -136,7 +137,6 @@ class Series:
     capacity_mbps: Array
     throughput_mbps: Array
     qdelay_ms: Array
-    window_bytes: Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +176,19 @@ class Found:
     def flows(self, key: str) -> list[float]:
         """That metric of every flow of every row, where it was observed."""
         return [flow[key] for row in self.rows for flow in row["per_flow"] if flow[key] is not None]
+
+    def points(self, panel: Callable[[Mapping[str, Any]], str]) -> list[dict[str, Any]]:
+        """A point for each flow: delay across, throughput upwards, in the panel that `panel` names for its row."""
+        return [
+            {
+                "panel": panel(row),
+                "name": row["label"],
+                "x": flow["qdelay_mean_ms"],
+                "y": flow["throughput_mbps"],
+            }
+            for row in self.rows
+            for flow in row["per_flow"]
+        ]
 
     def blocks(self) -> list[Block]:
         """A block for each channel and queue, as comparisons have them; runs that differ in their seed are averaged."""
@@ -224,7 +237,6 @@ class Found:
             capacity_mbps=shaped("capacity_mbps")[0],
             throughput_mbps=shaped("throughput_mbps"),
             qdelay_ms=shaped("qdelay_ms"),
-            window_bytes=shaped("window_bytes"),
         )
 
 
@@ -252,17 +264,6 @@ def with_interval(values: Sequence[float], digits: int) -> str:
     """
     middle, half = interval(values)
     return f"{middle:.{digits}f}" if np.isnan(half) else f"{middle:.{digits}f} ± {half:.{digits}f}"
-
-
-def jain(shares: Sequence[float] | Array) -> float:
-    """Jain's index of what the flows got (Eq. 7): 1 if all got the same, 1/n if one got everything.
-
-    Example:
-        >>> jain([1.0, 1.0]), jain([1.0, 0.0])
-        (1.0, 0.5)
-    """
-    got = np.asarray(shares, dtype=float)
-    return float(got.sum() ** 2 / (len(got) * (got**2).sum())) if got.any() else float("nan")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,8 +321,7 @@ def reproduction(
     causes = dict(differs or {})
 
     def prepare(options: Options) -> Work:
-        columns = columns_for(name, channels, options)
-        missing = _missing(channels, options) if len(columns) == 1 and channels else ""
+        columns, missing = columns_for(name, channels, options)
 
         def work(progress: Progress | None) -> Results:
             from verus.results import Results
@@ -352,10 +352,11 @@ def reproduction(
         return {name: Found(column=name, results=results, rows=own) for name, own in rows.items()}
 
     def judged(results: Results) -> list[Judged]:
-        return claims.judge(name, {column: measure(found) for column, found in columns_of(results).items()})
+        measured = {column: measure(found) for column, found in columns_of(results).items()}
+        return claims.judge(name, measured, causes)
 
     def summary(results: Results) -> Sequence[RenderableType]:
-        parts: list[RenderableType] = [_claims_table(title, judged(results), causes)]
+        parts: list[RenderableType] = [_claims_table(title, judged(results))]
         for found in columns_of(results).values():
             parts += [_table(one, found.column) for one in tables(found)] if tables else []
             parts += sentences(found) if sentences else []
@@ -372,7 +373,7 @@ def reproduction(
             body += f"<p class=note>{html.escape(results.config['settings']['missing'])}</p>"
         sections = [
             Section(title="What the source shows, and what we run", body=body),
-            Section(title="Claims", body=claims_html(judged(results), causes)),
+            Section(title="Claims", body=claims_html(judged(results))),
         ]
         sections += [_drawn(one, draw, tables, sentences, alone=len(found) == 1) for one in found.values()]
         return Page(title=f"Verus: {title}", lead=f"Source: {source}.", sections=sections)
@@ -390,8 +391,10 @@ def reproduction(
     )
 
 
-def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> list[Column]:
-    """The sets of channels that can be run here; recordings only if all that are named are on this machine.
+def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> tuple[list[Column], str]:
+    """The sets of channels that can be run here, and why recordings are not among them, in a sentence.
+
+    They are if all that are named are on this machine; the sentence is empty if so, or if none is named.
 
     Raises:
         MissingRecordings: They are not, and no claim of the experiment can be checked without.
@@ -401,18 +404,20 @@ def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> l
     built_in = {place: one.built_in for place, one in channels.items()}
     columns = [Column(name=BUILT_IN, channels=built_in, paths=built_in, **common)]  # type: ignore[arg-type]
     recorded = {place: one.recording for place, one in channels.items() if one.recording}
-    if not recorded or options.built_in:
-        return columns
+    if not recorded:
+        return columns, ""
+    if options.built_in:
+        return columns, "Recordings were left out, as asked."
     try:
         paths = find_recordings(list(recorded.values()), options.traces)
-    except MissingRecordings:
+    except MissingRecordings as error:
         if not options.lenient and all(claim.channels == RECORDINGS for claim in claims.of(name)):
             raise
-        return columns
+        return columns, f"Built-in channels only: {error.problem}."
     names = {**built_in, **recorded}
     where = {place: paths.get(text, text) for place, text in names.items()}
     columns.append(Column(name=RECORDINGS, channels=names, paths=where, **common))  # type: ignore[arg-type]
-    return columns
+    return columns, ""
 
 
 #: Outcomes of runs without series and records, which are small, by scenario.
@@ -434,20 +439,6 @@ def _run(planned: Sequence[Run], progress: Progress | None) -> list[Outcome]:
     }
     _DONE.update(small)
     return outcomes
-
-
-def _missing(channels: Mapping[str, Place], options: Options) -> str:
-    """Why recordings are not run, in a sentence; empty if they are, or if there are none to run."""
-    recorded = [one.recording for one in channels.values() if one.recording]
-    if not recorded:
-        return ""
-    if options.built_in:
-        return "Recordings were left out, as asked."
-    try:
-        find_recordings(recorded, options.traces)
-    except MissingRecordings as error:
-        return f"Built-in channels only: {error.problem}."
-    return ""
 
 
 def _drawn(
@@ -503,7 +494,7 @@ def value_text(value: float | None, unit: str = "") -> str:
     return f"{digits} {unit}".rstrip()
 
 
-def _claims_table(title: str, judged: Sequence[Judged], causes: Mapping[str, str]) -> RenderableType:
+def _claims_table(title: str, judged: Sequence[Judged]) -> RenderableType:
     """For a terminal."""
     from rich import box
     from rich.console import Group
@@ -513,8 +504,7 @@ def _claims_table(title: str, judged: Sequence[Judged], causes: Mapping[str, str
     grid = Grid(title=f"{title}: {holds} of {of} claims held", title_justify="left", box=box.SIMPLE_HEAD)
     grid.add_column("claim")
     grid.add_column("wanted", no_wrap=True)
-    other = RECORDINGS if judged[0].claim.channels == BUILT_IN else BUILT_IN
-    for head in (judged[0].claim.channels, other):
+    for head in (judged[0].claim.channels, judged[0].claim.others):
         grid.add_column(head, justify="right", no_wrap=True)
     grid.add_column("")
     for one in judged:
@@ -527,15 +517,11 @@ def _claims_table(title: str, judged: Sequence[Judged], causes: Mapping[str, str
             value_text(one.beside, unit),
             mark,
         )
-    lines = [
-        f"Not held: {one.claim.says}: {one.check.miss()}. {causes.get(one.claim.name, '')}".rstrip()
-        for one in judged
-        if one.runs and not one.check.met
-    ]
+    lines = [f"Not held: {one.claim.says}: {one.why}" for one in judged if one.missed]
     return Group(grid, *lines, "")
 
 
-def claims_html(judged: Sequence[Judged], causes: Mapping[str, str]) -> str:
+def claims_html(judged: Sequence[Judged]) -> str:
     """For a page: a row for each claim, and why those that do not hold do not."""
     from verus.report import table
 
@@ -548,15 +534,13 @@ def claims_html(judged: Sequence[Judged], causes: Mapping[str, str]) -> str:
             if not one.runs
             else f"<td class={name}>{'held' if one.check.met else 'not held'}</td>"
         )
-        why = ""
-        if one.runs and not one.check.met:
-            why = f"<br><small>{html.escape(one.check.miss())}. {html.escape(causes.get(claim.name, ''))}</small>"
+        why = f"<br><small>{html.escape(one.why)}</small>" if one.missed else ""
         rows.append(
             f"<tr><th scope=row>{html.escape(claim.says)}{why}</th><td class=text>{html.escape(claim.metric)}</td>"
             f"<td>{html.escape(claim.wanted)}</td><td>{html.escape(value_text(one.check.value, claim.unit))}</td>"
             f"<td class=aside>{html.escape(value_text(one.beside, claim.unit))}</td>{verdict}</tr>"
         )
-    checked = judged[0].claim.channels
-    heads = ["the source's claim", "measured", "wanted", checked, RECORDINGS if checked == BUILT_IN else BUILT_IN, ""]
+    first = judged[0].claim
+    heads = ["the source's claim", "measured", "wanted", first.channels, first.others, ""]
     holds, of = claims.held(judged)
     return table(heads, rows, caption=f"{holds} of {of} hold")

@@ -95,16 +95,7 @@ def draw(found: Found) -> Sequence[Figure]:
     """Throughput against delay, a panel for each pattern, a point for each flow."""
     from verus import figures
 
-    rows = [
-        {
-            "panel": row["trace"],
-            "name": row["label"],
-            "x": flow["qdelay_mean_ms"],
-            "y": flow["throughput_mbps"],
-        }
-        for row in found.rows
-        for flow in row["per_flow"]
-    ]
+    rows = found.points(lambda row: row["trace"])
     caption = (
         f"A point for each flow: ten over one link, {found.seeds_text()}, {DURATION_S:g} s each. Queue {PAPER_QUEUE}, "
         "20 ms of propagation each way. Delay is time in the bottleneck queue. Verus in robust mode."

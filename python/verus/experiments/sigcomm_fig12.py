@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from verus.experiments.reproduction import SIGCOMM, Column, Found, Table, jain, reproduction
+from verus import _verus
+from verus.experiments.reproduction import SIGCOMM, Column, Found, Table, reproduction
 from verus.experiments.wired import BIN_MS, NETEM_QUEUE, shares, timeline
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def _indices(found: Found, row: Mapping[str, Any]) -> list[float]:
             for number, flow in enumerate(_flows(row["part"]))
             if flow["start_s"] <= start and flow["stop_s"] >= stop
         ]
-        indices.append(jain(shares(found, row, stop - MEASURED_S, stop)[present]))
+        indices.append(_verus.jain(shares(found, row, stop - MEASURED_S, stop)[present]) or 0.0)
     return indices
 
 

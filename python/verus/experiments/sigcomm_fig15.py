@@ -90,16 +90,7 @@ def draw(found: Found) -> Sequence[Figure]:
     from verus import figures
 
     robust = found.where(part="robust")
-    points = [
-        {
-            "panel": row["trace"],
-            "name": row["label"],
-            "x": flow["qdelay_mean_ms"],
-            "y": flow["throughput_mbps"],
-        }
-        for row in robust.rows
-        for flow in row["per_flow"]
-    ]
+    points = robust.points(lambda row: row["trace"])
     bars = [
         {
             "panel": f"Verus in {mode} mode",

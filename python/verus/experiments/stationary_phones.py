@@ -87,16 +87,7 @@ def scatter(found: Found, *, name: str, title: str) -> Figure:
     from verus import figures
 
     deep = found.where(queue=QUEUE)
-    rows = [
-        {
-            "panel": f"{row['place']}: {row['trace']}",
-            "name": row["label"],
-            "x": flow["qdelay_mean_ms"],
-            "y": flow["throughput_mbps"],
-        }
-        for row in deep.rows
-        for flow in row["per_flow"]
-    ]
+    rows = deep.points(lambda row: f"{row['place']}: {row['trace']}")
     repetitions = len({row["part"] for row in deep.rows})
     times = f"{PHONES} phones, {repetitions} times" if found.column == BUILT_IN else "one phone, once"
     caption = (
