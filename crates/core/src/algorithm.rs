@@ -16,6 +16,7 @@ use crate::hystart::HyStart;
 use crate::model::{Model, ModelDriven, WalkKind};
 use crate::new_reno::{self, NewReno};
 use crate::receiver::ReceiverConfig;
+use crate::recovery::LossRule;
 use crate::saturate::{self, Saturate};
 use crate::sprout::{self, Sprout};
 use crate::units::Duration;
@@ -513,9 +514,15 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
             "epochs_in_recovery" => config.epochs_in_recovery = setting.flag()?,
             "whole_windows" => config.whole_windows = setting.flag()?,
             "least_delay_ms" => config.least_delay_ms = setting.number()?,
-            "regrowth_ms" => {
-                let regrowth = setting.millis()?;
-                config.regrowth = (!regrowth.is_zero()).then_some(regrowth);
+            "regrowth" => {
+                let regrowth = setting.number()?;
+                config.regrowth = (regrowth != 0.0).then_some(regrowth);
+            }
+            "additive_increase" => config.additive_increase = setting.number()?,
+            "loss_delays" => {
+                config.recovery.loss = LossRule::DelayTimer {
+                    factor: setting.number()?,
+                }
             }
             "pacing" => config.pacing = setting.flag()?,
             "retransmit" => config.recovery.retransmit = setting.flag()?,
@@ -685,10 +692,22 @@ fn verus_keys() -> Vec<Key> {
             "D_min is never shorter",
         ),
         key(
-            "regrowth_ms",
-            "ms",
-            "1000",
-            "time in which the window returns to where a loss met it; 0: no limit",
+            "loss_delays",
+            "",
+            "1",
+            "so many delays after it is first missed, a packet is lost (§5.2 and paper mode: 3)",
+        ),
+        key(
+            "regrowth",
+            "packets/ms",
+            "0.3",
+            "rate that the flow may regain each second after a loss; 0: no limit",
+        ),
+        key(
+            "additive_increase",
+            "packets",
+            d.additive_increase,
+            "what a window has beyond the curve's, so that shares even out",
         ),
         key(
             "pacing",

@@ -3,8 +3,8 @@
 //!
 //! Four parts (§4), each in a file of its own: the [delay estimator](delay) watches the largest delay of
 //! each 5 ms epoch, the [delay profiler](profile) learns delay as a function of the window, the
-//! [window estimator](window) steps along that curve, and the loss handler, here, cuts the window
-//! by Eq. 6 and lets it recover.
+//! [window estimator](window) steps along that curve, and the loss handler cuts the window by Eq. 6 and
+//! lets it recover, here, and [remembers](loss) where it was lost.
 //!
 //! ```text
 //!                 delay > N·D_min, or a loss
@@ -24,6 +24,7 @@
 pub mod capacity;
 pub mod config;
 pub mod delay;
+pub mod loss;
 pub mod minimum;
 pub mod profile;
 pub mod window;
@@ -38,7 +39,8 @@ use capacity::Capacity;
 use config::{AtFloor, ChartedWindow, DelayMin, SlowStartExit, WindowReference};
 pub use config::{Config, Mode};
 use delay::DelayEstimator;
-use minimum::{DRAINED_PACKETS, DelayMinimum};
+use loss::LossMemory;
+use minimum::DelayMinimum;
 use profile::Profile;
 
 /// After a timeout, how many packets probe the path until one is answered.
@@ -47,16 +49,6 @@ const SILENT_WINDOW_PACKETS: u64 = 2;
 const ACKS_MISSED: u64 = 4;
 /// An empty path that takes so much longer than D_min is a longer path; beyond, it may be an outage.
 const LONGER_BY: Duration = Duration::from_millis(60);
-/// A delay up to this share of D_min is no queue that drops.
-const NO_QUEUE: f64 = 1.1;
-/// A window below this share of the one that was last lost is not back yet.
-const NOT_YET_BACK: f64 = 0.95;
-/// So many losses without a queue and before the window is back come by chance. Fewer happen to a queue
-/// whose channel has just become slower.
-const MANY_BY_CHANCE: u32 = 5;
-/// More are not counted, so that a queue is soon believed again.
-const MOST_BY_CHANCE: u32 = 8;
-
 /// A flow alone on its path meets D_min again within a time that grows with R: D_est rises to R · D_min
 /// and falls back by δ₂ an epoch, which at 40 ms takes some 200 ms for each unit of R − 1, and a few round
 /// trips pass meanwhile.
@@ -132,10 +124,7 @@ pub struct Verus {
     longest_silence: Duration,
     /// Packets numbered below this were under way during an outage.
     stalled_until: u64,
-    /// When the last loss cut the window, and the window that was lost, in packets.
-    last_loss: Option<(Time, f64)>,
-    /// Losses without a queue that were met before the window was back, less those with a queue.
-    chance_losses: u32,
+    losses: LossMemory,
     restarts: u64,
 }
 
@@ -168,8 +157,7 @@ impl Verus {
             ack_interval: Duration::ZERO,
             longest_silence: Duration::MAX,
             stalled_until: 0,
-            last_loss: None,
-            chance_losses: 0,
+            losses: LossMemory::default(),
             restarts: 0,
         })
     }
@@ -218,6 +206,7 @@ impl Verus {
         self.delay.on_sample(now, acked.rtt);
         let at_least = delay_ms.max(self.config.least_delay_ms);
         self.minimum.on_sample(now, packet.at, at_least);
+        self.losses.on_sample(now, at_least);
         match self.phase {
             Phase::Recovery { .. } => {
                 self.window += 1.0 / self.window;
@@ -359,31 +348,12 @@ impl Verus {
             });
         }
         self.cut(now, lost[0].window, false);
-        self.note_loss(now, self.packets(lost[0].window));
         if let Some(least) = self.minimum.get() {
+            let window = self.packets(lost[0].window);
+            let delay = self.delay.delay_max();
+            self.losses.on_loss(now, window, delay, least, &self.config);
             self.capacity.limit(self.window / least);
         }
-    }
-
-    /// A packet that left under a window of `window` packets was lost: by a queue, or by chance? A queue
-    /// shows in the delay, and drops again only where the window is back; a radio drops anywhere.
-    fn note_loss(&mut self, now: Time, window: f64) {
-        let queued = match (self.delay.delay_max(), self.minimum.get()) {
-            (Some(delay), Some(least)) => delay > NO_QUEUE * least,
-            _ => true,
-        };
-        let early = match (self.last_loss, self.config.regrowth) {
-            (Some((at, before)), Some(regrowth)) => {
-                now.since(at) < regrowth && window < NOT_YET_BACK * before
-            }
-            _ => false,
-        };
-        if queued {
-            self.chance_losses = self.chance_losses.saturating_sub(1);
-        } else if early {
-            self.chance_losses = (self.chance_losses + 1).min(MOST_BY_CHANCE);
-        }
-        self.last_loss = Some((now, window));
     }
 
     /// Packets thought lost have arrived. Once all have, the cut was for nothing.
@@ -433,7 +403,9 @@ impl Verus {
                     return;
                 }
                 if self.config.delay_min == DelayMin::Rising {
-                    if self.minimum.advance(now, under_way) {
+                    let tolerated = self.config.ratio * delay_min;
+                    let delay = self.rtt.as_millis_f64();
+                    if self.minimum.advance(now, under_way, delay, tolerated) {
                         self.delay.discard_epoch();
                     }
                     if self.minimum.is_draining() {
@@ -472,14 +444,14 @@ impl Verus {
             WindowReference::CurrentWindow => self.window,
             WindowReference::InFlight => under_way as f64,
         };
-        self.window = wanted.max(1.0);
+        self.window = wanted.max(1.0) + config.additive_increase;
         if config.capacity_bounds
             && let Some(rate) = self.capacity.packets_per_ms()
         {
             // What the pipe holds without a queue: less would save no delay.
             self.window = self.window.max(rate * delay_min);
         }
-        if let Some(ceiling) = self.loss_ceiling(now)
+        if let Some(ceiling) = self.losses.ceiling(now, delay_min, config)
             && self.window > ceiling
         {
             self.window = ceiling.max(1.0);
@@ -506,21 +478,6 @@ impl Verus {
             let large = config.pacing && self.budget > f64::from(BURST_PACKETS);
             self.pace = large.then(|| self.packet_size.mul_f64(self.budget) / config.epoch);
         }
-    }
-
-    /// The largest window allowed so soon after a loss: from M · W_loss back to W_loss in a
-    /// straight line. Delay says nothing of a queue that drops early; without a memory of where
-    /// it did, each epoch's δ₂ would lead straight back there. Where losses come by chance the memory means
-    /// nothing, and each of them would take the window further down.
-    fn loss_ceiling(&self, now: Time) -> Option<f64> {
-        let regrowth = self.config.regrowth?;
-        if self.chance_losses >= MANY_BY_CHANCE {
-            return None;
-        }
-        let (at, window) = self.last_loss?;
-        let elapsed = now.since(at) / regrowth;
-        let kept = self.config.decrease_factor;
-        (elapsed < 1.0).then_some(window * (kept + (1.0 - kept) * elapsed))
     }
 
     fn refit(&mut self, now: Time) {
@@ -661,12 +618,12 @@ impl Controller for Verus {
         let size = self.packet_size;
         match self.phase {
             Phase::SlowStart if self.config.forgets_at_timeout => size * self.own.granted,
-            Phase::Tracking if self.minimum.is_draining() => {
-                (size * DRAINED_PACKETS).saturating_sub(in_flight)
-            }
             Phase::Recovery { .. } if self.config.epochs_in_recovery => size.mul_f64(self.budget),
-            Phase::Tracking if self.budget < 1.0 => Bytes::ZERO,
-            Phase::Tracking => size.mul_f64(self.budget),
+            Phase::Tracking => match self.minimum.allowed_packets() {
+                Some(packets) => (size * packets).saturating_sub(in_flight),
+                None if self.budget < 1.0 => Bytes::ZERO,
+                None => size.mul_f64(self.budget),
+            },
             Phase::SlowStart | Phase::Recovery { .. } => self.window().saturating_sub(in_flight),
             Phase::Silent => (size * SILENT_WINDOW_PACKETS).saturating_sub(in_flight),
         }

@@ -97,13 +97,16 @@ impl Factory {
                 transport.packet_threshold(3).time_threshold(9.0 / 8.0);
             }
             rule => {
-                // Verus §5.2: a missing packet is lost after 3 × delay, however many have overtaken it.
-                // QUIC knows no fixed time (the prototype's 150 ms); the paper's rule stands in.
+                // Verus §5.2: a missing packet is lost so many delays after it is first missed, however many
+                // have overtaken it. It is missed a delay after it left, from when QUIC counts. QUIC knows
+                // no fixed time (the prototype's 150 ms); the paper's rule stands in.
                 let factor = match rule {
                     LossRule::DelayTimer { factor } => factor as f32,
                     LossRule::FixedTimer { .. } | LossRule::Rack => 3.0,
                 };
-                transport.packet_threshold(u32::MAX).time_threshold(factor);
+                transport
+                    .packet_threshold(u32::MAX)
+                    .time_threshold(1.0 + factor);
                 // An acknowledgement for each packet, and at once for one that comes out of order: its
                 // delay is a sample. Only a peer that knows the extension obeys.
                 let mut frequency = AckFrequencyConfig::default();

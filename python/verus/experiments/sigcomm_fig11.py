@@ -25,7 +25,7 @@ SENDERS = {"Verus": "verus:ratio=2", "Cubic": "cubic", "NewReno": "newreno", "Ve
 BESIDE = {
     "Verus, paper mode": "verus:ratio=2,mode=paper",
     "Verus, prototype mode": "verus:ratio=2,mode=prototype",
-    "Verus, robust mode with regrowth_ms=0": "verus:ratio=2,regrowth_ms=0",
+    "Verus, robust mode with regrowth=0": "verus:ratio=2,regrowth=0",
 }
 
 
@@ -176,7 +176,7 @@ EXPERIMENT = reproduction(
             "it lets the window return to where it was only within a second (regrowth_ms), until it has told that "
             "they come by chance. It tells so by the delay, and a round trip that has lately become longer looks "
             "like a queue: with the round trip held at 55 ms it has 1.87 times Sprout's throughput. With "
-            "regrowth_ms=0 and nothing else changed it is 1.46 times, in prototype mode, which has no such limit, 2.05 "
+            "regrowth=0 and nothing else changed it is 1.46 times, in prototype mode, which has no such limit, 2.05 "
             "times. Paper mode has none either, but 0.43 times, since its D_min never rises when the round trip does. "
             "Sprout ignores losses."
         ),
@@ -188,11 +188,11 @@ EXPERIMENT = reproduction(
             "4.5 at 100 ms; over the five repetitions the mean is 14.2."
         ),
         "above-sprout-2": (
-            "The same: regrowth_ms. With regrowth_ms=0 it is 1.03 times Sprout's throughput, in prototype mode 1.28 "
+            "The same: regrowth_ms. With regrowth=0 it is 1.03 times Sprout's throughput, in prototype mode 1.28 "
             "times, in paper mode 0.29 times. Without random loss robust mode has 1.29 times Sprout's."
         ),
         "up-to-30-percent": (
-            "The same: regrowth_ms. With regrowth_ms=0 the best repetition has 1.30, in prototype mode 1.72, in paper "
+            "The same: regrowth_ms. With regrowth=0 the best repetition has 1.30, in prototype mode 1.72, in paper "
             "mode 0.41; without random loss robust mode has 1.77."
         ),
     },

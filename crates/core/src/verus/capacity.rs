@@ -14,13 +14,16 @@
 //! C is what *this flow* carried. Among others that is a share of the path, and the second bound
 //! would be 1/share: a newcomer with little, whose curve it makes steep, would grow slowly and an
 //! incumbent fast, each in proportion to what it has, which never evens out (Chiu and Jain 1989,
-//! multiplicative increase). Whoever is alone meets D_min again whenever its queue empties; among
-//! others the queue stands. So the second bound holds only while D_min was met of late.
+//! multiplicative increase). Nor should a newcomer hold for ten seconds what it took in slow start. Whoever
+//! is alone meets D_min again whenever its queue empties; among others the queue stands. So where D_min
+//! was not met of late, the second bound does not hold and C is forgotten sooner.
 
 use crate::units::{Duration, Time};
 
 /// Intervals remembered, one a refit.
 const INTERVALS: usize = 10;
+/// And by a flow that shares the path.
+const SHARED_INTERVALS: usize = 5;
 /// A refit so soon after the last says nothing about a rate.
 const SHORTEST: Duration = Duration::from_millis(50);
 
@@ -32,7 +35,7 @@ pub struct Capacity {
     next: usize,
     acked: u64,
     since: Time,
-    /// The largest of `rates`.
+    /// The largest of those that count.
     best: f64,
     /// Whether others seem to use the path too, so that C is but a share of it.
     shared: bool,
@@ -60,7 +63,19 @@ impl Capacity {
         self.next = (self.next + 1) % INTERVALS;
         self.acked = 0;
         self.since = now;
-        self.best = self.rates.iter().copied().fold(0.0, f64::max);
+        self.best = self.largest();
+    }
+
+    /// The largest rate of the intervals that count.
+    fn largest(&self) -> f64 {
+        let intervals = if self.shared {
+            SHARED_INTERVALS
+        } else {
+            INTERVALS
+        };
+        (1..=intervals)
+            .map(|back| self.rates[(self.next + INTERVALS - back) % INTERVALS])
+            .fold(0.0, f64::max)
     }
 
     /// The path has refused more than `packets_per_ms`: what it carried before counts no more.
@@ -74,6 +89,7 @@ impl Capacity {
     /// Whether others seem to use the path too.
     pub fn set_shared(&mut self, shared: bool) {
         self.shared = shared;
+        self.best = self.largest();
     }
 
     /// What a packet beyond a full pipe costs at least, in ms; zero where that is not known.
@@ -137,6 +153,21 @@ mod tests {
         assert_eq!(capacity.least_slope(), 2.0);
         capacity.set_shared(true);
         assert_eq!(capacity.least_slope(), 0.0);
+        assert_eq!(capacity.packets_per_ms(), Some(0.5));
+    }
+
+    #[test]
+    fn who_shares_the_path_forgets_sooner() {
+        let mut capacity = Capacity::default();
+        capacity.set_shared(true);
+        deliver(&mut capacity, 500, 1000);
+        for second in 2..=5 {
+            deliver(&mut capacity, 100, second * 1000);
+            assert_eq!(capacity.packets_per_ms(), Some(0.5));
+        }
+        deliver(&mut capacity, 100, 6000);
+        assert_eq!(capacity.packets_per_ms(), Some(0.1));
+        capacity.set_shared(false);
         assert_eq!(capacity.packets_per_ms(), Some(0.5));
     }
 

@@ -171,8 +171,14 @@ pub struct Config {
     /// Whether windows and budgets are cut to whole packets (the prototype) rather than carried
     /// over.
     pub whole_windows: bool,
-    /// How long the window takes to return to where a loss met it; `None`: no limit.
-    pub regrowth: Option<Duration>,
+    /// How fast the flow may return to where a loss met it: packets per ms of rate, regained in each
+    /// second (`loss.rs`). `None`: no limit.
+    pub regrowth: Option<f64>,
+    /// Packets that a window has beyond what the curve gives for D_est. A flow's curve is its own: δ₂ ms
+    /// are worth more packets to who has more, both up and down, and shares would never even out. A
+    /// constant on top lets them (Chiu and Jain 1989): the curves then chart the longer delay, which takes
+    /// most from who has most.
+    pub additive_increase: f64,
     /// Whether an epoch's budget is spread over the epoch, where it is more than a burst of 32
     /// packets, rather than sent at once.
     pub pacing: bool,
@@ -225,6 +231,7 @@ impl Config {
             above_profile: AboveProfile::Extrapolate,
             whole_windows: false,
             regrowth: None,
+            additive_increase: 0.0,
             least_delay_ms: 0.0,
             pacing: false,
             delay_min: DelayMin::Ever,
@@ -258,11 +265,17 @@ impl Config {
                 floor: true,
                 silent_epoch: SilentEpoch::SinceLastAck,
                 slow_start_exit: SlowStartExit::Multiple(4.0),
-                regrowth: Some(Duration::from_secs(1)),
+                // As NewReno does at a round trip of 58 ms.
+                regrowth: Some(0.3),
+                additive_increase: 2.0,
                 least_delay_ms: 5.0,
                 pacing: true,
                 delay_min: DelayMin::Rising,
                 recovery: Recovery {
+                    // What is lost but not yet known to be counts as under way, and is charted as a
+                    // window that the path seems to hold. Three delays of that double the losses of a
+                    // queue that is full, and a cut for nothing is undone.
+                    loss: LossRule::DelayTimer { factor: 1.0 },
                     timeout: TimeoutRule {
                         max: Duration::from_secs(1),
                         ..paper.recovery.timeout
@@ -365,6 +378,28 @@ impl Config {
         )?;
         let least = self.least_delay_ms;
         verus.check((0.0..=1e3).contains(&least), "least_delay_ms", rise, least)?;
+        let regrowth = self.regrowth.unwrap_or_default();
+        verus.check(
+            (0.0..=1e6).contains(&regrowth),
+            "regrowth",
+            "at least 0 and at most a million packets/ms",
+            regrowth,
+        )?;
+        let more = self.additive_increase;
+        verus.check(
+            (0.0..=1e3).contains(&more),
+            "additive_increase",
+            "at least 0 and at most 1000 packets",
+            more,
+        )?;
+        if let LossRule::DelayTimer { factor } = self.recovery.loss {
+            verus.check(
+                (0.1..=1e3).contains(&factor),
+                "loss_delays",
+                "between 0.1 and 1000",
+                factor,
+            )?;
+        }
         match self.slow_start_exit {
             SlowStartExit::Multiple(n) => {
                 verus.check(n > 1.0 && n <= 1e6, "exit_multiple", "above 1", n)

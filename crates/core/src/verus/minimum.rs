@@ -2,8 +2,10 @@
 //!
 //! The paper's D_min is "the minimum delay experienced": it never rises, so a handover to a longer
 //! path leaves Verus at its floor for good. Here a flow that has not met D_min for
-//! [`STALE_AFTER`] drains: it keeps at most two packets in flight until it meets D_min, or until
-//! its own queue is gone and it has looked at the path for a moment. If the least delay that it
+//! [`STALE_AFTER`] drains. It lowers what it has in flight, a step each round trip, from a little more
+//! to a little less than the path holds without a queue, and mostly meets D_min on the way, before any of
+//! the path stays idle. If it does not, it keeps at most two packets in flight until it meets D_min, or
+//! until its own queue is gone and it has looked at the path for a moment. If the least delay that it
 //! then sees is above D_min, four more drains must agree with it before D_min rises, and another
 //! reviews it soon after: an outage looks like a longer path to whoever drains in the middle of it,
 //! and a D_min that is too large would keep itself up.
@@ -25,11 +27,13 @@ const CONFIRM_AFTER: Duration = Duration::from_millis(200);
 /// A path that has become longer by less than this share is no reason for D_min to rise: any R worth
 /// having tolerates it.
 const WORTH_RISING: f64 = 1.3;
-/// Drains in a row that must agree before D_min rises, and within which share of each other. A
-/// longer path is constant; the queue of others is not, but among ten flows three drains often
-/// agreed on it, and one flow that takes it for the path makes it longer for the rest.
+/// Drains that must agree before D_min rises, within which share of the least that any saw, and how
+/// many may try. A longer path is constant but for the jitter of a slow link; the queue of others is
+/// not, but among ten flows three drains often agreed on it, and one flow that takes it for the path
+/// makes it longer for the rest.
 const DRAINS_TO_RISE: u32 = 5;
 const AGREE: f64 = 1.05;
+const MOST_DRAINS: u32 = 10;
 /// A D_min that has risen is reviewed by another drain, so long after.
 const REVIEW_AFTER: Duration = Duration::from_secs(2);
 /// A delay within this share of D_min counts as meeting it.
@@ -38,8 +42,16 @@ const NEAR: f64 = 1.1;
 const HOLD: Duration = Duration::from_millis(50);
 /// A drain that meets no answer is given up.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
-/// What a draining flow keeps in flight: one packet on each way.
-pub const DRAINED_PACKETS: u64 = 2;
+/// What a draining flow keeps in flight in the end: one packet on each way.
+const DRAINED_PACKETS: u64 = 2;
+/// And before: from this share of what the path holds without a queue, lowered by this factor each round
+/// trip, down to this share. The rate, and so what the path holds, changes by as much meanwhile.
+const FIRST_SHARE: f64 = 1.3;
+const LOWERED: f64 = 0.85;
+const LAST_SHARE: f64 = 0.7;
+/// A delay this close, in D_min, to what R tolerates is not the flow's own queue alone. Some other flow may
+/// take it for the path, until all of it is gone: then the drain is none of those steps.
+const NEAR_LIMIT: f64 = 0.4;
 
 /// The least delay, in ms, and the drain that renews it.
 #[derive(Debug, Default)]
@@ -56,16 +68,25 @@ pub struct DelayMinimum {
     candidate: Option<Candidate>,
 }
 
-/// A delay above D_min that drains in a row agree on.
+/// A delay above D_min that drains agree on.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     least: f64,
+    /// Drains that saw it.
+    agreed: u32,
+    /// Drains since the first that saw more than D_min.
     drains: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Drain {
     began: Time,
+    /// How many packets may be in flight.
+    allowed: u64,
+    /// How few, unless it is two.
+    fewest: u64,
+    /// Since when no more were.
+    kept: Option<Time>,
     /// When the flow's own queue was gone.
     empty: Option<Time>,
     /// The least delay of packets that left since.
@@ -88,6 +109,12 @@ impl DelayMinimum {
     #[inline]
     pub fn is_draining(&self) -> bool {
         self.drain.is_some()
+    }
+
+    /// How many packets a draining flow may have in flight; `None` while it does not drain.
+    #[inline]
+    pub fn allowed_packets(&self) -> Option<u64> {
+        self.drain.map(|drain| drain.allowed)
     }
 
     /// A packet that left at `sent` took `delay_ms`.
@@ -134,9 +161,16 @@ impl DelayMinimum {
         }
     }
 
-    /// Once an epoch: begins, advances or ends a drain. Returns whether one has just ended.
+    /// Once an epoch: begins, advances or ends a drain. Returns whether one has just ended. `delay_ms`
+    /// is the smoothed delay, `tolerated_ms` the longest that R tolerates.
     #[inline]
-    pub fn advance(&mut self, now: Time, in_flight_packets: u64) -> bool {
+    pub fn advance(
+        &mut self,
+        now: Time,
+        in_flight_packets: u64,
+        delay_ms: f64,
+        tolerated_ms: f64,
+    ) -> bool {
         let Some(least) = self.least else {
             return false;
         };
@@ -144,14 +178,32 @@ impl DelayMinimum {
             let stale = now.since(self.met) > STALE_AFTER;
             if stale || self.due.is_some_and(|due| now >= due) {
                 self.due = None;
+                let held = in_flight_packets as f64 * (least / delay_ms).min(1.0); // Little's law
+                let own = delay_ms <= tolerated_ms - NEAR_LIMIT * least;
+                let gentle = own && self.candidate.is_none();
+                let first = if gentle { FIRST_SHARE } else { 0.0 };
                 self.drain = Some(Drain {
                     began: now,
+                    allowed: ((first * held) as u64).max(DRAINED_PACKETS),
+                    fewest: (LAST_SHARE * held) as u64,
+                    kept: None,
                     empty: None,
                     least: None,
                 });
             }
             return false;
         };
+        if drain.allowed > DRAINED_PACKETS && in_flight_packets <= drain.allowed {
+            let kept = *drain.kept.get_or_insert(now);
+            // What left then would have met D_min by now.
+            if now.since(kept).as_millis_f64() >= NEAR * least {
+                let lower = (LOWERED * drain.allowed as f64) as u64;
+                drain.allowed = Some(lower)
+                    .filter(|&lower| lower >= drain.fewest.max(DRAINED_PACKETS))
+                    .unwrap_or(DRAINED_PACKETS);
+                drain.kept = None;
+            }
+        }
         if drain.empty.is_none() && in_flight_packets <= DRAINED_PACKETS {
             drain.empty = Some(now);
         }
@@ -184,20 +236,28 @@ impl DelayMinimum {
             self.candidate = None;
             return;
         }
-        let before = self
-            .candidate
-            .filter(|before| seen <= before.least * AGREE && before.least <= seen * AGREE);
-        let candidate = Candidate {
-            least: before.map_or(seen, |before| before.least.min(seen)),
-            drains: before.map_or(0, |before| before.drains) + 1,
+        let candidate = match self.candidate {
+            // A path is a floor: drains may see more than it, but not less.
+            Some(before) if seen * AGREE >= before.least => Candidate {
+                least: before.least.min(seen),
+                agreed: before.agreed + u32::from(seen <= before.least * AGREE),
+                drains: before.drains + 1,
+            },
+            before => Candidate {
+                least: seen,
+                agreed: 1,
+                drains: before.map_or(0, |before| before.drains) + 1,
+            },
         };
-        if candidate.drains < DRAINS_TO_RISE {
-            self.due = Some(now + CONFIRM_AFTER);
-            self.candidate = Some(candidate);
-        } else {
+        if candidate.agreed >= DRAINS_TO_RISE {
             self.least = Some(candidate.least);
             self.due = Some(now + REVIEW_AFTER);
             self.candidate = None;
+        } else if candidate.drains >= MOST_DRAINS {
+            self.candidate = None;
+        } else {
+            self.due = Some(now + CONFIRM_AFTER);
+            self.candidate = Some(candidate);
         }
     }
 }
@@ -216,7 +276,7 @@ mod tests {
         for step in 0..400 {
             let delay = if step % 50 == 0 { 41.0 } else { 80.0 };
             minimum.on_sample(ms(step * 100), ms(step * 100), delay);
-            minimum.advance(ms(step * 100), 10);
+            minimum.advance(ms(step * 100), 10, 150.0, 100.0);
             assert!(!minimum.is_draining());
         }
         assert_eq!(minimum.get(), Some(41.0));
@@ -227,9 +287,9 @@ mod tests {
         while !minimum.is_draining() {
             *now += 5;
             minimum.on_sample(ms(*now), ms(*now), 150.0);
-            minimum.advance(ms(*now), 20);
+            minimum.advance(ms(*now), 20, 150.0, 100.0);
         }
-        while !minimum.advance(ms(*now), DRAINED_PACKETS) {
+        while !minimum.advance(ms(*now), DRAINED_PACKETS, 150.0, 100.0) {
             *now += 5;
             minimum.on_sample(ms(*now), ms(*now), delay);
         }
@@ -254,16 +314,48 @@ mod tests {
     }
 
     #[test]
+    fn a_drain_lowers_the_flight_step_by_step_unless_the_queue_is_not_the_flows_own() {
+        let begun = |tolerated_ms| {
+            let mut minimum = DelayMinimum::new();
+            minimum.on_sample(ms(0), ms(0), 40.0);
+            let mut now = 0;
+            while !minimum.is_draining() {
+                now += 5;
+                minimum.advance(ms(now), 100, 160.0, tolerated_ms);
+            }
+            (minimum, now)
+        };
+        // 100 packets with 160 ms: the path holds 25 in 40 ms.
+        let (mut minimum, mut now) = begun(240.0);
+        let mut steps = vec![minimum.allowed_packets().expect("draining")];
+        while steps.last() != Some(&DRAINED_PACKETS) {
+            now += 1;
+            let allowed = *steps.last().expect("begun");
+            minimum.advance(ms(now), allowed, 80.0, 240.0);
+            let next = minimum.allowed_packets().expect("draining");
+            if next != allowed {
+                steps.push(next);
+            }
+        }
+        assert_eq!(steps, [32, 27, 22, 18, DRAINED_PACKETS]);
+
+        for tolerated_ms in [80.0, 170.0] {
+            let (minimum, _) = begun(tolerated_ms);
+            assert_eq!(minimum.allowed_packets(), Some(DRAINED_PACKETS));
+        }
+    }
+
+    #[test]
     fn a_drain_that_meets_the_minimum_ends_at_once() {
         let mut minimum = DelayMinimum::new();
         minimum.on_sample(ms(0), ms(0), 40.0);
         let mut now = 0;
         while !minimum.is_draining() {
             now += 5;
-            minimum.advance(ms(now), 20);
+            minimum.advance(ms(now), 20, 150.0, 100.0);
         }
         minimum.on_sample(ms(now + 30), ms(now - 10), 41.0);
-        assert!(minimum.advance(ms(now + 30), 10));
+        assert!(minimum.advance(ms(now + 30), 10, 150.0, 100.0));
         assert!(!minimum.is_draining());
     }
 
@@ -272,7 +364,7 @@ mod tests {
         let mut minimum = DelayMinimum::new();
         minimum.on_sample(ms(0), ms(0), 40.0);
         minimum.on_silence(ms(6000), Duration::from_millis(5900));
-        minimum.advance(ms(6000), 20);
+        minimum.advance(ms(6000), 20, 150.0, 100.0);
         assert!(!minimum.is_draining());
         assert!(minimum.met_within(ms(6000), Duration::from_millis(200)));
     }
@@ -309,7 +401,7 @@ mod tests {
         let mut now = 0;
         while !minimum.is_draining() {
             now += 5;
-            minimum.advance(ms(now), 20);
+            minimum.advance(ms(now), 20, 150.0, 100.0);
         }
         minimum.on_silence(ms(now + 700), Duration::from_millis(700));
         assert!(!minimum.is_draining());
@@ -322,11 +414,11 @@ mod tests {
         let mut now = 0;
         while !minimum.is_draining() {
             now += 5;
-            minimum.advance(ms(now), 20);
+            minimum.advance(ms(now), 20, 150.0, 100.0);
         }
         while minimum.is_draining() {
             now += 5;
-            minimum.advance(ms(now), 20);
+            minimum.advance(ms(now), 20, 150.0, 100.0);
         }
         assert_eq!(minimum.get(), Some(40.0));
     }

@@ -1,0 +1,232 @@
+//! What a loss teaches beyond Eq. 6: where the path refused a window, and whether it lost by chance.
+//!
+//! Delay says nothing of a queue that drops early: each epoch's δ₂ would lead straight back there. So
+//! the window stays below a ceiling, which begins at M · W_loss and rises as if the rate W/D_min grew by
+//! the same amount each second, whatever the flow has. Additive increase after a multiplicative decrease
+//! is what lets shares converge (Chiu and Jain 1989), and counting in rates rather than windows makes
+//! that so for flows of different round trips; flows that each return in the same time keep the shares
+//! that they had.
+//!
+//! A radio loses by chance. There the ceiling means nothing, and each loss would take it further down.
+//! Chance shows in two ways: it strikes before the window is back, and not where the delay is longest.
+//! A full queue does the opposite. The delay is compared with what was met lately rather than with
+//! D_min, which may lag behind a path that has become longer.
+
+use crate::units::{Duration, Time};
+
+use super::config::Config;
+
+/// However large the window, it is back after so long: on fast paths additive increase takes minutes.
+const LONGEST_RETURN: Duration = Duration::from_secs(3);
+/// A delay up to this multiple of the least met lately is no queue that drops.
+const NO_QUEUE: f64 = 1.1;
+/// Nor is one below this share of the longest met lately: a queue is full where it is longest.
+const NOT_FULL: f64 = 0.8;
+/// What "lately" is: this span and the one before it.
+const LATELY: Duration = Duration::from_secs(1);
+/// A window below this share of the one that was last lost is not back yet.
+const NOT_YET_BACK: f64 = 0.9;
+/// So many losses in excess come by chance. Fewer happen to a queue whose channel has just become slower.
+const MANY_BY_CHANCE: u32 = 5;
+/// More are not counted, so that a queue is soon believed again.
+const MOST_BY_CHANCE: u32 = 8;
+
+/// The least and the longest delay of a span, in ms.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    least: f64,
+    longest: f64,
+}
+
+const NOTHING: Span = Span {
+    least: f64::INFINITY,
+    longest: 0.0,
+};
+
+/// The last loss, the delays met lately and the losses that came by chance.
+#[derive(Debug)]
+pub struct LossMemory {
+    /// When the last loss cut the window, and the window that was lost, in packets.
+    last: Option<(Time, f64)>,
+    /// Losses by chance, less those of a queue.
+    by_chance: u32,
+    /// The span that goes on and the one before.
+    met: [Span; 2],
+    span_ends: Time,
+}
+
+impl Default for LossMemory {
+    fn default() -> Self {
+        LossMemory {
+            last: None,
+            by_chance: 0,
+            met: [NOTHING; 2],
+            span_ends: Time::ZERO,
+        }
+    }
+}
+
+impl LossMemory {
+    /// A packet took `delay_ms`.
+    #[inline]
+    pub fn on_sample(&mut self, now: Time, delay_ms: f64) {
+        if now >= self.span_ends {
+            self.met = [NOTHING, self.met[0]];
+            self.span_ends = now + LATELY;
+        }
+        let span = &mut self.met[0];
+        span.least = span.least.min(delay_ms);
+        span.longest = span.longest.max(delay_ms);
+    }
+
+    /// A packet that left under a window of `window` packets was lost, while the averaged delay was
+    /// `delay_ms` and D_min `delay_min`, both in ms.
+    pub fn on_loss(
+        &mut self,
+        now: Time,
+        window: f64,
+        delay_ms: Option<f64>,
+        delay_min: f64,
+        config: &Config,
+    ) {
+        let early = self.last.is_some_and(|(at, before)| {
+            let back = return_time(before, delay_min, config);
+            back.is_some_and(|back| now.since(at) < back) && window < NOT_YET_BACK * before
+        });
+        if delay_ms.is_none_or(|delay| self.is_full(delay)) {
+            self.by_chance = self.by_chance.saturating_sub(1);
+        } else if early {
+            self.by_chance = (self.by_chance + 1).min(MOST_BY_CHANCE);
+        }
+        self.last = Some((now, window));
+    }
+
+    /// Whether a queue with this delay, in ms, may be the one that dropped.
+    fn is_full(&self, delay_ms: f64) -> bool {
+        let least = self.met[0].least.min(self.met[1].least);
+        let longest = self.met[0].longest.max(self.met[1].longest);
+        delay_ms > NO_QUEUE * least && delay_ms >= NOT_FULL * longest
+    }
+
+    /// The largest window allowed so soon after a loss, in packets; `None` for no limit.
+    pub fn ceiling(&self, now: Time, delay_min: f64, config: &Config) -> Option<f64> {
+        if self.by_chance >= MANY_BY_CHANCE {
+            return None;
+        }
+        let (at, window) = self.last?;
+        let elapsed = now.since(at);
+        let back = return_time(window, delay_min, config).filter(|back| elapsed < *back)?;
+        let kept = config.decrease_factor;
+        Some(window * (kept + (1.0 - kept) * (elapsed / back)))
+    }
+}
+
+/// How long the ceiling takes back to a window of `window` packets; `None` where there is no ceiling.
+fn return_time(window: f64, delay_min: f64, config: &Config) -> Option<Duration> {
+    let lost_packets_per_ms = (1.0 - config.decrease_factor) * window / delay_min;
+    let seconds = lost_packets_per_ms / config.regrowth?;
+    Some(Duration::from_millis_f64(1e3 * seconds).min(LONGEST_RETURN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verus::config::Mode;
+
+    const DELAY_MIN: f64 = 40.0;
+
+    fn ms(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn config() -> Config {
+        Config::preset(Mode::Robust)
+    }
+
+    /// A loss of a window of 80 packets at 1 s, with a full queue of 120 ms.
+    fn lost_at_80() -> LossMemory {
+        let mut memory = LossMemory::default();
+        memory.on_sample(ms(900), 60.0);
+        memory.on_sample(ms(1000), 120.0);
+        memory.on_loss(ms(1000), 80.0, Some(120.0), DELAY_MIN, &config());
+        memory
+    }
+
+    fn ceiling(memory: &LossMemory, at_ms: u64) -> Option<f64> {
+        memory.ceiling(ms(at_ms), DELAY_MIN, &config())
+    }
+
+    #[test]
+    fn the_ceiling_rises_from_the_cut_by_the_same_rate_each_second() {
+        // 80 packets in 40 ms are 2 packets/ms; 0.6 were lost and 0.3 come back each second.
+        let memory = lost_at_80();
+        let close = |at_ms, packets: f64| {
+            let found = ceiling(&memory, at_ms).expect("a ceiling");
+            assert!((found - packets).abs() < 1e-9, "{found} at {at_ms} ms");
+        };
+        close(1000, 56.0);
+        close(2000, 68.0);
+        assert_eq!(ceiling(&memory, 3000), None);
+    }
+
+    #[test]
+    fn who_has_less_is_back_sooner_and_who_has_much_after_three_seconds() {
+        let back = |window| return_time(window, DELAY_MIN, &config());
+        assert_eq!(back(20.0), Some(Duration::from_millis(500)));
+        assert_eq!(back(40.0), Some(Duration::from_millis(1000)));
+        assert_eq!(back(4000.0), Some(LONGEST_RETURN));
+        // Twice the round trip, twice the window: the same rate, the same time.
+        assert_eq!(
+            return_time(80.0, 2.0 * DELAY_MIN, &config()),
+            Some(Duration::from_millis(1000))
+        );
+        let paper = Config::preset(Mode::Paper);
+        assert_eq!(return_time(20.0, DELAY_MIN, &paper), None);
+    }
+
+    /// Losses 100 ms apart, each before the window is back, at this delay among such from 50 to 120 ms.
+    fn repeated(memory: &mut LossMemory, delay_ms: f64, losses: u64) {
+        for loss in 1..=losses {
+            let now = 1000 + 100 * loss;
+            memory.on_sample(ms(now), 50.0);
+            memory.on_sample(ms(now), 120.0);
+            let window = 80.0 * 0.7_f64.powi(loss as i32);
+            memory.on_loss(ms(now), window, Some(delay_ms), DELAY_MIN, &config());
+        }
+    }
+
+    #[test]
+    fn losses_with_a_short_queue_and_before_the_window_is_back_come_by_chance() {
+        for delay_ms in [54.0, 90.0] {
+            let mut memory = lost_at_80();
+            repeated(&mut memory, delay_ms, 4);
+            assert!(ceiling(&memory, 1401).is_some(), "too few to tell");
+            repeated(&mut memory, delay_ms, 5);
+            assert_eq!(ceiling(&memory, 1501), None);
+        }
+    }
+
+    #[test]
+    fn a_full_queue_is_believed_and_soon_again() {
+        let mut memory = lost_at_80();
+        repeated(&mut memory, 115.0, 20);
+        assert!(ceiling(&memory, 3001).is_some());
+        repeated(&mut memory, 55.0, 20);
+        assert_eq!(ceiling(&memory, 3001), None);
+        repeated(&mut memory, 115.0, 4);
+        assert!(ceiling(&memory, 1401).is_some());
+    }
+
+    #[test]
+    fn a_longer_path_is_not_taken_for_a_queue() {
+        // D_min is still that of the shorter path: 40 ms. All delays are 90 ms of late.
+        let mut memory = LossMemory::default();
+        for loss in 0..6u64 {
+            let now = ms(1000 + 100 * loss);
+            memory.on_sample(now, 90.0);
+            let window = 80.0 * 0.7_f64.powi(loss as i32);
+            memory.on_loss(now, window, Some(90.0), DELAY_MIN, &config());
+        }
+        assert_eq!(ceiling(&memory, 1501), None);
+    }
+}
