@@ -150,19 +150,4 @@ EXPERIMENT = reproduction(
     tables=tables,
     sentences=sentences,
     draw=draw,
-    differs={
-        "power-campus-stationary": (
-            "Level within 0.1 %, and over fifteen seeds too; single runs give 0.97 to 1.09. Where the phone stands "
-            "still the first curve likely stays as good as a later one, for all flows together: among them "
-            "updating makes throughputs more even (they vary by 8 %, frozen by 15 %), but what one flow loses "
-            "another gains. With delay_min=ever it is level as well. Without capacity_bounds updating loses 1.5 %, "
-            "in paper mode 11 %, and in prototype mode it gains 6 %, all means of five seeds that differ widely."
-        ),
-        "power-city-stationary": (
-            "Level within 0.1 %, over fifteen seeds too; single runs give 0.97 to 1.05. The likely cause is the "
-            "same, and here throughputs vary by 5 % updated and 15 % frozen. With delay_min=ever it is level as "
-            "well; without capacity_bounds updating gains 2 %, in paper mode 0.5 %, and in prototype mode it loses "
-            "14 %, again over five seeds that differ widely."
-        ),
-    },
 )
