@@ -89,22 +89,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-    differs={
-        "shares": (
-            "One flow keeps more than its share for the whole run. It need not be that of 20 ms: where each begins "
-            "half a second after the one before, that of 100 ms has the most. Losses decide here, not Eq. 4. With "
-            "slow start begun again where the curve cannot be inverted (above_profile=restart) it is 1.23 times, "
-            "without the bounds from the delivery rate of the last seconds (capacity_bounds=no) 1.19 times, with the "
-            "penalised fit (fit=penalised) 1.35 times; the second loses 39 % of all packets and the third 13 %, robust "
-            "mode 6 %. In runs that begin otherwise by parts of a second these have 1.0 to 1.5 and robust mode 2.5 to "
-            "3.7. The likely cause is that those bounds, and a curve drawn on beyond its points, keep each flow near "
-            "what it had. Paper mode comes to 1.02 times while it loses 99 %: each flow floods the link, and shares "
-            "follow from who is dropped. Prototype mode comes to 3.04 times and loses 77 %."
-        ),
-        "no-starvation": (
-            "The flow of 100 ms has half of a third of the link, for the same reasons: 0.88 with "
-            "above_profile=restart, 0.80 with capacity_bounds=no, 0.81 with fit=penalised; paper mode 0.92, prototype "
-            "mode 0.44."
-        ),
-    },
 )

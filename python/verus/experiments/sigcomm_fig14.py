@@ -101,16 +101,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-    differs={
-        "shares": (
-            "One Verus flow has some 19 Mbit/s, the two others and the Cubic flows 7 to 9 each. Which of the three it "
-            "is changes with when they begin, but there is one in other runs too, which began otherwise by up to two "
-            "seconds (ratios of 1.5 to 1.9). Pacing makes the difference: with pacing=no the ratio is 0.94, in those "
-            "runs 0.95 to 1.23. Verus then loses more of its own bursts, and Cubic meets half as many losses. The "
-            "other decisions of paper and prototype mode raise it, capacity_bounds=no to 2.4 and above_profile=restart "
-            "to 3.0. Paper mode comes to 6.3 and prototype mode to 8.6, since they flood the link and lose 99 % and "
-            "90 % of the packets. Over the map the ratio goes from a fifth, with the smallest buffer, to 7, with the "
-            "largest and R = 6."
-        ),
-    },
 )
