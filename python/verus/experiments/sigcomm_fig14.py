@@ -41,9 +41,9 @@ def measure(found: Found) -> Mapping[str, float | None]:
 
 
 def tables(found: Found) -> Sequence[Table]:
-    """What makes the difference in the checked setting."""
+    """What makes the difference in the checked setting, and how much hangs on when the flows begin."""
     row = cell(found, ratio=RATIO, buffer=BUFFER)
-    return [decisions(found, row, NAMES, ALL_ON_S, ("Verus / Cubic", lambda one: _ratio(found, one)))]
+    return decisions(found, row, NAMES, ALL_ON_S, ("Verus / Cubic", lambda one: _ratio(found, one)))
 
 
 def draw(found: Found) -> Sequence[Figure]:

@@ -39,19 +39,35 @@ BUFFERS = (0.25, 0.5, 1.0, 2.0, 4.0)
 DECISIONS = ("capacity_bounds=no", "above_profile=restart", "fit=penalised", "pacing=no")
 _DECIDED = "decisions"
 
+#: How often the checked setting is run again with each flow begun up to so much later: who wins may hang on it.
+OTHER_STARTS, APART_S = 5, 2.0
+_BEGUN = "starts"
+
 
 def sweep(
     column: Column, flows: Sequence[Mapping[str, Any]], *, checked: tuple[int, float], **options: Any
 ) -> list[Run]:
-    """The same flows for every R and buffer, and for every decision with the R and buffer that are checked."""
+    """The same flows for every R and buffer; with those that are checked also for every decision and other starts."""
 
-    def run(ratio: int, buffer: float, **more: Any) -> Run:
+    def run(ratio: int, buffer: float, keys: str = "", **more: Any) -> Run:
         queue = f"droptail:bytes={buffer * PRODUCT_BYTES:.0f}"
-        who = f"verus:ratio={ratio}" + (f",{more['label']}" if "label" in more else "")
-        return column.run(PLACE, who, flows=flows, queue=queue, bin_ms=BIN_MS, **{**options, **more})
+        told = {"flows": flows, "queue": queue, "bin_ms": BIN_MS, **options, **more}
+        return column.run(PLACE, f"verus:ratio={ratio}{keys}", **told)
 
     cells = [run(ratio, buffer, part=f"{buffer:g}") for ratio in RATIOS for buffer in BUFFERS]
-    return cells + [run(*checked, part=_DECIDED, label=decision) for decision in DECISIONS]
+    decided = [run(*checked, f",{decision}", part=_DECIDED, label=decision) for decision in DECISIONS]
+    draws = np.random.default_rng(column.seed).uniform(0.0, APART_S, (OTHER_STARTS, len(flows))).round(3)
+    begun = [
+        run(*checked, part=_BEGUN, label=f"start {number}", flows=_later(flows, by_s))
+        for number, by_s in enumerate(draws, start=1)
+    ]
+    return cells + decided + begun
+
+
+def _later(flows: Sequence[Mapping[str, Any]], by_s: Array) -> list[dict[str, Any]]:
+    return [
+        {**flow, "start_s": flow.get("start_s", 0.0) + float(later)} for flow, later in zip(flows, by_s, strict=True)
+    ]
 
 
 def cell(found: Found, *, ratio: int, buffer: float) -> Mapping[str, Any]:
@@ -70,15 +86,22 @@ def shares(found: Found, row: Mapping[str, Any], start_s: float, stop_s: float =
 
 def decisions(
     found: Found, checked: Mapping[str, Any], names: Sequence[str], start_s: float, worth: tuple[str, Worth]
-) -> Table:
-    """What each flow gets from an instant on with each of the decisions, and what `worth` says of it."""
-    rows = []
-    for row in (checked, *found.where(part=_DECIDED).rows):
-        label = "robust" if row is checked else f"with {row['label']}"
-        got = [f"{value:.1f}" for value in shares(found, row, start_s)]
-        rows.append([label, *got, f"{worth[1](row):.2f}", f"{100 * row['loss_rate']:.1f} %"])
-    heads = ["", *names, worth[0], "packets lost"]
-    return Table(title="Throughput in the checked setting, Mbit/s, one decision changed", heads=heads, rows=rows)
+) -> list[Table]:
+    """What each flow gets from an instant on, and what `worth` says of it, with each decision and with each start."""
+
+    def table(part: str, title: str) -> Table:
+        rows = []
+        for row in (checked, *found.where(part=part).rows):
+            label = "as checked" if row is checked else row["label"]
+            got = [f"{value:.1f}" for value in shares(found, row, start_s)]
+            rows.append([label, *got, f"{worth[1](row):.2f}", f"{100 * row['loss_rate']:.1f} %"])
+        heads = ["", *names, worth[0], "packets lost"]
+        return Table(title=f"Throughput in the checked setting, Mbit/s, {title}", heads=heads, rows=rows)
+
+    return [
+        table(_DECIDED, "one decision changed"),
+        table(_BEGUN, f"each flow begun up to {APART_S:g} s later"),
+    ]
 
 
 def timeline(
