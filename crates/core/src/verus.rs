@@ -36,7 +36,7 @@ use crate::recovery::Recovery;
 use crate::units::{Bytes, Duration, Rate, Time};
 
 use capacity::Capacity;
-use config::{AtFloor, ChartedWindow, DelayMin, SlowStartExit, WindowReference};
+use config::{AboveProfile, AtFloor, ChartedWindow, DelayMin, SlowStartExit, WindowReference};
 pub use config::{Config, Mode};
 use delay::DelayEstimator;
 use loss::LossMemory;
@@ -437,14 +437,18 @@ impl Verus {
                 pause = true;
             }
         }
-        let Some(wanted) = self.profile.window_at(self.estimate, config) else {
-            return self.restart();
+        let wanted = match self.profile.window_at(self.estimate, config) {
+            Some(wanted) => wanted.max(1.0) + config.additive_increase,
+            None if config.above_profile == AboveProfile::Restart => return self.restart(),
+            // A long outage leaves no point that counts. The window stays until there are some: slow
+            // start would learn D_min from the queue that the outage left.
+            None => self.window,
         };
         let current = match config.window_reference {
             WindowReference::CurrentWindow => self.window,
             WindowReference::InFlight => under_way as f64,
         };
-        self.window = wanted.max(1.0) + config.additive_increase;
+        self.window = wanted;
         if config.capacity_bounds
             && let Some(rate) = self.capacity.packets_per_ms()
         {
@@ -846,6 +850,24 @@ mod tests {
         assert_eq!(path.controller.phase, Phase::SlowStart);
         assert_eq!(window(&path), 1.0);
         assert_eq!(path.controller.next_tick(), None);
+    }
+
+    #[test]
+    fn a_profile_that_was_forgotten_in_an_outage_is_no_reason_to_begin_again() {
+        let mut path = tracking(Config::preset(Mode::Robust));
+        let all = path.in_flight_numbers();
+        path.ack(all);
+        let before = window(&path);
+        for _ in 0..3 {
+            path.wait_ms(60_000);
+            path.tick();
+        }
+        let snapshot = path.controller.profile().expect("Verus has a profile");
+        assert!(snapshot.points.is_empty(), "all points are forgotten");
+        assert_eq!(probe(&path, "restarts"), 0.0);
+        assert_eq!(path.controller.phase, Phase::Tracking);
+        assert_eq!(probe(&path, "delay_min_ms"), 40.0);
+        assert!(window(&path) <= before);
     }
 
     #[test]
