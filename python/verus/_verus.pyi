@@ -22,6 +22,7 @@ __all__ = [
     "check_queue",
     "check_scheme",
     "check_traffic",
+    "jain",
     "list_channels",
     "list_queues",
     "list_schemes",

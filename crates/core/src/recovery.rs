@@ -1,7 +1,7 @@
 //! How loss is told from reordering, and silence from delay.
 //!
 //! Each algorithm states its rules as data; the sender's ledger applies them. Verus gives each
-//! missing packet a timer of 3 × delay (SIGCOMM 2015 §5.2); the TCPs use RACK (RFC 8985).
+//! missing packet a timer of so many delays (SIGCOMM 2015 §5.2: 3); the TCPs use RACK (RFC 8985).
 
 use serde::{Deserialize, Serialize};
 
