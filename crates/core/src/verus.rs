@@ -49,6 +49,7 @@ const SILENT_WINDOW_PACKETS: u64 = 2;
 const ACKS_MISSED: u64 = 4;
 /// An empty path that takes so much longer than D_min is a longer path; beyond, it may be an outage.
 const LONGER_BY: Duration = Duration::from_millis(60);
+
 /// A flow alone on its path meets D_min again within a time that grows with R: D_est rises to R · D_min
 /// and falls back by δ₂ an epoch, which at 40 ms takes some 200 ms for each unit of R − 1, and a few round
 /// trips pass meanwhile.
@@ -124,6 +125,7 @@ pub struct Verus {
     longest_silence: Duration,
     /// Packets numbered below this were under way during an outage.
     stalled_until: u64,
+    /// Where the path refused a window, and whether by chance.
     losses: LossMemory,
     restarts: u64,
 }

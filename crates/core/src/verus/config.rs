@@ -272,9 +272,9 @@ impl Config {
                 pacing: true,
                 delay_min: DelayMin::Rising,
                 recovery: Recovery {
-                    // What is lost but not yet known to be counts as under way, and is charted as a
-                    // window that the path seems to hold. Three delays of that double the losses of a
-                    // queue that is full, and a cut for nothing is undone.
+                    // What is lost and not yet known to be counts as under way, and is charted as part of
+                    // a window that the path seems to hold. To wait for three delays doubles the losses at
+                    // a full queue; to wait for one risks little, since a cut for nothing is undone.
                     loss: LossRule::DelayTimer { factor: 1.0 },
                     timeout: TimeoutRule {
                         max: Duration::from_secs(1),

@@ -50,7 +50,7 @@ const FIRST_SHARE: f64 = 1.3;
 const LOWERED: f64 = 0.85;
 const LAST_SHARE: f64 = 0.7;
 /// A delay this close, in D_min, to what R tolerates is not the flow's own queue alone. Some other flow may
-/// take it for the path, until all of it is gone: then the drain is none of those steps.
+/// take it for the path until all of it is gone, so a drain then skips those steps.
 const NEAR_LIMIT: f64 = 0.4;
 
 /// The least delay, in ms, and the drain that renews it.
@@ -198,9 +198,11 @@ impl DelayMinimum {
             // What left then would have met D_min by now.
             if now.since(kept).as_millis_f64() >= NEAR * least {
                 let lower = (LOWERED * drain.allowed as f64) as u64;
-                drain.allowed = Some(lower)
-                    .filter(|&lower| lower >= drain.fewest.max(DRAINED_PACKETS))
-                    .unwrap_or(DRAINED_PACKETS);
+                drain.allowed = if lower < drain.fewest {
+                    DRAINED_PACKETS
+                } else {
+                    lower.max(DRAINED_PACKETS)
+                };
                 drain.kept = None;
             }
         }
