@@ -536,7 +536,8 @@ def claims_html(judged: Sequence[Judged]) -> str:
         )
         why = f"<br><small>{html.escape(one.why)}</small>" if one.missed else ""
         rows.append(
-            f"<tr><th scope=row>{html.escape(claim.says)}{why}</th><td class=text>{html.escape(claim.metric)}</td>"
+            f"<tr><th scope=row class=text>{html.escape(claim.says)}{why}</th>"
+            f"<td class=text>{html.escape(claim.metric)}</td>"
             f"<td>{html.escape(claim.wanted)}</td><td>{html.escape(value_text(one.check.value, claim.unit))}</td>"
             f"<td class=aside>{html.escape(value_text(one.beside, claim.unit))}</td>{verdict}</tr>"
         )
