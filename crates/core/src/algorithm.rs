@@ -282,12 +282,12 @@ impl Scheme {
         }
     }
 
-    /// A fresh controller. Schemes that draw random numbers draw them from `seed`: the walk of a
-    /// model does.
+    /// A fresh controller. Schemes that draw random numbers draw them from `seed`: when an epoch of
+    /// Verus ends, the walk of a model.
     pub fn build(&self, seed: u64) -> Box<dyn Controller> {
         const CHECKED: &str = "the configuration was checked when the scheme was parsed";
         match &self.config {
-            Config::Verus(config) => Box::new(Verus::new((**config).clone()).expect(CHECKED)),
+            Config::Verus(config) => Box::new(Verus::new((**config).clone(), seed).expect(CHECKED)),
             Config::Cubic(config) => Box::new(Cubic::new(config.clone()).expect(CHECKED)),
             Config::NewReno(config) => Box::new(NewReno::new(config.clone()).expect(CHECKED)),
             Config::Vegas(config) => Box::new(Vegas::new(config.clone()).expect(CHECKED)),
@@ -518,6 +518,7 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
                 let regrowth = setting.number()?;
                 config.regrowth = (regrowth != 0.0).then_some(regrowth);
             }
+            "epoch_jitter" => config.epoch_jitter = setting.number()?,
             "additive_increase" => config.additive_increase = setting.number()?,
             "loss_delays" => {
                 config.recovery.loss = LossRule::DelayTimer {
@@ -692,6 +693,12 @@ fn verus_keys() -> Vec<Key> {
             "D_min is never shorter",
         ),
         key(
+            "epoch_jitter",
+            "",
+            d.epoch_jitter,
+            "share of an epoch by which its end is late at random, lest flows keep step",
+        ),
+        key(
             "loss_delays",
             "",
             "1",
@@ -701,7 +708,7 @@ fn verus_keys() -> Vec<Key> {
             "regrowth",
             "packets/ms",
             "0.3",
-            "rate that the flow may regain each second after a loss; 0: no limit",
+            "rate that a flow alone may regain each second after a loss; 0: no limit",
         ),
         key(
             "additive_increase",

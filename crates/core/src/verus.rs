@@ -24,6 +24,7 @@
 pub mod capacity;
 pub mod config;
 pub mod delay;
+pub mod epochs;
 pub mod loss;
 pub mod minimum;
 pub mod profile;
@@ -39,6 +40,7 @@ use capacity::Capacity;
 use config::{AboveProfile, AtFloor, ChartedWindow, DelayMin, SlowStartExit, WindowReference};
 pub use config::{Config, Mode};
 use delay::DelayEstimator;
+use epochs::{Epochs, Turn};
 use loss::LossMemory;
 use minimum::DelayMinimum;
 use profile::Profile;
@@ -55,6 +57,13 @@ const LONGER_BY: Duration = Duration::from_millis(60);
 /// trips pass meanwhile.
 const ALONE_WITHIN: Duration = Duration::from_millis(40);
 const ALONE_WITHIN_PER_RATIO: Duration = Duration::from_millis(180);
+
+/// Where a packet is lost to a queue, a flow alone has met D_min within this time, whatever its R: the queue
+/// cuts it down before R does.
+const SHARES_LOSS: Duration = Duration::from_millis(400);
+
+/// So soon after an outage D_min may not be met because of the queue that it left.
+const UNSURE_AFTER_OUTAGE: Duration = Duration::from_secs(1);
 
 /// What the flow is doing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -112,7 +121,7 @@ pub struct Verus {
     budget: f64,
     /// The rate that spreads the budget over its epoch.
     pace: Option<Rate>,
-    epoch_end: Option<Time>,
+    epochs: Epochs,
     refit_at: Time,
     rtt: Duration,
     undo: Option<Undo>,
@@ -125,20 +134,24 @@ pub struct Verus {
     longest_silence: Duration,
     /// Packets numbered below this were under way during an outage.
     stalled_until: u64,
+    /// When the last outage ended.
+    outage_ended: Option<Time>,
     /// Where the path refused a window, and whether by chance.
     losses: LossMemory,
     restarts: u64,
 }
 
 impl Verus {
-    /// A controller at the beginning of its slow start.
+    /// A controller at the beginning of its slow start. When its epochs end is drawn from `seed`.
     ///
     /// # Errors
     /// Names the parameter that is out of range.
-    pub fn new(config: Config) -> Result<Self, OutOfRange> {
+    pub fn new(config: Config, seed: u64) -> Result<Self, OutOfRange> {
         config.validate()?;
+        let epochs = Epochs::new(config.epoch, config.epoch_jitter, seed);
         Ok(Verus {
             config,
+            epochs,
             phase: Phase::SlowStart,
             packet_size: Bytes::new(1),
             delay: DelayEstimator::new(),
@@ -149,7 +162,6 @@ impl Verus {
             estimate: 0.0,
             budget: 0.0,
             pace: None,
-            epoch_end: None,
             refit_at: Time::ZERO,
             rtt: Duration::ZERO,
             undo: None,
@@ -159,6 +171,7 @@ impl Verus {
             ack_interval: Duration::ZERO,
             longest_silence: Duration::MAX,
             stalled_until: 0,
+            outage_ended: None,
             losses: LossMemory::default(),
             restarts: 0,
         })
@@ -268,6 +281,7 @@ impl Verus {
             let longest = self.longest_silence;
             if silence > longest && self.phase != Phase::SlowStart {
                 self.stalled_until = self.next_number;
+                self.outage_ended = Some(now);
                 self.minimum.on_silence(now, silence);
             }
             self.ack_interval = (self.ack_interval * 15 + silence.min(longest)) / 16;
@@ -313,9 +327,7 @@ impl Verus {
         }
         self.phase = Phase::Recovery { by_threshold };
         self.budget = 0.0;
-        if self.epoch_end.is_none() {
-            self.epoch_end = Some(now + self.config.epoch);
-        }
+        self.epochs.begin(now);
     }
 
     fn on_lost(&mut self, now: Time, lost: &[Departure]) {
@@ -329,6 +341,7 @@ impl Verus {
                 return;
             }
         }
+        self.losses.on_lost(lost.len());
         if let Some(undo) = &mut self.undo {
             undo.outstanding += lost.len();
         }
@@ -353,7 +366,9 @@ impl Verus {
         if let Some(least) = self.minimum.get() {
             let window = self.packets(lost[0].window);
             let delay = self.delay.delay_max();
-            self.losses.on_loss(now, window, delay, least, &self.config);
+            let shared = !self.minimum.met_within(now, SHARES_LOSS);
+            self.losses
+                .on_loss(now, window, delay, least, shared, &self.config);
             self.capacity.limit(self.window / least);
         }
     }
@@ -380,7 +395,7 @@ impl Verus {
 
     /// Closes the epochs that have ended and opens the next.
     #[inline]
-    fn close_epochs(&mut self, now: Time, ended: u64, in_flight: Bytes) {
+    fn close_epochs(&mut self, now: Time, turn: Turn, in_flight: Bytes) {
         let under_way = self.in_flight_packets(in_flight);
         self.update_longest_silence();
         let Some(report) = self.delay.end_epoch(now, &self.config) else {
@@ -407,7 +422,11 @@ impl Verus {
                 if self.config.delay_min == DelayMin::Rising {
                     let tolerated = self.config.ratio * delay_min;
                     let delay = self.rtt.as_millis_f64();
-                    if self.minimum.advance(now, under_way, delay, tolerated) {
+                    let at_floor = self.estimate <= delay_min;
+                    if self
+                        .minimum
+                        .advance(now, under_way, delay, tolerated, at_floor)
+                    {
                         self.delay.discard_epoch();
                     }
                     if self.minimum.is_draining() {
@@ -423,7 +442,7 @@ impl Verus {
             self.estimate,
             &report,
             delay_min,
-            ended as f64,
+            turn.ended,
             recovering,
             config,
         );
@@ -457,7 +476,7 @@ impl Verus {
             // What the pipe holds without a queue: less would save no delay.
             self.window = self.window.max(rate * delay_min);
         }
-        if let Some(ceiling) = self.losses.ceiling(now, delay_min, config)
+        if let Some(ceiling) = self.losses.ceiling(now, config)
             && self.window > ceiling
         {
             self.window = ceiling.max(1.0);
@@ -466,15 +485,15 @@ impl Verus {
             }
         }
         if !pause {
-            self.grant(current, under_way as f64);
+            self.grant(current, under_way as f64, turn.next);
         }
     }
 
     /// Opens an epoch: how much may leave in it (Eq. 5), and how it is spread.
     #[inline]
-    fn grant(&mut self, current: f64, under_way: f64) {
+    fn grant(&mut self, current: f64, under_way: f64, epoch: Duration) {
         let config = &self.config;
-        let granted = window::budget(self.window, current, under_way, self.rtt, config.epoch);
+        let granted = window::budget(self.window, current, under_way, self.rtt, epoch);
         if config.whole_windows {
             // The prototype's budgets add up until its sending thread has spent them.
             self.budget = self.budget.max(0.0) + granted.floor();
@@ -482,7 +501,7 @@ impl Verus {
             // Less than a packet is not lost but saved for the next epoch.
             self.budget = granted + self.budget.clamp(0.0, 1.0).fract();
             let large = config.pacing && self.budget > f64::from(BURST_PACKETS);
-            self.pace = large.then(|| self.packet_size.mul_f64(self.budget) / config.epoch);
+            self.pace = large.then(|| self.packet_size.mul_f64(self.budget) / epoch);
         }
     }
 
@@ -490,8 +509,10 @@ impl Verus {
         let delay_min = self.minimum.get().unwrap_or_default();
         self.capacity.end_interval(now);
         let alone = ALONE_WITHIN + ALONE_WITHIN_PER_RATIO.mul_f64(self.config.ratio);
+        let unsure = |ended: Time| now.since(ended) < UNSURE_AFTER_OUTAGE;
+        let met = self.minimum.met_within(now, alone);
         self.capacity
-            .set_shared(!self.minimum.met_within(now, alone));
+            .set_shared(!met && !self.outage_ended.is_some_and(unsure));
         self.profile
             .refit(now, delay_min, &self.capacity, &self.config);
         self.refit_at = now + self.config.update_interval;
@@ -510,7 +531,7 @@ impl Verus {
         self.estimate = 0.0;
         self.budget = 0.0;
         self.rtt = Duration::ZERO;
-        self.epoch_end = None;
+        self.epochs.stop();
         self.own = OwnCount {
             in_flight: 0,
             session_start: self.next_number,
@@ -598,16 +619,15 @@ impl Controller for Verus {
 
     #[inline]
     fn on_tick(&mut self, now: Time, in_flight: Bytes) {
-        let Some(end) = self.epoch_end else { return };
-        let epoch = self.config.epoch.as_nanos();
-        let late = now.since(end).as_nanos();
-        let ended = if late < epoch { 1 } else { 1 + late / epoch };
-        self.epoch_end = Some(end + self.config.epoch * ended);
+        let late = self.capacity.is_shared();
+        let Some(turn) = self.epochs.turn(now, late) else {
+            return;
+        };
         if now >= self.refit_at && self.phase == Phase::Tracking {
             // In recovery and silence the profile is frozen (§4).
             self.refit(now);
         }
-        self.close_epochs(now, ended, in_flight);
+        self.close_epochs(now, turn, in_flight);
     }
 
     fn on_packet_size(&mut self, size: Bytes) {
@@ -642,7 +662,7 @@ impl Controller for Verus {
 
     #[inline]
     fn next_tick(&self) -> Option<Time> {
-        self.epoch_end
+        self.epochs.end()
     }
 
     fn recovery(&self) -> Recovery {
@@ -676,7 +696,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn path(config: Config) -> Path<Verus> {
-        Path::new(Verus::new(config).expect("in range"))
+        Path::new(Verus::new(config, 1).expect("in range"))
     }
 
     fn probe(path: &Path<Verus>, name: &str) -> f64 {

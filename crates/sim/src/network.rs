@@ -534,12 +534,12 @@ impl<'a> Network<'a> {
     #[inline]
     fn pump(&mut self, now: Time, index: usize) {
         let mut sent = false;
+        if let Some(sampler) = &mut self.outcomes[index].epochs {
+            sampler.align(now, self.flows[index].sender.controller().next_tick());
+        }
         while let Some(transmit) = self.flows[index].sender.poll_transmit(now) {
             sent = true;
             if let Some(sampler) = &mut self.outcomes[index].epochs {
-                if let Some(tick) = self.flows[index].sender.controller().next_tick() {
-                    sampler.align(tick);
-                }
                 sampler.on_sent(now);
             }
             self.meter

@@ -2,7 +2,8 @@
 
 The paper shaped an Ethernet with Linux `tc` and states no buffer. Where the buffer decides who wins, what is
 run is a map: every R of the paper over buffers of a quarter to four bandwidth-delay products. One cell is
-checked; there robust mode is also run without the decisions that may make the difference, one at a time.
+checked, over several repetitions, since when an epoch of Verus ends is random; there robust mode is also run
+without the decisions that may make the difference, one at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from verus.experiments.reproduction import Array, Column, Found, Table
+from verus.experiments.reproduction import Array, Column, Found, Table, interval
 
 if TYPE_CHECKING:
     from verus.figures import Figure
@@ -36,18 +37,18 @@ RATIOS = (2, 4, 6)
 BUFFERS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 #: Each of these decisions as paper or prototype mode has it, the others as robust mode has them.
-DECISIONS = ("capacity_bounds=no", "above_profile=restart", "fit=penalised", "pacing=no")
+DECISIONS = ("capacity_bounds=no", "above_profile=restart", "fit=penalised", "epoch_jitter=0")
 _DECIDED = "decisions"
 
-#: How often the checked setting is run again with each flow begun up to so much later: who wins may hang on it.
-OTHER_STARTS, APART_S = 5, 2.0
-_BEGUN = "starts"
+#: How often the checked setting is run, with seeds one after the other.
+REPETITIONS = 5
+_REPEATED = "repetitions"
 
 
 def sweep(
     column: Column, flows: Sequence[Mapping[str, Any]], *, checked: tuple[int, float], **options: Any
 ) -> list[Run]:
-    """The same flows for every R and buffer; with those that are checked also for every decision and other starts."""
+    """The same flows for every R and buffer; with those that are checked also for every seed and decision."""
 
     def run(ratio: int, buffer: float, keys: str = "", **more: Any) -> Run:
         queue = f"droptail:bytes={buffer * PRODUCT_BYTES:.0f}"
@@ -56,18 +57,13 @@ def sweep(
 
     cells = [run(ratio, buffer, part=f"{buffer:g}") for ratio in RATIOS for buffer in BUFFERS]
     decided = [run(*checked, f",{decision}", part=_DECIDED, label=decision) for decision in DECISIONS]
-    draws = np.random.default_rng(column.seed).uniform(0.0, APART_S, (OTHER_STARTS, len(flows))).round(3)
-    begun = [
-        run(*checked, part=_BEGUN, label=f"start {number}", flows=_later(flows, by_s))
-        for number, by_s in enumerate(draws, start=1)
-    ]
-    return cells + decided + begun
+    repeated = [run(*checked, part=_REPEATED, seed=seed) for seed in column.seeds(REPETITIONS)]
+    return cells + decided + repeated
 
 
-def _later(flows: Sequence[Mapping[str, Any]], by_s: Array) -> list[dict[str, Any]]:
-    return [
-        {**flow, "start_s": flow.get("start_s", 0.0) + float(later)} for flow, later in zip(flows, by_s, strict=True)
-    ]
+def mean(found: Found, worth: Worth) -> float:
+    """What `worth` says of the repetitions of the checked setting, on average."""
+    return float(np.mean([worth(row) for row in found.where(part=_REPEATED).rows]))
 
 
 def cell(found: Found, *, ratio: int, buffer: float) -> Mapping[str, Any]:
@@ -84,23 +80,23 @@ def shares(found: Found, row: Mapping[str, Any], start_s: float, stop_s: float =
     return means
 
 
-def decisions(
-    found: Found, checked: Mapping[str, Any], names: Sequence[str], start_s: float, worth: tuple[str, Worth]
-) -> list[Table]:
-    """What each flow gets from an instant on, and what `worth` says of it, with each decision and with each start."""
+def decisions(found: Found, names: Sequence[str], start_s: float, worth: tuple[str, Worth]) -> list[Table]:
+    """What each flow gets from an instant on, and what `worth` says of it, by repetition and by decision."""
+    heads = ["", *names, worth[0], "packets lost"]
 
-    def table(part: str, title: str) -> Table:
+    def table(title: str, labelled: Sequence[tuple[str, Mapping[str, Any]]]) -> Table:
         rows = []
-        for row in (checked, *found.where(part=part).rows):
-            label = "as checked" if row is checked else row["label"]
+        for label, row in labelled:
             got = [f"{value:.1f}" for value in shares(found, row, start_s)]
             rows.append([label, *got, f"{worth[1](row):.2f}", f"{100 * row['loss_rate']:.1f} %"])
-        heads = ["", *names, worth[0], "packets lost"]
-        return Table(title=f"Throughput in the checked setting, Mbit/s, {title}", heads=heads, rows=rows)
+        return Table(title=f"Throughput in the checked setting, Mbit/s{title}", heads=heads, rows=rows)
 
+    repeated = found.where(part=_REPEATED).rows
+    centre, half = interval([worth[1](row) for row in repeated])
+    title = f": {worth[0]} is {centre:.2f} ± {half:.2f} (95 % confidence)"
     return [
-        table(_DECIDED, "one decision changed"),
-        table(_BEGUN, f"each flow begun up to {APART_S:g} s later"),
+        table(title, [(f"seed {row['seed']}", row) for row in repeated]),
+        table(", one decision changed", [(row["label"], row) for row in found.where(part=_DECIDED).rows]),
     ]
 
 

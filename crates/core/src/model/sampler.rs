@@ -51,8 +51,10 @@ pub struct Sampler {
     sent: u64,
     /// Whether anything is in flight.
     under_way: bool,
-    /// Whether its epochs end when the algorithm's do.
+    /// Whether its epochs have ever ended when the algorithm's do.
     aligned: bool,
+    /// Whether the algorithm has said when the open epoch ends.
+    told: bool,
     /// Runs of samples without a gap, one after the other.
     samples: Vec<Sample>,
     /// Where each run but the first begins.
@@ -68,6 +70,7 @@ impl Default for Sampler {
             sent: 0,
             under_way: false,
             aligned: false,
+            told: false,
             samples: Vec::new(),
             cuts: Vec::new(),
         }
@@ -80,21 +83,28 @@ impl Sampler {
         Sampler::default()
     }
 
-    /// The algorithm decides at `tick` next: epochs end when its own do. An algorithm without
-    /// epochs (Cubic) is never aligned; its epochs count from its first packet.
+    /// The algorithm, at `now`, decides at `tick` next: epochs end when its own do, however long they are.
+    /// An algorithm without epochs (Cubic) says `None`; its epochs count from its first packet.
     #[inline]
-    pub fn align(&mut self, tick: Time) {
-        let off = |end: Time| tick.since(end).as_nanos().max(end.since(tick).as_nanos());
-        if self.end.is_some_and(|end| off(end) % EPOCH.as_nanos() == 0) {
+    pub fn align(&mut self, now: Time, tick: Option<Time>) {
+        let Some(tick) = tick else {
+            self.told = false;
+            return;
+        };
+        if self.told && self.end == Some(tick) {
             return;
         }
-        if !self.aligned {
-            // What came before its first epoch (slow start) was not decided by epochs.
-            self.samples.clear();
-            self.cuts.clear();
+        if self.told {
+            self.close(now);
+        } else {
+            if !self.aligned {
+                // What came before its first epoch (slow start) was not decided by epochs.
+                self.samples.clear();
+                self.cuts.clear();
+            }
+            self.cut();
+            (self.aligned, self.told) = (true, true);
         }
-        self.cut();
-        self.aligned = true;
         self.end = Some(tick);
     }
 
@@ -127,10 +137,11 @@ impl Sampler {
 
     /// The samples of a recorded flow: when each packet left, and when it was acknowledged.
     ///
-    /// Algorithms with epochs send as they begin: where most packets leave at the same point of
-    /// every 5 ms, epochs begin there.
+    /// Algorithms with epochs send as they begin, and Verus begins each within the first nine tenths of
+    /// every 5 ms: epochs are taken to begin where the tenth of the 5 ms that has the fewest departures ends.
     pub fn of_packets(packets: impl IntoIterator<Item = (Time, Option<Time>)>) -> Self {
         const PHASES: u64 = 50;
+        const QUIET: u64 = PHASES / 10;
         let width = EPOCH.as_nanos() / PHASES;
         // At one instant what is acknowledged comes before what leaves.
         let mut events: Vec<(Time, bool, Duration)> = Vec::new();
@@ -142,12 +153,15 @@ impl Sampler {
         }
         // … and of what is acknowledged then, the packet sent last is the newest.
         events.sort_unstable_by_key(|&(at, leaves, rtt)| (at, leaves, Reverse(rtt)));
-        let most = departures.iter().max().copied().unwrap_or(0);
-        let phase = departures.iter().position(|&count| count == most);
+        let at = |phase: u64| departures[(phase % PHASES) as usize];
+        let phase = (0..PHASES).min_by_key(|&phase| {
+            let before: u64 = (1..=QUIET).map(|back| at(PHASES + phase - back)).sum();
+            (before, Reverse(at(phase)))
+        });
         let mut sampler = Sampler::new();
         if let (Some(&(first, ..)), Some(phase)) = (events.first(), phase) {
             let begin = Time::from_nanos(first.as_nanos() / EPOCH.as_nanos() * EPOCH.as_nanos());
-            let begin = begin + Duration::from_nanos(phase as u64 * width);
+            let begin = begin + Duration::from_nanos(phase * width);
             sampler.end = Some(if begin > first { begin } else { begin + EPOCH });
         }
         let mut in_flight = 0u64;
@@ -251,9 +265,9 @@ mod tests {
             }
         };
         feed(&mut sampler, 100);
-        sampler.align(ms(121)); // another phase
+        sampler.align(ms(116), Some(ms(121))); // another phase
         feed(&mut sampler, 121);
-        sampler.align(ms(141)); // the same
+        sampler.align(ms(136), Some(ms(141))); // the same
         sampler.cut();
         feed(&mut sampler, 200);
         let lengths: Vec<usize> = sampler.runs().map(<[Sample]>::len).collect();
@@ -269,7 +283,7 @@ mod tests {
     fn a_recording_gives_the_samples_that_watching_gives() {
         let mut watched = Sampler::new();
         let mut packets = Vec::new();
-        watched.align(ms(3));
+        watched.align(ms(0), Some(ms(3)));
         for epoch in 0..20 {
             let at = ms(3 + 5 * epoch);
             if epoch >= 8 {

@@ -128,6 +128,8 @@ pub struct Config {
     pub ratio: f64,
     /// ε: the time between window decisions (§5.3: 5 ms).
     pub epoch: Duration,
+    /// The share of an epoch by which its end is late at random where others use the path (`epochs.rs`).
+    pub epoch_jitter: f64,
     /// δ₁: how far D_est falls when delay rises, in ms (§5.3: 1).
     pub decrement_ms: f64,
     /// δ₂: how far D_est rises, and falls above R, in ms (§5.3: 2).
@@ -171,8 +173,8 @@ pub struct Config {
     /// Whether windows and budgets are cut to whole packets (the prototype) rather than carried
     /// over.
     pub whole_windows: bool,
-    /// How fast the flow may return to where a loss met it: packets per ms of rate, regained in each
-    /// second (`loss.rs`). `None`: no limit.
+    /// How fast a flow alone on its path may return to where a loss met it: packets per ms of rate,
+    /// regained in each second (`loss.rs`). `None`: no limit.
     pub regrowth: Option<f64>,
     /// Packets that a window has beyond what the curve gives for D_est. A flow's curve is its own: δ₂ ms
     /// are worth more packets to who has more, both up and down, and shares would never even out. A
@@ -210,6 +212,7 @@ impl Config {
             mode: Mode::Paper,
             ratio: 2.0,
             epoch: Duration::from_millis(5),
+            epoch_jitter: 0.0,
             decrement_ms: 1.0,
             increment_ms: 2.0,
             history_weight: 0.2,
@@ -267,6 +270,7 @@ impl Config {
                 slow_start_exit: SlowStartExit::Multiple(4.0),
                 // As NewReno does at a round trip of 58 ms.
                 regrowth: Some(0.3),
+                epoch_jitter: 0.9,
                 additive_increase: 2.0,
                 least_delay_ms: 5.0,
                 pacing: true,
@@ -357,6 +361,7 @@ impl Config {
             "between 0.1 and 1000",
             epoch,
         )?;
+        weight("epoch_jitter", self.epoch_jitter)?;
         step("decrement_ms", self.decrement_ms)?;
         step("increment_ms", self.increment_ms)?;
         weight("history_weight", self.history_weight)?;

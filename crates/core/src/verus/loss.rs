@@ -1,16 +1,18 @@
 //! What a loss teaches beyond Eq. 6: where the path refused a window, and whether it lost by chance.
 //!
 //! Delay says nothing of a queue that drops early: each epoch's δ₂ would lead straight back there. So
-//! the window stays below a ceiling, which begins at M · W_loss and rises as if the rate W/D_min grew by
-//! the same amount each second, whatever the flow has. Additive increase after a multiplicative decrease
-//! is what lets shares converge (Chiu and Jain 1989), and counting in rates rather than windows makes
-//! that so for flows of different round trips; flows that each return in the same time keep the shares
-//! that they had.
+//! the window stays below a ceiling, which begins at M · W_loss and rises so that the rate, W over the
+//! delay at the loss, grows by the same amount each second, whatever the flow has. Additive increase after
+//! a multiplicative decrease is what lets shares converge (Chiu and Jain 1989), and counting in rates
+//! rather than windows makes that so for flows of different round trips; flows that each return in the
+//! same time keep the shares that they had. A flow alone on its path has nobody to be fair to, and returns
+//! sooner.
 //!
 //! A radio loses by chance. There the ceiling means nothing, and each loss would take it further down.
 //! Chance shows in two ways: it strikes before the window is back, and not where the delay is longest.
 //! A full queue does the opposite. The delay is compared with what was met lately rather than with
-//! D_min, which may lag behind a path that has become longer.
+//! D_min, which may lag behind a path that has become longer. And chance takes a few packets in a hundred
+//! at most: a queue that drops by its average length may be short when it does, but drops more.
 
 use crate::units::{Duration, Time};
 
@@ -18,6 +20,10 @@ use super::config::Config;
 
 /// However large the window, it is back after so long: on fast paths additive increase takes minutes.
 const LONGEST_RETURN: Duration = Duration::from_secs(3);
+/// A flow among others regains this share of the rate that one alone does, and may take longer. Among
+/// flows of Cubic's it then has about what they have, at 10 Mbit/s each.
+const SHARED_REGROWTH: f64 = 0.25;
+const LONGEST_SHARED_RETURN: Duration = Duration::from_secs(10);
 /// A delay up to this multiple of the least met lately is no queue that drops.
 const NO_QUEUE: f64 = 1.1;
 /// Nor is one below this share of the longest met lately: a queue is full where it is longest.
@@ -31,23 +37,39 @@ const MANY_BY_CHANCE: u32 = 5;
 /// More are not counted, so that a queue is soon believed again.
 const MOST_BY_CHANCE: u32 = 8;
 
-/// The least and the longest delay of a span, in ms.
+/// A radio loses no larger share of the packets by chance: where more is lost, the window is too large.
+const MOST_LOST: f64 = 0.03;
+
+/// The least and the longest delay of a span, in ms, and the packets that arrived and that were lost.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     least: f64,
     longest: f64,
+    arrived: u32,
+    lost: u32,
 }
 
 const NOTHING: Span = Span {
     least: f64::INFINITY,
     longest: 0.0,
+    arrived: 0,
+    lost: 0,
 };
+
+/// A loss that cut the window.
+#[derive(Clone, Copy, Debug)]
+struct Loss {
+    at: Time,
+    /// The window that was lost, in packets.
+    window: f64,
+    /// How long the ceiling takes back there.
+    back: Duration,
+}
 
 /// The last loss, the delays met lately and the losses that came by chance.
 #[derive(Debug)]
 pub struct LossMemory {
-    /// When the last loss cut the window, and the window that was lost, in packets.
-    last: Option<(Time, f64)>,
+    last: Option<Loss>,
     /// Losses by chance, less those of a queue.
     by_chance: u32,
     /// The span that goes on and the one before.
@@ -77,28 +99,47 @@ impl LossMemory {
         let span = &mut self.met[0];
         span.least = span.least.min(delay_ms);
         span.longest = span.longest.max(delay_ms);
+        span.arrived += 1;
+    }
+
+    /// So many packets were lost.
+    pub fn on_lost(&mut self, packets: usize) {
+        let lost = &mut self.met[0].lost;
+        *lost = lost.saturating_add(packets.try_into().unwrap_or(u32::MAX));
+    }
+
+    /// Whether more was lost lately than comes by chance.
+    fn is_much(&self) -> bool {
+        let [now, before] = &self.met;
+        let (lost, arrived) = (now.lost + before.lost, now.arrived + before.arrived);
+        f64::from(lost) > MOST_LOST * f64::from(lost + arrived)
     }
 
     /// A packet that left under a window of `window` packets was lost, while the averaged delay was
-    /// `delay_ms` and D_min `delay_min`, both in ms.
+    /// `delay_ms` and D_min `delay_min`, both in ms. `shared`: others seem to use the path too.
     pub fn on_loss(
         &mut self,
         now: Time,
         window: f64,
         delay_ms: Option<f64>,
         delay_min: f64,
+        shared: bool,
         config: &Config,
     ) {
-        let early = self.last.is_some_and(|(at, before)| {
-            let back = return_time(before, delay_min, config);
-            back.is_some_and(|back| now.since(at) < back) && window < NOT_YET_BACK * before
+        let early = self.last.is_some_and(|last| {
+            now.since(last.at) < last.back && window < NOT_YET_BACK * last.window
         });
-        if delay_ms.is_none_or(|delay| self.is_full(delay)) {
+        if self.is_much() || delay_ms.is_none_or(|delay| self.is_full(delay)) {
             self.by_chance = self.by_chance.saturating_sub(1);
         } else if early {
             self.by_chance = (self.by_chance + 1).min(MOST_BY_CHANCE);
         }
-        self.last = Some((now, window));
+        let rate = window / delay_ms.unwrap_or_default().max(delay_min);
+        self.last = return_time(rate, shared, config).map(|back| Loss {
+            at: now,
+            window,
+            back,
+        });
     }
 
     /// Whether a queue with this delay, in ms, may be the one that dropped.
@@ -109,23 +150,26 @@ impl LossMemory {
     }
 
     /// The largest window allowed so soon after a loss, in packets; `None` for no limit.
-    pub fn ceiling(&self, now: Time, delay_min: f64, config: &Config) -> Option<f64> {
-        if self.by_chance >= MANY_BY_CHANCE {
+    pub fn ceiling(&self, now: Time, config: &Config) -> Option<f64> {
+        if self.by_chance >= MANY_BY_CHANCE && !self.is_much() {
             return None;
         }
-        let (at, window) = self.last?;
-        let elapsed = now.since(at);
-        let back = return_time(window, delay_min, config).filter(|back| elapsed < *back)?;
+        let last = self.last?;
+        let elapsed = now.since(last.at);
         let kept = config.decrease_factor;
-        Some(window * (kept + (1.0 - kept) * (elapsed / back)))
+        (elapsed < last.back).then(|| last.window * (kept + (1.0 - kept) * (elapsed / last.back)))
     }
 }
 
-/// How long the ceiling takes back to a window of `window` packets; `None` where there is no ceiling.
-fn return_time(window: f64, delay_min: f64, config: &Config) -> Option<Duration> {
-    let lost_packets_per_ms = (1.0 - config.decrease_factor) * window / delay_min;
-    let seconds = lost_packets_per_ms / config.regrowth?;
-    Some(Duration::from_millis_f64(1e3 * seconds).min(LONGEST_RETURN))
+/// How long the ceiling takes back to a rate, in packets/ms, that was lost; `None` where there is no
+/// ceiling.
+fn return_time(rate: f64, shared: bool, config: &Config) -> Option<Duration> {
+    let (regrowth, longest) = match shared {
+        false => (config.regrowth?, LONGEST_RETURN),
+        true => (SHARED_REGROWTH * config.regrowth?, LONGEST_SHARED_RETURN),
+    };
+    let seconds = (1.0 - config.decrease_factor) * rate / regrowth;
+    Some(Duration::from_millis_f64(1e3 * seconds).min(longest))
 }
 
 #[cfg(test)]
@@ -143,45 +187,42 @@ mod tests {
         Config::preset(Mode::Robust)
     }
 
-    /// A loss of a window of 80 packets at 1 s, with a full queue of 120 ms.
-    fn lost_at_80() -> LossMemory {
+    /// A loss of a window of 240 packets at 1 s, with a full queue of 120 ms.
+    fn lost_at_240() -> LossMemory {
         let mut memory = LossMemory::default();
         memory.on_sample(ms(900), 60.0);
         memory.on_sample(ms(1000), 120.0);
-        memory.on_loss(ms(1000), 80.0, Some(120.0), DELAY_MIN, &config());
+        memory.on_loss(ms(1000), 240.0, Some(120.0), DELAY_MIN, false, &config());
         memory
     }
 
     fn ceiling(memory: &LossMemory, at_ms: u64) -> Option<f64> {
-        memory.ceiling(ms(at_ms), DELAY_MIN, &config())
+        memory.ceiling(ms(at_ms), &config())
     }
 
     #[test]
     fn the_ceiling_rises_from_the_cut_by_the_same_rate_each_second() {
-        // 80 packets in 40 ms are 2 packets/ms; 0.6 were lost and 0.3 come back each second.
-        let memory = lost_at_80();
+        // 240 packets in 120 ms are 2 packets/ms; 0.6 were lost and 0.3 come back each second.
+        let memory = lost_at_240();
         let close = |at_ms, packets: f64| {
             let found = ceiling(&memory, at_ms).expect("a ceiling");
             assert!((found - packets).abs() < 1e-9, "{found} at {at_ms} ms");
         };
-        close(1000, 56.0);
-        close(2000, 68.0);
+        close(1000, 168.0);
+        close(2000, 204.0);
         assert_eq!(ceiling(&memory, 3000), None);
     }
 
     #[test]
-    fn who_has_less_is_back_sooner_and_who_has_much_after_three_seconds() {
-        let back = |window| return_time(window, DELAY_MIN, &config());
-        assert_eq!(back(20.0), Some(Duration::from_millis(500)));
-        assert_eq!(back(40.0), Some(Duration::from_millis(1000)));
-        assert_eq!(back(4000.0), Some(LONGEST_RETURN));
-        // Twice the round trip, twice the window: the same rate, the same time.
-        assert_eq!(
-            return_time(80.0, 2.0 * DELAY_MIN, &config()),
-            Some(Duration::from_millis(1000))
-        );
+    fn who_has_less_is_back_sooner_and_who_shares_later() {
+        let back = |rate, shared| return_time(rate, shared, &config());
+        assert_eq!(back(0.5, false), Some(Duration::from_millis(500)));
+        assert_eq!(back(1.0, false), Some(Duration::from_millis(1000)));
+        assert_eq!(back(100.0, false), Some(LONGEST_RETURN));
+        assert_eq!(back(1.0, true), Some(Duration::from_millis(4000)));
+        assert_eq!(back(100.0, true), Some(LONGEST_SHARED_RETURN));
         let paper = Config::preset(Mode::Paper);
-        assert_eq!(return_time(20.0, DELAY_MIN, &paper), None);
+        assert_eq!(return_time(0.5, false, &paper), None);
     }
 
     /// Losses 100 ms apart, each before the window is back, at this delay among such from 50 to 120 ms.
@@ -190,15 +231,15 @@ mod tests {
             let now = 1000 + 100 * loss;
             memory.on_sample(ms(now), 50.0);
             memory.on_sample(ms(now), 120.0);
-            let window = 80.0 * 0.7_f64.powi(loss as i32);
-            memory.on_loss(ms(now), window, Some(delay_ms), DELAY_MIN, &config());
+            let window = 240.0 * 0.7_f64.powi(loss as i32);
+            memory.on_loss(ms(now), window, Some(delay_ms), DELAY_MIN, true, &config());
         }
     }
 
     #[test]
     fn losses_with_a_short_queue_and_before_the_window_is_back_come_by_chance() {
         for delay_ms in [54.0, 90.0] {
-            let mut memory = lost_at_80();
+            let mut memory = lost_at_240();
             repeated(&mut memory, delay_ms, 4);
             assert!(ceiling(&memory, 1401).is_some(), "too few to tell");
             repeated(&mut memory, delay_ms, 5);
@@ -207,8 +248,21 @@ mod tests {
     }
 
     #[test]
+    fn where_more_is_lost_than_comes_by_chance_the_window_is_too_large() {
+        for (lost, by_chance) in [(2, true), (4, false)] {
+            let mut memory = lost_at_240();
+            for _ in 0..86 {
+                memory.on_sample(ms(1100), 54.0);
+            }
+            repeated(&mut memory, 54.0, 5);
+            memory.on_lost(lost); // of 98, with those that arrived
+            assert_eq!(ceiling(&memory, 1501).is_none(), by_chance, "{lost} lost");
+        }
+    }
+
+    #[test]
     fn a_full_queue_is_believed_and_soon_again() {
-        let mut memory = lost_at_80();
+        let mut memory = lost_at_240();
         repeated(&mut memory, 115.0, 20);
         assert!(ceiling(&memory, 3001).is_some());
         repeated(&mut memory, 55.0, 20);
@@ -225,7 +279,7 @@ mod tests {
             let now = ms(1000 + 100 * loss);
             memory.on_sample(now, 90.0);
             let window = 80.0 * 0.7_f64.powi(loss as i32);
-            memory.on_loss(now, window, Some(90.0), DELAY_MIN, &config());
+            memory.on_loss(now, window, Some(90.0), DELAY_MIN, false, &config());
         }
         assert_eq!(ceiling(&memory, 1501), None);
     }

@@ -2,13 +2,17 @@
 //!
 //! The paper's D_min is "the minimum delay experienced": it never rises, so a handover to a longer
 //! path leaves Verus at its floor for good. Here a flow that has not met D_min for
-//! [`STALE_AFTER`] drains. It lowers what it has in flight, a step each round trip, from a little more
+//! seconds drains. It lowers what it has in flight, a step each round trip, from a little more
 //! to a little less than the path holds without a queue, and mostly meets D_min on the way, before any of
 //! the path stays idle. If it does not, it keeps at most two packets in flight until it meets D_min, or
 //! until its own queue is gone and it has looked at the path for a moment. If the least delay that it
 //! then sees is above D_min, four more drains must agree with it before D_min rises, and another
 //! reviews it soon after: an outage looks like a longer path to whoever drains in the middle of it,
 //! and a D_min that is too large would keep itself up.
+//!
+//! A flow that does not wait for that is one whose path has become so much longer that R tolerates no queue
+//! at all: it gives up its window step by step, and nothing it does shortens the delay. That alone makes it
+//! drain.
 //!
 //! What must not count is the queue of *other* flows. Flows behind one bottleneck that began
 //! together see the same queue, last met D_min at the same moment and drain together, which
@@ -21,7 +25,13 @@ use crate::units::{Duration, Time};
 
 /// How long D_min is trusted without meeting it again, outages not counted. BBR's ProbeRTT comes
 /// every 5 s (draft-ietf-ccwg-bbr §5.3.4.3).
-pub const STALE_AFTER: Duration = Duration::from_millis(5500);
+const STALE_AFTER: Duration = Duration::from_millis(5500);
+/// A flow whose D_est has come down to D_min, and whose delay stays above what R tolerates so long, on top
+/// of two such delays, has nothing left to do about it: the path may have become longer. It drains at once,
+/// but not soon again.
+const UNEXPLAINED_FOR: Duration = Duration::from_millis(100);
+/// Where it last met D_min longer ago, before, the delay was not its own: others use the path.
+const MET_LATELY: Duration = Duration::from_secs(2);
 /// A delay above D_min is confirmed by further drains, so long after one another.
 const CONFIRM_AFTER: Duration = Duration::from_millis(200);
 /// A path that has become longer by less than this share is no reason for D_min to rise: any R worth
@@ -46,11 +56,13 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 const DRAINED_PACKETS: u64 = 2;
 /// And before: from this share of what the path holds without a queue, lowered by this factor each round
 /// trip, down to this share. The rate, and so what the path holds, changes by as much meanwhile.
-const FIRST_SHARE: f64 = 1.3;
-const LOWERED: f64 = 0.85;
+const FIRST_SHARE: f64 = 1.2;
+const LOWERED: f64 = 0.9;
 const LAST_SHARE: f64 = 0.7;
-/// A delay this close, in D_min, to what R tolerates is not the flow's own queue alone. Some other flow may
-/// take it for the path until all of it is gone, so a drain then skips those steps.
+/// Where R is this small, a delay as close as this, in D_min, to what it tolerates is not the flow's own
+/// queue alone. Some other flow may take it for the path until all of it is gone, so a drain then skips
+/// those steps. To a larger R a D_min that is somewhat too large matters less than an idle path.
+const SMALL_RATIO: f64 = 3.0;
 const NEAR_LIMIT: f64 = 0.4;
 
 /// The least delay, in ms, and the drain that renews it.
@@ -62,6 +74,10 @@ pub struct DelayMinimum {
     /// When D_min was last met; outages since then shift it.
     met: Time,
     drain: Option<Drain>,
+    /// Since when the delay is longer than the flow can explain.
+    unexplained: Option<Time>,
+    /// When that last made it drain.
+    suspected: Option<Time>,
     /// When to drain next, however lately D_min was met.
     due: Option<Time>,
     /// What the last drain saw, if that was above D_min and is not yet confirmed.
@@ -149,6 +165,7 @@ impl DelayMinimum {
     /// nothing could meet D_min meanwhile.
     pub fn on_silence(&mut self, now: Time, silence: Duration) {
         self.met = (self.met + silence).min(now);
+        self.unexplained = None;
         if self.drain.take().is_some() {
             self.due = Some(now + CONFIRM_AFTER);
         }
@@ -161,8 +178,22 @@ impl DelayMinimum {
         }
     }
 
+    /// Whether the path seems to have become longer: D_est is `at_floor`, and the delay above what R
+    /// tolerates nevertheless.
+    fn suspects(&mut self, now: Time, delay_ms: f64, tolerated_ms: f64, at_floor: bool) -> bool {
+        if !at_floor || delay_ms <= tolerated_ms {
+            self.unexplained = None;
+        } else if self.unexplained.is_none() && self.met_within(now, MET_LATELY) {
+            self.unexplained = Some(now);
+        }
+        let enough = UNEXPLAINED_FOR + Duration::from_millis_f64(2.0 * delay_ms);
+        let since = |at: Option<Time>| at.map(|at| now.since(at));
+        since(self.unexplained).is_some_and(|span| span > enough)
+            && since(self.suspected).is_none_or(|span| span > STALE_AFTER)
+    }
+
     /// Once an epoch: begins, advances or ends a drain. Returns whether one has just ended. `delay_ms`
-    /// is the smoothed delay, `tolerated_ms` the longest that R tolerates.
+    /// is the smoothed delay, `tolerated_ms` the longest that R tolerates; `at_floor`: D_est is D_min.
     #[inline]
     pub fn advance(
         &mut self,
@@ -170,17 +201,23 @@ impl DelayMinimum {
         in_flight_packets: u64,
         delay_ms: f64,
         tolerated_ms: f64,
+        at_floor: bool,
     ) -> bool {
         let Some(least) = self.least else {
             return false;
         };
+        let suspected = self.suspects(now, delay_ms, tolerated_ms, at_floor);
         let Some(drain) = &mut self.drain else {
             let stale = now.since(self.met) > STALE_AFTER;
-            if stale || self.due.is_some_and(|due| now >= due) {
+            if suspected {
+                self.suspected = Some(now);
+            }
+            if stale || suspected || self.due.is_some_and(|due| now >= due) {
                 self.due = None;
                 let held = in_flight_packets as f64 * (least / delay_ms).min(1.0); // Little's law
-                let own = delay_ms <= tolerated_ms - NEAR_LIMIT * least;
-                let gentle = own && self.candidate.is_none();
+                let near = delay_ms > tolerated_ms - NEAR_LIMIT * least;
+                let others = near && tolerated_ms < SMALL_RATIO * least;
+                let gentle = !others && self.candidate.is_none();
                 let first = if gentle { FIRST_SHARE } else { 0.0 };
                 self.drain = Some(Drain {
                     began: now,
@@ -278,7 +315,7 @@ mod tests {
         for step in 0..400 {
             let delay = if step % 50 == 0 { 41.0 } else { 80.0 };
             minimum.on_sample(ms(step * 100), ms(step * 100), delay);
-            minimum.advance(ms(step * 100), 10, 150.0, 100.0);
+            minimum.advance(ms(step * 100), 10, 150.0, 100.0, false);
             assert!(!minimum.is_draining());
         }
         assert_eq!(minimum.get(), Some(41.0));
@@ -289,9 +326,9 @@ mod tests {
         while !minimum.is_draining() {
             *now += 5;
             minimum.on_sample(ms(*now), ms(*now), 150.0);
-            minimum.advance(ms(*now), 20, 150.0, 100.0);
+            minimum.advance(ms(*now), 20, 150.0, 100.0, false);
         }
-        while !minimum.advance(ms(*now), DRAINED_PACKETS, 150.0, 100.0) {
+        while !minimum.advance(ms(*now), DRAINED_PACKETS, 150.0, 100.0, false) {
             *now += 5;
             minimum.on_sample(ms(*now), ms(*now), delay);
         }
@@ -323,28 +360,26 @@ mod tests {
             let mut now = 0;
             while !minimum.is_draining() {
                 now += 5;
-                minimum.advance(ms(now), 100, 160.0, tolerated_ms);
+                minimum.advance(ms(now), 100, 160.0, tolerated_ms, false);
             }
             (minimum, now)
         };
         // 100 packets with 160 ms: the path holds 25 in 40 ms.
-        let (mut minimum, mut now) = begun(240.0);
+        let (mut minimum, mut now) = begun(160.0);
         let mut steps = vec![minimum.allowed_packets().expect("draining")];
         while steps.last() != Some(&DRAINED_PACKETS) {
             now += 1;
             let allowed = *steps.last().expect("begun");
-            minimum.advance(ms(now), allowed, 80.0, 240.0);
+            minimum.advance(ms(now), allowed, 80.0, 240.0, false);
             let next = minimum.allowed_packets().expect("draining");
             if next != allowed {
                 steps.push(next);
             }
         }
-        assert_eq!(steps, [32, 27, 22, 18, DRAINED_PACKETS]);
+        assert_eq!(steps, [30, 27, 24, 21, 18, DRAINED_PACKETS]);
 
-        for tolerated_ms in [80.0, 170.0] {
-            let (minimum, _) = begun(tolerated_ms);
-            assert_eq!(minimum.allowed_packets(), Some(DRAINED_PACKETS));
-        }
+        let (minimum, _) = begun(110.0);
+        assert_eq!(minimum.allowed_packets(), Some(DRAINED_PACKETS));
     }
 
     #[test]
@@ -354,10 +389,10 @@ mod tests {
         let mut now = 0;
         while !minimum.is_draining() {
             now += 5;
-            minimum.advance(ms(now), 20, 150.0, 100.0);
+            minimum.advance(ms(now), 20, 150.0, 100.0, false);
         }
         minimum.on_sample(ms(now + 30), ms(now - 10), 41.0);
-        assert!(minimum.advance(ms(now + 30), 10, 150.0, 100.0));
+        assert!(minimum.advance(ms(now + 30), 10, 150.0, 100.0, false));
         assert!(!minimum.is_draining());
     }
 
@@ -366,9 +401,29 @@ mod tests {
         let mut minimum = DelayMinimum::new();
         minimum.on_sample(ms(0), ms(0), 40.0);
         minimum.on_silence(ms(6000), Duration::from_millis(5900));
-        minimum.advance(ms(6000), 20, 150.0, 100.0);
+        minimum.advance(ms(6000), 20, 150.0, 100.0, false);
         assert!(!minimum.is_draining());
         assert!(minimum.met_within(ms(6000), Duration::from_millis(200)));
+    }
+
+    /// Epochs of a flow at its floor, with the delay that a path of `delay_ms` has, until it drains.
+    fn suspected_after(delay_ms: f64, lately_met: bool) -> Option<u64> {
+        let mut minimum = DelayMinimum::new();
+        minimum.on_sample(ms(0), ms(0), 40.0);
+        let begun: u64 = if lately_met { 0 } else { 2500 };
+        (begun..begun + 2000).step_by(5).find(|&now| {
+            minimum.on_sample(ms(now), ms(now), delay_ms);
+            minimum.advance(ms(now), 4, delay_ms, 80.0, true);
+            minimum.is_draining()
+        })
+    }
+
+    #[test]
+    fn a_flow_that_cannot_explain_its_delay_drains_at_once() {
+        // 100 ms and two delays.
+        assert_eq!(suspected_after(90.0, true), Some(285));
+        assert_eq!(suspected_after(79.0, true), None, "R tolerates it");
+        assert_eq!(suspected_after(90.0, false), None, "others have a queue");
     }
 
     #[test]
@@ -403,7 +458,7 @@ mod tests {
         let mut now = 0;
         while !minimum.is_draining() {
             now += 5;
-            minimum.advance(ms(now), 20, 150.0, 100.0);
+            minimum.advance(ms(now), 20, 150.0, 100.0, false);
         }
         minimum.on_silence(ms(now + 700), Duration::from_millis(700));
         assert!(!minimum.is_draining());
@@ -416,11 +471,11 @@ mod tests {
         let mut now = 0;
         while !minimum.is_draining() {
             now += 5;
-            minimum.advance(ms(now), 20, 150.0, 100.0);
+            minimum.advance(ms(now), 20, 150.0, 100.0, false);
         }
         while minimum.is_draining() {
             now += 5;
-            minimum.advance(ms(now), 20, 150.0, 100.0);
+            minimum.advance(ms(now), 20, 150.0, 100.0, false);
         }
         assert_eq!(minimum.get(), Some(40.0));
     }

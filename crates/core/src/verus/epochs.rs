@@ -1,0 +1,151 @@
+//! When epochs end: every ε on average, but not to the moment.
+//!
+//! A flow sends as its epochs begin. Flows of equal ε keep their places towards one another, so that the
+//! same one always finds a shared queue full where another has just filled it: what a flow loses, and so
+//! its share, then hangs on when it happened to begin (Floyd and Jacobson 1992, *On Traffic Phase Effects
+//! in Packet-Switched Gateways*, whose remedy this is: a random part in the time of sending). Each epoch
+//! may end at a random moment of the ε after its due time, which leaves the mean length as it is.
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use crate::random;
+use crate::units::{Duration, Time};
+
+/// The epochs of a flow, which begin with its first decision.
+#[derive(Debug)]
+pub struct Epochs {
+    length: Duration,
+    /// The share of an epoch by which its end may be late.
+    jitter: f64,
+    random: ChaCha8Rng,
+    open: Option<Open>,
+}
+
+/// The open epoch.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    began: Time,
+    /// When it would end were there no jitter.
+    due: Time,
+    end: Time,
+}
+
+/// What has ended, and what begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Turn {
+    /// How long it was since the last turn, in ε.
+    pub ended: f64,
+    /// How long the epoch that begins will be.
+    pub next: Duration,
+}
+
+impl Epochs {
+    /// Epochs of `length`, which may end late by a random share of it below `jitter`.
+    pub fn new(length: Duration, jitter: f64, seed: u64) -> Self {
+        Epochs {
+            length,
+            jitter,
+            random: random::stream(seed, "epochs", 0),
+            open: None,
+        }
+    }
+
+    /// When the open epoch ends; `None` before the first.
+    #[inline]
+    pub fn end(&self) -> Option<Time> {
+        self.open.map(|open| open.end)
+    }
+
+    /// Begins the first epoch, unless one is open.
+    pub fn begin(&mut self, now: Time) {
+        if self.open.is_none() {
+            self.open(now, now + self.length, false);
+        }
+    }
+
+    /// Back to before the first epoch.
+    pub fn stop(&mut self) {
+        self.open = None;
+    }
+
+    /// The open epoch ends now, and with it those whose time has passed meanwhile; `None` if none is open.
+    /// The next one ends `late`, or to the moment.
+    #[inline]
+    pub fn turn(&mut self, now: Time, late: bool) -> Option<Turn> {
+        let Open { began, due, end } = self.open?;
+        let missed = now.since(due).as_nanos() / self.length.as_nanos();
+        let end = end + self.length * missed;
+        let next = self.open(end, due + self.length * (missed + 1), late);
+        Some(Turn {
+            ended: end.since(began) / self.length,
+            next,
+        })
+    }
+
+    /// Opens an epoch; returns how long it will be.
+    fn open(&mut self, began: Time, due: Time, late: bool) -> Duration {
+        let mut end = due;
+        if late && self.jitter > 0.0 {
+            let late = self.jitter * self.random.random::<f64>();
+            end += self.length.mul_f64(late);
+        }
+        self.open = Some(Open { began, due, end });
+        end.since(began)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EPOCH: Duration = Duration::from_millis(5);
+
+    /// The lengths of a thousand epochs, in ms.
+    fn lengths(jitter: f64, seed: u64) -> Vec<f64> {
+        let mut epochs = Epochs::new(EPOCH, jitter, seed);
+        epochs.begin(Time::ZERO);
+        let mut before = Time::ZERO;
+        (0..1000)
+            .map(|_| {
+                let end = epochs.end().expect("open");
+                let turn = epochs.turn(end, true).expect("open");
+                let length = end.since(before);
+                assert!((turn.ended - length / EPOCH).abs() < 1e-9);
+                assert_eq!(turn.next, epochs.end().expect("open").since(end));
+                before = end;
+                length.as_millis_f64()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn without_jitter_each_epoch_is_as_long_as_the_other() {
+        assert!(lengths(0.0, 1).iter().all(|&length| length == 5.0));
+    }
+
+    #[test]
+    fn with_jitter_they_differ_from_flow_to_flow_and_keep_their_mean() {
+        let (one, other) = (lengths(0.9, 1), lengths(0.9, 2));
+        assert_ne!(one, other);
+        for lengths in [one, other] {
+            assert!(lengths.iter().all(|&length| 0.5 < length && length < 9.5));
+            let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
+            assert!((mean - 5.0).abs() < 0.01, "{mean} ms");
+            let short = lengths.iter().filter(|&&length| length < 4.0).count();
+            assert!((250..400).contains(&short), "{short} of 1000 below 4 ms");
+        }
+    }
+
+    #[test]
+    fn what_a_late_tick_has_missed_counts() {
+        let mut epochs = Epochs::new(EPOCH, 0.0, 1);
+        assert_eq!(epochs.turn(Time::from_millis(3), true), None);
+        epochs.begin(Time::ZERO);
+        let turn = epochs.turn(Time::from_millis(17), true).expect("open");
+        assert_eq!((turn.ended, turn.next), (3.0, EPOCH));
+        assert_eq!(epochs.end(), Some(Time::from_millis(20)));
+        epochs.stop();
+        assert_eq!(epochs.end(), None);
+    }
+}
