@@ -178,18 +178,5 @@ EXPERIMENT = reproduction(
             "more than the cap. On a link of 100 Mbit/s it has 28 Mbit/s at a round trip of 10 ms, 14 at 40 ms and "
             "4.5 at 100 ms; over the five repetitions the mean is 14.2."
         ),
-        "above-sprout-2": (
-            "0.98, and 0.94 over twenty draws in place of five. Sprout ignores losses, while each packet that is lost "
-            "at random, one in 200, cuts Verus's window by three tenths: where none is, it is 1.22, and with the round "
-            "trip held at 55 ms 1.14. In prototype mode it is 1.28, in paper mode 0.29, since there D_min never rises "
-            "when the round trip does (with delay_min=rising 0.86). Of robust mode's decisions none does it alone: "
-            "regrowth=0 gives 1.03, skip_stalls=no 1.06, above_profile=restart 1.08 at nearly twice the delay, and all "
-            "three with window_reference=current_window 1.14."
-        ),
-        "up-to-30-percent": (
-            "1.28 in the best repetition, for the same reasons: where no packet is lost at random it is 1.65. In "
-            "prototype mode it is 1.72, in paper mode 0.41. So near the bar one decision suffices: regrowth=0 gives "
-            "1.34, window_reference=current_window 1.39, skip_stalls=no 1.41. Over twenty draws the best has 1.30."
-        ),
     },
 )
