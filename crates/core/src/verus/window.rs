@@ -6,8 +6,8 @@ use crate::units::Duration;
 use super::config::Config;
 use super::delay::DelayReport;
 
-/// D_est,i+1 in ms from D_est,i (Eq. 4). `times` epochs are closed alike (more than one only
-/// after a late tick).
+/// D_est,i+1 in ms from D_est,i (Eq. 4). What ends counts as `times` epochs: by its length, in ε, and more
+/// after a late tick.
 #[inline]
 pub fn next_estimate(
     estimate: f64,
