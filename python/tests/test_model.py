@@ -111,7 +111,7 @@ def test_any_controller_can_be_watched() -> None:
 
 def test_the_walk_repeats_with_its_seed(tmp_path: Path) -> None:
     model = tmp_path / "a.model"
-    model.write_bytes(training.train(training.Training(traces=["rate:6"], duration_s=5)))
+    model.write_bytes(training.train(training.Training(traces=["city-driving-3g-up"], duration_s=20)))
 
     def sent(seed: int) -> list[float]:
         flows = [Flow(f"model:file={model}")]

@@ -58,10 +58,6 @@ const LONGER_BY: Duration = Duration::from_millis(60);
 const ALONE_WITHIN: Duration = Duration::from_millis(40);
 const ALONE_WITHIN_PER_RATIO: Duration = Duration::from_millis(180);
 
-/// Where a packet is lost to a queue, a flow alone has met D_min within this time, whatever its R: the queue
-/// cuts it down before R does.
-const SHARES_LOSS: Duration = Duration::from_millis(400);
-
 /// So soon after an outage D_min may not be met because of the queue that it left.
 const UNSURE_AFTER_OUTAGE: Duration = Duration::from_secs(1);
 
@@ -366,7 +362,7 @@ impl Verus {
         if let Some(least) = self.minimum.get() {
             let window = self.packets(lost[0].window);
             let delay = self.delay.delay_max();
-            let shared = !self.minimum.met_within(now, SHARES_LOSS);
+            let shared = self.capacity.is_shared();
             self.losses
                 .on_loss(now, window, delay, least, shared, &self.config);
             self.capacity.limit(self.window / least);
