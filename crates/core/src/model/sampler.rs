@@ -301,4 +301,20 @@ mod tests {
             "{recorded:?} {watched:?}"
         );
     }
+
+    #[test]
+    fn a_recording_whose_epochs_begin_late_at_random_is_cut_between_them() {
+        // Each epoch of 5 ms sends three packets, up to 4.5 ms after its due time.
+        let packets = (0..200u64).flat_map(|epoch| {
+            let late = Duration::from_micros(epoch * 1777 % 4500);
+            let at = ms(3 + 5 * epoch) + late;
+            [(at, Some(at + Duration::from_millis(40))); 3]
+        });
+        let recorded = Sampler::of_packets(packets);
+        let run = recorded.runs().next().expect("a run");
+        let sending = run.iter().take_while(|sample| sample.packets == 3).count();
+        assert!(sending > 180, "{sending} of {run:?}");
+        // The last packets are answered after all have left.
+        assert!(run[sending..].iter().all(|sample| sample.packets == 0));
+    }
 }

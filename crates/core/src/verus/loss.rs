@@ -36,7 +36,6 @@ const NOT_YET_BACK: f64 = 0.9;
 const MANY_BY_CHANCE: u32 = 5;
 /// More are not counted, so that a queue is soon believed again.
 const MOST_BY_CHANCE: u32 = 8;
-
 /// A radio loses no larger share of the packets by chance: where more is lost, the window is too large.
 const MOST_LOST: f64 = 0.03;
 
@@ -45,8 +44,8 @@ const MOST_LOST: f64 = 0.03;
 struct Span {
     least: f64,
     longest: f64,
-    arrived: u32,
-    lost: u32,
+    arrived: u64,
+    lost: u64,
 }
 
 const NOTHING: Span = Span {
@@ -104,15 +103,14 @@ impl LossMemory {
 
     /// So many packets were lost.
     pub fn on_lost(&mut self, packets: usize) {
-        let lost = &mut self.met[0].lost;
-        *lost = lost.saturating_add(packets.try_into().unwrap_or(u32::MAX));
+        self.met[0].lost += packets as u64;
     }
 
     /// Whether more was lost lately than comes by chance.
     fn is_much(&self) -> bool {
         let [now, before] = &self.met;
         let (lost, arrived) = (now.lost + before.lost, now.arrived + before.arrived);
-        f64::from(lost) > MOST_LOST * f64::from(lost + arrived)
+        lost as f64 > MOST_LOST * (lost + arrived) as f64
     }
 
     /// A packet that left under a window of `window` packets was lost, while the averaged delay was
@@ -164,11 +162,12 @@ impl LossMemory {
 /// How long the ceiling takes back to a rate, in packets/ms, that was lost; `None` where there is no
 /// ceiling.
 fn return_time(rate: f64, shared: bool, config: &Config) -> Option<Duration> {
-    let (regrowth, longest) = match shared {
-        false => (config.regrowth?, LONGEST_RETURN),
-        true => (SHARED_REGROWTH * config.regrowth?, LONGEST_SHARED_RETURN),
+    let (share, longest) = if shared {
+        (SHARED_REGROWTH, LONGEST_SHARED_RETURN)
+    } else {
+        (1.0, LONGEST_RETURN)
     };
-    let seconds = (1.0 - config.decrease_factor) * rate / regrowth;
+    let seconds = (1.0 - config.decrease_factor) * rate / (share * config.regrowth?);
     Some(Duration::from_millis_f64(1e3 * seconds).min(longest))
 }
 

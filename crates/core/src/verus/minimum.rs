@@ -10,9 +10,8 @@
 //! reviews it soon after: an outage looks like a longer path to whoever drains in the middle of it,
 //! and a D_min that is too large would keep itself up.
 //!
-//! A flow that does not wait for that is one whose path has become so much longer that R tolerates no queue
-//! at all: it gives up its window step by step, and nothing it does shortens the delay. That alone makes it
-//! drain.
+//! One case does not wait for that: a path that has become longer than R tolerates. The flow then gives up
+//! its window step by step, and nothing that it does shortens the delay.
 //!
 //! What must not count is the queue of *other* flows. Flows behind one bottleneck that began
 //! together see the same queue, last met D_min at the same moment and drain together, which
@@ -30,7 +29,7 @@ const STALE_AFTER: Duration = Duration::from_millis(5500);
 /// of two such delays, has nothing left to do about it: the path may have become longer. It drains at once,
 /// but not soon again.
 const UNEXPLAINED_FOR: Duration = Duration::from_millis(100);
-/// Where it last met D_min longer ago, before, the delay was not its own: others use the path.
+/// Unless that began longer than this after it last met D_min: then the delay is that of others.
 const MET_LATELY: Duration = Duration::from_secs(2);
 /// A delay above D_min is confirmed by further drains, so long after one another.
 const CONFIRM_AFTER: Duration = Duration::from_millis(200);
