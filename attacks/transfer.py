@@ -1,1 +1,657 @@
-"""."""
+"""Attacks on `verus serve`, and on clients of hostile servers, over QUIC."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import os
+import random
+import socket
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+from aioquic.asyncio import serve as aioquic_serve
+from aioquic.asyncio.protocol import QuicConnectionProtocol
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from attacks import transfer_wire as wire
+from attacks.attack import attack
+from attacks.endpoint import Process, Server, controls, until
+from attacks.network import from_port_zero
+from attacks.stage import ATTACKER, HERE, Stage
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[32mAll files sent.\x1b[0m\r\nFORGED LINE"
+
+
+def clean(stage: Stage, text: str, where: str) -> None:
+    """Expect that nothing in a text drives a terminal or pretends to be a line of its own."""
+    found = controls(text)
+    forged = any(line.lstrip().startswith("FORGED LINE") for line in text.splitlines())
+    stage.expect(
+        not found and not forged, f"no control character in {where}", f"{where} has {found or 'a line that was forged'}"
+    )
+
+
+def still_serves(stage: Stage, server: Server, within_s: float = 10, name: str = "still") -> None:
+    """Expect that an ordinary client's small file arrives."""
+    file = stage.work / f"{name}.txt"
+    file.write_text("a small file\n")
+    began, ran = time.monotonic(), None
+    while time.monotonic() - began < within_s:
+        ran = stage.run("send", file, server.name, *server.client_options, "-q", seconds=within_s)
+        if ran.code == 0:
+            break
+        time.sleep(0.3)
+    took = time.monotonic() - began
+    stage.figure(served_after_s=round(took, 2))
+    stage.expect(
+        ran is not None and ran.code == 0,
+        f"another's file arrives within {took:.1f} s",
+        f"another's file does not arrive within {took:.0f} s: {ran.last_line[:100] if ran else ''}",
+    )
+
+
+def known(stage: Stage, folder: Path, *options: object, honest: bool = True) -> Server:
+    """A server that asks for no token, for attacks by clients that it knows."""
+    if "open" in stage.shared:
+        return stage.shared["open"]
+    return stage.serve(folder, "--no-token", *options, honest=honest)
+
+
+@attack("transfer-names", quick=True, soak=True)
+def names(stage: Stage) -> None:
+    """Paths that leave the folder, name devices or other systems' roots, or are too long, straight into each request.
+
+    Each is refused or taken for a plain name; nothing outside of the folder is read or written.
+    """
+    served = stage.folder("served") if not stage.shared else stage.work
+    secret = stage.folder("secret")
+    (secret / "f").write_text("secret")
+    server = known(stage, served)
+    if not stage.shared:
+        (served / "inner").mkdir()
+        (served / "out").symlink_to("../secret")
+        (served / "file").symlink_to("../secret/f")
+    before = {path: path.stat().st_mtime_ns for path in secret.rglob("*")}
+    bad = [
+        *(b"../x", b"/etc/passwd", b"a/../../secret/f", b"..", b".", b"a//b", b"a\0b", b"out/new", b"out/f", b"file"),
+        *(b"x" * 241, b"d/" * 70 + b"x", b".y.verus-part", b"\xff\xfe", "a\u202egpj.exe".encode(), b"", b"x" * 4097),
+    ]
+    # Any bytes are a name here, as for the kernel; the empty one is the folder itself.
+    harmless = (b"", b"\xff\xfe", "a\u202egpj.exe".encode())
+    refused, other = 0, []
+
+    async def ask(name: bytes, connection: QuicConnectionProtocol) -> None:
+        nonlocal refused
+        for kind, request in (
+            ("get", wire.get(name)),
+            ("put", wire.put(name, 0)),
+            ("mkdir", wire.make_folder(name)),
+            ("list", wire.list_folder(name)),
+        ):
+            reader, writer = await connection.create_stream()
+            writer.write(request)
+            answer = await asyncio.wait_for(wire.hear(reader), 3)
+            good = {"get": 5, "put": 0, "mkdir": 6, "list": None}[kind]
+            granted = answer[0] in (1, 2, 4) if kind == "list" else answer[0] == good
+            if kind == "put" and answer[0] == 5:
+                granted = False
+            if granted:
+                other.append((f"{kind} {name[:12]!r}", name))
+            else:
+                refused += 1
+            connection._quic.reset_stream(writer.get_extra_info("stream_id"), 0)
+
+    async def all_of_them() -> None:
+        closed = 0
+        for name in bad:
+            try:
+                async with wire.connected(server.address, bind=ATTACKER) as connection:
+                    await wire.greeted(connection)
+                    await ask(name, connection)
+            except (OSError, TimeoutError, asyncio.IncompleteReadError):
+                closed += 1  # the request itself was refused, with the connection
+        stage.figure(refused=refused, granted=[text for text, _ in other], connections_closed=closed)
+
+    asyncio.run(all_of_them())
+    stage.expect(refused > 20, f"{refused} requests refused")
+    wrong = [granted for granted, name in other if name not in harmless]
+    stage.expect(not wrong, "none granted that leads out", f"granted: {', '.join(wrong)[:160]}")
+    after = {path: path.stat().st_mtime_ns for path in secret.rglob("*")}
+    stage.expect(before == after, "nothing outside was touched")
+    stage.lives(server)
+
+
+@attack("transfer-strangers", quick=True, soak=True)
+def strangers(stage: Stage) -> None:
+    """One address makes 100 QUIC connections that say nothing, and new ones as they are turned away.
+
+    An ordinary client is served beside them; memory stays.
+    """
+    server = stage.serve(stage.folder("served"))
+    before, made = server.process.rss_mb(), 0
+
+    async def one(end: float) -> None:
+        nonlocal made
+        while time.monotonic() < end:
+            try:
+                async with wire.connected(server.address, bind=ATTACKER, patience_s=2) as connection:
+                    made += 1
+                    await asyncio.wait_for(connection.wait_closed(), max(0.1, end - time.monotonic()))
+            except (OSError, TimeoutError):
+                pass
+            await asyncio.sleep(0.5)
+
+    async def crowd() -> None:
+        end = time.monotonic() + 6
+        tasks = [asyncio.create_task(one(end)) for _ in range(100)]
+        await asyncio.sleep(3)
+        await asyncio.to_thread(still_serves, stage, server, 2, "strangers")
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(crowd())
+    grown = server.process.rss_mb() - before
+    stage.figure(connections=made, rss_growth_mb=round(grown, 1))
+    stage.expect(made > 0 and grown < 48, f"{made} connections, memory grew by {grown:.0f} MB")
+    stage.lives(server)
+
+
+@attack("transfer-close-reason", quick=True)
+def close_reason(stage: Stage) -> None:
+    """A stranger closes a QUIC connection with a reason that drives a terminal, before and after greeting.
+
+    Nothing of it reaches the server's output as it is.
+    """
+    server = known(stage, stage.folder("served"), "--verbose")
+
+    async def close() -> None:
+        for greet in (False, True):
+            async with wire.connected(server.address, bind=ATTACKER) as connection:
+                if greet:
+                    await wire.greeted(connection)
+                connection._quic.close(error_code=0, frame_type=0, reason_phrase=ESCAPES)
+                connection.transmit()
+                await asyncio.sleep(0.2)
+
+    asyncio.run(close())
+    time.sleep(0.3)
+    clean(stage, server.process.said, "the server's log")
+    stage.lives(server)
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A self-signed certificate and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "verus")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("verus")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    paths = folder / "cert.pem", folder / "key.pem"
+    paths[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    plain = serialization.NoEncryption()
+    paths[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    )
+    return paths
+
+
+def server_configuration(stage: Stage) -> QuicConfiguration:
+    """Of a hostile server."""
+    settings = QuicConfiguration(is_client=False, alpn_protocols=[wire.PROTOCOL], idle_timeout=600)
+    settings.load_cert_chain(*certificate(stage.work))
+    return settings
+
+
+def client_files(stage: Stage) -> tuple[Path, list[object]]:
+    """A file to send, and options with which any server is believed."""
+    file = stage.work / "file"
+    file.write_bytes(os.urandom(100_000))
+    token = stage.work / "token"
+    token.write_text("0123456789abcdef0123456789abcdef\n")
+    token.chmod(0o600)
+    return file, ["--token-file", token, "--config", stage.config()]
+
+
+@attack("transfer-evil-server-closes", quick=True)
+def evil_server_closes(stage: Stage) -> None:
+    """A server closes the ordinary client's connection with a reason that drives a terminal.
+
+    The client exits with 1 and prints nothing of it as it is.
+    """
+
+    class Closes(QuicConnectionProtocol):
+        def quic_event_received(self, event: Any) -> None:
+            if type(event).__name__ == "HandshakeCompleted":
+                self._quic.close(error_code=0, frame_type=0, reason_phrase=ESCAPES)
+                self.transmit()
+
+    file, options = client_files(stage)
+
+    async def trap() -> None:
+        server = await aioquic_serve(HERE, 0, configuration=server_configuration(stage), create_protocol=Closes)
+        port = server._transport.get_extra_info("sockname")[1]
+        for words in (("send", file, f"{HERE}:{port}"), ("receive", f"{HERE}:{port}/x", "--into", stage.work)):
+            ran = await asyncio.to_thread(stage.run, *words, *options, seconds=15)
+            stage.expect(ran.code == 1, f"{words[0]} exits with 1", f"{words[0]} exits with {ran.code}")
+            clean(stage, ran.out + ran.err, f"{words[0]}'s output")
+        server.close()
+
+    asyncio.run(trap())
+
+
+async def holding(
+    stage: Stage, server: Server, mode: str, seconds: float, count: int = 40
+) -> None:
+    """So many clients of one address greet and then do nothing, or leave requests half done; meanwhile another is served."""
+
+    async def one(index: int, end: float) -> None:
+        small = {"max_stream_data": 2000, "max_data": 60_000} if mode == "list" else {}
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            async with wire.connected(server.address, bind=ATTACKER, **small) as connection:
+                kept = [await wire.greeted(connection)]
+                stage.verdict.figures["greeted"] = stage.verdict.figures.get("greeted", 0) + 1
+                wire.hold(connection)
+                for number in range(16 if mode != "idle" else 0):
+                    reader, writer = await connection.create_stream()
+                    writer.write(
+                        wire.list_folder(b"many") if mode == "list" else wire.put(b"slow%d-%d" % (index, number), 1 << 30)
+                    )
+                    kept.append((reader, writer))
+                await asyncio.sleep(max(0, end - time.monotonic()))
+
+    end = time.monotonic() + seconds
+    tasks = [asyncio.create_task(one(index, end)) for index in range(count)]
+    await asyncio.sleep(2.5)
+    await asyncio.to_thread(still_serves, stage, server, 2.5, mode)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def hold_places(stage: Stage, mode: str) -> None:
+    """Hold places at a server, and see what that costs and whether others are served."""
+    served = stage.folder("served")
+    (served / "many").mkdir()
+    if mode == "list":
+        for index in range(3000):
+            (served / "many" / ("n" * 60 + f"{index}")).touch()
+    server = known(stage, served)
+    before = server.process.usage()
+    asyncio.run(holding(stage, server, mode, 6))
+    after = server.process.usage()
+    grown = (after.rss_kb - before.rss_kb) / 1024
+    stage.figure(rss_growth_mb=round(grown, 1), threads=after.threads, descriptors=after.descriptors)
+    stage.expect(stage.verdict.figures.get("greeted", 0) > 0, "clients were let in", "no client was let in")
+    stage.expect(
+        grown < 128 and after.threads < 300 and after.descriptors < 512,
+        f"memory grew by {grown:.0f} MB, {after.descriptors} descriptors, {after.threads} threads",
+    )
+    stage.lives(server)
+
+
+@attack("transfer-idle-clients", quick=True, soak=True)
+def idle_clients(stage: Stage) -> None:
+    """40 clients of one address greet and then do nothing, alive in QUIC.
+
+    Another client is served beside them.
+    """
+    hold_places(stage, "idle")
+
+
+@attack("transfer-half-read-lists", soak=True)
+def half_read_lists(stage: Stage) -> None:
+    """40 clients of one address hold 16 half-read lists each.
+
+    Another client is served beside them; memory, threads and descriptors are bounded.
+    """
+    hold_places(stage, "list")
+
+
+@attack("transfer-silent-puts", soak=True)
+def silent_puts(stage: Stage) -> None:
+    """40 clients of one address offer 16 files of 1 GiB each and send nothing of them.
+
+    Another client is served beside them; memory, threads and descriptors are bounded.
+    """
+    hold_places(stage, "put")
+
+
+@attack("transfer-deep-lists", soak=True)
+def deep_lists(stage: Stage) -> None:
+    """One address makes a folder 60 deep, and 4 connections of it hold 16 lists of it half-read each.
+
+    Descriptors do not run out: another client is served.
+    """
+    server = known(stage, stage.folder("served"))
+    deep = b"/".join([b"d" * 60] * 60)
+
+    async def one(first: bool, end: float) -> None:
+        async with wire.connected(server.address, bind=ATTACKER, max_stream_data=20_000, max_data=300_000) as connection:
+            kept = [await wire.greeted(connection)]
+            for path in (deep, *(deep + b"/e%d" % index for index in range(100))) if first else ():
+                reader, writer = await connection.create_stream()
+                writer.write(wire.make_folder(path))
+                await asyncio.wait_for(wire.hear(reader), 5)
+            wire.hold(connection)
+            for _ in range(16):
+                reader, writer = await connection.create_stream()
+                writer.write(wire.list_folder(b"d" * 60))
+                kept.append((reader, writer))
+            await asyncio.sleep(max(0, end - time.monotonic()))
+
+    async def all_of_them() -> int:
+        end = time.monotonic() + 5
+        tasks = [asyncio.create_task(one(True, end))]
+        await asyncio.sleep(1.5)
+        tasks += [asyncio.create_task(one(False, end)) for _ in range(3)]
+        await asyncio.sleep(1)
+        most = server.process.usage().descriptors
+        await asyncio.to_thread(still_serves, stage, server, 2.5, "deep")
+        most = max(most, server.process.usage().descriptors)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return most
+
+    most = asyncio.run(all_of_them())
+    limits = (Path("/proc") / str(server.process.pid) / "limits").read_text()
+    (limit,) = (int(line.split()[3]) for line in limits.splitlines() if line.startswith("Max open files"))
+    stage.figure(descriptors=most, limit=limit)
+    stage.expect(most < limit - 32, f"{most} descriptors at most, of {limit}")
+    stage.lives(server)
+
+
+async def lying_download(server: Server, mode: str, path: bytes, seconds: float) -> tuple[int, float, str]:
+    """Fetch a file and acknowledge packets that did not come; the bytes, the time, and why the server closed."""
+    lies = False
+
+    async with wire.connected(server.address, bind=ATTACKER, max_data=1 << 30, max_stream_data=1 << 30) as connection:
+        quic: Any = connection._quic
+        honest = quic._write_ack_frame
+
+        def lying(builder: Any, space: Any, now: float) -> Any:
+            if lies and len(space.ack_queue) and space.largest_received_packet > 20:
+                space.ack_queue.add(0, space.largest_received_packet + (9 if mode == "ahead" else 1))
+            return honest(builder=builder, space=space, now=now)
+
+        quic._write_ack_frame = lying
+        await wire.greeted(connection)
+        lies = mode != "honest"
+        began, total = time.monotonic(), 0
+        reader, writer = await connection.create_stream()
+        writer.write(wire.get(path))
+        await wire.hear(reader)
+        writer.write(wire.check_nothing())
+        with contextlib.suppress(TimeoutError, asyncio.IncompleteReadError, OSError):
+            while time.monotonic() - began < seconds:
+                got = await asyncio.wait_for(reader.read(1 << 20), 2)
+                total += len(got)
+                if not got:
+                    break
+        event = quic._close_event
+        reason = f"{event.error_code:#x} {event.reason_phrase}" if event else ""
+        return total, time.monotonic() - began, reason
+
+
+@attack("transfer-optimistic-acknowledgements", soak=True)
+def optimistic_acknowledgements(stage: Stage) -> None:
+    """A receiver acknowledges all numbers up to the newest that came, or the next 8 as well.
+
+    The server finds out and closes that connection, or the transfer gets nowhere.
+    """
+    served = stage.folder("served")
+    server = known(stage, served)
+    name = b"big"
+    if stage.shared:
+        name = b"honest/big"
+    else:
+        (served / "big").write_bytes(os.urandom(64 << 20))
+    for mode in ("gaps", "ahead"):
+        total, took, reason = asyncio.run(lying_download(server, mode, name, 4))
+        stage.figure(**{f"{mode}_bytes": total})
+        stage.expect(
+            bool(reason) or total < 2e6,
+            f"{mode}: {total / 1e6:.2f} MB in {took:.1f} s, {reason[:40] or 'then nothing'}",
+        )
+    stage.lives(server)
+
+
+@attack("transfer-stalled-server", timeout_s=120)
+def stalled_server(stage: Stage) -> None:
+    """A server greets and then never answers, alive in QUIC.
+
+    `send` and `receive` give it up within 90 s, with exit code 1 and a message.
+    """
+
+    def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def answer() -> None:
+            with contextlib.suppress(asyncio.IncompleteReadError):
+                if (await wire.hear(reader))[0] == 0:
+                    writer.write(wire.WELCOME)
+                await asyncio.sleep(10_000)
+
+        tasks.append(asyncio.create_task(answer()))
+
+    tasks: list[asyncio.Task[None]] = []
+    file, _ = client_files(stage)
+
+    async def trap() -> None:
+        server = await aioquic_serve(HERE, 0, configuration=server_configuration(stage), stream_handler=handler)
+        port = server._transport.get_extra_info("sockname")[1]
+        config = stage.config()
+        config.mkdir()
+        (config / "token").write_text("0123456789abcdef0123456789abcdef\n")
+        (config / "token").chmod(0o600)
+        print_of = await asyncio.to_thread(stage.run, "send", file, f"{HERE}:{port}", "--config", config, seconds=10)
+        options: list[object] = ["--config", config]
+        if print_of.code is not None:  # it wants a proof; it has none to give, so it is named by its fingerprint
+            options += ["--fingerprint", fingerprint(stage.work / "cert.pem")]
+        began = time.monotonic()
+
+        async def one(*words: object) -> None:
+            ran = await asyncio.to_thread(stage.run, *words, *options, seconds=90)
+            took = time.monotonic() - began
+            stage.figure(**{f"{words[0]}_s": round(took, 1)})
+            stage.expect(
+                ran.code == 1,
+                f"{words[0]} gives up after {took:.0f} s: {ran.last_line[:90]}",
+                f"{words[0]}: exit {ran.code} after {took:.0f} s: {ran.last_line[:90]}",
+            )
+
+        await asyncio.gather(
+            one("send", file, f"{HERE}:{port}"), one("receive", f"{HERE}:{port}/x", "--into", stage.work / "into")
+        )
+        server.close()
+
+    asyncio.run(trap())
+
+
+def fingerprint(certificate_file: Path) -> str:
+    """What `--fingerprint` takes: the first 160 bits of the certificate's BLAKE3 hash, in base 32."""
+    from blake3 import blake3
+
+    der = x509.load_pem_x509_certificate(certificate_file.read_bytes()).public_bytes(serialization.Encoding.DER)
+    import base64
+
+    text = base64.b32encode(blake3(der).digest()[:20]).decode().lower()
+    return "-".join(text[at : at + 4] for at in range(0, len(text), 4))
+
+
+@attack("transfer-garbage", soak=True)
+def garbage(stage: Stage) -> None:
+    """20,000 random, truncated and mutated datagrams.
+
+    The server lives, keeps nothing of them, and sends no more than it got.
+    """
+    server = stage.serve(stage.folder("served"))
+    count, rng = 20_000, random.Random(3)
+    pool = [wire.initial(server.address) for _ in range(30)]
+    before, sent, back = server.process.rss_mb(), 0, 0
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.bind((ATTACKER, 0))
+        stranger.setblocking(False)
+        for index in range(count):
+            match index % 3:
+                case 0:
+                    datagram = rng.randbytes(rng.randrange(1, 1400))
+                case 1:
+                    whole = rng.choice(pool)
+                    datagram = whole[: rng.randrange(1, len(whole))]
+                case _:
+                    changed = bytearray(rng.choice(pool))
+                    changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+                    datagram = bytes(changed)
+            with contextlib.suppress(BlockingIOError):
+                sent += stranger.sendto(datagram, server.address)
+            if index % 50 == 49:
+                time.sleep(0.004)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        back += len(stranger.recv(65535))
+    grown = server.process.rss_mb() - before
+    stage.figure(packets=count, bytes_in=sent, bytes_back=back, rss_growth_mb=round(grown, 1))
+    stage.expect(back <= sent, f"{sent / 1e6:.0f} MB in, {back / 1e6:.2f} MB back")
+    stage.expect(grown < 32, f"memory grew by {grown:.1f} MB")
+    still_serves(stage, server, name="garbage")
+    stage.lives(server)
+
+
+@attack("transfer-amplification", quick=True, soak=True)
+def amplification(stage: Stage) -> None:
+    """Good and bad first datagrams of all sizes from an address that has proven nothing, then silence.
+
+    At most three times what was sent comes back (RFC 9000 §8.1), whatever the time.
+    """
+    server = stage.serve(stage.folder("served"))
+    rng, worst = random.Random(3), 0.0
+    for size in (20, 21, 40, 100, 600, 1199, 1200, 1252, 1400, 9000, 60_000):
+        for first in (0x40, 0xC0, 0xC3, 0xE0, 0x00, 0xFF):
+            version = rng.choice([b"\0\0\0\1", b"\xfa\xce\xb0\x0c", b"\0\0\0\0"])
+            head = bytes([first]) + version + b"\x08" + rng.randbytes(8) + b"\x08" + rng.randbytes(8)
+            datagram = (head + rng.randbytes(size))[:size]
+            worst = max(worst, bytes_back(server, datagram, 0.004) / size)
+    stage.expect(worst <= 3, f"bad first packets: at most {worst:.2f} times")
+    datagram = wire.initial(server.address)
+    ratio = bytes_back(server, datagram, 4) / len(datagram)
+    stage.figure(worst_of_bad=round(worst, 2), ratio=round(ratio, 2))
+    stage.expect(0 < ratio <= 3, f"a good one, then 4 s of silence: {ratio:.2f} times")
+    stage.lives(server)
+
+
+def bytes_back(server: Server, datagram: bytes, seconds: float) -> int:
+    """What comes back within so long for a datagram from an address that says no more."""
+    total, end = 0, time.monotonic() + seconds
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.bind((ATTACKER, 0))
+        stranger.sendto(datagram, server.address)
+        with contextlib.suppress(TimeoutError):
+            while (left := end - time.monotonic()) > 0:
+                stranger.settimeout(left)
+                total += len(stranger.recv(65535))
+    return total
+
+
+@attack("transfer-source-port-0", needs=("root",), quick=True, soak=True)
+def source_port_zero(stage: Stage) -> None:
+    """Good QUIC Initials from UDP port 0, which nobody can answer.
+
+    The server lives and serves others.
+    """
+    server = stage.serve(stage.folder("served"))
+    for _ in range(10):
+        from_port_zero(server.address, wire.initial(server.address), ATTACKER)
+    time.sleep(0.3)
+    stage.lives(server)
+    still_serves(stage, server, name="port0")
+
+
+@attack("transfer-wrong-token", quick=True, soak=True)
+def wrong_token(stage: Stage) -> None:
+    """A client with another token, and one with none at all.
+
+    Nothing is listed, read or written for either.
+    """
+    served = stage.folder("served")
+    (served / "private").write_text("private")
+    server = stage.serve(served)
+    token = stage.work / "wrong"
+    token.write_text("not-the-token-that-the-server-has\n")
+    token.chmod(0o600)
+    other = stage.folder("other")
+    ran = stage.run(
+        *("receive", f"{server.name}/private", "--into", other, "--token-file", token),
+        *("--config", other / "config"),
+        seconds=10,
+    )
+    stage.expect(ran.code not in (0, None), f"another token: exit {ran.code}")
+    stage.expect(not (other / "private").exists(), "nothing arrives")
+
+    async def unproven() -> bytes:
+        async with wire.connected(server.address, bind=ATTACKER) as connection:
+            reader, writer = await connection.create_stream()
+            writer.write(wire.HELLO)
+            answers = await asyncio.wait_for(reader.read(2000), 3)
+            reader, writer = await connection.create_stream()
+            writer.write(wire.get(b"private"))
+            with contextlib.suppress(TimeoutError, OSError):
+                answers += await asyncio.wait_for(reader.read(2000), 2)
+            return answers
+
+    answers = b""
+    with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+        answers = asyncio.run(unproven())
+    stage.expect(b"private" not in answers, "no token: nothing is told")
+    stage.lives(server)
+
+
+@attack("transfer-readable-secrets", quick=True)
+def readable_secrets(stage: Stage) -> None:
+    """The token, the server's key, or a probe's key can be read by others on the machine.
+
+    Each command refuses to use it, with exit code 2.
+    """
+    served = stage.folder("served")
+    server = stage.serve(served, honest=False)
+    server.process.stop()
+    file, _ = client_files(stage)
+    for name in ("token", "server.pem"):
+        path = stage.config() / name
+        mode = path.stat().st_mode
+        path.chmod(0o644)
+        process = stage.endpoint("serve", served, "--bind", HERE, "--port", 0, "--config", stage.config())
+        code = process.wait(2)
+        stage.expect(code == 2, f"serve refuses a readable {name}", f"serve takes a readable {name}: exit {code}")
+        process.stop()
+        if name == "token":
+            ran = stage.run("send", file, server.name, "--config", stage.config(), seconds=3)
+            stage.expect(
+                ran.code == 2 and "token" in ran.err, "send refuses a readable token", f"send with it: exit {ran.code}"
+            )
+        path.chmod(mode)
+    key = stage.work / "key"
+    key.write_text("a pre-shared key that is long enough\n")
+    key.chmod(0o644)
+    process = stage.endpoint("probe", "server", "--bind", HERE, "--port", 0, "--key-file", key)
+    code = process.wait(2)
+    stage.expect(code == 2, "probe server refuses a readable key", f"probe server takes a readable key: exit {code}")
+    process.stop()
+
+
