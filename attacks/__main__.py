@@ -1,0 +1,165 @@
+"""`python -m attacks`: run the attacks, and say what held."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+from attacks import sandbox
+from attacks.attack import Attack, Verdict
+from attacks.catalogue import ATTACKS, BASELINES
+from attacks.endpoint import find_endpoint
+
+#: An honest client's figures beside an attack: within 5 % of those without. Delays over the loopback are
+#: tens of microseconds; 1 ms, which is 5 % of a path of 20 ms, comes on top.
+SHARE, ALLOWED_MS = 0.05, 1.0
+
+
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m attacks", description=__doc__)
+    parser.add_argument("--only", action="append", metavar="NAME", help="only this attack, or those against NAME")
+    parser.add_argument("--list", action="store_true", help="list the attacks and what must happen")
+    parser.add_argument("--quick", action="store_true", help="only those that take a few seconds")
+    parser.add_argument("--json", action="store_true", help="print a JSON object for each attack")
+    parser.add_argument("--markdown", action="store_true", help="print the table for SECURITY.md")
+    parser.add_argument("--no-honest", action="store_true", help="no honest client beside the attacks")
+    parser.add_argument("--unprivileged", action="store_true", help="skip what this user may not do")
+    parser.add_argument("--endpoint", type=Path, metavar="FILE", help="the binary to attack")
+    return parser.parse_args()
+
+
+def chosen(only: list[str] | None, quick: bool) -> list[Attack]:
+    """The attacks to run.
+
+    Raises:
+        KeyError: If a name is none.
+    """
+    for name in only or ():
+        if name not in ATTACKS and not any(attack.against == name for attack in ATTACKS.values()):
+            raise KeyError(name)
+    return [
+        attack
+        for attack in ATTACKS.values()
+        if (not only or attack.name in only or attack.against in only) and (attack.quick or not quick)
+    ]
+
+
+def compare(attack: Attack, verdict: Verdict, alone: dict[str, float]) -> None:
+    """Set the honest client's figures against those without the attack."""
+    if not verdict.honest or not alone:
+        return
+    worst = []
+    for name, without in alone.items():
+        beside = verdict.honest.get(name)
+        if beside is None:
+            continue
+        if name.endswith("_ms"):
+            if beside > without * (1 + SHARE) + ALLOWED_MS:
+                worst.append(f"{name} {beside:.1f} instead of {without:.1f}")
+        elif abs(beside / without - 1) > SHARE:
+            worst.append(f"{name} {beside:.2f} instead of {without:.2f}")
+    verdict.figures["honest_ratio"] = round(verdict.honest["goodput_mbps"] / alone["goodput_mbps"], 3)
+    if worst and not attack.flood:
+        verdict.held = False
+        verdict.wrong.append("an honest client beside it: " + ", ".join(worst))
+
+
+def ratio(verdict: Verdict) -> str:
+    """The honest client's goodput over that without the attack."""
+    found = verdict.figures.get("honest_ratio")
+    return "–" if found is None else f"{found:.2f}"
+
+
+def table(verdicts: list[Verdict]) -> str:
+    """The verdicts, as text."""
+    from rich.console import Console
+    from rich.table import Table
+
+    drawn = Table(show_lines=True)
+    for title in ("attack", "tried", "happened", "honest", "verdict"):
+        drawn.add_column(title, overflow="fold")
+    for verdict in verdicts:
+        from rich.text import Text
+
+        cells = (verdict.name, ATTACKS[verdict.name].tried, verdict.happened, ratio(verdict), verdict.word)
+        drawn.add_row(*(Text(cell) for cell in cells))
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    with console.capture() as capture:
+        console.print(drawn)
+    return capture.get()
+
+
+def markdown(verdicts: list[Verdict]) -> str:
+    """The verdicts, for SECURITY.md."""
+
+    def cell(text: str) -> str:
+        return text.replace("|", "\\|").replace("<", "&lt;")
+
+    lines = ["| attack | tried | happened | honest client | verdict |", "|---|---|---|---:|---|"]
+    for verdict in verdicts:
+        tried = ATTACKS[verdict.name].tried
+        row = (f"`{verdict.name}`", cell(tried), cell(verdict.happened), ratio(verdict), verdict.word)
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run what was asked for; the exit code."""
+    args = arguments()
+    try:
+        attacks = chosen(args.only, args.quick)
+    except KeyError as error:
+        print(f"no attack {error}; --list names them", file=sys.stderr)
+        return 2
+    if args.list:
+        for attack in attacks:
+            print(f"{attack.name}: {attack.tried}\n    {attack.must}")
+        return 0
+    binary = args.endpoint or find_endpoint()
+    if binary is None or not binary.is_file():
+        print("no verus-endpoint: `make build` makes it; or set VERUS_ENDPOINT or --endpoint", file=sys.stderr)
+        return 2
+    lacking = {why for attack in attacks if (why := sandbox.missing(attack))}
+    if lacking and not args.unprivileged:
+        print(f"{'; '.join(sorted(lacking))} (--unprivileged skips what cannot be tried)", file=sys.stderr)
+        return 2
+    alone: dict[str, dict[str, float]] = {}
+    verdicts: list[Verdict] = []
+    for attack in attacks:
+        honest = attack.against in BASELINES and not args.no_honest
+        if honest and attack.against not in alone:
+            baseline = sandbox.perform(BASELINES[attack.against], binary.resolve(), honest=True)
+            alone[attack.against] = baseline.honest
+            if not baseline.honest:
+                print(f"an honest client without attacks fails: {baseline.happened}", file=sys.stderr)
+        verdict = sandbox.perform(attack, binary.resolve(), honest=honest)
+        compare(attack, verdict, alone.get(attack.against, {}))
+        verdicts.append(verdict)
+        if args.json:
+            print(json.dumps({**dataclasses.asdict(verdict), "tried": attack.tried}), flush=True)
+        else:
+            print(
+                f"{verdict.word:7} {verdict.name} ({verdict.seconds} s, honest {ratio(verdict)}): {verdict.happened}",
+                file=sys.stderr,
+                flush=True,
+            )
+    fell = [verdict.name for verdict in verdicts if not verdict.held]
+    skipped = sum(bool(verdict.skipped) for verdict in verdicts)
+    if args.markdown:
+        print(markdown(verdicts))
+    elif not args.json:
+        print(table(verdicts))
+    held = len(verdicts) - len(fell) - skipped
+    print(f"{held} of {len(verdicts)} held, {len(fell)} fell, {skipped} skipped", file=sys.stderr)
+    return 1 if fell else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
