@@ -88,11 +88,14 @@ def _usage(error: Exception) -> str:
 
 
 def _complain(message: str, code: int) -> int:
-    print(f"verus: {message}", file=sys.stderr)
+    from verus.plain import line
+
+    print(line(f"verus: {message}"), file=sys.stderr)
     if "-v" in sys.argv or "--verbose" in sys.argv:
         import traceback
 
-        traceback.print_exc()
+        for told in traceback.format_exc().rstrip("\n").split("\n"):
+            print(line(told), file=sys.stderr)
     return code
 
 

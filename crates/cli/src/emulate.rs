@@ -81,7 +81,7 @@ pub fn run(_: &Args, ui: &Ui) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(error.to_string()))?;
     privilege::acquire()?;
     let outcome = emulate(&job.scenario, paths, &flows)?;
-    ui.line(outcome)
+    ui.json(&outcome)
 }
 
 impl Job {

@@ -5,11 +5,15 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
+use crate::ui;
+
 /// A command that failed. The message names what was attempted, and where.
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
     message: Option<String>,
+    /// Lines below the message.
+    more: Vec<String>,
 }
 
 impl Failure {
@@ -18,6 +22,7 @@ impl Failure {
         Failure {
             code: 1,
             message: Some(message.to_string()),
+            more: Vec::new(),
         }
     }
 
@@ -26,6 +31,7 @@ impl Failure {
         Failure {
             code: 2,
             message: Some(message.to_string()),
+            more: Vec::new(),
         }
     }
 
@@ -34,6 +40,7 @@ impl Failure {
         Failure {
             code: 3,
             message: Some(message.to_string()),
+            more: Vec::new(),
         }
     }
 
@@ -42,6 +49,7 @@ impl Failure {
         Failure {
             code,
             message: None,
+            more: Vec::new(),
         }
     }
 
@@ -51,6 +59,7 @@ impl Failure {
         Failure {
             code: 125,
             message: Some(message.to_string()),
+            more: Vec::new(),
         }
     }
 
@@ -59,6 +68,7 @@ impl Failure {
         Failure {
             code: 126,
             message: Some(message.to_string()),
+            more: Vec::new(),
         }
     }
 
@@ -67,6 +77,7 @@ impl Failure {
         Failure {
             code: 127,
             message: Some(message.to_string()),
+            more: Vec::new(),
         }
     }
 
@@ -76,6 +87,7 @@ impl Failure {
         Failure {
             code: u8::try_from(128 + number).unwrap_or(130),
             message: None,
+            more: Vec::new(),
         }
     }
 
@@ -85,7 +97,14 @@ impl Failure {
         Failure {
             code: 0,
             message: None,
+            more: Vec::new(),
         }
+    }
+
+    /// With these lines below the message: a message itself is one line.
+    pub fn listing(mut self, more: Vec<String>) -> Self {
+        self.more = more;
+        self
     }
 
     /// Output could not be written: a closed pipe is silent, anything else is told.
@@ -100,8 +119,10 @@ impl Failure {
     /// Prints the message on standard error and yields the exit code.
     pub fn report(self) -> ExitCode {
         if let Some(message) = self.message {
-            // A closed standard error leaves nobody to tell.
-            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("verus: {message}\n"));
+            ui::warn(format_args!("verus: {message}"));
+            for line in self.more {
+                ui::warn(format_args!("  {line}"));
+            }
         }
         ExitCode::from(self.code)
     }

@@ -265,7 +265,7 @@ pub async fn run(
                     Ok(delivered) => progress.aside(|| told.success(&delivered, args, ui))?,
                     Err(trouble) => {
                         if args.json {
-                            progress.aside(|| ui.line(told.json(None, Some(&trouble.to_string()), args)))?;
+                            progress.aside(|| ui.json(&told.json(None, Some(&trouble.to_string()), args)))?;
                         }
                         failed += 1;
                         if trouble.is_lost() {
@@ -290,14 +290,12 @@ pub async fn run(
         ([], 0) => Ok(()),
         ([only], 1) => Err(Failure::run(only)),
         (some, all) => {
-            let more = match all - some.len() {
-                0 => String::new(),
-                more => format!("\n  and {more} more"),
-            };
-            Err(Failure::run(format_args!(
-                "{all} of {count} files did not get across:\n  {}{more}",
-                some.join("\n  ")
-            )))
+            let mut lines = some.to_vec();
+            if all > lines.len() {
+                lines.push(format!("and {} more", all - lines.len()));
+            }
+            let message = format_args!("{all} of {count} files did not get across:");
+            Err(Failure::run(message).listing(lines))
         }
     }
 }
@@ -315,7 +313,7 @@ struct Told<'a> {
 impl Told<'_> {
     fn success(&self, delivered: &Delivered, args: &ClientArgs, ui: &Ui) -> Result<(), Failure> {
         if args.json {
-            return ui.line(self.json(Some(delivered), None, args));
+            return ui.json(&self.json(Some(delivered), None, args));
         }
         if ui.is_quiet() {
             return Ok(());

@@ -2,7 +2,7 @@
 //!
 //! `verus` hands these verbs to this program unchanged, so the same words work either way. Each
 //! verb is a module with its arguments and a `run`; what they share is how they end
-//! ([`failure`]) and what they may print ([`ui`]).
+//! ([`failure`]), when they may print ([`ui`]) and what ([`plain`]).
 
 #[cfg(target_os = "linux")]
 mod emulate;
@@ -10,6 +10,7 @@ mod failure;
 mod files;
 mod folder;
 mod host;
+mod plain;
 mod probe;
 mod progress;
 mod receive;

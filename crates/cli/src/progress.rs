@@ -9,6 +9,7 @@ use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 use tokio::time::Instant;
 use verus_net::transfer::Gauge;
 
+use crate::plain;
 use crate::ui::Ui;
 
 /// Rates are those of the last so many drawings.
@@ -61,12 +62,13 @@ impl Progress {
 
     /// A file begins to cross.
     pub fn begin(&mut self, name: &str, size: u64, gauge: Arc<Gauge>) -> usize {
+        let name = plain::line(name);
         let bar = if self.several {
             let bar = bar(self.bars.as_ref(), size);
-            bar.set_prefix(name.to_owned());
+            bar.set_prefix(name);
             bar
         } else {
-            self.all.set_prefix(name.to_owned());
+            self.all.set_prefix(name);
             ProgressBar::hidden()
         };
         let id = self.next;

@@ -94,7 +94,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         let mut server = Server::start(config, socket).map_err(failed)?;
         let local = server.local_addr().map_err(failed)?;
         if args.json {
-            ui.line(json!({
+            ui.json(&json!({
                 "event": "listening", "address": local.to_string(), "fingerprint": fingerprint.to_string(),
                 "token_file": token_path.as_ref().map(|path| path.display().to_string()),
                 "folder": args.folder.display().to_string(), "read_only": args.read_only,
@@ -159,7 +159,7 @@ fn listen(args: &Args) -> Result<std::net::UdpSocket, Failure> {
 fn tell(args: &Args, ui: &Ui, event: &Event) -> Result<(), Failure> {
     let line = |client: &SocketAddr, text: String, value: serde_json::Value| {
         if args.json {
-            ui.line(value)
+            ui.json(&value)
         } else if ui.is_quiet() {
             Ok(())
         } else {

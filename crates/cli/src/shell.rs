@@ -299,7 +299,9 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let drops = device_drops(&host.inner, &host.names.device).map_err(own)?;
     let summary = watch.finish(&emulator, &ways, drops);
     drop(emulator);
-    ui.note(summary.table());
+    for line in summary.table() {
+        ui.note(line);
+    }
     summary.logs.map_err(own)?;
     for log in [&args.log_up, &args.log_down].into_iter().flatten() {
         standing.hand_over(log);

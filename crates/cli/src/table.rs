@@ -3,21 +3,19 @@
 use std::fmt::Write;
 
 /// Lines of cells, the first left-aligned and the others right-aligned.
-pub fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
+pub fn aligned<const N: usize>(lines: &[[String; N]]) -> Vec<String> {
     let widths: [usize; N] = std::array::from_fn(|column| {
         let width = |line: &[String; N]| line[column].chars().count();
         lines.iter().map(width).max().unwrap_or(0)
     });
-    let mut text = String::new();
-    for line in lines {
+    let row = |line: &[String; N]| {
         let mut row = format!("{:<width$}", line[0], width = widths[0]);
         for (cell, width) in line.iter().zip(widths).skip(1) {
             let _ = write!(row, "  {cell:>width$}");
         }
-        text.push_str(row.trim_end());
-        text.push('\n');
-    }
-    text
+        row.trim_end().to_owned()
+    };
+    lines.iter().map(row).collect()
 }
 
 /// So many digits after the point, or a dash.

@@ -3,7 +3,10 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
+use serde::Serialize;
+
 use crate::failure::Failure;
+use crate::plain;
 
 /// Options that every verb takes.
 #[derive(clap::Args)]
@@ -44,28 +47,46 @@ impl Ui {
         self.quiet
     }
 
-    /// Tells what a user wants to know and a program does not.
+    /// Tells in one line what a user wants to know and a program does not.
     pub fn note(&self, text: impl Display) {
         if !self.quiet {
-            let _ = writeln!(io::stderr(), "{text}");
+            warn(text);
         }
     }
 
-    /// Tells what only `-v` wants to know.
+    /// Tells in one line what only `-v` wants to know.
     pub fn detail(&self, text: impl Display) {
         if self.verbose {
-            let _ = writeln!(io::stderr(), "{text}");
+            warn(text);
         }
     }
 
-    /// A line of the result.
+    /// A line of the result, for a person.
     ///
     /// # Errors
     /// If standard output is closed or cannot be written.
     pub fn line(&self, text: impl Display) -> Result<(), Failure> {
-        let mut out = io::stdout().lock();
-        writeln!(out, "{text}")
-            .and_then(|()| out.flush())
-            .map_err(|error| Failure::output(&error))
+        result(&plain::line(text))
     }
+
+    /// A line of the result, for a program.
+    ///
+    /// # Errors
+    /// As [`Ui::line`].
+    pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        result(&plain::json(value))
+    }
+}
+
+/// Tells in one line, on standard error, what nobody may miss.
+pub fn warn(text: impl Display) {
+    // A closed standard error leaves nobody to tell.
+    let _ = writeln!(io::stderr(), "{}", plain::line(text));
+}
+
+fn result(line: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::output(&error))
 }

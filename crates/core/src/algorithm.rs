@@ -525,6 +525,7 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
                     factor: setting.number()?,
                 }
             }
+            "refill" => config.refill = setting.flag()?,
             "pacing" => config.pacing = setting.flag()?,
             "retransmit" => config.recovery.retransmit = setting.flag()?,
             other => unreachable!("`{other}` is listed but not parsed"),
@@ -715,6 +716,12 @@ fn verus_keys() -> Vec<Key> {
             "packets",
             d.additive_increase,
             "what a window has beyond the curve's, so that shares even out",
+        ),
+        key(
+            "refill",
+            "yes or no",
+            "yes",
+            "whether a window is kept full, not filled once, in an epoch longer than a round trip",
         ),
         key(
             "pacing",

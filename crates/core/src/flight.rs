@@ -18,10 +18,11 @@
 //! has overtaken the others, the silence was a delay (F-RTO, RFC 5682; Eifel, RFC 4015): they are in
 //! flight again, and need not be sent twice.
 //!
-//! The ledger stays true whatever an algorithm believes, and its memory is bounded by the window:
-//! a slot for each number between the oldest packet still of interest and the newest.
+//! The ledger stays true whatever an algorithm believes, and its memory is bounded by the window: a slot for
+//! each number between the oldest packet still of interest and the newest, of which no more than
+//! 131,072 are kept for packets that are not in flight, or that others have overtaken.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::controller::{Acked, Departure};
 use crate::receiver::{Ack, DataRange, NumberRange, RANGES_PER_ACK, Received};
@@ -36,6 +37,11 @@ const DUP_THRESH: u64 = 3;
 /// declared lost: reordering on real paths is far shorter.
 const FORGET_AFTER: Duration = Duration::from_secs(2);
 const FORGET_RTTS: u64 = 4;
+
+/// Beyond so many numbers (8 MiB of memory) what is lost is forgotten, and what is missing is lost, oldest
+/// first: a receiver may let packets go missing for as long as the round trips that it makes up, and one that
+/// answers nothing leaves all that is sent presumed lost. No honest reordering is a hundred thousand packets long.
+const MOST_SLOTS: usize = 1 << 17;
 
 /// What the ledger keeps of a packet, in one cache line: its number is its place in the ring, and
 /// no window or packet comes near 4 GiB.
@@ -233,16 +239,24 @@ pub struct Ledger {
     /// Departure and round-trip time of the acknowledged packet that left last (RACK.xmit_ts and
     /// RACK.rtt).
     newest_acked: (Time, Duration),
-    /// Overtaken but not yet lost, ascending.
-    missing: VecDeque<u64>,
-    /// Lost, overtaken and remembered, ascending.
-    lost: VecDeque<u64>,
+    /// Overtaken but not yet lost. A receiver chooses what goes missing and what turns up, so that each
+    /// step among them, and among those lost, takes time in the logarithm of how many there are.
+    missing: BTreeSet<u64>,
+    /// When each of `missing` is lost, where each has a timer of its own.
+    timers: BTreeSet<(Time, u64)>,
+    /// Lost, overtaken and remembered.
+    lost: BTreeSet<u64>,
     /// The earliest deadline among `missing`.
     loss_deadline: Option<Time>,
+    /// Numbers lost by the event in hand; kept for its room.
+    expired: Vec<u64>,
     reordering: Reordering,
     rtt: RttEstimate,
     /// Packets up to here belong to a time when the source ran dry.
     app_limited_until: Bytes,
+    /// Missing and lost packets looked at so far.
+    #[cfg(test)]
+    looked_at: u64,
 }
 
 impl Ledger {
@@ -260,9 +274,11 @@ impl Ledger {
             largest_acked: None,
             last_ack: None,
             newest_acked: (Time::ZERO, Duration::ZERO),
-            missing: VecDeque::new(),
-            lost: VecDeque::new(),
+            missing: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            lost: BTreeSet::new(),
             loss_deadline: None,
+            expired: Vec::new(),
             reordering: Reordering {
                 seen: false,
                 multiplier: 1,
@@ -270,6 +286,8 @@ impl Ledger {
             },
             rtt: RttEstimate::default(),
             app_limited_until: Bytes::ZERO,
+            #[cfg(test)]
+            looked_at: 0,
         }
     }
 
@@ -289,6 +307,11 @@ impl Ledger {
     #[inline]
     pub fn delivered(&self) -> Bytes {
         self.delivered
+    }
+
+    /// How many packet numbers it keeps in memory, 64 bytes each.
+    pub fn remembered(&self) -> usize {
+        self.slots.len()
     }
 
     /// The round-trip time estimate.
@@ -328,8 +351,26 @@ impl Ledger {
             app_limited: self.delivered < self.app_limited_until,
         };
         self.next_number += 1;
-        self.slots.push_back(Slot::new(&packet, data));
+        self.push(Slot::new(&packet, data));
         packet
+    }
+
+    #[inline]
+    fn push(&mut self, slot: Slot) {
+        if self.slots.len() >= MOST_SLOTS {
+            self.make_room();
+        }
+        self.slots.push_back(slot);
+    }
+
+    /// Forgets what was lost before anything that is in flight.
+    #[cold]
+    fn make_room(&mut self) {
+        while self.slots.len() >= MOST_SLOTS && self.slots[0].state != State::InFlight {
+            self.lost.remove(&self.base);
+            self.slots.pop_front();
+            self.base += 1;
+        }
     }
 
     /// The next number is never used: whoever acknowledges it has not waited for what it
@@ -349,7 +390,7 @@ impl Ledger {
         };
         let mut slot = Slot::new(&nothing, DataRange::default());
         slot.state = State::Done;
-        self.slots.push_back(slot);
+        self.push(slot);
         number
     }
 
@@ -368,7 +409,7 @@ impl Ledger {
         if newest >= self.next_number {
             return; // acknowledges what was never sent: nothing in it can be trusted
         }
-        // Skipped numbers may have left the ring already.
+        // Skipped numbers may have left the ring already, and what was lost long ago.
         let from = self
             .largest_acked
             .map_or(self.base, |largest| self.base.max(largest + 1));
@@ -383,7 +424,25 @@ impl Ledger {
             self.settle_new(now, heard, from, newest, out);
         }
         self.detect(now, out);
+        if self.slots.len() >= MOST_SLOTS {
+            self.give_up_oldest(now, out);
+        }
         self.tidy(now);
+    }
+
+    /// Loses the oldest of the missing before their time.
+    #[cold]
+    fn give_up_oldest(&mut self, now: Time, out: &mut Revealed) {
+        let before = self.next_number - MOST_SLOTS as u64;
+        while let Some(&number) = self.missing.first()
+            && number <= before
+        {
+            self.missing.pop_first();
+            self.timers.remove(&(self.slot(number).deadline, number));
+            self.lose_overtaken(number, now, out);
+        }
+        out.lost.sort_unstable_by_key(|packet| packet.number);
+        self.make_room();
     }
 
     /// Declares overtaken packets lost whose time has come, appending them to `out`.
@@ -394,6 +453,7 @@ impl Ledger {
     /// Declares everything in flight lost.
     pub fn on_timeout(&mut self, now: Time, out: &mut Revealed) {
         self.missing.clear();
+        self.timers.clear();
         self.loss_deadline = None;
         let from = self.largest_acked.map_or(0, |largest| largest + 1);
         for at in 0..self.slots.len() {
@@ -402,11 +462,10 @@ impl Ledger {
                 if self.base + at as u64 >= from {
                     self.slots[at].state = State::Presumed;
                 } else {
-                    self.lost.push_back(self.base + at as u64);
+                    self.lost.insert(self.base + at as u64);
                 }
             }
         }
-        self.lost.make_contiguous().sort_unstable();
         debug_assert!(self.in_flight.is_zero());
     }
 
@@ -442,15 +501,16 @@ impl Ledger {
             if range.first >= end {
                 continue;
             }
-            let mut at = self.missing.partition_point(|&number| number < range.first);
-            while at < self.missing.len() && self.missing[at] <= range.last {
-                let number = self.missing.remove(at).expect("at is within");
+            while let Some(&number) = self.missing.range(range.first..=range.last).next() {
+                self.look_at();
+                self.missing.remove(&number);
+                self.timers.remove(&(self.slot(number).deadline, number));
                 self.note_reordering(number);
                 self.deliver(now, number, heard, out);
             }
-            at = self.lost.partition_point(|&number| number < range.first);
-            while at < self.lost.len() && self.lost[at] <= range.last {
-                let number = self.lost.remove(at).expect("at is within");
+            while let Some(&number) = self.lost.range(range.first..=range.last).next() {
+                self.look_at();
+                self.lost.remove(&number);
                 self.note_reordering(number);
                 self.recover(now, number, heard, out);
             }
@@ -504,23 +564,25 @@ impl Ledger {
     fn overtaken(&mut self, now: Time, number: u64) {
         let deadline = match self.rule {
             // RACK's deadline moves with its estimates; `detect` works it out.
-            LossRule::Rack => Time::MAX,
+            LossRule::Rack => None,
             LossRule::DelayTimer { factor } => {
                 let delay = self.rtt.smoothed().max(self.rtt.latest());
-                now + delay.mul_f64(factor)
+                Some(now + delay.mul_f64(factor))
             }
-            LossRule::FixedTimer { after } => now + after,
+            LossRule::FixedTimer { after } => Some(now + after),
         };
         let slot = self.slot_mut(number);
         match slot.state {
             State::InFlight => {
-                slot.deadline = deadline;
-                self.missing.push_back(number);
-                self.loss_deadline = Some(self.loss_deadline.map_or(deadline, |d| d.min(deadline)));
+                self.missing.insert(number);
+                if let Some(deadline) = deadline {
+                    self.slot_mut(number).deadline = deadline;
+                    self.timers.insert((deadline, number));
+                }
             }
             State::Lost | State::Presumed => {
                 slot.state = State::Lost;
-                self.lost.push_back(number);
+                self.lost.insert(number);
             }
             State::Done => {}
         }
@@ -582,47 +644,77 @@ impl Ledger {
         }
     }
 
+    /// Declares lost what is due among the missing.
     #[inline]
     fn detect(&mut self, now: Time, out: &mut Revealed) {
         if self.missing.is_empty() {
             self.loss_deadline = None;
             return;
         }
-        if self.rule != LossRule::Rack && self.loss_deadline.is_some_and(|at| at > now) {
-            return;
+        match self.rule {
+            LossRule::Rack => self.detect_by_rack(now, out),
+            LossRule::DelayTimer { .. } | LossRule::FixedTimer { .. } => {
+                self.detect_by_timers(now, out);
+            }
         }
-        self.detect_overtaken(now, out);
     }
 
+    /// RACK's deadlines are in the order of departure, which is that of the numbers: the search ends at the
+    /// first packet that still has time.
     #[cold]
-    fn detect_overtaken(&mut self, now: Time, out: &mut Revealed) {
-        let reorder_window = self.reorder_window();
+    fn detect_by_rack(&mut self, now: Time, out: &mut Revealed) {
+        let wait = self.newest_acked.1 + self.reorder_window();
         let newest = self
             .largest_acked
             .expect("overtaken by an acknowledged packet");
-        let mut earliest = None;
-        let mut kept = 0;
-        for at in 0..self.missing.len() {
-            let number = self.missing[at];
-            let slot = self.slot(number);
-            let deadline = match self.rule {
-                LossRule::Rack if !self.reordering.seen && newest - number >= DUP_THRESH => now,
-                LossRule::Rack => slot.at + self.newest_acked.1 + reorder_window,
-                LossRule::DelayTimer { .. } | LossRule::FixedTimer { .. } => slot.deadline,
-            };
-            if deadline <= now {
-                let index = (number - self.base) as usize;
-                self.lose(index, now, out);
-                let place = self.lost.partition_point(|&other| other < number);
-                self.lost.insert(place, number);
-            } else {
-                earliest = Some(earliest.map_or(deadline, |e: Time| e.min(deadline)));
-                self.missing[kept] = number;
-                kept += 1;
+        self.loss_deadline = None;
+        while let Some(&number) = self.missing.first() {
+            self.look_at();
+            let many = !self.reordering.seen && newest - number >= DUP_THRESH;
+            let deadline = self.slot(number).at + wait;
+            if !many && deadline > now {
+                self.loss_deadline = Some(deadline);
+                break;
             }
+            self.missing.pop_first();
+            self.lose_overtaken(number, now, out);
         }
-        self.missing.truncate(kept);
-        self.loss_deadline = earliest;
+    }
+
+    #[cold]
+    fn detect_by_timers(&mut self, now: Time, out: &mut Revealed) {
+        let mut expired = std::mem::take(&mut self.expired);
+        self.loss_deadline = None;
+        while let Some(&(deadline, number)) = self.timers.first() {
+            self.look_at();
+            if deadline > now {
+                self.loss_deadline = Some(deadline);
+                break;
+            }
+            self.timers.pop_first();
+            self.missing.remove(&number);
+            expired.push(number);
+        }
+        // In order of departure, whatever their timers.
+        expired.sort_unstable();
+        for number in expired.drain(..) {
+            self.lose_overtaken(number, now, out);
+        }
+        self.expired = expired;
+    }
+
+    fn lose_overtaken(&mut self, number: u64, now: Time, out: &mut Revealed) {
+        self.lose((number - self.base) as usize, now, out);
+        self.lost.insert(number);
+    }
+
+    /// Counts work, so that tests can hold it to what an event brings.
+    #[inline]
+    fn look_at(&mut self) {
+        #[cfg(test)]
+        {
+            self.looked_at += 1;
+        }
     }
 
     fn reorder_window(&self) -> Duration {
@@ -659,13 +751,13 @@ impl Ledger {
     #[cold]
     fn forget(&mut self, now: Time) {
         let remembered = FORGET_AFTER + self.rtt.smoothed() * FORGET_RTTS;
-        while let Some(&number) = self.lost.front() {
+        while let Some(&number) = self.lost.first() {
             let slot = self.slot_mut(number);
             if now.since(slot.deadline) <= remembered {
                 break;
             }
             slot.state = State::Done;
-            self.lost.pop_front();
+            self.lost.pop_first();
         }
     }
 
@@ -1011,5 +1103,94 @@ mod tests {
                 prop_assert_eq!(ledger.delivered(), SIZE * (acked + recovered));
             }
         }
+    }
+
+    /// What a receiver costs that leaves every other packet out, and then tells of those left out one at a
+    /// time from the newest to the oldest, with an acknowledgement each.
+    fn work_of_gaps(rule: LossRule, packets: u64) -> f64 {
+        let mut ledger = Ledger::new(rule);
+        let mut out = Revealed::default();
+        // Long round trips: long timers.
+        sent(&mut ledger, 1, ms(0));
+        ledger.on_ack(ms(5000), &ack(&[(0, 0)]), &[], &mut out);
+        sent(&mut ledger, packets, ms(5000));
+        let (mut now, mut acks) = (ms(10_000), 0);
+        for number in (2..=packets).step_by(2) {
+            now += Duration::from_micros(1);
+            ledger.on_ack(now, &ack(&[(number, number)]), &[], &mut out);
+            // Timers that fire while others have long to go.
+            if let Some(at) = ledger.next_loss().filter(|at| *at <= now) {
+                ledger.on_loss_timer(at, &mut out);
+            }
+            acks += 1;
+        }
+        let newest = packets / 2 * 2;
+        for number in (0..newest / 2).rev().map(|half| 2 * half + 1) {
+            ledger.on_ack(
+                now,
+                &ack(&[(newest, newest), (number, number)]),
+                &[],
+                &mut out,
+            );
+            acks += 1;
+        }
+        assert_eq!(out.acked.len() + out.recovered.len(), packets as usize + 1);
+        ledger.looked_at as f64 / f64::from(acks)
+    }
+
+    #[test]
+    fn what_a_receiver_leaves_out_costs_as_much_for_many_packets_as_for_few() {
+        for rule in [
+            LossRule::Rack,
+            LossRule::DelayTimer { factor: 3.0 },
+            LossRule::FixedTimer {
+                after: Duration::from_secs(1000),
+            },
+        ] {
+            let (few, many) = (work_of_gaps(rule, 100), work_of_gaps(rule, 20_000));
+            assert!(
+                many < 3.0,
+                "{rule:?}: {many} packets looked at for each acknowledgement"
+            );
+            assert!(many < 1.5 * few, "{rule:?}: {few} grew to {many}");
+        }
+    }
+
+    #[test]
+    fn a_packet_left_out_for_ever_does_not_fill_the_memory() {
+        // Its timer lasts three times the hour that the first answer took.
+        let hour = Time::from_millis(3_600_000);
+        let mut ledger = Ledger::new(LossRule::DelayTimer { factor: 3.0 });
+        let mut out = Revealed::default();
+        sent(&mut ledger, 1, Time::ZERO);
+        ledger.on_ack(hour, &ack(&[(0, 0)]), &[], &mut out);
+        sent(&mut ledger, 1, hour);
+        let mut most = 0;
+        for number in 2..3 * MOST_SLOTS as u64 {
+            sent(&mut ledger, 1, hour);
+            ledger.on_ack(hour, &ack(&[(number, number)]), &[], &mut out);
+            most = most.max(ledger.slots.len());
+        }
+        assert!(most <= MOST_SLOTS, "{most} slots");
+        assert_eq!(numbers(&out.lost), [1]);
+        assert_eq!(ledger.in_flight(), Bytes::ZERO);
+    }
+
+    #[test]
+    fn silence_does_not_fill_the_memory() {
+        let mut ledger = Ledger::new(LossRule::Rack);
+        let mut out = Revealed::default();
+        for second in 0..400 {
+            sent(&mut ledger, 1000, ms(1000 * second));
+            out.clear();
+            ledger.on_timeout(ms(1000 * second + 500), &mut out);
+            assert!(ledger.slots.len() <= MOST_SLOTS);
+        }
+        // What is left still counts when it turns up.
+        let newest = ledger.next_number - 1;
+        out.clear();
+        ledger.on_ack(ms(400_000), &ack(&[(newest, newest)]), &[], &mut out);
+        assert_eq!(acked_numbers(&out.recovered), [newest]);
+        assert_eq!(ledger.in_flight(), Bytes::ZERO);
     }
 }

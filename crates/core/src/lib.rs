@@ -18,6 +18,7 @@ pub mod random;
 pub mod range;
 pub mod receiver;
 pub mod recovery;
+mod resend;
 pub mod saturate;
 pub mod sender;
 pub mod sprout;

@@ -15,6 +15,7 @@ use crate::pacer::Pacer;
 use crate::random;
 use crate::receiver::{Ack, DataRange, Received};
 use crate::recovery::Recovery;
+use crate::resend::Resend;
 use crate::units::{Bytes, Duration, Time};
 
 /// A tail probe waits two smoothed round trips (RFC 8985 §7.2), and never less than this.
@@ -166,8 +167,7 @@ pub struct Sender {
     pacer: Pacer,
     packet_size: Bytes,
     source: Source,
-    /// Lost data that waits to be sent again.
-    resend: VecDeque<DataRange>,
+    resend: Resend,
     revealed: Revealed,
     /// From when the retransmission timeout counts: the last acknowledgement of anything new, the
     /// departure that ended an idle time, or the last timeout (RFC 6298 §5).
@@ -200,7 +200,7 @@ impl Sender {
                 next: 0,
                 available: Some(0),
             },
-            resend: VecDeque::new(),
+            resend: Resend::default(),
             revealed: Revealed::default(),
             silent_since: now,
             last_departure: now,
@@ -274,7 +274,7 @@ impl Sender {
         {
             return Some((data, false));
         }
-        match self.resend.pop_front() {
+        match self.resend.pop() {
             Some(data) => Some((data, true)),
             None => self.source.take(self.packet_size).map(|data| (data, false)),
         }
@@ -420,6 +420,11 @@ impl Sender {
         self.ledger.in_flight()
     }
 
+    /// Packets kept in memory, and pieces of lost data that wait to be sent again.
+    pub fn remembered(&self) -> usize {
+        self.ledger.remembered() + self.resend.len()
+    }
+
     /// The ledger's round-trip time samples revealed by the last event: for recorders.
     pub fn last_revealed(&self) -> &Revealed {
         &self.revealed
@@ -457,16 +462,17 @@ impl Sender {
         self.counters.recovered += self.revealed.recovered.len() as u64;
         for data in &self.revealed.recovered_data {
             // It arrived after all: there is no need to send it again, if that has not happened.
-            if let Some(at) = self.resend.iter().position(|waiting| waiting == data) {
-                self.resend.remove(at);
-            }
+            self.resend.cancel(data);
         }
         self.queue_lost_data();
     }
 
     fn queue_lost_data(&mut self) {
         if self.recovery.retransmit {
-            self.resend.extend(self.revealed.lost_data.iter().copied());
+            self.revealed
+                .lost_data
+                .iter()
+                .for_each(|data| self.resend.push(*data));
         }
     }
 

@@ -115,6 +115,8 @@ pub struct Verus {
     estimate: f64,
     /// S: what is left of the open epoch's budget, in packets; a fraction carries over.
     budget: f64,
+    /// The window bounds the open epoch rather than a budget: what is acknowledged in it may leave again.
+    refills: bool,
     /// The rate that spreads the budget over its epoch.
     pace: Option<Rate>,
     epochs: Epochs,
@@ -157,6 +159,7 @@ impl Verus {
             window: 1.0,
             estimate: 0.0,
             budget: 0.0,
+            refills: false,
             pace: None,
             refit_at: Time::ZERO,
             rtt: Duration::ZERO,
@@ -209,6 +212,7 @@ impl Verus {
             // than or equal to the current sending window" (§4).
             if self.packets(packet.window) <= self.window {
                 self.phase = Phase::Tracking;
+                self.refills = self.config.refill && self.rtt <= self.config.epoch;
                 if self.config.epochs_in_recovery {
                     self.delay.discard_epoch();
                 }
@@ -323,6 +327,7 @@ impl Verus {
         }
         self.phase = Phase::Recovery { by_threshold };
         self.budget = 0.0;
+        self.refills = false;
         self.epochs.begin(now);
     }
 
@@ -413,6 +418,7 @@ impl Verus {
                 // would then keep waiting for is never sent.
                 if self.config.skip_stalls && under_way > 0 && self.is_stalled(now) {
                     self.budget = 0.0;
+                    self.refills = false;
                     return;
                 }
                 if self.config.delay_min == DelayMin::Rising {
@@ -496,6 +502,7 @@ impl Verus {
         } else {
             // Less than a packet is not lost but saved for the next epoch.
             self.budget = granted + self.budget.clamp(0.0, 1.0).fract();
+            self.refills = config.refill && self.rtt <= epoch;
             let large = config.pacing && self.budget > f64::from(BURST_PACKETS);
             self.pace = large.then(|| self.packet_size.mul_f64(self.budget) / epoch);
         }
@@ -643,6 +650,7 @@ impl Controller for Verus {
             Phase::Recovery { .. } if self.config.epochs_in_recovery => size.mul_f64(self.budget),
             Phase::Tracking => match self.minimum.allowed_packets() {
                 Some(packets) => (size * packets).saturating_sub(in_flight),
+                None if self.refills => self.window().saturating_sub(in_flight),
                 None if self.budget < 1.0 => Bytes::ZERO,
                 None => size.mul_f64(self.budget),
             },
@@ -653,7 +661,8 @@ impl Controller for Verus {
 
     #[inline]
     fn pacing_rate(&self) -> Option<Rate> {
-        self.pace.filter(|_| self.phase == Phase::Tracking)
+        self.pace
+            .filter(|_| self.phase == Phase::Tracking && !self.refills)
     }
 
     #[inline]
@@ -868,6 +877,42 @@ mod tests {
         assert_eq!(path.controller.phase, Phase::SlowStart);
         assert_eq!(window(&path), 1.0);
         assert_eq!(path.controller.next_tick(), None);
+    }
+
+    #[test]
+    fn a_window_is_refilled_all_through_an_epoch_that_is_longer_than_a_round_trip() {
+        for (mode, round_trip_ms, refilled) in [
+            (Mode::Robust, 1, true),
+            (Mode::Robust, 20, false),
+            (Mode::Paper, 1, false),
+        ] {
+            let mut path = path(Config::preset(mode));
+            let go_round = |path: &mut Path<Verus>| {
+                path.wait_ms(round_trip_ms);
+                let all = path.in_flight_numbers();
+                path.ack(all);
+                path.fill();
+            };
+            for _ in 0..6 {
+                go_round(&mut path);
+            }
+            path.fill();
+            path.wait_ms(round_trip_ms);
+            let all = path.in_flight_numbers();
+            path.feedback(all[1..].iter().copied(), [all[0]], []);
+            path.fill();
+            go_round(&mut path);
+            assert_eq!(path.controller.phase, Phase::Tracking);
+            path.now = path.controller.next_tick().expect("epochs run");
+            path.tick();
+            path.fill();
+            let tick = path.controller.next_tick();
+            go_round(&mut path);
+            go_round(&mut path);
+            let full = (path.in_flight().get() / SIZE.get()) as f64 > window(&path) - 1.0;
+            assert_eq!(full, refilled, "{mode:?}, {round_trip_ms} ms");
+            assert_eq!(path.controller.next_tick(), tick, "it is the same epoch");
+        }
     }
 
     #[test]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import lzma
 import shutil
 import tempfile
@@ -16,7 +15,7 @@ from rich import box
 from rich.table import Table
 
 from verus import _verus
-from verus.commands.console import table_console
+from verus.commands.console import table_console, tell_rows
 from verus.table import DELAY_NOTE
 
 
@@ -39,7 +38,7 @@ def analyze(
     metrics = {**{key: value for key, value in found.items() if not isinstance(value, dict)}, **found["metrics"]}
     metrics = {key: value for key, value in metrics.items() if key not in ("series", "capacity")}
     if json_:
-        print(json.dumps({"schema": 1, "version": _verus.version(), "log": log, **metrics}))
+        tell_rows([{"schema": 1, "version": _verus.version(), "log": log, **metrics}])
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("metric", no_wrap=True)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from verus import _verus
-from verus.commands.console import table_console
+from verus.commands.console import table_console, tell_rows
 
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 
@@ -105,5 +105,4 @@ def _show(entries: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
 
 
 def _lines(entries: Sequence[Mapping[str, Any]]) -> None:
-    for entry in entries:
-        print(json.dumps(entry))
+    tell_rows(entries)

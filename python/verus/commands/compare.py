@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import itertools
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from verus.commands.console import Talk, table_console
+from verus.commands.console import Talk, table_console, tell_rows
 from verus.errors import FieldError
 from verus.scenario import Settings, at_least
 
@@ -163,8 +162,7 @@ def compare(
     results = Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict())
     _check_channels(results.config["channels"], earlier)
     if json_:
-        for row in results.to_rows():
-            print(json.dumps(row, allow_nan=False))
+        tell_rows(results.to_rows())
         sys.stdout.flush()
     elif not talk.quiet:
         console = table_console()

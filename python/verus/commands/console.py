@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
+from rich.segment import Segment
 
 from verus.fetch import ByteProgress
+from verus.plain import escaped, line, rows
 from verus.runner import Progress
 
 #: Columns for tables where the terminal does not say how many it has.
@@ -34,12 +36,12 @@ class Talk:
     def say(self, text: str) -> None:
         """A line about the work, unless asked to be quiet."""
         if not self.quiet:
-            print(text, file=sys.stderr)
+            print(line(text), file=sys.stderr)
 
     def detail(self, text: str) -> None:
         """A line for those who asked for more."""
         if self.verbose:
-            print(text, file=sys.stderr)
+            print(line(text), file=sys.stderr)
 
     @contextlib.contextmanager
     def progress(self, what: str) -> Iterator[Progress | None]:
@@ -79,9 +81,48 @@ class Talk:
             yield lambda got, total: bar.update(task, total=total, completed=got)
 
 
-def table_console() -> Console:
-    """Standard output for tables: as wide as the terminal, and never too narrow for one."""
-    console = Console()
-    if not console.is_terminal:
-        return Console(width=_WIDE)
-    return console if console.width >= 80 else Console(width=80)
+def tell(text: str) -> None:
+    """A line of the result."""
+    print(line(text))
+
+
+def tell_rows(values: Iterable[Any]) -> None:
+    """Lines of the result for a program: each value as JSON."""
+    if text := rows(values):
+        print(text)
+
+
+def table_console(*, markup: bool = False) -> Console:
+    """Standard output for tables: as wide as the terminal, and never too narrow for one.
+
+    Args:
+        markup: Whether text may have rich's markup in it, which names that others chose must not.
+    """
+    console = Console(markup=markup, emoji=False)
+    if not console.is_terminal or console.width < 80:
+        console.width = 80 if console.is_terminal else _WIDE
+    console.push_render_hook(_Plainly())
+    return console
+
+
+class _Plainly(RenderHook):
+    """Puts what tables say into letters that are to be seen, after they were laid out and before they get colours."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Plain(renderable) for renderable in renderables]
+
+
+@dataclass(frozen=True)
+class _Plain:
+    inner: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.inner, options):
+            if segment.control:
+                yield segment
+                continue
+            for index, text in enumerate(segment.text.split("\n")):
+                if index:
+                    yield Segment.line()
+                if text:
+                    yield Segment(escaped(text), segment.style)

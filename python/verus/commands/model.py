@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from verus import _verus
-from verus.commands.console import table_console
+from verus.commands.console import table_console, tell_rows
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
 
@@ -61,8 +61,7 @@ def info(
         drawn = render.svg(matrix(names[0], found[0], zoom_ms=zoom).spec)
         write_whole(plot, drawn.encode() if plot.suffix == ".svg" else render.png(drawn), field="plot")
     if json_:
-        for entry in found:
-            print(json.dumps(entry))
+        tell_rows(found)
     else:
         show(found)
 

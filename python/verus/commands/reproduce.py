@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from verus import experiments
-from verus.commands.console import Talk, table_console
+from verus.commands.console import Talk, table_console, tell_rows
 from verus.scenario import at_least, check_seed
 
 if TYPE_CHECKING:
@@ -101,8 +100,7 @@ def reproduce(
             results = do(progress)
         done.append((experiment, results))
         if json_:
-            for row in results.to_rows():
-                print(json.dumps(row, allow_nan=False))
+            tell_rows(results.to_rows())
         elif not several or experiment.judged is None:
             _show(experiment.summary(results), talk)
         if own is not None:
@@ -123,6 +121,6 @@ def reproduce(
 
 def _show(parts: Sequence[RenderableType], talk: Talk) -> None:
     if not talk.quiet:
-        console = table_console()
+        console = table_console(markup=True)
         for part in parts:
             console.print(part)

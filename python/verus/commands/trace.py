@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 from verus import _verus
-from verus.commands.console import Talk, table_console
+from verus.commands.console import Talk, table_console, tell, tell_rows
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
 from verus.scenario import above_zero, check_seed, checked
@@ -32,8 +32,7 @@ def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *
     """
     found = [json.loads(_verus.trace_info(name)) for name in names]
     if json_:
-        for entry in found:
-            print(json.dumps(entry))
+        tell_rows(found)
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("statistic", no_wrap=True)
@@ -89,7 +88,7 @@ def plot(
         drawn = render.svg(figure.spec)
         content = drawn.encode() if target.suffix == ".svg" else render.png(drawn)
     write_whole(target, content)
-    print(target)
+    tell(str(target))
 
 
 def convert(raw: Path, out: Path, /, *, force: Flag = False) -> None:
@@ -107,7 +106,7 @@ def convert(raw: Path, out: Path, /, *, force: Flag = False) -> None:
     refuse_existing(out, force=force)
     times = _verus.trace_convert(str(raw))
     _verus.trace_write(times, str(out))
-    print(f"{out}: {len(times)} opportunities, {int(times[-1]) / 1000:g} s")
+    tell(f"{out}: {len(times)} opportunities, {int(times[-1]) / 1000:g} s")
 
 
 def generate(
@@ -139,7 +138,7 @@ def generate(
     refuse_existing(out, force=force)
     times = _verus.trace_generate(name, seed, duration)
     _verus.trace_write(times, str(out))
-    print(f"{out}: {len(times)} opportunities, {int(times[-1]) / 1000:g} s")
+    tell(f"{out}: {len(times)} opportunities, {int(times[-1]) / 1000:g} s")
 
 
 def fetch(

@@ -345,12 +345,14 @@ fn request(args: &Args) -> Request {
 pub(super) fn tell(args: &Args, ui: &Ui, record: &Record) -> Result<(), Failure> {
     if args.json {
         for (_, row) in &record.rows {
-            let text = serde_json::to_string(row).expect("plain columns");
-            ui.line(text)?;
+            ui.json(row)?;
         }
         return Ok(());
     }
-    ui.line(table(&record.rows))
+    for line in table(&record.rows) {
+        ui.line(line)?;
+    }
+    Ok(())
 }
 
 /// What `-v` adds: how well the clock and the path behaved.

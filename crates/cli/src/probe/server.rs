@@ -226,7 +226,7 @@ fn tell(args: &Args, ui: &Ui, notice: &Notice) -> Result<(), Failure> {
 
 fn say(args: &Args, ui: &Ui, text: &str, value: serde_json::Value) -> Result<(), Failure> {
     if args.json {
-        ui.line(value)
+        ui.json(&value)
     } else if ui.is_quiet() {
         Ok(())
     } else {

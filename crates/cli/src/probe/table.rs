@@ -8,8 +8,8 @@ const HEADINGS: [&str; 8] = [
     "", "Mbit/s", "goodput", "RTT ms", "p95", "queue ms", "p95", "lost",
 ];
 
-/// The rows as a table; each flow too if there are several.
-pub fn table(rows: &[(Direction, Row)]) -> String {
+/// The rows as the lines of a table; each flow too if there are several.
+pub fn table(rows: &[(Direction, Row)]) -> Vec<String> {
     let mut lines = vec![HEADINGS.map(str::to_owned)];
     for (direction, row) in rows {
         let plural = if row.flows == 1 { "" } else { "s" };
@@ -27,9 +27,11 @@ pub fn table(rows: &[(Direction, Row)]) -> String {
             lines.extend(row.per_flow.iter().map(flow));
         }
     }
-    let mut text = aligned(&lines);
-    text.push_str("queue: one-way delay above its least; a queue that never drains is not in it");
-    text
+    let mut table = aligned(&lines);
+    table.push(
+        "queue: one-way delay above its least; a queue that never drains is not in it".to_owned(),
+    );
+    table
 }
 
 fn flow(row: &FlowRow) -> [String; HEADINGS.len()] {

@@ -15,6 +15,7 @@ use nix::unistd::{Gid, Uid, User, getppid, initgroups, setgid, setuid};
 use verus_emu::resolver::CONFIGURATION;
 
 use crate::failure::Failure;
+use crate::ui;
 
 /// For `shell` itself.
 #[derive(clap::Args)]
@@ -43,7 +44,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(resolver) = &args.resolver
         && let Err(error) = cover_configuration(resolver)
     {
-        eprintln!("verus: the program may not resolve names: {CONFIGURATION}: {error}");
+        ui::warn(format_args!(
+            "verus: the program may not resolve names: {CONFIGURATION}: {error}"
+        ));
     }
     let user = match (args.uid, args.gid) {
         (Some(uid), Some(gid)) => become_user(Uid::from_raw(uid), Gid::from_raw(gid))

@@ -149,8 +149,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// For the person in front of the terminal.
-    pub fn table(&self) -> String {
+    /// For the person in front of the terminal, in lines.
+    pub fn table(&self) -> Vec<String> {
         let heading = ["link", "Mbit/s", "of it", "queue ms", "p95", "lost"];
         let mut lines = vec![heading.map(str::to_owned)];
         for run in self.runs.iter().rev() {
@@ -165,15 +165,16 @@ impl Summary {
             ]);
         }
         let timing = &self.timing;
-        format!(
-            "{}deliveries late: p50 {:.3}, p99 {:.3}, largest {:.3} ms; devices lost {} packets; {} bytes of opportunities passed unread",
-            aligned(&lines),
+        let mut table = aligned(&lines);
+        table.push(format!(
+            "deliveries late: p50 {:.3}, p99 {:.3}, largest {:.3} ms; devices lost {} packets; {} bytes of opportunities passed unread",
             timing.lateness_p50_ms,
             timing.lateness_p99_ms,
             timing.lateness_max_ms,
             timing.device_losses,
             timing.missed_bytes,
-        )
+        ));
+        table
     }
 }
 

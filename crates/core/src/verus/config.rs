@@ -181,6 +181,10 @@ pub struct Config {
     /// constant on top lets them (Chiu and Jain 1989): the curves then chart the longer delay, which takes
     /// most from who has most.
     pub additive_increase: f64,
+    /// Whether the window is kept full all through an epoch where a round trip is no longer than one (n = 1 in
+    /// Eq. 5), rather than filled once as it begins: a round trip of 50 µs leaves the path idle for the other
+    /// 99 in a hundred of 5 ms.
+    pub refill: bool,
     /// Whether an epoch's budget is spread over the epoch, where it is more than a burst of 32
     /// packets, rather than sent at once.
     pub pacing: bool,
@@ -236,6 +240,7 @@ impl Config {
             regrowth: None,
             additive_increase: 0.0,
             least_delay_ms: 0.0,
+            refill: false,
             pacing: false,
             delay_min: DelayMin::Ever,
             epochs_in_recovery: false,
@@ -273,6 +278,7 @@ impl Config {
                 epoch_jitter: 0.9,
                 additive_increase: 2.0,
                 least_delay_ms: 5.0,
+                refill: true,
                 pacing: true,
                 delay_min: DelayMin::Rising,
                 recovery: Recovery {

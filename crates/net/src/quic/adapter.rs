@@ -16,6 +16,9 @@ use verus_core::Time;
 
 use super::host::Host;
 
+const AWAKE: u64 = 0;
+const UNTIL_WOKEN: u64 = u64::MAX;
+
 /// A host, and what its adapters, drivers and recorders share of it.
 pub(super) struct Shared {
     origin: Instant,
@@ -24,9 +27,10 @@ pub(super) struct Shared {
     limit: AtomicU64,
     pending: AtomicBool,
     drivers: AtomicUsize,
-    /// A driver sleeps because there is nothing to drive.
-    asleep: AtomicBool,
-    woken: Notify,
+    /// Until when drivers sleep, in ns: [`AWAKE`] while none does, [`UNTIL_WOKEN`] where nothing is due.
+    alarm: AtomicU64,
+    /// Something is due before that.
+    sooner: Notify,
     /// The connection's send window, which the driver sets to what it is: quinn then looks whether it
     /// can send.
     send_window: u64,
@@ -48,8 +52,8 @@ impl Shared {
             host: Mutex::new(host),
             pending: AtomicBool::new(false),
             drivers: AtomicUsize::new(0),
-            asleep: AtomicBool::new(false),
-            woken: Notify::new(),
+            alarm: AtomicU64::new(AWAKE),
+            sooner: Notify::new(),
             send_window,
         }
     }
@@ -83,13 +87,48 @@ impl Shared {
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut Host) -> T) -> T {
         self.update(|host| {
             host.flush();
-            act(host)
+            let answer = act(host);
+            self.wake_driver(host);
+            answer
         })
+    }
+
+    fn instant(&self, at: Time) -> Instant {
+        self.origin + std::time::Duration::from_nanos(at.as_nanos())
     }
 
     pub(super) fn next_tick(&self, now: Instant) -> Option<Instant> {
         let next = self.with(|host| host.next_tick(self.time(now)))?;
-        Some(self.origin + std::time::Duration::from_nanos(next.as_nanos()))
+        Some(self.instant(next))
+    }
+
+    /// When a driver should tick next. From now on until it [is awake](Self::awake) whatever makes something
+    /// due before that ends [`sooner`](Self::sooner).
+    pub(super) fn set_alarm(&self, now: Instant) -> Option<Instant> {
+        let next = self.update(|host| {
+            host.flush();
+            let next = host.next_tick(self.time(now));
+            let alarm = next.map_or(UNTIL_WOKEN, |at| at.as_nanos());
+            self.alarm.store(alarm, Ordering::Relaxed);
+            next
+        })?;
+        Some(self.instant(next))
+    }
+
+    /// Until something is due before the alarm.
+    pub(super) async fn sooner(&self) {
+        self.sooner.notified().await;
+    }
+
+    /// Wakes a driver that would sleep through what is due. The host's lock is held, so that nothing comes
+    /// between a driver's question and its alarm.
+    #[inline]
+    fn wake_driver(&self, host: &Host) {
+        let alarm = self.alarm.load(Ordering::Relaxed);
+        if alarm != AWAKE && host.next_due().is_some_and(|due| due.as_nanos() < alarm) {
+            self.alarm.store(AWAKE, Ordering::Relaxed);
+            self.sooner.notify_one();
+        }
     }
 
     pub(super) fn tick(&self, now: Instant) -> bool {
@@ -105,20 +144,9 @@ impl Shared {
     pub(super) fn remove_driver(&self) {
         if self.drivers.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.with(|host| host.set_driven(false));
-        }
-    }
-
-    /// Sleeps until something leaves.
-    pub(super) async fn sleep(&self) {
-        let woken = self.woken.notified();
-        self.asleep.store(true, Ordering::SeqCst);
-        woken.await;
-    }
-
-    #[inline]
-    fn wake_driver(&self) {
-        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::SeqCst) {
-            self.woken.notify_waiters();
+        } else {
+            // It may have been woken and not have gone on.
+            self.sooner.notify_one();
         }
     }
 }
@@ -150,13 +178,10 @@ impl congestion::Controller for Adapter {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
         let shared = &*self.shared;
         let now = shared.time(now);
-        let ticks = shared.update(|host| {
+        shared.update(|host| {
             host.on_sent(now, bytes, last_packet_number);
-            host.next_tick(now).is_some()
+            shared.wake_driver(host);
         });
-        if ticks {
-            shared.wake_driver();
-        }
     }
 
     #[inline]
@@ -233,5 +258,91 @@ impl congestion::Controller for Adapter {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+    use std::time::Duration;
+
+    use congestion::Controller as _;
+    use verus_core::algorithm::Scheme;
+
+    use super::*;
+
+    const SIZE: u64 = 1200;
+
+    /// One reading of a clock, to count from.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an instant to count from; no result depends on it"
+    )]
+    fn origin() -> Instant {
+        Instant::now()
+    }
+
+    #[test]
+    fn a_driver_that_sleeps_through_slow_start_is_woken_when_it_ends() {
+        let origin = origin();
+        let at = |millis| origin + Duration::from_millis(millis);
+        let scheme = Scheme::parse("verus").expect("in the catalogue");
+        let host = Host::new(scheme.build(1), Time::ZERO, SIZE as u16);
+        let mut adapter = Adapter::new(Shared::new(origin, host, 1));
+        let shared = Arc::clone(&adapter.shared);
+        let mut context = Context::from_waker(Waker::noop());
+        // As `on_ack` does with what only quinn can make.
+        let acked = |now: Instant| {
+            shared.update(|host| {
+                let sent = Some(shared.time(at(1)));
+                host.on_ack(shared.time(now), sent, SIZE, false);
+            });
+        };
+
+        shared.add_driver();
+        assert_eq!(shared.set_alarm(at(0)), None, "nothing to drive");
+        let mut sooner = pin!(shared.sooner());
+        assert_eq!(sooner.as_mut().poll(&mut context), Poll::Pending);
+        adapter.on_sent(at(1), 10 * SIZE, 9);
+        assert_eq!(sooner.poll(&mut context), Poll::Ready(()));
+
+        // In slow start only a stuck path needs anybody, a second later.
+        assert_eq!(shared.set_alarm(at(1)), Some(at(1001)));
+        let mut sooner = pin!(shared.sooner());
+        acked(at(2));
+        adapter.on_end_acks(at(2), 9 * SIZE, false, None);
+        adapter.window();
+        assert_eq!(sooner.as_mut().poll(&mut context), Poll::Pending);
+
+        // A loss ends it, and the first epoch will end long before that.
+        acked(at(3));
+        adapter.on_end_acks(at(3), 8 * SIZE, false, None);
+        adapter.on_congestion_event(at(3), at(1), false, SIZE);
+        adapter.window();
+        assert_eq!(sooner.poll(&mut context), Poll::Ready(()));
+        let epoch = shared.set_alarm(at(3)).expect("epochs run");
+        assert!(epoch <= at(8), "an epoch of 5 ms: {:?}", epoch - origin);
+    }
+
+    #[test]
+    fn a_driver_is_left_asleep_by_what_changes_nothing_for_it() {
+        let origin = origin();
+        let at = |millis| origin + Duration::from_millis(millis);
+        let scheme = Scheme::parse("verus").expect("in the catalogue");
+        let host = Host::new(scheme.build(1), Time::ZERO, SIZE as u16);
+        let mut adapter = Adapter::new(Shared::new(origin, host, 1));
+        let shared = Arc::clone(&adapter.shared);
+        let mut context = Context::from_waker(Waker::noop());
+
+        shared.add_driver();
+        adapter.on_sent(at(1), 2 * SIZE, 1);
+        shared.set_alarm(at(1));
+        let mut sooner = pin!(shared.sooner());
+        for millis in 2..100 {
+            adapter.on_sent(at(millis), SIZE, millis);
+            assert_eq!(sooner.as_mut().poll(&mut context), Poll::Pending);
+        }
     }
 }

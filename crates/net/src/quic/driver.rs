@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use quinn::Connection;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use super::view::View;
 
-/// How often a sleeping driver looks whether a migration has given the connection another controller.
+/// How long a driver sleeps at most before it looks whether a migration has given the connection another
+/// controller: the old one hears nothing more and wakes nobody.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs the epochs of one connection's controller until it is dropped or the connection ends.
@@ -83,23 +84,19 @@ async fn run(connection: Connection) {
     let mut driving = Driving::new(view);
     loop {
         let shared = &driving.view.shared;
-        match shared.next_tick(Instant::now().into_std()) {
-            Some(due) => {
-                tokio::select! {
-                    _ = &mut closed => return,
-                    () = sleep_until(due.into()) => {}
-                }
-                if shared.tick(Instant::now().into_std()) {
-                    connection.set_send_window(shared.send_window());
-                }
-            }
-            None => {
-                tokio::select! {
-                    _ = &mut closed => return,
-                    () = shared.sleep() => {}
-                    () = sleep(LOOK) => {}
-                }
-            }
+        let now = Instant::now();
+        let due = shared.set_alarm(now.into_std()).map(Instant::from);
+        let look = now + LOOK;
+        tokio::select! {
+            _ = &mut closed => return,
+            () = sleep_until(due.map_or(look, |due| due.min(look))) => {}
+            // Slow start asks for no tick but that which helps a stuck path, in a second. When it ends, an epoch does
+            // within milliseconds.
+            () = shared.sooner() => continue,
+        }
+        let now = Instant::now();
+        if due.is_some_and(|due| due <= now) && shared.tick(now.into_std()) {
+            connection.set_send_window(shared.send_window());
         }
         if let Some(view) = View::of(connection.congestion_state())
             && !view.is_same(&driving.view)

@@ -457,6 +457,12 @@ impl Host {
         }
     }
 
+    /// The same as seen from the last event.
+    #[inline]
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.next_tick(self.last_event)
+    }
+
     /// Whether somebody calls [`tick`](Self::tick) from now on.
     pub(super) fn set_driven(&mut self, driven: bool) {
         self.driven = driven;

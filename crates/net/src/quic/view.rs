@@ -213,7 +213,8 @@ impl View {
         self.shared.with(|host| host.take_log())
     }
 
-    /// When [`tick`](Self::tick) is next worth calling; `None` while epochs do not matter.
+    /// When [`tick`](Self::tick) is next worth calling; `None` while epochs do not matter. Whatever is sent or
+    /// arrives may make it sooner.
     pub fn next_tick(&self, now: Instant) -> Option<Instant> {
         self.shared.next_tick(now)
     }

@@ -1,0 +1,117 @@
+//! What may be printed: lines that cannot drive a terminal or forge another line, whoever chose the words in
+//! them. Everything that this program prints goes through here, where it is printed: nobody has to know which
+//! of its parts a peer, a file system or a trace named.
+
+use std::fmt::{Display, Write};
+
+use serde::Serialize;
+use verus_net::transfer::paths::{is_hidden, printable};
+
+/// The longest line, in characters. A peer's reason has at most a packet; with the escapes of a thousand
+/// controls it would still fill the screen.
+const MOST: usize = 1024;
+const LEFT_OUT: &str = " … ";
+
+/// One line: newlines and all else that is not to be seen are escaped (`\n`, `\u{1b}`), and the middle is left
+/// out if it is too long, since names come first and causes last.
+pub fn line(text: impl Display) -> String {
+    let text = printable(text.to_string().as_bytes());
+    let letters = text.chars().count();
+    if letters <= MOST {
+        return text;
+    }
+    let kept = MOST - LEFT_OUT.chars().count();
+    let head = text.chars().take(kept / 2);
+    let tail = text.chars().skip(letters - kept.div_ceil(2));
+    head.chain(LEFT_OUT.chars()).chain(tail).collect()
+}
+
+/// A value as JSON on one line. JSON escapes C0 by itself, and lets DEL, C1 and what reorders text stand: these,
+/// which occur in strings only, are escaped likewise.
+pub fn json(value: &impl Serialize) -> String {
+    let text = serde_json::to_string(value).expect("objects whose keys are text");
+    if !text.contains(is_hidden) {
+        return text;
+    }
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if is_hidden(letter) {
+            for unit in letter.encode_utf16(&mut [0; 2]) {
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// What strangers tried: titles, colours, clearing, a line of their own, C1, text that runs backwards.
+    const HOSTILE: &str = "\x1b]0;owned\x07\x1b[2J\x1b[31mFAKE\r\n10.0.0.1:1: done\x08\x7f\u{9b}31m\u{85}\
+                           \u{202e}gpj.exe\u{2066}\u{200f}\u{61c}\u{2028}\u{2029}\u{feff}";
+
+    fn harmless(text: &str) -> bool {
+        !text.contains(|letter: char| letter.is_control())
+            && !text.contains([
+                '\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}', '\u{202a}', '\u{202b}',
+                '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+            ])
+    }
+
+    #[test]
+    fn a_line_is_one_line_and_drives_no_terminal() {
+        let shown = line(HOSTILE);
+        assert!(harmless(&shown), "{shown:?}");
+        assert!(
+            shown.contains("\\u{1b}[31mFAKE\\r\\n10.0.0.1:1: done"),
+            "{shown}"
+        );
+        assert!(shown.contains("\\u{202e}gpj.exe"), "{shown}");
+        for code in (0..=0x2fff).filter_map(char::from_u32) {
+            assert!(harmless(&line(code)), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn letters_of_all_scripts_stand_as_they_are() {
+        for text in [
+            "Ünïcödé `a/b c`: 5 % – …",
+            "資料 данные عربى עברית",
+            "µs × 2",
+        ] {
+            assert_eq!(line(text), text);
+        }
+    }
+
+    #[test]
+    fn a_long_line_keeps_its_ends() {
+        for letter in ["x", "\x1b", "資"] {
+            let shown = line(format_args!(
+                "10.0.0.1: left: {}, at last",
+                letter.repeat(9000)
+            ));
+            assert_eq!(shown.chars().count(), MOST);
+            assert!(shown.starts_with("10.0.0.1: left: ") && shown.ends_with(", at last"));
+        }
+    }
+
+    #[test]
+    fn json_is_as_harmless_and_means_the_same() {
+        let value = json!({"why": HOSTILE, HOSTILE: [1.5, null, "資料"], "tag": "\u{e0001}"});
+        let shown = json(&value);
+        assert!(harmless(&shown), "{shown:?}");
+        assert!(shown.contains("\\u202e") && shown.contains("資料"));
+        assert_eq!(serde_json::from_str::<Value>(&shown).expect("JSON"), value);
+        let long = json!("x".repeat(9000));
+        assert_eq!(
+            serde_json::from_str::<Value>(&json(&long)).expect("JSON"),
+            long
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! Lost data that waits to be sent again.
+//!
+//! It leaves in the order in which it was lost. Any of it may turn out to have arrived, in an order that the
+//! receiver chooses: to find it takes time in the logarithm of how much waits.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::receiver::DataRange;
+
+/// A queue from which anything can be taken back.
+#[derive(Debug, Default)]
+pub(crate) struct Resend {
+    /// In the order of loss; `None` where it was taken back. The front is never `None`.
+    queue: VecDeque<Option<DataRange>>,
+    /// The place of the front, counted from the flow's beginning.
+    first: u64,
+    /// What waits, as (start, length, place).
+    waiting: BTreeSet<(u64, u64, u64)>,
+}
+
+impl Resend {
+    /// Whether nothing waits.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// How many pieces it keeps in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// `data` is to be sent again, after all that waits.
+    pub(crate) fn push(&mut self, data: DataRange) {
+        let place = self.first + self.queue.len() as u64;
+        self.queue.push_back(Some(data));
+        self.waiting.insert((data.start, data.len, place));
+    }
+
+    /// What is to be sent next.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<DataRange> {
+        let data = self.queue.pop_front()??;
+        self.waiting.remove(&(data.start, data.len, self.first));
+        self.first += 1;
+        self.tidy();
+        Some(data)
+    }
+
+    /// `data` need not be sent again, if it waits; of two copies the first is taken back.
+    pub(crate) fn cancel(&mut self, data: &DataRange) {
+        let (start, len) = (data.start, data.len);
+        let copies = (start, len, 0)..=(start, len, u64::MAX);
+        let Some(&found) = self.waiting.range(copies).next() else {
+            return;
+        };
+        self.waiting.remove(&found);
+        self.queue[(found.2 - self.first) as usize] = None;
+        self.tidy();
+    }
+
+    /// Nothing need be sent again.
+    pub(crate) fn clear(&mut self) {
+        *self = Resend::default();
+    }
+
+    fn tidy(&mut self) {
+        while let Some(None) = self.queue.front() {
+            self.queue.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn piece(start: u64) -> DataRange {
+        DataRange { start, len: 10 }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_queue_from_which_the_first_equal_piece_can_be_taken(
+            steps in prop::collection::vec((0u8..3, 0u64..8), 1..200),
+        ) {
+            let (mut resend, mut plain) = (Resend::default(), VecDeque::new());
+            for (step, start) in steps {
+                match step {
+                    0 => {
+                        resend.push(piece(start));
+                        plain.push_back(piece(start));
+                    }
+                    1 => prop_assert_eq!(resend.pop(), plain.pop_front()),
+                    _ => {
+                        resend.cancel(&piece(start));
+                        if let Some(at) = plain.iter().position(|other| *other == piece(start)) {
+                            plain.remove(at);
+                        }
+                    }
+                }
+                prop_assert_eq!(resend.is_empty(), plain.is_empty());
+                prop_assert_eq!(resend.waiting.len(), plain.len());
+            }
+        }
+    }
+}
