@@ -25,7 +25,8 @@ UNSHARE = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--
 ROOT = Path(__file__).parents[1]
 
 
-def _dies_with_us() -> None:
+def dies_with_us() -> None:
+    """In a child: end when the parent does, however it ends."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
@@ -85,7 +86,9 @@ def perform(
         verdict.skipped = why
         return verdict
     isolated = shared is None and not available()
-    servers = {name: [server.process.pid, server.port] for name, server in (shared or {}).items()}
+    servers = {
+        name: [server.process.pid, server.port, list(server.client_options)] for name, server in (shared or {}).items()
+    }
     began = time.monotonic()
     with work_folder(isolated) as folder:
         task = {
@@ -104,7 +107,7 @@ def perform(
             text=True,
             cwd=ROOT,
             start_new_session=True,
-            preexec_fn=_dies_with_us,
+            preexec_fn=dies_with_us,
         )
         try:
             out, err = child.communicate(timeout=attack.timeout_s)
@@ -163,7 +166,7 @@ def main(task: dict[str, Any]) -> None:
         settle(folder)
     verdict = Verdict(attack.name)
     shared = {
-        name: Server(Foreign(pid), HERE, port) for name, (pid, port) in task["shared"].items()
+        name: Server(Foreign(pid), HERE, port, tuple(options)) for name, (pid, port, options) in task["shared"].items()
     }
     try:
         with Stage(verdict, Path(task["binary"]), folder, honest=task["honest"], shared=shared) as stage:
