@@ -8,6 +8,7 @@ SHELL := bash
 
 PYTHON ?= python3
 FUZZ_SECONDS ?= 600
+SOAK_MINUTES ?= 5
 UV_VERSION := 0.13.8
 CARGO_DENY_VERSION := 0.20.2
 CARGO_FUZZ_VERSION := 0.13.2
@@ -93,6 +94,17 @@ format: $(STAMPS)/packages ## Format Rust and Python
 	cargo fmt --all
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
+
+##@ Attack
+# As root: each attack is made in namespaces of its own. The last table of SECURITY.md is
+# `make -s attacks ATTACKS=--markdown`.
+.PHONY: attacks
+attacks: build ## Attack the endpoints, with an honest client beside: tried, happened, held (as root)
+	$(BIN)/python -m attacks $(ATTACKS)
+
+.PHONY: soak
+soak: build ## Servers under 200 honest clients and all attacks for SOAK_MINUTES (5; as root)
+	$(BIN)/python -m attacks.soak --minutes $(SOAK_MINUTES) --out verus-results/soak --force
 
 ##@ Measure
 .PHONY: bench

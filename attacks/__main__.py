@@ -17,6 +17,9 @@ from attacks.endpoint import find_endpoint
 #: tens of microseconds; 1 ms, which is 5 % of a path of 20 ms, comes on top.
 SHARE, ALLOWED_MS = 0.05, 1.0
 
+#: Where the table begins in SECURITY.md.
+MARK = "<!-- attacks -->\n"
+
 
 def arguments() -> argparse.Namespace:
     """The command line."""
@@ -26,6 +29,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="only those that take a few seconds")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each attack")
     parser.add_argument("--markdown", action="store_true", help="print the table for SECURITY.md")
+    parser.add_argument("--annex", action="store_true", help="put that table into SECURITY.md, if none fell")
     parser.add_argument("--no-honest", action="store_true", help="no honest client beside the attacks")
     parser.add_argument("--unprivileged", action="store_true", help="skip what this user may not do")
     parser.add_argument("--endpoint", type=Path, metavar="FILE", help="the binary to attack")
@@ -151,6 +155,10 @@ def main() -> int:
     skipped = sum(bool(verdict.skipped) for verdict in verdicts)
     if args.markdown:
         print(markdown(verdicts))
+    elif args.annex and not fell and not skipped and len(attacks) == len(ATTACKS):
+        page = sandbox.ROOT / "SECURITY.md"
+        above, mark, _ = page.read_text().partition(MARK)
+        page.write_text(f"{above}{mark}\n{markdown(verdicts)}\n")
     elif not args.json:
         print(table(verdicts))
     held = len(verdicts) - len(fell) - skipped

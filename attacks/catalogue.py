@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attacks import probe, transfer, files, shell, report  # noqa: F401, I001 — the order in which they are listed
+from attacks import files, probe, report, shell, transfer  # noqa: F401 — the order in which they are listed
 from attacks.attack import ATTACKS, Attack
 from attacks.stage import Stage
 

@@ -79,7 +79,9 @@ def sender_killed(stage: Stage) -> None:
         file.seek(MIB)
         file.write(b"CHANGED")
     ran = stage.run("send", source, server.name, *server.client_options)
-    stage.expect(ran.code == 0 and same(source, served / "big"), f"sent again: exit {ran.code}, equal to the source now")
+    stage.expect(
+        ran.code == 0 and same(source, served / "big"), f"sent again: exit {ran.code}, equal to the source now"
+    )
     stage.lives(server)
 
 
@@ -258,7 +260,9 @@ def many_small(stage: Stage) -> None:
     for when in ("up", "again"):
         began = time.monotonic()
         ran = stage.run("send", many, server.name, *server.client_options, "-q", seconds=40)
-        stage.expect(ran.code == 0, f"{when}: {time.monotonic() - began:.1f} s", f"{when}: exit {ran.code}, {ran.last_line}")
+        stage.expect(
+            ran.code == 0, f"{when}: {time.monotonic() - began:.1f} s", f"{when}: exit {ran.code}, {ran.last_line}"
+        )
     into = stage.work / "into"
     ran = stage.run("receive", f"{server.name}/many", "--into", into, *server.client_options, "-q", seconds=40)
     compared = subprocess.run(["diff", "-r", many, into / "many"], capture_output=True, check=False)
@@ -283,7 +287,9 @@ def disk_full(stage: Stage) -> None:
         small = random_file(stage.work / "small", 100_000)
         ran = stage.run("send", small, server.name, *server.client_options)
         stage.expect(
-            ran.code == 0, "a small file arrives afterwards", f"a small file afterwards: exit {ran.code}: {ran.last_line[:100]}"
+            ran.code == 0,
+            "a small file arrives afterwards",
+            f"a small file afterwards: exit {ran.code}: {ran.last_line[:100]}",
         )
         sparse = stage.work / "sparse"
         sparse.touch()
@@ -307,7 +313,9 @@ def receiver_disk_full(stage: Stage) -> None:
         stage.expect(ran.code == 1, f"exit {ran.code}: {ran.last_line[:100]}")
         stage.expect(not (full / "big").exists(), "nothing under its name")
         free = shutil.disk_usage(full).free
-        stage.expect(free > MIB, f"{free / MIB:.0f} MiB free again", f"{free / MIB:.1f} MiB free: the part keeps it full")
+        stage.expect(
+            free > MIB, f"{free / MIB:.0f} MiB free again", f"{free / MIB:.1f} MiB free: the part keeps it full"
+        )
     stage.lives(server)
 
 
@@ -420,5 +428,3 @@ def planted_part(stage: Stage) -> None:
             f"{name}: of user {owner}, {'whole' if whole else 'rewritten by the other user'}",
         )
     stage.expect(victim.read_text() == "victim\n", "no other file was touched", "another file was overwritten")
-
-

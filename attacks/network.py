@@ -113,7 +113,9 @@ def outgoing_packets_refused() -> Iterator[None]:
     end = _message(17, request, 9, struct.pack("=BBH", 0, 0, socket.htons(10)))
     family, table = struct.pack("=BBH", inet_family, 0, 0), _attribute(1, b"attacks\0")
     output_hook = _attribute(4 | 0x8000, _attribute(1, struct.pack(">I", 3)) + _attribute(2, struct.pack(">i", 0)))
-    chain = table + _attribute(3, b"out\0") + output_hook + _attribute(5, struct.pack(">I", 0)) + _attribute(7, b"filter\0")
+    chain = (
+        table + _attribute(3, b"out\0") + output_hook + _attribute(5, struct.pack(">I", 0)) + _attribute(7, b"filter\0")
+    )
 
     def batch(*messages: bytes) -> None:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as netlink:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import math
 import os
 import random
 import select
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
 from pathlib import Path
 
-from blake3 import blake3
-
 from attacks import probe_wire as wire
 from attacks.attack import attack
 from attacks.endpoint import Process, Server, controls, printable, until
 from attacks.network import Peer, from_port_zero, ip, outgoing_packets_refused
-from attacks.probe_wire import Client, Refused, Request, answer_seconds
+from attacks.probe_wire import Client, RefusedError, Request, answer_seconds
 from attacks.stage import ATTACKER, HERE, Stage
 
 #: Sets a terminal's title, clears it, and writes lines that nobody said.
@@ -35,16 +35,13 @@ def another_is_answered(stage: Stage, server: Server, within_s: float = 0.1, tim
     for _ in range(times):
         times_s.append(answer_seconds(server.address))
         time.sleep(0.1)
-    worst = max(math_inf if t is None else t for t in times_s)
-    stage.figure(answer_ms=None if worst == math_inf else round(worst * 1e3, 1))
+    worst = max(math.inf if t is None else t for t in times_s)
+    stage.figure(answer_ms=None if worst == math.inf else round(worst * 1e3, 1))
     stage.expect(
         worst <= within_s,
         f"others' hellos answered in {worst * 1e3:.1f} ms at most",
-        f"another's hello: answered after {worst * 1e3:.0f} ms" if worst < math_inf else "another's hello: no answer",
+        f"another's hello: answered after {worst * 1e3:.0f} ms" if worst < math.inf else "another's hello: no answer",
     )
-
-
-math_inf = float("inf")
 
 
 def clean(stage: Stage, text: str, where: str) -> None:
@@ -69,7 +66,8 @@ def client_of_ours(stage: Stage, server: Server, secret: bytes | None = None, bi
 def amplification(stage: Stage) -> None:
     """First packets of every kind and many sizes from an address that has proven nothing.
 
-    No more bytes come back than were sent, for any of them; and after a proven hello no more than its own size until the client has said something.
+    No more bytes come back than were sent, for any of them; and after a proven hello no more than its own size
+    until the client has said something.
     """
     server = stage.probe_server()
     key, worst, total = wire.handshake_key(), 0.0, 0
@@ -100,7 +98,8 @@ def amplification(stage: Stage) -> None:
         client.socket.sendto(client.second_hello, server.address)
         back = client.swallow(0.7)
         stage.expect(
-            0 < back <= len(client.second_hello), f"{back} B in 0.7 s for a proven hello of {len(client.second_hello)} B"
+            0 < back <= len(client.second_hello),
+            f"{back} B in 0.7 s for a proven hello of {len(client.second_hello)} B",
         )
     stage.lives(server)
 
@@ -138,7 +137,9 @@ def oversized_packets(stage: Stage) -> None:
     stage.expect(ran.code == 1, "the client exits with 1", f"the client exits with {ran.code}")
     stage.expect("9000" in ran.err or "fit" in ran.err, f"it says: {ran.last_line[:120]}")
     code = victim.wait(12)
-    stage.expect(code == 0, "another test beside it ends well", f"another test beside it: exit {code}: {victim.last_line}")
+    stage.expect(
+        code == 0, "another test beside it ends well", f"another test beside it: exit {code}: {victim.last_line}"
+    )
     stage.lives(server)
 
 
@@ -151,9 +152,7 @@ def broadcast_hello(stage: Stage) -> None:
     peer = stage.peer()
     server = stage.probe_server(host=Peer.host)
     with peer.socket(Peer.address) as stranger:
-        stranger.sendto(
-            wire.hello(wire.handshake_key(), os.urandom(16), Request()), (Peer.broadcast, server.port)
-        )
+        stranger.sendto(wire.hello(wire.handshake_key(), os.urandom(16), Request()), (Peer.broadcast, server.port))
     time.sleep(0.3)
     stage.lives(server)
     another_is_answered(stage, Server(server.process, HERE, server.port))
@@ -247,9 +246,7 @@ def refusing_routes(stage: Stage) -> None:
         for kind in ("prohibit", "blackhole", "unreachable"):
             ip("route", "add", kind, f"{Peer.other_address}/32")
             for _ in range(3):
-                stranger.sendto(
-                    wire.hello(wire.handshake_key(), os.urandom(16), Request()), (Peer.host, server.port)
-                )
+                stranger.sendto(wire.hello(wire.handshake_key(), os.urandom(16), Request()), (Peer.host, server.port))
             time.sleep(0.3)
             ip("route", "del", kind, f"{Peer.other_address}/32")
             if not stage.expect(
@@ -275,17 +272,23 @@ def load(process: Process, seconds: float) -> float:
 def absurd_rate(stage: Stage) -> None:
     """A hello asks for flows whose sources yield 2^61 bit/s each.
 
-    The work is not in proportion to the number: the request is refused, or the server stays below half a processor and answers others at once.
+    The work is not in proportion to the number: the request is refused, or the server stays below half a processor
+    and answers others at once.
     """
     server = stage.probe_server()
     for flows, packet_bytes in ((1, 200), (8, 200)):
         client = client_of_ours(stage, server)
         request = Request(
-            up=0, down=flows, packet_bytes=packet_bytes, rate_bps=wire.LARGEST, scheme=b"newreno", duration_ns=30 * 10**9
+            up=0,
+            down=flows,
+            packet_bytes=packet_bytes,
+            rate_bps=wire.LARGEST,
+            scheme=b"newreno",
+            duration_ns=30 * 10**9,
         )
         try:
             client.connect(request)
-        except Refused as refused:
+        except RefusedError as refused:
             stage.expect(True, f"refused: {refused}")
             continue
         client.status()
@@ -322,12 +325,12 @@ def control_characters(stage: Stage) -> None:
     """
     server = stage.probe_server("--verbose")
     client = client_of_ours(stage, server)
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(RefusedError):
         client.connect(Request(scheme=b"model:file=" + ESCAPES))
         client.status()
         time.sleep(0.1)
         client.close(4, ESCAPES)
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(RefusedError):
         client_of_ours(stage, server).connect(Request(scheme=b"nosuch" + ESCAPES))
     client = client_of_ours(stage, server).connect(Request())
     client.status()
@@ -567,7 +570,8 @@ def replay(stage: Stage, *options: str) -> None:
             sent += len(datagram)
         answers = heard_kinds(other, 0.5)
     stage.expect(
-        set(answers) <= {wire.RETRY, wire.CHALLENGE}, f"{len(seen)} packets from another address: {kinds_named(answers)}"
+        set(answers) <= {wire.RETRY, wire.CHALLENGE},
+        f"{len(seen)} packets from another address: {kinds_named(answers)}",
     )
     for who, datagram in seen:
         if who == "c":
@@ -633,35 +637,43 @@ def replayed_with_key(stage: Stage) -> None:
     replay(stage, "--key-file", str(key))
 
 
-@attack("probe-guess-key", quick=True)
-def guess_key(stage: Stage) -> None:
-    """A captured hello is tried against a dictionary of pre-shared keys.
-
-    A key of 8 letters is refused, or each guess costs so much that fewer than 1,000 a second can be tried.
-    """
-    key = stage.work / "key"
-    key.write_text("password\n")
-    key.chmod(0o600)
+def captured_hello(stage: Stage, key: Path) -> tuple[Process, bytes | None]:
+    """The first packet of an ordinary client that has a key."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours:
         ours.bind((HERE, 0))
         ours.settimeout(5)
         client = stage.endpoint("probe", "client", f"{HERE}:{ours.getsockname()[1]}", "--key-file", key)
         try:
-            captured = ours.recv(65535)
+            return client, ours.recv(65535)
         except TimeoutError:
-            stage.expect(client.code == 2, f"a key of 8 letters is refused: {client.last_line[:120]}")
-            return
+            return client, None
+
+
+@attack("probe-guess-key", quick=True)
+def guess_key(stage: Stage) -> None:
+    """A captured hello is tried against a dictionary of pre-shared keys.
+
+    A key of 8 letters is refused; of a longer one, each guess costs so much that fewer than 100 a second can be tried.
+    """
+    key = stage.work / "key"
+    for text in ("password", "passwordpassword"):
+        key.write_text(text + "\n")
+        key.chmod(0o600)
+        client, captured = captured_hello(stage, key)
+        if captured is None:
+            stage.expect(client.code == 2, f"{len(text)} letters: {client.last_line[:120]}")
+            continue
         client.stop()
-    began, guesses, found = time.monotonic(), 0, False
-    for word in ("letmein1", "12345678", "password", *(f"guess{n:04}" for n in range(500))):
-        guesses += 1
-        found |= wire.sealed_with(captured, wire.handshake_key(word.encode()))
-        if time.monotonic() - began > 2:
-            break
-    rate = guesses / (time.monotonic() - began)
-    stage.figure(guesses_per_s=round(rate, 1))
-    stage.expect(found, "the right key is known when it is met", "the right key is not known: this attack is out of date")
-    stage.expect(rate < 1000, f"{rate:.0f} guesses a second")
+        began, guesses, found = time.monotonic(), 0, False
+        for word in ("letmein1", text, *(f"guess{number:04}" for number in range(2000))):
+            guesses += 1
+            found |= wire.sealed_with(captured, wire.handshake_key(word.encode()))
+            if time.monotonic() - began > 1:
+                break
+        rate = guesses / (time.monotonic() - began)
+        stage.figure(guesses_per_s=round(rate, 1))
+        stage.expect(found, "the right one is known when it is met", "the right one is not known: out of date")
+        stage.expect(rate < 100, f"{len(text)} letters: {rate:.0f} guesses a second")
 
 
 @attack("probe-idle-clients", soak=True, quick=True)
@@ -677,7 +689,7 @@ def idle_clients(stage: Stage) -> None:
         try:
             clients.append(client.connect(Request(up=4, down=4, duration_ns=wire.HOUR_NS, status_ms=1000)))
             held += 1
-        except (Refused, TimeoutError):
+        except (RefusedError, TimeoutError):
             break
     for client in clients[::2]:
         client.status()
@@ -741,7 +753,7 @@ def places_of_one_address(stage: Stage) -> None:
     """
     server = stage.probe_server()
     taken = 0
-    with contextlib.suppress(Refused, TimeoutError):
+    with contextlib.suppress(RefusedError, TimeoutError):
         for index in range(200):
             client = client_of_ours(stage, server).connect(Request(duration_ns=wire.HOUR_NS))
             if index % 2:
@@ -765,7 +777,7 @@ def places_of_many_addresses(stage: Stage) -> None:
     server = stage.probe_server(honest=False)
     taken = 0
     for index in range(80):
-        with contextlib.suppress(Refused, TimeoutError):
+        with contextlib.suppress(RefusedError, TimeoutError):
             client_of_ours(stage, server, bind=f"127.66.4.{index + 1}").connect(Request(duration_ns=wire.HOUR_NS))
             taken += 1
     after = served_after(stage, server, 10)
@@ -779,9 +791,9 @@ def places_of_many_addresses(stage: Stage) -> None:
 
 @attack("probe-vanishing-client", soak=True, quick=True)
 def vanishing_client(stage: Stage) -> None:
-    """A client asks for 4 flows of packets of 65,000 B, speaks once and acknowledges nothing, then only says that it is there.
+    """A client asks for 4 flows of packets of up to 65,000 B, speaks, and acknowledges nothing.
 
-    The server sends at most 16 MB in 4 s, nothing in the last second, and keeps less than 64 MB for it.
+    The server sends at most 64 MB in 4 s, single packets in the last second, and keeps less than 64 MB for it.
     """
     server = stage.probe_server()
     before, totals = server.process.rss_mb(), []
@@ -792,7 +804,7 @@ def vanishing_client(stage: Stage) -> None:
         request = Request(up=0, down=4, packet_bytes=packet_bytes, duration_ns=wire.HOUR_NS, scheme=scheme)
         try:
             client.connect(request)
-        except Refused as refused:
+        except RefusedError as refused:
             stage.expect(True, f"refused: {refused}")
             continue
         client.status()
@@ -802,8 +814,8 @@ def vanishing_client(stage: Stage) -> None:
     grown = server.process.rss_mb() - before
     total, last = sum(map(sum, totals)), sum(late for _, late in totals)
     stage.figure(bytes=total, bytes_last_second=last, rss_growth_mb=round(grown, 1))
-    stage.expect(total < 16e6, f"{total / 1e6:.2f} MB sent to it")
-    stage.expect(last < 10_000, f"{last} B in the last second")
+    stage.expect(total < 64e6, f"{total / 1e6:.2f} MB sent to it")
+    stage.expect(last < 300_000, f"{last / 1e3:.0f} kB in the last second")
     stage.expect(grown < 64, f"memory grew by {grown:.0f} MB")
     stage.lives(server)
 
@@ -831,7 +843,7 @@ def unread_log(stage: Stage) -> None:
         client = Client(server.address, bind=f"127.66.5.{1 + index % 200}", patience_s=1)
         try:
             client.connect(Request(scheme=b"x" * 500))
-        except Refused:
+        except RefusedError:
             refused += 1
         except TimeoutError:
             break
@@ -840,7 +852,9 @@ def unread_log(stage: Stage) -> None:
     stage.figure(refused=refused)
     ran = stage.run("probe", "client", server.name, "--duration", 0.3, "-q", seconds=8)
     stage.expect(
-        ran.code == 0, f"after {refused} refusals another is served", f"after {refused} refusals another gets {ran.last_line}"
+        ran.code == 0,
+        f"after {refused} refusals another is served",
+        f"after {refused} refusals another gets {ran.last_line}",
     )
     popen.terminate()
     stage.expect(process.wait(2) is not None, "SIGTERM ends it", "SIGTERM does not end it")
@@ -858,7 +872,7 @@ def sprout_receivers(stage: Stage) -> None:
         client = client_of_ours(stage, server, bind=f"127.66.7.{index + 1}")
         try:
             client.connect(Request(up=32, duration_ns=wire.HOUR_NS, scheme=b"sprout", status_ms=1000))
-        except (Refused, TimeoutError):
+        except (RefusedError, TimeoutError):
             continue
         taken += 1
         client.status()
@@ -872,7 +886,7 @@ def sprout_receivers(stage: Stage) -> None:
 
 @attack("probe-optimistic-acknowledgements", soak=True, quick=True)
 def optimistic_acknowledgements(stage: Stage) -> None:
-    """A receiver acknowledges every packet up to the newest number, whether it came or not, and some that were not sent yet.
+    """A receiver acknowledges every packet up to the newest number, whether it came or not.
 
     The server closes the test and does not speed up for it.
     """
@@ -892,13 +906,15 @@ def optimistic_acknowledgements(stage: Stage) -> None:
             break
         if heard.kind == wire.DATA:
             got += 1
-            (newest,) = wire.struct.unpack(">Q", heard.body[:8])
+            (newest,) = struct.unpack(">Q", heard.body[:8])
             number += 1
             body = wire.ack_body(number, time.monotonic_ns(), (newest + 1) * 1400, newest, [newest + 1], 1)
             client.send(wire.ACK, body)
     stage.figure(packets=got)
     stage.expect(
-        closed == b"\0\5", f"closed after {got} packets: acknowledged what never arrived", f"not closed after {got} packets"
+        closed == b"\0\5",
+        f"closed after {got} packets: acknowledged what never arrived",
+        f"not closed after {got} packets",
     )
     stage.lives(server)
 
@@ -915,7 +931,9 @@ def server_dies(stage: Stage) -> None:
     server.process.stop(signal.SIGKILL)
     began = time.monotonic()
     code = client.wait(30)
-    stage.expect(code == 1, f"the client exits with 1 after {time.monotonic() - began:.1f} s", f"the client exits with {code}")
+    stage.expect(
+        code == 1, f"the client exits with 1 after {time.monotonic() - began:.1f} s", f"the client exits with {code}"
+    )
     stage.expect(
         any(word in client.said for word in ("answer", "silent", "unanswered", "cut", "refused")),
         f"it says: {printable(client.last_line[:140])}",

@@ -13,12 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from blake3 import blake3
+from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
 
-MAGIC, VERSION = 0x56, 1
+MAGIC, VERSION = 0x56, 2
 HEADER_BYTES, TAG_BYTES = 16, 16
 HELLO, RETRY, ACCEPT, REFUSE, DATA, ACK, STATUS, CLOSE, CLOSED, CHALLENGE, RESPONSE = range(1, 12)
 HELLO_BYTES = 1200
-KEY_CONTEXT = "Verus probe, wire format 1, handshake key"
+KEY_CONTEXT = f"Verus probe, wire format {VERSION}, handshake key"
+KEY_SALT = f"Verus probe, wire format {VERSION}, salt".encode()
+#: What fills packets, byte for byte.
+PADDING: bytes = blake3(b"").digest(length=65536)
 #: The largest number of 8 bytes.
 LARGEST = (1 << 61) - 1
 HOUR_NS = 3_600_000_000_000
@@ -27,14 +31,19 @@ IP_UDP_BYTES = 28
 Address = tuple[str, int]
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The server refused the test, with a text."""
 
 
 def handshake_key(secret: bytes | None = None) -> bytes:
     """The key of the first packets: of a pre-shared key, or of nothing."""
-    material = b"" if secret is None else b"shared:" + secret
+    material = b"" if secret is None else b"shared:" + stretched(secret)
     return blake3(material, derive_key_context=KEY_CONTEXT).digest()
+
+
+def stretched(secret: bytes) -> bytes:
+    """A pre-shared key after the work that each guess at it costs."""
+    return Argon2id(salt=KEY_SALT, length=32, iterations=3, lanes=4, memory_cost=64 * 1024).derive(secret)
 
 
 def connection_keys(handshake: bytes, client_nonce: bytes, server_nonce: bytes) -> tuple[bytes, bytes]:
@@ -50,7 +59,7 @@ def packet(key: bytes, kind: int, body: bytes = b"", flow: int = 0, connection: 
     """One datagram, padded to `size` bytes."""
     covered = struct.pack(">BBBBHHQ", MAGIC, VERSION, kind, 0, HEADER_BYTES + len(body), flow, connection) + body
     sealed = covered + blake3(covered, key=key).digest()[:TAG_BYTES]
-    return sealed + bytes(max(0, size - len(sealed)))
+    return sealed + PADDING[len(sealed) : max(len(sealed), size)]
 
 
 @dataclass(frozen=True)
@@ -171,14 +180,14 @@ class Client:
         """The whole handshake.
 
         Raises:
-            Refused: If the server refuses.
+            RefusedError: If the server refuses.
             TimeoutError: If it does not answer.
         """
         self.prove(request or Request())
         self.socket.sendto(self.second_hello, self.server)
         answer = self.hear(ACCEPT, REFUSE)
         if answer.kind == REFUSE:
-            raise Refused(answer.body[19 : 19 + answer.body[18]].decode(errors="replace"))
+            raise RefusedError(answer.body[19 : 19 + answer.body[18]].decode(errors="replace"))
         self.connection = answer.connection
         self.key, self.server_key = connection_keys(self.handshake, self.nonce, answer.body[16:32])
         return self

@@ -60,6 +60,6 @@ def scripts(stage: Stage) -> None:
     drawn = [path for path in folder.rglob("*.svg") if "<script>PWN" in path.read_text()]
     stage.expect(not drawn, "none in a figure", f"scripts in {drawn[:2]}")
     after = {path for path in stage.work.rglob("*") if folder not in path.parents}
-    stage.expect(after == before, "nothing written elsewhere", f"written elsewhere: {sorted(map(str, after - before))[:3]}")
-
-
+    stage.expect(
+        after == before, "nothing written elsewhere", f"written elsewhere: {sorted(map(str, after - before))[:3]}"
+    )

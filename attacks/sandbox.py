@@ -1,4 +1,4 @@
-"""Each attack in namespaces of its own (network, processes, mounts), which the kernel removes with it, whatever ends it."""
+"""Each attack in namespaces of its own, which the kernel removes with it, whatever ends it."""
 
 from __future__ import annotations
 
@@ -77,9 +77,7 @@ def settle(folder: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"], check=True)
 
 
-def perform(
-    attack: Attack, binary: Path, *, honest: bool = False, shared: dict[str, Server] | None = None
-) -> Verdict:
+def perform(attack: Attack, binary: Path, *, honest: bool = False, shared: dict[str, Server] | None = None) -> Verdict:
     """Run one attack and say what happened; beside servers of others' if `shared`."""
     verdict = Verdict(attack.name)
     if why := missing(attack):

@@ -39,7 +39,9 @@ def untouched(stage: Stage, folder: Path, target: Path) -> None:
     who = (folder / "who").read_text().strip() if (folder / "who").exists() else "(nothing)"
     stage.expect(who == "nobody", f"the program ran as {who}")
     stage.expect(
-        target.read_text() == "precious\n", "root's file is as it was", f"root's file is now: {target.read_text()[:60]!r}"
+        target.read_text() == "precious\n",
+        "root's file is as it was",
+        f"root's file is now: {target.read_text()[:60]!r}",
     )
     others = sorted(path.name for path in target.parent.iterdir())
     stage.expect(others == ["target"], "nothing new beside it", f"beside it: {others}")
@@ -67,7 +69,7 @@ exit 0
     stage.expect(ran.code is not None, f"exit {ran.code}: {ran.last_line[:100]}")
     untouched(stage, folder, target)
     stage.expect(not (folder / "stolen").read_text(), "it read nothing of root's")
-    made = [path for path in (folder / "out").rglob("*")] if (folder / "out").is_dir() else []
+    made = list((folder / "out").rglob("*")) if (folder / "out").is_dir() else []
     foreign = [path.name for path in made if path.lstat().st_uid != NOBODY]
     stage.expect(not foreign, "the results are the caller's", f"root's in the results: {foreign}")
 

@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from attacks import sandbox
 from attacks.attack import Verdict
@@ -220,7 +221,9 @@ class Soak:
         """The whole soak; what each server held before the first client and after the last."""
         before = {name: server.process.usage() for name, server in self.servers.items()}
         self.began = time.monotonic()
-        threads = [threading.Thread(target=self.honest_client, args=(slot,), daemon=True) for slot in range(self.clients)]
+        threads = [
+            threading.Thread(target=self.honest_client, args=(slot,), daemon=True) for slot in range(self.clients)
+        ]
         threads.append(threading.Thread(target=self.attackers, daemon=True))
         for thread in threads:
             thread.start()
@@ -267,10 +270,10 @@ class Soak:
         )
 
 
-def judged(soak: Soak, before: dict[str, Usage], after: dict[str, Usage]) -> dict[str, object]:
+def judged(soak: Soak, before: dict[str, Usage], after: dict[str, Usage]) -> dict[str, Any]:
     """What each server held, what was wrong, and how clients and attacks fared."""
     wrong = soak.dead()
-    servers: dict[str, dict[str, object]] = {}
+    servers: dict[str, Any] = {}
     end_s = max(each.time_s for each in soak.samples)
     for name, held in after.items():
         first = soak.of(name, 0, FIRST_S)
@@ -296,12 +299,12 @@ def judged(soak: Soak, before: dict[str, Usage], after: dict[str, Usage]) -> dic
     failed = sum(count for what, count in soak.outcomes.items() if what.endswith("failed"))
     if failed > max(2, HONEST_SHARE * done):
         wrong.append(f"{failed} of {done} honest clients failed")
-    attacks: dict[str, dict[str, object]] = {}
+    attacks: dict[str, Any] = {}
     for verdict in soak.verdicts:
         row = attacks.setdefault(verdict.name, {"times": 0, "fell": 0, "wrong": []})
-        row["times"] = int(str(row["times"])) + 1
+        row["times"] += 1
         if not verdict.held:
-            row["fell"] = int(str(row["fell"])) + 1
+            row["fell"] += 1
             row["wrong"] = verdict.wrong
     return {
         "seconds": soak.seconds,
@@ -314,41 +317,38 @@ def judged(soak: Soak, before: dict[str, Usage], after: dict[str, Usage]) -> dic
     }
 
 
-def table(found: dict[str, object]) -> str:
+def table(found: dict[str, Any]) -> str:
     """The servers, as text."""
     lines = [
         f"{'':8}{'RSS, first minute':>20}{'last minute':>13}{'peak':>8}{'end':>8}"
         f"{'fds before':>12}{'peak':>6}{'end':>5}{'threads before':>16}{'peak':>6}{'end':>5}{'CPU s':>8}",
         f"{'':8}{'peak / median, MB':>20}{'median, MB':>13}{'MB':>8}{'MB':>8}",
     ]
-    servers: dict[str, dict[str, float | dict[str, float]]] = found["servers"]  # type: ignore[assignment]
-    for name, row in servers.items():
+    for name, row in found["servers"].items():
 
-        def mb(key: str, row: dict[str, float | dict[str, float]] = row) -> float:
-            return float(row[key]) / 1024  # type: ignore[arg-type]
+        def mb(key: str, row: dict[str, Any] = row) -> float:
+            return float(row[key]) / 1024
 
-        before: dict[str, float] = row["before"]  # type: ignore[assignment]
-        after: dict[str, float] = row["after"]  # type: ignore[assignment]
+        before, after = row["before"], row["after"]
         first = f"{mb('first_minute_peak_rss_kb'):.1f} / {mb('first_minute_median_rss_kb'):.1f}"
         lines.append(
-            f"{name:8}{first:>20}{mb('last_minute_median_rss_kb'):13.1f}{mb('peak_rss_kb'):8.1f}{after['rss_kb'] / 1024:8.1f}"
+            f"{name:8}{first:>20}{mb('last_minute_median_rss_kb'):13.1f}"
+            f"{mb('peak_rss_kb'):8.1f}{after['rss_kb'] / 1024:8.1f}"
             f"{before['descriptors']:12}{row['peak_descriptors']:6}{after['descriptors']:5}"
             f"{before['threads']:16}{row['peak_threads']:6}{after['threads']:5}{after['cpu_s']:8.1f}"
         )
-    honest: dict[str, dict[str, int]] = found["honest"]  # type: ignore[assignment]
+    honest, attacks = found["honest"], found["attacks"]
     lines.append("honest clients: " + ", ".join(f"{count} {what}" for what, count in sorted(honest["done"].items())))
     lines += [f"    {count} × {what}" for what, count in honest["complaints"].items()]
-    attacks: dict[str, dict[str, object]] = found["attacks"]  # type: ignore[assignment]
-    lines.append(f"attacks: {sum(int(str(row['times'])) for row in attacks.values())} of {len(attacks)} kinds")
+    lines.append(f"attacks: {sum(row['times'] for row in attacks.values())} of {len(attacks)} kinds")
     for name, row in attacks.items():
         if row["fell"]:
-            lines.append(f"    {name}: {row['fell']} of {row['times']} fell: {'; '.join(row['wrong'])[:160]}")  # type: ignore[arg-type]
-    wrong: list[str] = found["wrong"]  # type: ignore[assignment]
+            lines.append(f"    {name}: {row['fell']} of {row['times']} fell: {'; '.join(row['wrong'])[:160]}")
     lines.append("at the end as after the first minute" if found["held"] else "NOT as after the first minute:")
-    return "\n".join([*lines, *(f"    {each}" for each in wrong)])
+    return "\n".join([*lines, *(f"    {each}" for each in found["wrong"])])
 
 
-def leave(folder: Path, soak: Soak, found: dict[str, object]) -> None:
+def leave(folder: Path, soak: Soak, found: dict[str, Any]) -> None:
     """Write the results."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "soak.json").write_text(json.dumps(found, indent=2) + "\n")

@@ -29,7 +29,13 @@ class Stage:
     """Starts servers and clients, keeps them in order, and ends them."""
 
     def __init__(
-        self, verdict: Verdict, binary: Path, work: Path, *, honest: bool = False, shared: dict[str, Server] | None = None
+        self,
+        verdict: Verdict,
+        binary: Path,
+        work: Path,
+        *,
+        honest: bool = False,
+        shared: dict[str, Server] | None = None,
     ) -> None:
         """Work in the folder `work`, with honest clients beside or without, and servers of others' if given."""
         self.verdict, self.binary, self.work, self.honest = verdict, binary, work, honest
