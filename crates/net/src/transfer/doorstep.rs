@@ -316,7 +316,8 @@ mod tests {
             let mut buffer = [0; 2048];
             let mut metas = [RecvMeta::default()];
             let mut cx = Context::from_waker(std::task::Waker::noop());
-            let polled = doorstep.poll_recv(&mut cx, &mut [IoSliceMut::new(&mut buffer)], &mut metas);
+            let polled =
+                doorstep.poll_recv(&mut cx, &mut [IoSliceMut::new(&mut buffer)], &mut metas);
             assert!(matches!(polled, Poll::Ready(Ok(1))));
             assert_eq!(metas[0].len, passed);
         }
