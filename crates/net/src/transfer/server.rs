@@ -22,7 +22,7 @@ use rustix::fs::fstat;
 use rustls::crypto::ring::default_provider;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, interval_at, sleep, timeout};
+use tokio::time::{Instant, interval, sleep, timeout};
 use verus_core::algorithm::Scheme;
 
 use super::doorstep::Doorstep;
@@ -170,8 +170,8 @@ struct Shared {
     config: ServerConfig,
     endpoint: Endpoint,
     events: mpsc::Sender<Event>,
-    strangers: Places,
-    clients: Places,
+    strangers: Arc<Places>,
+    clients: Arc<Places>,
     room: Room,
     turned_away: Mutex<TurnedAway>,
     /// Who writes which file: device and inode of its folder, and its name. A newer one takes over.
@@ -249,7 +249,9 @@ impl Server {
         let all = config.max_clients;
         let each = config.limits.clients_each.unwrap_or(all.div_ceil(2));
         let room = Room::new(config.limits.bytes);
-        room.look(&config.folder, parts_kept(&config));
+        if config.limits.bytes.is_some() {
+            room.look(&config.folder, parts_kept(&config));
+        }
         let shared = Arc::new(Shared {
             config,
             endpoint: endpoint.clone(),
@@ -307,7 +309,11 @@ fn parts_kept(config: &ServerConfig) -> Option<Duration> {
 }
 
 async fn accept(shared: Arc<Shared>) {
-    let mut house = interval_at(Instant::now() + OFTEN, OFTEN);
+    // Where there is a quota, it was looked through before the first client came.
+    let mut house = interval(OFTEN);
+    if shared.config.limits.bytes.is_some() {
+        house.reset();
+    }
     loop {
         let incoming = tokio::select! {
             incoming = shared.endpoint.accept() => match incoming {
@@ -323,19 +329,22 @@ async fn accept(shared: Arc<Shared>) {
         };
         if shared.strangers.taken() >= STRANGERS_TRUSTED && incoming.may_retry() {
             let _ = incoming.retry();
-        } else {
-            tokio::spawn(serve(Arc::clone(&shared), incoming));
+            continue;
+        }
+        let network = Network::of(incoming.remote_address());
+        // A stranger has nothing under way, so the oldest can always be spared.
+        match shared.strangers.take(network) {
+            Some(stranger) => {
+                tokio::spawn(serve(Arc::clone(&shared), incoming, stranger));
+            }
+            None => incoming.refuse(),
         }
     }
 }
 
-async fn serve(shared: Arc<Shared>, incoming: Incoming) {
+async fn serve(shared: Arc<Shared>, incoming: Incoming, stranger: Held) {
     let address = incoming.remote_address();
     let network = Network::of(address);
-    // A stranger without anything under way can always be spared.
-    let Some(stranger) = shared.strangers.take(network) else {
-        return incoming.refuse();
-    };
     let mut connection = None;
     let greeted = async {
         let arrived = incoming
@@ -377,7 +386,7 @@ fn turned_away(why: &str) -> Trouble {
 }
 
 /// Answers what a client asks for, until it leaves or has to; says why.
-async fn attend(shared: &Arc<Shared>, connection: &Connection, client: &Held<'_>) -> String {
+async fn attend(shared: &Arc<Shared>, connection: &Connection, client: &Held) -> String {
     let lists = Arc::new(Semaphore::new(LISTS));
     let close = |number: u32, why: &str| {
         connection.close(VarInt::from_u32(number), why.as_bytes());
@@ -425,11 +434,11 @@ async fn attend(shared: &Arc<Shared>, connection: &Connection, client: &Held<'_>
 }
 
 /// Both ends prove that they know the token.
-async fn greet<'a>(
-    shared: &'a Shared,
+async fn greet(
+    shared: &Shared,
     network: Network,
     connection: &Connection,
-) -> Result<Held<'a>, Trouble> {
+) -> Result<Held, Trouble> {
     let turn_away = |number: u32, why: &str| {
         connection.close(VarInt::from_u32(number), why.as_bytes());
         Err(Trouble::Here(Refusal::new(Reason::Protocol, why)))
