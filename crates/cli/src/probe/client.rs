@@ -16,6 +16,7 @@ use verus_net::probe::connection::Connection;
 use verus_net::probe::driver::Driver;
 use verus_net::probe::flow::Event;
 use verus_net::probe::record::{Record, Recorder};
+use verus_net::probe::seal::Secret;
 use verus_net::probe::server::overhead;
 use verus_net::probe::socket::UdpSocket;
 use verus_net::probe::wire::{MAX_SCHEME_BYTES, Request};
@@ -195,7 +196,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
 /// A socket to the server, and a person who may have had enough.
 pub(super) struct Session<'a> {
     pub(super) address: SocketAddr,
-    secret: Option<Vec<u8>>,
+    secret: Option<Secret>,
     pub(super) driver: Driver,
     signals: Signals,
     pub(super) stopped_by: Option<i32>,
@@ -220,7 +221,7 @@ impl Test {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn open(args: &Args, secret: Option<Vec<u8>>, ui: &'a Ui) -> Result<Self, Failure> {
+    pub(super) fn open(args: &Args, secret: Option<Secret>, ui: &'a Ui) -> Result<Self, Failure> {
         let family = match (args.ipv4, args.ipv6) {
             (true, _) => Some(Family::V4),
             (_, true) => Some(Family::V6),
@@ -296,6 +297,9 @@ impl<'a> Session<'a> {
         }
         line.clear();
         let now = self.driver.clock().now();
+        if self.stopped_by.is_some() || !matches!(client.outcome(), Some(Ok(()))) {
+            recorder.cut();
+        }
         let record = client
             .connection()
             .map(|connection| recorder.finish(now, connection));
@@ -350,7 +354,29 @@ pub(super) fn tell(args: &Args, ui: &Ui, record: &Record) -> Result<(), Failure>
         }
         return Ok(());
     }
-    ui.line(table(&record.rows))
+    ui.line(table(&record.rows))?;
+    limited(ui, record);
+    Ok(())
+}
+
+/// A server's limit is no property of the path: says where a result may be nothing else.
+fn limited(ui: &Ui, record: &Record) {
+    /// From which share of the limit on a rate is taken for it: packets leave in lumps.
+    const NEAR: f64 = 0.9;
+    let rows = record.rows.iter().map(|(_, row)| row);
+    if let Some(limit) = rows.clone().find_map(|row| row.server_limit_mbps) {
+        let reached = rows
+            .map(|row| row.throughput_mbps)
+            .any(|rate| rate >= NEAR * limit);
+        let meaning = if reached {
+            ": the result is that limit, and not what the path carries"
+        } else {
+            ""
+        };
+        ui.note(format_args!(
+            "the server grants a test {limit} Mbit/s in each direction{meaning}"
+        ));
+    }
 }
 
 /// What `-v` adds: how well the clock and the path behaved.

@@ -29,6 +29,9 @@ pub trait Endpoint {
     fn next_timer(&self, now: Time) -> Option<Time>;
     /// Fills `batch` with what to send next.
     fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool;
+    /// What [`poll_transmit`](Self::poll_transmit) filled in last has packets of `payload` bytes, which do
+    /// not fit the path unfragmented.
+    fn on_too_large(&mut self, now: Time, payload: usize);
     /// Whether there is nothing left to wait for.
     fn is_over(&self) -> bool;
 }
@@ -48,6 +51,10 @@ impl<A: Algorithms> Endpoint for Client<A> {
 
     fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         Client::poll_transmit(self, now, batch)
+    }
+
+    fn on_too_large(&mut self, now: Time, payload: usize) {
+        Client::on_too_large(self, now, payload);
     }
 
     fn is_over(&self) -> bool {
@@ -76,6 +83,10 @@ impl<L: Library> Endpoint for Server<L> {
 
     fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         Server::poll_transmit(self, now, batch)
+    }
+
+    fn on_too_large(&mut self, now: Time, payload: usize) {
+        Server::on_too_large(self, now, payload);
     }
 
     /// Another client may always come.
@@ -157,7 +168,8 @@ impl Driver {
     /// `wake` can be read; not once the endpoint is over.
     ///
     /// # Errors
-    /// If the system fails; a refused connection and lost routes do not count, since paths come back.
+    /// If the system grants no sleep, or the socket is none any more. What goes wrong with a datagram does not
+    /// count: it concerns one peer, and that peer's path, which comes back or has a limit of its own.
     pub fn turn<E: Endpoint>(
         &mut self,
         endpoint: &mut E,
@@ -198,8 +210,13 @@ impl Driver {
             match read {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
-                Err(error) if is_path_trouble(&error) => self.refused = true,
-                Err(error) => return Err(error),
+                Err(error) if is_own_fault(&error) => return Err(error),
+                // A router tells so of what a connected socket has sent.
+                Err(error) if quinn_udp::is_msg_size_err(&error) => {
+                    let payload = self.batch.payload();
+                    endpoint.on_too_large(clock.now(), payload);
+                }
+                Err(error) => self.refused |= is_unreachable(&error),
             }
         }
         Ok(true)
@@ -218,20 +235,36 @@ impl Driver {
                     self.unsent = true;
                     return Ok(true);
                 }
-                Err(error) if is_path_trouble(&error) => self.refused = true,
-                Err(error) if quinn_udp::is_msg_size_err(&error) => {
-                    let size = self
-                        .batch
-                        .segment_size()
-                        .unwrap_or(self.batch.contents().len());
-                    return Err(io::Error::other(format!(
-                        "packets of {size} bytes of payload do not fit the path unfragmented"
-                    )));
-                }
-                Err(error) => return Err(error),
+                Err(error) => self.unsent(endpoint, error)?,
             }
         }
         Ok(true)
+    }
+
+    /// The batch did not leave. It is lost, as if on the way; its owner learns if that will not change.
+    #[cold]
+    fn unsent<E: Endpoint>(&mut self, endpoint: &mut E, error: io::Error) -> io::Result<()> {
+        let error = if self.batch.segment_size().is_some() {
+            // What is wrong with a run may be that the system does not cut it up.
+            match self.socket.send_singly(&self.batch) {
+                Err(error) => error,
+                Ok(()) => {
+                    self.batch.set_most_segments(1);
+                    return Ok(());
+                }
+            }
+        } else {
+            error
+        };
+        if is_own_fault(&error) {
+            return Err(error);
+        }
+        if quinn_udp::is_msg_size_err(&error) {
+            endpoint.on_too_large(self.clock.now(), self.batch.payload());
+        } else {
+            self.refused |= is_unreachable(&error);
+        }
+        Ok(())
     }
 
     fn sleep(&mut self, next: Option<Time>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -258,14 +291,22 @@ impl Driver {
     }
 }
 
-/// What a path does now and then, and takes back: a port that nobody listens on (yet), a route that
-/// is gone.
-fn is_path_trouble(error: &io::Error) -> bool {
+/// A port that nobody listens on (yet), a route that is gone: nothing that was sent arrives.
+fn is_unreachable(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionRefused
             | io::ErrorKind::HostUnreachable
             | io::ErrorKind::NetworkUnreachable
             | io::ErrorKind::NetworkDown
+    )
+}
+
+/// Whether the socket itself is none any more: all else concerns one datagram, and nobody else's.
+fn is_own_fault(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::BADF | Errno::NOTSOCK | Errno::FAULT)
     )
 }
