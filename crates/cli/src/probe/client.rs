@@ -139,8 +139,8 @@ fn size(text: &str) -> Result<u64, String> {
 /// How long to wait for the server's first answer, and for its next.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(60);
-/// A server's system that says that nobody listens is believed after this long: a server that is
-/// just starting is given a chance.
+/// A system that says that nobody listens, or that nothing can be sent there, is believed after this long: a
+/// server that is just starting is given a chance.
 const REFUSED: Duration = Duration::from_secs(2);
 
 /// Runs one test, or records.
@@ -289,10 +289,17 @@ impl<'a> Session<'a> {
                 aborted = self.stopped_by.replace(signal).is_some(); // asked twice
                 client.stop(now);
             }
-            let refused = self.driver.take_refused();
-            if refused && client.connection().is_none() && now.since(began) >= REFUSED {
+            if let Some(trouble) = self.driver.take_trouble()
+                && client.connection().is_none()
+                && now.since(began) >= REFUSED
+            {
                 line.clear();
-                return Err(failed(&"nobody listens there (connection refused)"));
+                return Err(match trouble.kind() {
+                    io::ErrorKind::ConnectionRefused => {
+                        failed(&"nobody listens there (connection refused)")
+                    }
+                    _ => failed(&trouble),
+                });
             }
         }
         line.clear();
@@ -364,17 +371,14 @@ fn limited(ui: &Ui, record: &Record) {
     /// From which share of the limit on a rate is taken for it: packets leave in lumps.
     const NEAR: f64 = 0.9;
     let rows = record.rows.iter().map(|(_, row)| row);
-    if let Some(limit) = rows.clone().find_map(|row| row.server_limit_mbps) {
-        let reached = rows
+    if let Some(limit) = rows.clone().find_map(|row| row.server_limit_mbps)
+        && rows
             .map(|row| row.throughput_mbps)
-            .any(|rate| rate >= NEAR * limit);
-        let meaning = if reached {
-            ": the result is that limit, and not what the path carries"
-        } else {
-            ""
-        };
+            .any(|rate| rate >= NEAR * limit)
+    {
         ui.note(format_args!(
-            "the server grants a test {limit} Mbit/s in each direction{meaning}"
+            "the server grants a test {limit} Mbit/s in each direction: that was measured, and not what \
+             the path carries"
         ));
     }
 }

@@ -142,12 +142,15 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let most = mbps.map_or_else(String::new, |mbps| {
         format!(", {mbps} Mbit/s a client (--max-mbps)")
     });
-    said.say(
-        &format!("listening on UDP {local}{who}{most}"),
-        json!({
-            "event": "listening", "address": local.to_string(), "key": !open, "max_mbps": mbps,
-        }),
-    );
+    let listening = json!({
+        "event": "listening", "address": local.to_string(), "key": !open, "max_mbps": mbps,
+    });
+    // Whoever started it waits for this line, and it for whoever does: nobody else is there yet.
+    if args.json {
+        ui.line(listening)?;
+    } else if !ui.is_quiet() {
+        ui.line(format_args!("listening on UDP {local}{who}{most}"))?;
+    }
     let mut goodbye = None;
     let mut stopped_by = None;
     loop {

@@ -106,7 +106,8 @@ pub struct Driver {
     unsent: bool,
     wakeups: u64,
     lateness: Histogram<u32>,
-    refused: bool,
+    /// The last that went wrong with a datagram, but for its size.
+    trouble: Option<io::Error>,
 }
 
 impl Driver {
@@ -128,7 +129,7 @@ impl Driver {
             wakeups: 0,
             lateness: Histogram::new_with_max(60_000_000, 2)
                 .expect("constant bounds within the library's limits"),
-            refused: false,
+            trouble: None,
         })
     }
 
@@ -159,9 +160,10 @@ impl Driver {
         &self.lateness
     }
 
-    /// Whether the peer's system said that nobody listens there, since the last call.
-    pub fn take_refused(&mut self) -> bool {
-        std::mem::take(&mut self.refused)
+    /// What the system, or the peer's, last said was wrong with a datagram since the last call, such as that
+    /// nobody listens there. Paths come back: it ends nothing.
+    pub fn take_trouble(&mut self) -> Option<io::Error> {
+        self.trouble.take()
     }
 
     /// Does all that there is to do now, then sleeps until there is more, until `until`, or until
@@ -216,7 +218,7 @@ impl Driver {
                     let payload = self.batch.payload();
                     endpoint.on_too_large(clock.now(), payload);
                 }
-                Err(error) => self.refused |= is_unreachable(&error),
+                Err(error) => self.trouble = Some(error),
             }
         }
         Ok(true)
@@ -262,7 +264,7 @@ impl Driver {
         if quinn_udp::is_msg_size_err(&error) {
             endpoint.on_too_large(self.clock.now(), self.batch.payload());
         } else {
-            self.refused |= is_unreachable(&error);
+            self.trouble = Some(error);
         }
         Ok(())
     }
@@ -289,17 +291,6 @@ impl Driver {
         }
         Ok(())
     }
-}
-
-/// A port that nobody listens on (yet), a route that is gone: nothing that was sent arrives.
-fn is_unreachable(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkUnreachable
-            | io::ErrorKind::NetworkDown
-    )
 }
 
 /// Whether the socket itself is none any more: all else concerns one datagram, and nobody else's.

@@ -360,6 +360,9 @@ impl<L: Library> Server<L> {
             {
                 // A client may move before it has heard of the connection; the address is proven.
                 (session.client, session.local) = (client, local);
+                if session.connection().is_none() {
+                    session.holder = Holder::of(client.ip());
+                }
                 session.owes_accept = true;
                 self.enqueue(index);
             }
