@@ -188,8 +188,8 @@ fn both_ways_are_measured_through_a_translator_whose_mapping_changes_in_the_midd
         .expect("the binary runs");
     sleep(Duration::from_secs(2));
     // The provider gives another address: the kernel forgets all mappings to the old one.
-    translator.ip("addr add 198.18.0.2/24 dev out");
     translator.ip("addr del 198.18.0.1/24 dev out");
+    translator.ip("addr add 198.18.0.2/24 dev out");
     let output = client.wait_with_output().expect("it ends");
     for row in rows(&output) {
         let rate = mbps(&row);
@@ -342,8 +342,8 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
         .spawn();
     let lost = lost.expect("the binary runs");
     sleep(Duration::from_millis(600));
-    serving.ip("addr add 198.18.1.7/24 dev sa");
     serving.ip("addr del 198.18.1.1/24 dev sa");
+    serving.ip("addr add 198.18.1.7/24 dev sa");
     let output = lost.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     one.within(|| from_port_0([198, 18, 1, 2], [198, 18, 1, 7]));
