@@ -10,6 +10,7 @@ mod failure;
 mod files;
 mod folder;
 mod host;
+mod log;
 mod plain;
 mod probe;
 mod progress;

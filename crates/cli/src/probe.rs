@@ -6,7 +6,13 @@ mod recording;
 mod server;
 mod table;
 
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+
+use verus_net::probe::seal::Secret;
 
 use crate::failure::Failure;
 use crate::ui::Ui;
@@ -35,23 +41,44 @@ pub fn run(args: Args, ui: &Ui) -> Result<(), Failure> {
     }
 }
 
-/// The pre-shared key in `path`, if one is given: the file's bytes without white space around them.
-fn read_key(path: Option<&Path>) -> Result<Option<Vec<u8>>, Failure> {
-    /// Shorter ones can be guessed.
-    const SHORTEST: usize = 8;
+/// The pre-shared key in `path`, if one is given: the file's bytes without white space around them, stretched.
+fn read_key(path: Option<&Path>) -> Result<Option<Secret>, Failure> {
+    /// Shorter ones can be guessed, stretched or not: twelve random letters are 56 bits.
+    const SHORTEST: usize = 12;
+    /// No key is longer: what is may be a device, or another file than was meant.
+    const LONGEST: u64 = 4096;
     let Some(path) = path else {
         return Ok(None);
     };
-    let bytes = std::fs::read(path)
-        .map_err(|error| Failure::usage(format_args!("key file `{}`: {error}", path.display())))?;
-    let key = bytes.trim_ascii();
-    if key.len() < SHORTEST {
-        return Err(Failure::usage(format_args!(
-            "key file `{}`: a key has at least {SHORTEST} bytes",
-            path.display()
+    let wrong =
+        |what: &dyn Display| Failure::usage(format_args!("key file `{}`: {what}", path.display()));
+    let file = File::open(path).map_err(|error| wrong(&error))?;
+    // Of the open file: its name may be another's a moment later.
+    let metadata = file.metadata().map_err(|error| wrong(&error))?;
+    let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
+    if mode & 0o077 != 0 {
+        return Err(wrong(&format_args!(
+            "others than its owner can use it (mode {mode:04o}); `chmod 600` it"
         )));
     }
-    Ok(Some(key.to_vec()))
+    let own = rustix::process::geteuid().as_raw();
+    if owner != own && owner != 0 {
+        return Err(wrong(&format_args!(
+            "it belongs to another user ({owner}), who can read and change it"
+        )));
+    }
+    let mut bytes = Vec::new();
+    file.take(LONGEST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| wrong(&error))?;
+    if bytes.len() as u64 > LONGEST {
+        return Err(wrong(&format_args!("a key has at most {LONGEST} bytes")));
+    }
+    let key = bytes.trim_ascii();
+    if key.len() < SHORTEST {
+        return Err(wrong(&format_args!("a key has at least {SHORTEST} bytes")));
+    }
+    Ok(Some(Secret::stretch(key)))
 }
 
 /// Random bytes that nobody can guess.

@@ -29,6 +29,7 @@ use self::privilege::Standing;
 use self::sandbox::Confined;
 use crate::failure::Failure;
 use crate::files;
+use crate::log::Log;
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -144,6 +145,7 @@ fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
         let mut server = Server::start(config, socket).map_err(failed)?;
         let local = server.local_addr().map_err(failed)?;
         start.tell(local, args, audit.as_ref(), ui)?;
+        let log = Log::new(*ui, args.json)?;
         let mut tell = |event: &Event| {
             let told = tell::told(event);
             if let Some(audit) = audit.as_mut().filter(|_| told.account) {
@@ -152,13 +154,8 @@ fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
             if let Event::TokensUnreadable { .. } = event {
                 Failure::run(&told.line).report();
             }
-            if args.json {
-                ui.json(&told.value)
-            } else if ui.is_quiet() {
-                Ok(())
-            } else {
-                ui.line(told.line)
-            }
+            log.say(told.line, told.value);
+            log.check()
         };
         tokio::pin!(stopped);
         let ended = loop {
@@ -178,6 +175,7 @@ fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
         while let Some(event) = server.try_event() {
             let _ = tell(&event);
         }
+        log.finish()?;
         Err(ended)
     })
 }

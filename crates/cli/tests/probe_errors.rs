@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -74,6 +75,8 @@ fn refused(output: &Output, code: i32, words: &[&str]) {
 fn key_file(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
     std::fs::write(&path, text).expect("a temporary file");
+    let mine = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(&path, mine).expect("it is ours");
     path
 }
 
@@ -116,7 +119,7 @@ fn a_key_file_that_is_none_is_named() {
     refused(
         &client(&["127.0.0.1", "--key-file", text(&empty)]),
         2,
-        &["empty", "at least 8 bytes"],
+        &["empty", "at least 12 bytes"],
     );
     refused(
         &client(&["127.0.0.1", "--key-file", text(&absent)]),

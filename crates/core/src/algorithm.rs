@@ -19,7 +19,7 @@ use crate::receiver::ReceiverConfig;
 use crate::recovery::LossRule;
 use crate::saturate::{self, Saturate};
 use crate::sprout::{self, Sprout};
-use crate::units::Duration;
+use crate::units::{Duration, Rate};
 use crate::vegas::{self, Vegas};
 use crate::verus::config::{
     AboveProfile, AtFloor, ChartedWindow, DelayChange, DelayMin, Fit, SilentEpoch, SlowStartExit,
@@ -279,6 +279,14 @@ impl Scheme {
             Config::Model { .. } => format!("Model{}", extra(&[])),
             Config::Saturate(_) => format!("Saturate{}", extra(&[])),
             Config::Constant(config) => format!("Constant {} Mbit/s", config.rate_mbps),
+        }
+    }
+
+    /// The rate at which a flow sends whatever becomes of its packets, for the scheme that does.
+    pub fn fixed_rate(&self) -> Option<Rate> {
+        match &self.config {
+            Config::Constant(config) => Some(Rate::from_mbps(config.rate_mbps)),
+            _ => None,
         }
     }
 

@@ -10,7 +10,7 @@
 //!    │
 //! client, server ── handshake, limits     sans-IO from here down
 //!    │
-//! connection ── status, end, address
+//! connection ── status, end, address; trickle ── what silence costs
 //!    │
 //! flow ── one direction of one flow: core's Sender or Receiver
 //!    │
@@ -20,7 +20,6 @@
 pub mod client;
 pub mod connection;
 pub mod driver;
-
 pub mod flow;
 pub mod limits;
 pub mod record;
@@ -28,7 +27,7 @@ pub mod recording;
 pub mod seal;
 pub mod server;
 pub mod socket;
-
+mod trickle;
 pub mod wire;
 
 pub use client::Client;

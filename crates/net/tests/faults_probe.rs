@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::LazyLock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -18,8 +19,12 @@ use verus_faults::world::{self, Ending, Endpoint, Meeting, Surroundings};
 use verus_faults::{Bottleneck, Schedule};
 use verus_net::probe::client::{Client, ClientConfig, ClientError};
 use verus_net::probe::connection::Batch;
+use verus_net::probe::seal::Secret;
 use verus_net::probe::server::{Catalogue, Server, ServerConfig};
 use verus_net::probe::wire::{Reason, Request};
+
+/// Stretched once for all seeds.
+static SECRET: LazyLock<Secret> = LazyLock::new(|| Secret::stretch(b"a shared secret"));
 
 const SCHEDULES: u64 = 200;
 /// Of the thousands that were tried once, those that failed: round trips longer than what a server waits
@@ -172,7 +177,7 @@ fn run(schedule: &Schedule) -> Report {
         up: bottleneck(),
         down: bottleneck(),
     };
-    let secret = seed.is_multiple_of(2).then(|| b"a shared secret".to_vec());
+    let secret = seed.is_multiple_of(2).then(|| SECRET.clone());
     let mut entropy = [0; 32];
     dice.fill(&mut entropy);
     let config = ServerConfig {

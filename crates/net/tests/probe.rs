@@ -11,6 +11,7 @@ use verus_net::probe::client::{ClientConfig, ClientError};
 use verus_net::probe::connection::{Batch, Ended};
 use verus_net::probe::flow::{Algorithms, Event};
 use verus_net::probe::limits::Limits;
+use verus_net::probe::seal::Secret;
 use verus_net::probe::server::{Catalogue, Library, Notice, ServerConfig};
 use verus_net::probe::wire::{Reason, Request};
 use verus_net::probe::{Client, Server};
@@ -296,7 +297,7 @@ fn a_key_opens_only_to_itself_and_silence_says_nothing() {
         (None, Some("other"), false),
         (Some("one"), None, false),
     ] {
-        let secret = |key: Option<&str>| key.map(|key| key.as_bytes().to_vec());
+        let secret = |key: Option<&str>| key.map(|key| Secret::stretch(key.as_bytes()));
         let asked = ClientConfig {
             secret: secret(client),
             ..config(request())

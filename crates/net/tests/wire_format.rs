@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use verus_net::probe::seal::{Key, Keys};
+use verus_net::probe::seal::{Key, Keys, Secret};
 use verus_net::probe::wire::{
     Accept, AckBody, Data, Ending, FlowStatus, Hello, Kind, Packet, Reason, Request, Retry, Run,
-    Status, encode_plain, inspect,
+    Status, encode_plain, inspect, pad,
 };
 
 const CONNECTION: u64 = 0x0102_0304_0506_0708;
@@ -21,7 +21,7 @@ type Encode = fn(&mut [u8]) -> usize;
 /// The document's vectors in its order: the name, who seals the packet, and what it is.
 fn vectors() -> Vec<(&'static str, Key, Encode)> {
     let open = Key::handshake(None);
-    let shared = Key::handshake(Some(SECRET));
+    let shared = Key::handshake(Some(&Secret::stretch(SECRET)));
     let keys = Keys::new(&open, &CLIENT_NONCE, &SERVER_NONCE);
     let of_secret = Keys::new(&shared, &CLIENT_NONCE, &SERVER_NONCE);
     vec![
@@ -34,6 +34,14 @@ fn vectors() -> Vec<(&'static str, Key, Encode)> {
             .encode(buffer)
         }),
         ("accept", open.clone(), accept),
+        ("accept-limit", open.clone(), |buffer| {
+            Accept {
+                client_nonce: CLIENT_NONCE,
+                server_nonce: SERVER_NONCE,
+                limit_bps: Some(100_000_000),
+            }
+            .encode(CONNECTION, buffer)
+        }),
         ("refuse", open, |buffer| {
             Ending {
                 nonce: CLIENT_NONCE,
@@ -101,6 +109,7 @@ fn accept(buffer: &mut [u8]) -> usize {
     Accept {
         client_nonce: CLIENT_NONCE,
         server_nonce: SERVER_NONCE,
+        limit_bps: None,
     }
     .encode(CONNECTION, buffer)
 }
@@ -224,10 +233,17 @@ fn what_the_document_shows_is_read_again() {
         assert!(inspect(&bytes).is_ok(), "{name}");
         let packet = Packet::parse(&bytes).expect("well formed");
         assert!(key.opens(&packet), "{name}");
-        // Padding changes nothing.
-        let padded = [bytes.clone(), vec![0xff; 100]].concat();
+        // Padding changes nothing, if it is what it must be.
+        let mut padded = [bytes.clone(), vec![0; 100]].concat();
+        pad(&mut padded, bytes.len());
+        assert!(key.opens(&Packet::parse(&padded).expect("well formed")));
+        for at in bytes.len()..padded.len() {
+            let mut touched = padded.clone();
+            touched[at] ^= 1;
+            let touched = Packet::parse(&touched).expect("well formed");
+            assert!(!key.opens(&touched), "{name}, byte {at}");
+        }
         let packet = Packet::parse(&padded).expect("well formed");
-        assert!(key.opens(&packet), "{name}");
         match packet.kind {
             Kind::Hello => assert_eq!(Hello::decode(&packet).expect("good").request, request()),
             Kind::Data => assert_eq!(Data::decode(&packet), Ok(sample_data())),
@@ -248,7 +264,8 @@ fn what_the_document_shows_is_read_again() {
                     (accept.client_nonce, accept.server_nonce),
                     (CLIENT_NONCE, SERVER_NONCE)
                 );
-                assert_eq!(packet.connection, CONNECTION);
+                let limit = (name == "accept-limit").then_some(100_000_000);
+                assert_eq!((accept.limit_bps, packet.connection), (limit, CONNECTION));
             }
             _ => {}
         }

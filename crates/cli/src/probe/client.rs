@@ -16,6 +16,7 @@ use verus_net::probe::connection::Connection;
 use verus_net::probe::driver::Driver;
 use verus_net::probe::flow::Event;
 use verus_net::probe::record::{Record, Recorder};
+use verus_net::probe::seal::Secret;
 use verus_net::probe::server::overhead;
 use verus_net::probe::socket::UdpSocket;
 use verus_net::probe::wire::{MAX_SCHEME_BYTES, Request};
@@ -138,8 +139,8 @@ fn size(text: &str) -> Result<u64, String> {
 /// How long to wait for the server's first answer, and for its next.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(60);
-/// A server's system that says that nobody listens is believed after this long: a server that is
-/// just starting is given a chance.
+/// A system that says that nobody listens, or that nothing can be sent there, is believed after this long: a
+/// server that is just starting is given a chance.
 const REFUSED: Duration = Duration::from_secs(2);
 
 /// Runs one test, or records.
@@ -195,7 +196,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
 /// A socket to the server, and a person who may have had enough.
 pub(super) struct Session<'a> {
     pub(super) address: SocketAddr,
-    secret: Option<Vec<u8>>,
+    secret: Option<Secret>,
     pub(super) driver: Driver,
     signals: Signals,
     pub(super) stopped_by: Option<i32>,
@@ -220,7 +221,7 @@ impl Test {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn open(args: &Args, secret: Option<Vec<u8>>, ui: &'a Ui) -> Result<Self, Failure> {
+    pub(super) fn open(args: &Args, secret: Option<Secret>, ui: &'a Ui) -> Result<Self, Failure> {
         let family = match (args.ipv4, args.ipv6) {
             (true, _) => Some(Family::V4),
             (_, true) => Some(Family::V6),
@@ -288,14 +289,24 @@ impl<'a> Session<'a> {
                 aborted = self.stopped_by.replace(signal).is_some(); // asked twice
                 client.stop(now);
             }
-            let refused = self.driver.take_refused();
-            if refused && client.connection().is_none() && now.since(began) >= REFUSED {
+            if let Some(trouble) = self.driver.take_trouble()
+                && client.connection().is_none()
+                && now.since(began) >= REFUSED
+            {
                 line.clear();
-                return Err(failed(&"nobody listens there (connection refused)"));
+                return Err(match trouble.kind() {
+                    io::ErrorKind::ConnectionRefused => {
+                        failed(&"nobody listens there (connection refused)")
+                    }
+                    _ => failed(&trouble),
+                });
             }
         }
         line.clear();
         let now = self.driver.clock().now();
+        if self.stopped_by.is_some() || !matches!(client.outcome(), Some(Ok(()))) {
+            recorder.cut();
+        }
         let record = client
             .connection()
             .map(|connection| recorder.finish(now, connection));
@@ -352,7 +363,25 @@ pub(super) fn tell(args: &Args, ui: &Ui, record: &Record) -> Result<(), Failure>
     for line in table(&record.rows) {
         ui.line(line)?;
     }
+    limited(ui, record);
     Ok(())
+}
+
+/// A server's limit is no property of the path: says where a result may be nothing else.
+fn limited(ui: &Ui, record: &Record) {
+    /// From which share of the limit on a rate is taken for it: packets leave in lumps.
+    const NEAR: f64 = 0.9;
+    let rows = record.rows.iter().map(|(_, row)| row);
+    if let Some(limit) = rows.clone().find_map(|row| row.server_limit_mbps)
+        && rows
+            .map(|row| row.throughput_mbps)
+            .any(|rate| rate >= NEAR * limit)
+    {
+        ui.note(format_args!(
+            "the server grants a test {limit} Mbit/s in each direction: that was measured, and not what \
+             the path carries"
+        ));
+    }
 }
 
 /// What `-v` adds: how well the clock and the path behaved.

@@ -17,6 +17,8 @@ use crate::host::shown;
 use crate::signals::Signals;
 use crate::ui::Ui;
 
+use crate::log::Log;
+
 /// Answer the clients of `probe client`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -26,12 +28,15 @@ pub struct Args {
     /// Listen on this UDP port; 0 takes a free one.
     #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
-    /// Serve only clients that have the same key: a file of 8 bytes or more.
+    /// Serve only clients that have the same key: a file of 12 bytes or more that nobody else can read.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Tests at a time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_clients: u32,
+    /// Tests at a time of one address (IPv4) or network (the first 64 bits of IPv6).
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    max_clients_per_address: u32,
     /// Flows of one test, both directions together.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_flows: u32,
@@ -41,7 +46,7 @@ pub struct Args {
     /// Longest test, s.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..))]
     max_duration: u32,
-    /// Most that one test may use of each direction, Mbit/s (default: no limit).
+    /// Most that one test may use of each direction, Mbit/s (default: 100; with a key, no limit).
     #[arg(long, value_name = "MBPS", value_parser = mbps)]
     max_mbps: Option<f64>,
     /// Most that all tests together may use of each direction, Mbit/s (default: no limit).
@@ -66,6 +71,9 @@ pub fn mbps(text: &str) -> Result<f64, String> {
     }
 }
 
+/// What strangers are granted of each direction unless it is said otherwise, Mbit/s.
+const STRANGERS_MBPS: f64 = 100.0;
+
 /// How long a server that was told to stop waits for its clients to hear of it.
 const GOODBYE: Duration = Duration::from_millis(500);
 
@@ -74,14 +82,19 @@ const GOODBYE: Duration = Duration::from_millis(500);
 /// # Errors
 /// If it cannot listen, and the signal that ended it.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    let secret = super::read_key(args.key_file.as_deref())?;
+    let mbps = args
+        .max_mbps
+        .or_else(|| secret.is_none().then_some(STRANGERS_MBPS));
     let config = ServerConfig {
-        secret: super::read_key(args.key_file.as_deref())?,
+        secret,
         limits: Limits {
             clients: args.max_clients as usize,
+            clients_per_address: args.max_clients_per_address as usize,
             flows_per_client: args.max_flows as usize,
             flows: args.max_total_flows as usize,
             duration: Duration::from_secs(u64::from(args.max_duration)),
-            rate_per_client: args.max_mbps.map(Rate::from_mbps),
+            rate_per_client: mbps.map(Rate::from_mbps),
             rate: args.max_total_mbps.map(Rate::from_mbps),
             silence: Duration::from_secs(u64::from(args.max_silence)),
         },
@@ -108,19 +121,24 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(|error| Failure::run(error.to_string()))?;
     let mut driver = Driver::new(socket).map_err(cannot)?;
     let mut server = Server::new(config, Catalogue, super::entropy()?, driver.clock().now());
-    say(
-        args,
-        ui,
-        &format!(
-            "listening on UDP {local}{}",
-            if open {
-                "; anybody may measure (--key-file restricts that)"
-            } else {
-                ", for clients with the key"
-            }
-        ),
-        json!({"event": "listening", "address": local.to_string(), "key": !open}),
-    )?;
+    let log = Log::new(*ui, args.json)?;
+    let who = if open {
+        "; anybody may measure (--key-file restricts that)"
+    } else {
+        ", for clients with the key"
+    };
+    let most = mbps.map_or_else(String::new, |mbps| {
+        format!(", {mbps} Mbit/s a client (--max-mbps)")
+    });
+    let listening = json!({
+        "event": "listening", "address": local.to_string(), "key": !open, "max_mbps": mbps,
+    });
+    // Whoever started it waits for this line, and it for whoever does: nobody else is there yet.
+    if args.json {
+        ui.json(&listening)?;
+    } else if !ui.is_quiet() {
+        ui.line(format_args!("listening on UDP {local}{who}{most}"))?;
+    }
     let mut goodbye = None;
     let mut stopped_by = None;
     loop {
@@ -132,7 +150,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         let notices: Vec<Notice> = server.drain_notices().collect();
         for notice in notices {
             ended |= matches!(notice, Notice::Ended { .. });
-            tell(args, ui, &notice)?;
+            tell(&log, &notice);
         }
         if let Some(signal) = signals.take() {
             if stopped_by.replace(signal).is_some() {
@@ -141,6 +159,8 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             goodbye = Some(now + GOODBYE);
             server.shut_down(now);
         }
+        // Nobody reads what it says any more: whoever started it is gone.
+        log.check()?;
         if args.once && ended {
             break;
         }
@@ -151,15 +171,16 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     // What each test came to, of those that lasted until now.
     server.forget_all();
     for notice in server.drain_notices() {
-        tell(args, ui, &notice)?;
+        tell(&log, &notice);
     }
+    log.finish()?;
     match stopped_by {
         Some(signal) => Err(Failure::signal(signal)),
         None => Ok(()),
     }
 }
 
-fn tell(args: &Args, ui: &Ui, notice: &Notice) -> Result<(), Failure> {
+fn tell(log: &Log, notice: &Notice) {
     match notice {
         Notice::Began { client, request } => {
             let client = shown(*client);
@@ -167,10 +188,8 @@ fn tell(args: &Args, ui: &Ui, notice: &Notice) -> Result<(), Failure> {
                 (0, nanos) => format!("{} s", nanos as f64 / 1e9),
                 (bytes, _) => format!("{bytes} bytes a flow"),
             };
-            say(
-                args,
-                ui,
-                &format!(
+            log.say(
+                format!(
                     "{client}: begins, {} up, {} down, {}, {length}",
                     request.upload_flows, request.download_flows, request.scheme
                 ),
@@ -179,25 +198,32 @@ fn tell(args: &Args, ui: &Ui, notice: &Notice) -> Result<(), Failure> {
                     "down": request.download_flows, "scheme": request.scheme,
                     "bytes": request.bytes, "duration_s": request.duration_nanos as f64 / 1e9,
                 }),
-            )
+            );
         }
-        Notice::Refused { client, text } => {
+        Notice::Refused {
+            client,
+            text,
+            untold,
+        } => {
             let client = shown(*client);
-            say(
-                args,
-                ui,
-                &format!("{client}: refused, {text}"),
-                json!({"event": "refused", "client": client.to_string(), "why": text}),
-            )
+            let more = match untold {
+                0 => String::new(),
+                count => format!(" (and {count} more before)"),
+            };
+            log.say(
+                format!("{client}: refused, {text}{more}"),
+                json!({
+                    "event": "refused", "client": client.to_string(), "why": text,
+                    "more_before": untold,
+                }),
+            );
         }
         Notice::Moved { from, to } => {
             let (from, to) = (shown(*from), shown(*to));
-            say(
-                args,
-                ui,
-                &format!("{from}: is {to} now"),
+            log.say(
+                format!("{from}: is {to} now"),
                 json!({"event": "moved", "client": from.to_string(), "to": to.to_string()}),
-            )
+            );
         }
         Notice::Ended {
             client,
@@ -207,10 +233,8 @@ fn tell(args: &Args, ui: &Ui, notice: &Notice) -> Result<(), Failure> {
         } => {
             let client = shown(*client);
             let megabytes = |bytes: u64| bytes as f64 / 1e6;
-            say(
-                args,
-                ui,
-                &format!(
+            log.say(
+                format!(
                     "{client}: {how}; {:.1} MB up, {:.1} MB down",
                     megabytes(*received),
                     megabytes(*acknowledged)
@@ -219,17 +243,7 @@ fn tell(args: &Args, ui: &Ui, notice: &Notice) -> Result<(), Failure> {
                     "event": "ended", "client": client.to_string(), "how": how,
                     "up_bytes": received, "down_bytes": acknowledged,
                 }),
-            )
+            );
         }
-    }
-}
-
-fn say(args: &Args, ui: &Ui, text: &str, value: serde_json::Value) -> Result<(), Failure> {
-    if args.json {
-        ui.json(&value)
-    } else if ui.is_quiet() {
-        Ok(())
-    } else {
-        ui.line(text)
     }
 }

@@ -5,14 +5,15 @@
 //!    └────────────────── refuse, or no answer ──▶ failed
 //! ```
 
-use verus_core::{Bytes, Duration, Time};
+use verus_core::{Bytes, Duration, Rate, Time};
 
 use super::connection::{Batch, Connection, Ended, Role, Terms};
 use super::flow::Algorithms;
 use super::limits::Bucket;
-use super::seal::{Key, Keys};
+use super::seal::{Key, Keys, Secret};
 use super::wire::{
-    Accept, Ending, Hello, Kind, MAX_TOKEN_BYTES, MIN_HELLO_BYTES, Packet, Reason, Request, Retry,
+    self, Accept, Ending, Hello, Kind, MAX_TOKEN_BYTES, MIN_HELLO_BYTES, Packet, Reason, Request,
+    Retry,
 };
 
 /// The first hello is repeated after this, then after twice as long each time.
@@ -26,7 +27,7 @@ pub struct ClientConfig {
     /// What is asked for.
     pub request: Request,
     /// The pre-shared secret, if there is one.
-    pub secret: Option<Vec<u8>>,
+    pub secret: Option<Secret>,
     /// How long to wait for the first answer.
     pub patience: Duration,
     /// How long the server may be silent after that.
@@ -51,6 +52,9 @@ pub enum ClientError {
         /// In the server's words.
         text: String,
     },
+    /// The server was not there any more at the end.
+    #[error("the server fell silent {:.1} s into the test; results are those until then", .0.as_secs_f64())]
+    Lost(Duration),
     /// The server fell silent in the middle.
     #[error("nothing heard from the server for {} s", .0.as_secs_f64())]
     Silent(Duration),
@@ -107,7 +111,7 @@ impl<A: Algorithms> Client<A> {
         nonce[..8].copy_from_slice(&secret.secret(0, 1).to_le_bytes());
         nonce[8..].copy_from_slice(&secret.secret(0, 2).to_le_bytes());
         Client {
-            handshake: Key::handshake(config.secret.as_deref()),
+            handshake: Key::handshake(config.secret.as_ref()),
             config,
             algorithms,
             nonce,
@@ -118,7 +122,7 @@ impl<A: Algorithms> Client<A> {
                 due: now,
                 wait: HELLO_EVERY,
             },
-            unlimited: Bucket::new(None, now),
+            unlimited: Bucket::new(None, Duration::ZERO, now),
             ignored: 0,
         }
     }
@@ -173,6 +177,22 @@ impl<A: Algorithms> Client<A> {
                 if let Ok(accept) = Accept::decode(packet)
                     && accept.client_nonce == self.nonce
                 {
+                    let limit = accept.limit_bps.map(Rate::from_bps);
+                    let flows = u64::from(self.config.request.upload_flows);
+                    if let (Some(limit), Some(each)) = (limit, self.algorithms.fixed_rate())
+                        && flows.saturating_mul(each.as_bps()) > limit.as_bps()
+                    {
+                        // Less would be another measurement.
+                        self.phase = Phase::Failed(ClientError::Refused {
+                            reason: Reason::Limit,
+                            text: format!(
+                                "{} Mbit/s up, and this server grants a test {} Mbit/s",
+                                each.as_mbps() * flows as f64,
+                                limit.as_mbps()
+                            ),
+                        });
+                        return;
+                    }
                     let keys = Keys::new(&self.handshake, &self.nonce, &accept.server_nonce);
                     let terms = Terms {
                         role: Role::Client,
@@ -180,7 +200,8 @@ impl<A: Algorithms> Client<A> {
                         keys,
                         request: &self.config.request,
                         silence: self.config.silence,
-                        rate: None,
+                        rate: limit,
+                        accepted: None,
                         secret: &self.secret,
                         log: self.config.log,
                     };
@@ -217,7 +238,8 @@ impl<A: Algorithms> Client<A> {
     pub fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         match &mut self.phase {
             Phase::Connected(connection) => {
-                connection.poll_transmit(now, self.config.overhead, batch, &mut self.unlimited)
+                let overhead = self.config.overhead;
+                connection.poll_transmit(now, overhead, batch, &mut self.unlimited, u64::MAX)
             }
             Phase::Asking { token, due, wait } if *due <= now => {
                 *due = now + *wait;
@@ -230,11 +252,27 @@ impl<A: Algorithms> Client<A> {
                 debug_assert!(hello.token.len() <= MAX_TOKEN_BYTES);
                 let buffer = batch.control();
                 let covered = hello.encode(buffer);
-                self.handshake.seal(buffer, covered);
+                let end = self.handshake.seal(buffer, covered);
+                wire::pad(&mut buffer[..MIN_HELLO_BYTES], end);
                 batch.set_len(MIN_HELLO_BYTES);
                 true
             }
             _ => false,
+        }
+    }
+
+    /// What was sent last has packets of `payload` bytes, which do not fit the path.
+    pub fn on_too_large(&mut self, now: Time, payload: usize) {
+        let bytes = payload + self.config.overhead;
+        match &mut self.phase {
+            Phase::Connected(connection) => connection.on_too_large(now, bytes),
+            Phase::Asking { .. } => {
+                self.phase = Phase::Failed(ClientError::Here {
+                    reason: Reason::TooLarge,
+                    text: format!("packets of {bytes} B do not fit this path"),
+                });
+            }
+            Phase::Failed(_) | Phase::Stopped => {}
         }
     }
 
@@ -278,11 +316,12 @@ impl<A: Algorithms> Client<A> {
             Phase::Failed(error) => Some(Err(error.clone())),
             Phase::Connected(connection) => {
                 let ended = connection.ended()?;
-                // A client that was told to stop still waits for the last word.
+                // A client that ends the test early still waits for the last word, so that the server knows.
                 Some(match ended {
                     Ended::Done | Ended::Unanswered => Ok(()),
-                    Ended::Here(Reason::ShuttingDown, _) if connection.is_over() => Ok(()),
-                    Ended::Here(Reason::ShuttingDown, _) => return None,
+                    Ended::Here(..) if !connection.is_over() => return None,
+                    Ended::Here(Reason::ShuttingDown, _) => Ok(()),
+                    Ended::Lost => Err(ClientError::Lost(connection.measured())),
                     Ended::Here(reason, text) => Err(ClientError::Here {
                         reason: *reason,
                         text: text.clone(),

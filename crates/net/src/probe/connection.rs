@@ -17,6 +17,7 @@ use verus_core::{Bytes, Duration, Rate, Time};
 use super::flow::{Algorithms, Event, Incoming, Load, Outgoing};
 use super::limits::Bucket;
 use super::seal::{Freshness, Key, Keys, ReplayWindow};
+use super::trickle::Trickle;
 use super::wire::{
     self, AckBody, Data, Ending, FlowStatus, Kind, MIN_HELLO_BYTES, Malformed, Packet, Reason,
     Request, Status,
@@ -34,6 +35,24 @@ const CHALLENGE_EVERY: Duration = Duration::from_millis(200);
 /// Smallest packet that an address challenge answers: as long as the challenge itself. A status is never
 /// shorter, or a client that only receives could not show its new address.
 pub(super) const CHALLENGE_BYTES: usize = wire::HEADER_BYTES + 16 + wire::TAG_BYTES;
+/// A server that hears nothing, or of nothing that it sent, says how far it is no more often than this.
+const HUSHED_EVERY: Duration = Duration::from_secs(1);
+/// From how much silence on.
+const HUSHED_AFTER: Duration = Duration::from_secs(2);
+/// Packets that one end of a test may have in flight, all flows together: 92 MB of packets of 1400 bytes. Each
+/// takes 64 bytes of memory, and again for each timeout that it waits to be forgotten.
+pub const MOST_IN_FLIGHT: u64 = 1 << 16;
+/// How long what has no room in flight waits until it looks again: acknowledgements wake it earlier.
+pub(super) const NO_ROOM: Duration = Duration::from_millis(10);
+/// How much of its rate a peer may have saved up when its data arrive: what waited through an outage on
+/// the way arrives at once.
+pub(super) const POLICE_SAVES: Duration = Duration::from_secs(10);
+/// How much of its rate a sender saves up.
+pub(super) const SENDING_SAVES: Duration = Duration::from_millis(100);
+/// A peer that was heard within this time was there: several statuses.
+const THERE_WITHIN: Duration = Duration::from_secs(1);
+/// Bytes of IPv6 and UDP headers.
+const LONGEST_HEADERS: usize = 48;
 /// Until the client has heard from the server, it says hello in the new connection this often.
 const GREET_EVERY: Duration = Duration::from_millis(100);
 
@@ -51,8 +70,11 @@ pub enum Role {
 pub enum Ended {
     /// All is done, and the peer knows.
     Done,
-    /// All is done here; the peer did not answer the last words.
+    /// All is done, as the peer has shown; it did not answer the last words.
     Unanswered,
+    /// The peer was not there any more when the test's time was over: not all that was under way is known to have
+    /// arrived.
+    Lost,
     /// The peer ended it.
     ByPeer(Reason, String),
     /// This end ended it for a reason other than being done.
@@ -70,6 +92,7 @@ impl fmt::Display for Ended {
         match self {
             Ended::Done => f.write_str("done"),
             Ended::Unanswered => f.write_str("done, as far as is known here"),
+            Ended::Lost => f.write_str("no answer to the end of the test"),
             Ended::ByPeer(reason, text) => {
                 f.write_str("ended by the peer: ")?;
                 words(f, reason, text)
@@ -142,6 +165,16 @@ impl Batch {
         (!self.is_control && self.len > self.segment).then_some(self.segment)
     }
 
+    /// The size of the largest packet in [`contents`](Self::contents).
+    pub fn payload(&self) -> usize {
+        self.segment_size().unwrap_or(self.len)
+    }
+
+    /// Limits how many packets it takes from now on.
+    pub fn set_most_segments(&mut self, most: usize) {
+        self.most_segments = most.clamp(1, 64);
+    }
+
     /// How many packets there are.
     pub fn packets(&self) -> usize {
         if self.is_control {
@@ -155,9 +188,9 @@ impl Batch {
     /// comes before it changes from packet to packet.
     fn bulk(&mut self, segment: usize) -> (&mut [u8], usize) {
         if self.segment != segment {
-            // Bytes that links cannot compress, and that tell nothing of earlier packets.
-            let mut filler = blake3::Hasher::new().finalize_xof();
-            filler.fill(&mut self.bulk);
+            for packet in self.bulk.chunks_mut(segment) {
+                wire::pad(packet, 0);
+            }
             self.segment = segment;
         }
         self.len = 0;
@@ -189,8 +222,10 @@ pub struct Terms<'a> {
     pub request: &'a Request,
     /// How long the peer may be silent.
     pub silence: Duration,
-    /// How much may be sent, and how much is accepted; `None` for no limit.
+    /// How much may be sent; `None` for no limit.
     pub rate: Option<Rate>,
+    /// How much is accepted; `None` for no limit.
+    pub accepted: Option<Rate>,
     /// Known to this end alone: chooses the packet numbers that are skipped.
     pub secret: &'a Key,
     /// Whether to keep an event for each packet.
@@ -225,11 +260,17 @@ pub struct Connection {
     bytes_each: u64,
     duration: Option<Duration>,
     silence: Duration,
+    limit: Option<Rate>,
     sending: Bucket,
     receiving: Bucket,
+    /// Packets in flight, all flows together.
+    in_flight: u64,
+    trickle: Trickle,
     started: Time,
     heard: Option<Time>,
     stopped: bool,
+    /// When it was closed from this side, nothing was under way any more, as far as the peer had told.
+    finished: bool,
     phase: Phase,
     ended: Option<Ended>,
     status_every: Duration,
@@ -302,11 +343,15 @@ impl Connection {
             bytes_each: request.bytes,
             duration,
             silence: terms.silence,
-            sending: Bucket::new(terms.rate, now),
-            receiving: Bucket::new(terms.rate, now),
+            limit: terms.rate,
+            sending: Bucket::new(terms.rate, SENDING_SAVES, now),
+            receiving: Bucket::new(terms.accepted, POLICE_SAVES, now),
+            in_flight: 0,
+            trickle: Trickle::default(),
             started: now,
             heard: None,
             stopped: false,
+            finished: false,
             phase: Phase::Running,
             ended: None,
             status_every: Duration::from_millis(u64::from(request.status_millis)),
@@ -359,6 +404,21 @@ impl Connection {
     /// Whether the peer has spoken in this connection.
     pub fn is_established(&self) -> bool {
         self.heard.is_some()
+    }
+
+    /// The most that this end sends, if there is a limit; at a client, the server's.
+    pub fn limit(&self) -> Option<Rate> {
+        self.limit
+    }
+
+    /// How long the test has run, as far as the peer is known to have been there.
+    pub fn measured(&self) -> Duration {
+        self.last_heard().since(self.started)
+    }
+
+    /// Packets in flight, all flows together.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
     }
 
     /// The flows that this end sends.
@@ -446,6 +506,14 @@ impl Connection {
                     return Ok(());
                 }
                 let data = Data::decode(packet)?;
+                // It stands for no more than its own bytes and the longest headers: translators make packets
+                // of IPv6 into shorter ones of IPv4.
+                if data.len as usize > packet.bytes() + LONGEST_HEADERS {
+                    return Err(Malformed::Field {
+                        kind: packet.kind,
+                        field: "data length",
+                    });
+                }
                 let flow = self.incoming.get_mut(usize::from(packet.flow));
                 flow.ok_or(unknown)?.on_data(arrival, size, &data);
                 self.acks_due = true;
@@ -454,7 +522,13 @@ impl Connection {
                 let flow = self.outgoing.get_mut(usize::from(packet.flow));
                 let flow = flow.ok_or(unknown)?;
                 let report = self.scratch.decode(packet)?;
-                if let Err(lie) = flow.on_ack(now, arrival, &self.scratch, report) {
+                let before = (flow.in_flight(), flow.meter().packets());
+                let believed = flow.on_ack(now, arrival, &self.scratch, report);
+                self.in_flight = self.in_flight + flow.in_flight() - before.0;
+                if flow.meter().packets() > before.1 {
+                    self.trickle.on_acknowledged(now, self.in_flight > 0);
+                }
+                if let Err(lie) = believed {
                     self.close(now, Reason::FalseAck, &format!("the peer {lie}"));
                 }
             }
@@ -527,6 +601,12 @@ impl Connection {
         if !matches!(self.phase, Phase::Running) {
             return;
         }
+        // The last packets may have been lost by chance, if the peer was there until now.
+        let there = now.since(self.last_heard()) < THERE_WITHIN;
+        self.finished = (there || !self.trickle.is_waiting())
+            && self
+                .incoming()
+                .all(|(flow, status)| status.finished || self.has_all(flow));
         self.stop_flows();
         if reason != Reason::Done {
             self.ended = Some(Ended::Here(reason, text.to_owned()));
@@ -539,10 +619,28 @@ impl Connection {
         };
     }
 
+    /// The system says that packets of `bytes` (IP) do not fit the path: no test can be run with them.
+    pub fn on_too_large(&mut self, now: Time, bytes: usize) {
+        // What a router reports names no packet: it is one of the largest.
+        let data = if self.outgoing.is_empty() {
+            0
+        } else {
+            self.packet_size.get()
+        };
+        let bytes = data.max(bytes as u64);
+        let text = format!("packets of {bytes} B do not fit this path");
+        self.close(now, Reason::TooLarge, &text);
+    }
+
+    /// Whether all of the size that was asked for has come.
+    fn has_all(&self, flow: &Incoming) -> bool {
+        self.bytes_each > 0 && flow.distinct() >= self.bytes_each
+    }
+
     /// Whether all flows of both directions have done what was asked for.
     fn is_complete(&self, now: Time) -> bool {
         let received = |flow: &Incoming, status: &FlowStatus| {
-            let all = self.bytes_each > 0 && flow.distinct() >= self.bytes_each;
+            let all = self.has_all(flow);
             let waited = self
                 .duration
                 .is_some_and(|duration| now.since(self.started) > duration + DRAIN);
@@ -556,7 +654,9 @@ impl Connection {
     /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
     pub fn on_timer(&mut self, now: Time) {
         for flow in &mut self.outgoing {
+            let before = flow.in_flight();
             flow.on_timer(now);
+            self.in_flight = self.in_flight + flow.in_flight() - before;
         }
         for flow in &mut self.incoming {
             flow.on_timer(now);
@@ -600,7 +700,12 @@ impl Connection {
                 }
             }
             Phase::Closing { tries, due, .. } if *tries >= CLOSE_TRIES && *due <= now => {
-                self.ended.get_or_insert(Ended::Unanswered);
+                let ended = if self.finished {
+                    Ended::Unanswered
+                } else {
+                    Ended::Lost
+                };
+                self.ended.get_or_insert(ended);
                 self.phase = Phase::Ended;
             }
             Phase::Lingering { until } if *until <= now => self.phase = Phase::Ended,
@@ -636,7 +741,7 @@ impl Connection {
         match &self.phase {
             Phase::Running => {
                 if self.may_send() {
-                    let granted = self.sending.wait(now, self.packet_size);
+                    let granted = self.opens_at(now);
                     for flow in &self.outgoing {
                         at(flow
                             .next_timer()
@@ -662,6 +767,20 @@ impl Connection {
         (next < Time::MAX).then_some(next)
     }
 
+    /// When data may leave again, as far as limits go; `None` if it may now.
+    fn opens_at(&self, now: Time) -> Option<Time> {
+        let no_room = (self.in_flight >= MOST_IN_FLIGHT).then(|| now + NO_ROOM);
+        let granted = self.sending.wait(now, self.packet_size);
+        let single = self.trickle.opens_at(now);
+        [no_room, granted, single].into_iter().flatten().max()
+    }
+
+    /// Whether the client seems to be gone: what it is told becomes seldom.
+    fn is_hushed(&self, now: Time) -> bool {
+        self.role == Role::Server
+            && (self.trickle.is_on(now) || now.since(self.last_heard()) >= HUSHED_AFTER)
+    }
+
     /// A server sends nothing before the client has spoken with the connection's key.
     fn may_send(&self) -> bool {
         self.role == Role::Client || self.heard.is_some()
@@ -669,13 +788,14 @@ impl Connection {
 
     /// Fills `batch` with the next packets to send, data in the size of the test's packets less
     /// `overhead` (IP and UDP headers, bytes); returns whether there are any. `total` is what all
-    /// connections share.
+    /// connections share, and `room` how many more packets they may have in flight.
     pub fn poll_transmit(
         &mut self,
         now: Time,
         overhead: usize,
         batch: &mut Batch,
         total: &mut Bucket,
+        room: u64,
     ) -> bool {
         if let Some(len) = self.control(now, batch.control()) {
             batch.set_len(len);
@@ -699,8 +819,17 @@ impl Connection {
         if !matches!(self.phase, Phase::Running) || !self.may_send() || self.outgoing.is_empty() {
             return false;
         }
+        let room = room.min(MOST_IN_FLIGHT.saturating_sub(self.in_flight));
+        if room == 0 || self.trickle.opens_at(now).is_some() {
+            return false;
+        }
         let segment = (self.packet_size.get() as usize).saturating_sub(overhead);
         let (buffer, most) = batch.bulk(segment);
+        let most = if self.trickle.is_on(now) {
+            1
+        } else {
+            most.min(usize::try_from(room).unwrap_or(most))
+        };
         let count = self.outgoing.len();
         let (mut filled, mut dry) = (0, 0);
         while filled < most && dry < count {
@@ -711,8 +840,12 @@ impl Connection {
             }
             let at = filled * segment;
             let flow = &mut self.outgoing[self.turn];
-            match flow.transmit(now, self.id, &self.seal, &mut buffer[at..at + segment]) {
+            let before = flow.in_flight();
+            let left = flow.transmit(now, self.id, &self.seal, &mut buffer[at..at + segment]);
+            match left {
                 Some(()) => {
+                    self.in_flight = self.in_flight + flow.in_flight() - before;
+                    self.trickle.on_sent(now);
                     self.sending.take(now, self.packet_size);
                     total.take(now, self.packet_size);
                     filled += 1;
@@ -751,7 +884,7 @@ impl Connection {
             let covered = wire::encode_plain(Kind::Closed, self.id, &[], buffer);
             return Some(self.seal.seal(buffer, covered));
         }
-        let may_send = self.may_send();
+        let (may_send, hushed) = (self.may_send(), self.is_hushed(now));
         match &mut self.phase {
             Phase::Closing {
                 reason,
@@ -770,14 +903,15 @@ impl Connection {
                 Some(self.seal.seal(buffer, covered))
             }
             Phase::Running if self.status_due <= now && may_send => {
-                let every = if self.heard.is_some() {
-                    self.status_every
-                } else {
-                    self.status_every.min(GREET_EVERY)
+                let every = match self.heard {
+                    Some(_) if hushed => self.status_every.max(HUSHED_EVERY),
+                    Some(_) => self.status_every,
+                    None => self.status_every.min(GREET_EVERY),
                 };
                 self.status_due = now + every;
                 // At least one even without flows to tell of: it shows that this end is there.
-                self.statuses_owed = self.outgoing.len().div_ceil(Status::MAX_FLOWS).max(1) - 1;
+                let statuses = self.outgoing.len().div_ceil(Status::MAX_FLOWS).max(1);
+                self.statuses_owed = if hushed { 0 } else { statuses - 1 };
                 Some(self.status(buffer))
             }
             _ => None,
@@ -797,9 +931,7 @@ impl Connection {
         }
         let covered = status.encode(self.id, buffer);
         let end = self.seal.seal(buffer, covered);
-        if end < CHALLENGE_BYTES {
-            buffer[end..CHALLENGE_BYTES].fill(0);
-        }
+        wire::pad(&mut buffer[..end.max(CHALLENGE_BYTES)], end);
         end.max(CHALLENGE_BYTES)
     }
 

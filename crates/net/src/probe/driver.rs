@@ -29,6 +29,9 @@ pub trait Endpoint {
     fn next_timer(&self, now: Time) -> Option<Time>;
     /// Fills `batch` with what to send next.
     fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool;
+    /// What [`poll_transmit`](Self::poll_transmit) filled in last has packets of `payload` bytes, which do
+    /// not fit the path unfragmented.
+    fn on_too_large(&mut self, now: Time, payload: usize);
     /// Whether there is nothing left to wait for.
     fn is_over(&self) -> bool;
 }
@@ -48,6 +51,10 @@ impl<A: Algorithms> Endpoint for Client<A> {
 
     fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
         Client::poll_transmit(self, now, batch)
+    }
+
+    fn on_too_large(&mut self, now: Time, payload: usize) {
+        Client::on_too_large(self, now, payload);
     }
 
     fn is_over(&self) -> bool {
@@ -78,6 +85,10 @@ impl<L: Library> Endpoint for Server<L> {
         Server::poll_transmit(self, now, batch)
     }
 
+    fn on_too_large(&mut self, now: Time, payload: usize) {
+        Server::on_too_large(self, now, payload);
+    }
+
     /// Another client may always come.
     fn is_over(&self) -> bool {
         false
@@ -95,7 +106,8 @@ pub struct Driver {
     unsent: bool,
     wakeups: u64,
     lateness: Histogram<u32>,
-    refused: bool,
+    /// The last that went wrong with a datagram, but for its size.
+    trouble: Option<io::Error>,
 }
 
 impl Driver {
@@ -117,7 +129,7 @@ impl Driver {
             wakeups: 0,
             lateness: Histogram::new_with_max(60_000_000, 2)
                 .expect("constant bounds within the library's limits"),
-            refused: false,
+            trouble: None,
         })
     }
 
@@ -148,16 +160,18 @@ impl Driver {
         &self.lateness
     }
 
-    /// Whether the peer's system said that nobody listens there, since the last call.
-    pub fn take_refused(&mut self) -> bool {
-        std::mem::take(&mut self.refused)
+    /// What the system, or the peer's, last said was wrong with a datagram since the last call, such as that
+    /// nobody listens there. Paths come back: it ends nothing.
+    pub fn take_trouble(&mut self) -> Option<io::Error> {
+        self.trouble.take()
     }
 
     /// Does all that there is to do now, then sleeps until there is more, until `until`, or until
     /// `wake` can be read; not once the endpoint is over.
     ///
     /// # Errors
-    /// If the system fails; a refused connection and lost routes do not count, since paths come back.
+    /// If the system grants no sleep, or the socket is none any more. What goes wrong with a datagram does not
+    /// count: it concerns one peer, and that peer's path, which comes back or has a limit of its own.
     pub fn turn<E: Endpoint>(
         &mut self,
         endpoint: &mut E,
@@ -198,8 +212,13 @@ impl Driver {
             match read {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
-                Err(error) if is_path_trouble(&error) => self.refused = true,
-                Err(error) => return Err(error),
+                Err(error) if is_own_fault(&error) => return Err(error),
+                // A router tells so of what a connected socket has sent.
+                Err(error) if quinn_udp::is_msg_size_err(&error) => {
+                    let payload = self.batch.payload();
+                    endpoint.on_too_large(clock.now(), payload);
+                }
+                Err(error) => self.trouble = Some(error),
             }
         }
         Ok(true)
@@ -218,20 +237,36 @@ impl Driver {
                     self.unsent = true;
                     return Ok(true);
                 }
-                Err(error) if is_path_trouble(&error) => self.refused = true,
-                Err(error) if quinn_udp::is_msg_size_err(&error) => {
-                    let size = self
-                        .batch
-                        .segment_size()
-                        .unwrap_or(self.batch.contents().len());
-                    return Err(io::Error::other(format!(
-                        "packets of {size} bytes of payload do not fit the path unfragmented"
-                    )));
-                }
-                Err(error) => return Err(error),
+                Err(error) => self.unsent(endpoint, error)?,
             }
         }
         Ok(true)
+    }
+
+    /// The batch did not leave. It is lost, as if on the way; its owner learns if that will not change.
+    #[cold]
+    fn unsent<E: Endpoint>(&mut self, endpoint: &mut E, error: io::Error) -> io::Result<()> {
+        let error = if self.batch.segment_size().is_some() {
+            // What is wrong with a run may be that the system does not cut it up.
+            match self.socket.send_singly(&self.batch) {
+                Err(error) => error,
+                Ok(()) => {
+                    self.batch.set_most_segments(1);
+                    return Ok(());
+                }
+            }
+        } else {
+            error
+        };
+        if is_own_fault(&error) {
+            return Err(error);
+        }
+        if quinn_udp::is_msg_size_err(&error) {
+            endpoint.on_too_large(self.clock.now(), self.batch.payload());
+        } else {
+            self.trouble = Some(error);
+        }
+        Ok(())
     }
 
     fn sleep(&mut self, next: Option<Time>, wake: Option<BorrowedFd<'_>>) -> io::Result<()> {
@@ -258,14 +293,11 @@ impl Driver {
     }
 }
 
-/// What a path does now and then, and takes back: a port that nobody listens on (yet), a route that
-/// is gone.
-fn is_path_trouble(error: &io::Error) -> bool {
+/// Whether the socket itself is none any more: all else concerns one datagram, and nobody else's.
+fn is_own_fault(error: &io::Error) -> bool {
+    use rustix::io::Errno;
     matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkUnreachable
-            | io::ErrorKind::NetworkDown
+        Errno::from_io_error(error),
+        Some(Errno::BADF | Errno::NOTSOCK | Errno::FAULT)
     )
 }

@@ -14,7 +14,7 @@ use verus_core::{Bytes, Controller, Duration, Rate, Time};
 use verus_measure::PathMeter;
 
 use super::seal::{Freshness, Key, ReplayWindow};
-use super::wire::{AckBody, Data, FlowStatus, MAX_RANGES, MAX_RUNS, MAX_TIMES, Run};
+use super::wire::{self, AckBody, Data, FlowStatus, MAX_RANGES, MAX_RUNS, MAX_TIMES, Run};
 
 /// Width of the bins of time series.
 pub const BIN: Duration = Duration::from_millis(100);
@@ -38,6 +38,9 @@ const LONGEST_HOLD: Duration = Duration::from_millis(25);
 
 /// A sender has at most this much in flight, whatever its window: bounds the ledger's memory.
 const MOST_IN_FLIGHT: Bytes = Bytes::new(64 << 20);
+
+/// Header, body with the longest option, and tag of a data packet.
+const LONGEST_DATA_HEAD: usize = wire::HEADER_BYTES + 28 + 2 + 255 + wire::TAG_BYTES;
 
 /// What happened to a packet, as the controller's end saw it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -135,6 +138,39 @@ struct Source {
     left: Option<Bytes>,
     /// The next instalment: when, and how far apart; `None` when all was offered at once.
     instalment: Option<(Time, Duration)>,
+    /// Bytes offered so far, and how many of them have left.
+    offered: u64,
+    taken: u64,
+}
+
+impl Source {
+    /// What has fallen due by `now`, in instalments of `size`: however long ago the last was taken and however
+    /// close they are, a division.
+    fn due(&mut self, now: Time, size: Bytes) -> Bytes {
+        let Some((due, every)) = self.instalment.filter(|(due, _)| *due <= now) else {
+            return Bytes::ZERO;
+        };
+        let every = every.max(Duration::from_nanos(1));
+        let count = now.since(due).as_nanos() / every.as_nanos() + 1;
+        let mut offered = Bytes::new(size.get().saturating_mul(count));
+        if let Some(left) = &mut self.left {
+            offered = offered.min(*left);
+            *left -= offered;
+        }
+        self.instalment = if self.left == Some(Bytes::ZERO) {
+            None
+        } else {
+            Some((due + every * count, every))
+        };
+        self.offered = self.offered.saturating_add(offered.get());
+        offered
+    }
+
+    /// When the next instalment is wanted: not while the last ones wait to leave.
+    fn next(&self) -> Option<Time> {
+        let (due, _) = self.instalment?;
+        (self.taken >= self.offered).then_some(due)
+    }
 }
 
 /// The sending half of a flow.
@@ -186,6 +222,8 @@ impl Outgoing {
             source: Source {
                 left: load.bytes,
                 instalment,
+                offered: 0,
+                taken: 0,
             },
             meter: PathMeter::new(now, BIN),
             replays: ReplayWindow::default(),
@@ -215,8 +253,10 @@ impl Outgoing {
         if self.sender.in_flight() >= MOST_IN_FLIGHT {
             return None;
         }
+        self.offer_due(now);
         let window = self.sender.controller().window();
         let packet = self.sender.poll_transmit(now)?;
+        self.source.taken = self.source.taken.max(packet.data.start + packet.data.len);
         let data = Data {
             number: packet.number,
             sent_nanos: now.as_nanos(),
@@ -225,7 +265,10 @@ impl Outgoing {
             stamp: packet.stamp.as_ref().map(|stamp| stamp.as_slice()),
         };
         let covered = data.encode(self.flow, connection, segment);
-        key.seal(segment, covered);
+        let end = key.seal(segment, covered);
+        // What a packet with longer options left here before; beyond that, padding is in its place already.
+        let most = segment.len().min(LONGEST_DATA_HEAD);
+        wire::pad(&mut segment[..most], end.min(most));
         if let Some(events) = &mut self.events {
             events.push(Event::Sent {
                 flow: self.flow,
@@ -377,33 +420,25 @@ impl Outgoing {
 
     /// Offers what the source has yielded by now.
     fn offer_due(&mut self, now: Time) {
-        while let Some((due, every)) = self.source.instalment
-            && due <= now
-        {
-            let size = self
-                .source
-                .left
-                .map_or(self.packet_size, |left| left.min(self.packet_size));
-            if size.is_zero() {
-                self.source.instalment = None;
-                return;
-            }
-            self.sender.offer(size);
-            if let Some(left) = &mut self.source.left {
-                *left -= size;
-            }
-            self.source.instalment = Some((due + every.max(Duration::from_nanos(1)), every));
+        let offered = self.source.due(now, self.packet_size);
+        if !offered.is_zero() {
+            self.sender.offer(offered);
         }
     }
 
     /// When to call [`on_timer`](Self::on_timer) next, if at all.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
-        let offer = self.source.instalment.map(|(due, _)| due);
-        match (self.sender.next_timer(), offer) {
+        match (self.sender.next_timer(), self.source.next()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
+    }
+
+    /// Packets in flight.
+    #[inline]
+    pub fn in_flight(&self) -> u64 {
+        self.sender.in_flight().get() / self.packet_size.get()
     }
 
     /// Nothing more is sent, lost or not.
@@ -734,6 +769,10 @@ pub trait Algorithms {
     fn receiver(&self) -> ReceiverConfig {
         ReceiverConfig::default()
     }
+    /// The rate at which a flow sends whatever becomes of it, for those that do.
+    fn fixed_rate(&self) -> Option<Rate> {
+        None
+    }
 }
 
 impl Algorithms for Scheme {
@@ -747,5 +786,9 @@ impl Algorithms for Scheme {
 
     fn receiver(&self) -> ReceiverConfig {
         Scheme::receiver(self)
+    }
+
+    fn fixed_rate(&self) -> Option<Rate> {
+        Scheme::fixed_rate(self)
     }
 }

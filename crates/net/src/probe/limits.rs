@@ -1,5 +1,7 @@
 //! What a server grants, whoever asks.
 
+use std::net::IpAddr;
+
 use verus_core::{Bytes, Duration, Rate, Time};
 
 use super::wire::{Reason, Request};
@@ -9,6 +11,9 @@ use super::wire::{Reason, Request};
 pub struct Limits {
     /// Tests at a time.
     pub clients: usize,
+    /// Of these, tests of one address (IPv4) or network (the first 64 bits of IPv6); of all flows together, one
+    /// address has the same share, and one test's at the least.
+    pub clients_per_address: usize,
     /// Flows of one test, both directions together.
     pub flows_per_client: usize,
     /// Flows of all tests together.
@@ -27,6 +32,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             clients: 64,
+            clients_per_address: 16,
             flows_per_client: 128,
             flows: 1024,
             duration: Duration::from_secs(3600),
@@ -38,8 +44,22 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Why `request` is refused, in words, if it is. `flows` are open already.
-    pub fn refusal(&self, request: &Request, flows: usize) -> Option<(Reason, String)> {
+    /// The most that one test may use of a direction.
+    pub fn rate_of_one(&self) -> Option<Rate> {
+        [self.rate_per_client, self.rate]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Flows that the tests of one address may have together.
+    fn flows_per_address(&self) -> usize {
+        let share = self.flows.saturating_mul(self.clients_per_address) / self.clients.max(1);
+        share.max(self.flows_per_client)
+    }
+
+    /// Why `request` is refused, in words, if it is: `all` is open already, and of that `own` by the same address.
+    pub fn refusal(&self, request: &Request, all: Use, own: Use) -> Option<(Reason, String)> {
         let asked = usize::from(request.upload_flows) + usize::from(request.download_flows);
         let refuse = |text: String| Some((Reason::Limit, text));
         if asked == 0 || (request.duration_nanos == 0 && request.bytes == 0) {
@@ -56,9 +76,25 @@ impl Limits {
                 self.flows_per_client
             ));
         }
-        if flows + asked > self.flows {
-            let text = format!("{flows} of {} flows are in use", self.flows);
-            return Some((Reason::Busy, text));
+        let flows = request.upload_flows.max(request.download_flows);
+        if let Some(refusal) = self.refusal_of_rate(request.rate_bps, flows) {
+            return Some(refusal);
+        }
+        let busy = |text: String| Some((Reason::Busy, text));
+        if all.tests >= self.clients {
+            return busy(format!("{} tests are running", all.tests));
+        }
+        if own.tests >= self.clients_per_address {
+            let own = own.tests;
+            return busy(format!("{own} tests of the same address are running"));
+        }
+        if all.flows + asked > self.flows {
+            return busy(format!("{} of {} flows are in use", all.flows, self.flows));
+        }
+        let most = self.flows_per_address();
+        if own.flows + asked > most {
+            let own = own.flows;
+            return busy(format!("the same address uses {own} of its {most} flows"));
         }
         if request.duration_nanos > self.duration.as_nanos() {
             return refuse(format!(
@@ -69,12 +105,73 @@ impl Limits {
         }
         None
     }
+
+    /// Why `flows` in one direction that send `bps` each are refused, if they are. Sending less than was asked for
+    /// would be another measurement.
+    pub fn refusal_of_rate(&self, bps: u64, flows: u16) -> Option<(Reason, String)> {
+        let mbps = |bps: u64| bps as f64 / 1e6;
+        if bps > FASTEST.as_bps() {
+            let (asked, most) = (mbps(bps), mbps(FASTEST.as_bps()));
+            let text = format!("a flow of {asked} Mbit/s; the fastest there is has {most} Mbit/s");
+            return Some((Reason::BadRequest, text));
+        }
+        let all = bps.saturating_mul(u64::from(flows));
+        let most = self.rate_of_one().filter(|most| all > most.as_bps())?;
+        let text = format!(
+            "{flows} flow{} of {} Mbit/s, and this server grants a test {} Mbit/s",
+            if flows == 1 { "" } else { "s" },
+            mbps(bps),
+            most.as_mbps()
+        );
+        Some((Reason::Limit, text))
+    }
 }
+
+/// What tests take of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Use {
+    /// How many there are.
+    pub tests: usize,
+    /// Their flows.
+    pub flows: usize,
+}
+
+impl std::ops::AddAssign for Use {
+    fn add_assign(&mut self, other: Use) {
+        self.tests += other.tests;
+        self.flows += other.flows;
+    }
+}
+
+impl std::ops::SubAssign for Use {
+    fn sub_assign(&mut self, other: Use) {
+        self.tests -= other.tests;
+        self.flows -= other.flows;
+    }
+}
+
+/// Who an address belongs to, as far as it shows: an IPv4 address, or the 64 bits that an IPv6 host is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Holder(u128);
+
+impl Holder {
+    /// The holder of `address`.
+    pub fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            // No IPv6 network in use is all zeros in its first half.
+            IpAddr::V4(ip) => Holder(u128::from(ip.to_bits())),
+            IpAddr::V6(ip) => Holder(ip.to_bits() >> 64 << 64),
+        }
+    }
+}
+
+/// Faster than any link, and what the command line takes: nobody means more.
+const FASTEST: Rate = Rate::from_bps(1_000_000_000_000);
 
 /// Sizes of packets that a test may ask for, bytes (IP).
 pub const PACKET_BYTES: std::ops::RangeInclusive<u16> = 200..=65_000;
 
-/// Grants bytes at a rate, saving up 100 ms of it at the most.
+/// Grants bytes at a rate, and saves up what is not used for a while.
 #[derive(Clone, Debug)]
 pub struct Bucket {
     rate: Option<Rate>,
@@ -84,11 +181,9 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket; one without a rate grants everything.
-    pub fn new(rate: Option<Rate>, now: Time) -> Self {
-        let saved = rate.map_or(Bytes::ZERO, |rate| {
-            rate.bytes_in(Duration::from_millis(100))
-        });
+    /// A full bucket, which saves up for so long; one without a rate grants everything.
+    pub fn new(rate: Option<Rate>, saves: Duration, now: Time) -> Self {
+        let saved = rate.map_or(Bytes::ZERO, |rate| rate.bytes_in(saves));
         // Room for one packet of any size, or it could never leave.
         let full = saved.max(Bytes::new(1 << 16));
         Bucket {
@@ -151,10 +246,12 @@ mod tests {
             duration: Duration::from_secs(60),
             ..Limits::default()
         };
-        let reason = |change: fn(&mut Request), open| {
+        let reason = |change: fn(&mut Request), flows| {
             let mut asked = request();
             change(&mut asked);
-            limits.refusal(&asked, open).map(|(reason, _)| reason)
+            let open = Use { tests: 1, flows };
+            let refusal = limits.refusal(&asked, open, Use::default());
+            refusal.map(|(reason, _)| reason)
         };
         assert_eq!(reason(|_| (), 0), None);
         assert_eq!(
@@ -175,8 +272,62 @@ mod tests {
     }
 
     #[test]
+    fn no_address_takes_every_place_nor_every_flow() {
+        let limits = Limits::default();
+        let refused = |all, own| limits.refusal(&request(), all, own);
+        let of = |tests, flows| Use { tests, flows };
+        assert_eq!(refused(of(63, 126), of(15, 30)), None);
+        for (all, own, words) in [
+            (of(64, 128), of(0, 0), "64 tests are running"),
+            (
+                of(16, 32),
+                of(16, 32),
+                "16 tests of the same address are running",
+            ),
+            (of(9, 1023), of(0, 0), "1023 of 1024 flows are in use"),
+            (
+                of(3, 255),
+                of(3, 255),
+                "the same address uses 255 of its 256 flows",
+            ),
+        ] {
+            let refusal = refused(all, own).expect("it is too much");
+            assert_eq!(refusal, (Reason::Busy, words.to_owned()));
+        }
+        let holder = |text: &str| Holder::of(text.parse().expect("an address"));
+        assert_eq!(holder("2001:db8::1"), holder("2001:db8::ffff:1"));
+        assert_ne!(holder("2001:db8::1"), holder("2001:db8:0:1::1"));
+        assert_eq!(holder("192.0.2.1"), holder("::ffff:192.0.2.1"));
+        assert_ne!(holder("192.0.2.1"), holder("192.0.2.2"));
+    }
+
+    #[test]
+    fn rates_that_are_not_granted_or_that_nobody_means_are_refused_in_words() {
+        let limits = Limits {
+            rate_per_client: Some(Rate::from_mbps(5.0)),
+            ..Limits::default()
+        };
+        assert_eq!(limits.refusal_of_rate(2_500_000, 2), None);
+        let (reason, text) = limits.refusal_of_rate(2_500_000, 3).expect("too much");
+        assert_eq!(reason, Reason::Limit);
+        assert_eq!(
+            text,
+            "3 flows of 2.5 Mbit/s, and this server grants a test 5 Mbit/s"
+        );
+        let (reason, _) = limits.refusal_of_rate((1 << 61) - 1, 1).expect("absurd");
+        assert_eq!(reason, Reason::BadRequest);
+        let open = Limits::default();
+        assert_eq!(open.refusal_of_rate(1_000_000_000_000, 8), None);
+        assert!(open.refusal_of_rate(1_000_000_000_001, 1).is_some());
+    }
+
+    #[test]
     fn a_bucket_grants_its_rate() {
-        let mut bucket = Bucket::new(Some(Rate::from_mbps(8.0)), Time::ZERO);
+        let mut bucket = Bucket::new(
+            Some(Rate::from_mbps(8.0)),
+            Duration::from_millis(100),
+            Time::ZERO,
+        );
         let size = Bytes::new(1000); // 1 ms each
         let (mut now, mut granted) = (Time::ZERO, 0);
         while now < Time::from_millis(10_000) {

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 use verus_core::algorithm::Scheme;
-use verus_core::{Duration, Time};
+use verus_core::{Duration, Rate, Time};
 use verus_measure::{PathMeter, jain};
 
 use super::connection::Connection;
@@ -103,8 +103,14 @@ pub struct Row {
     pub packet_bytes: u16,
     /// The seed.
     pub seed: u64,
-    /// How long the test was, s: as asked for, or until the last arrival.
+    /// How long the test was, s: as asked for, or until the last arrival; of one that was cut, until then.
     pub duration_s: f64,
+    /// Whether it ended before what was asked for: the server died, ended it or was not heard any more, or somebody
+    /// stopped it. Rates are over the time until then.
+    pub cut: bool,
+    /// The most that the server grants a test in each direction, Mbit/s, if it limits that: a result near it says
+    /// nothing of the path.
+    pub server_limit_mbps: Option<f64>,
     /// One-way propagation delay: unknown, null.
     pub delay_ms: Option<f64>,
     /// Unknown, null.
@@ -231,6 +237,8 @@ pub struct Recorder {
     next_profile: Time,
     /// What rates are over; `None` for until the last arrival.
     interval: Option<Duration>,
+    cut: bool,
+    limit_mbps: Option<f64>,
 }
 
 impl Recorder {
@@ -246,6 +254,8 @@ impl Recorder {
             profiles: Vec::new(),
             next_profile: Time::ZERO,
             interval: None,
+            cut: false,
+            limit_mbps: None,
         }
     }
 
@@ -354,11 +364,22 @@ impl Recorder {
         progress
     }
 
+    /// The test ends before what was asked for.
+    pub fn cut(&mut self) {
+        self.cut = true;
+    }
+
     /// What it all amounted to by `now`. Rates are over the time asked for, or over what has passed
-    /// of it; in a test of a given size, until the last arrival.
+    /// of it; in a test of a given size, until the last arrival. One that was cut is measured until the server was
+    /// last heard.
     pub fn finish(mut self, now: Time, connection: &Connection) -> Record {
+        self.limit_mbps = connection.limit().map(Rate::as_mbps);
         if self.request.duration_nanos > 0 && self.request.bytes == 0 {
-            let passed = now.since(connection.started());
+            let passed = if self.cut {
+                connection.measured()
+            } else {
+                now.since(connection.started())
+            };
             self.interval = Some(passed.min(Duration::from_nanos(self.request.duration_nanos)));
         }
         let mut record = Record {
@@ -473,6 +494,8 @@ impl Recorder {
             packet_bytes: self.request.packet_bytes,
             seed: self.request.seed,
             duration_s: elapsed.as_secs_f64(),
+            cut: self.cut,
+            server_limit_mbps: self.limit_mbps,
             delay_ms: None,
             capacity_mbps: None,
             throughput_mbps,

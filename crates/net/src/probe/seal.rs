@@ -1,6 +1,7 @@
 //! Keys, tags and tokens: who may be believed, without a state for those who may not.
 //!
-//! Every packet ends its covered part with a tag, keyed BLAKE3 cut to 16 bytes. Handshake packets
+//! Every packet ends its covered part with a tag, keyed BLAKE3 cut to 16 bytes; what follows is padding that is
+//! the same in all packets. Handshake packets
 //! are keyed by the pre-shared key; without one, by a constant that everybody knows, so that the
 //! tag is a checksum. A connection's packets are keyed by that and both ends' random nonces, apart
 //! for each direction: without a pre-shared key too, whoever did not see the handshake cannot forge
@@ -22,7 +23,42 @@ use super::wire::{Packet, TAG_BYTES};
 const TOKEN_LIFETIME: Duration = Duration::from_secs(15);
 
 /// Context of the handshake's key (BLAKE3's key derivation wants one that is unique to its use).
-const CONTEXT: &str = "Verus probe, wire format 1, handshake key";
+const CONTEXT: &str = "Verus probe, wire format 2, handshake key";
+
+/// Argon2id with 64 MiB, three passes and four lanes: the second choice of RFC 9106 §4, for where 2 GiB is too
+/// much. A tenth of a second, once at the start.
+const STRETCH: (u32, u32, u32) = (64 * 1024, 3, 4);
+
+/// The salt is the same everywhere: both ends must come to the same key before either has said a word, so
+/// that a server need keep nothing and say nothing to who has no key. Tables made for it are as large as the
+/// keys that they hold: against those, a key that nobody thought up helps, and nothing else.
+const SALT: &[u8] = b"Verus probe, wire format 2, salt";
+
+/// A pre-shared key, stretched: who has recorded a handshake pays as much for each guess.
+#[derive(Clone)]
+pub struct Secret([u8; 32]);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Secret {
+    /// The bytes of a key file, stretched. It takes 64 MiB of memory meanwhile.
+    pub fn stretch(key: &[u8]) -> Self {
+        let (memory, passes, lanes) = STRETCH;
+        let params = argon2::Params::new(memory, passes, lanes, Some(32))
+            .expect("constant parameters within the algorithm's limits");
+        let mut secret = [0; 32];
+        argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params)
+            .hash_password_into(key, SALT, &mut secret)
+            .expect(
+                "a key of a file's size and a salt of 32 bytes are within the algorithm's limits",
+            );
+        Secret(secret)
+    }
+}
 
 /// A key for one purpose.
 #[derive(Clone)]
@@ -36,11 +72,11 @@ impl std::fmt::Debug for Key {
 
 impl Key {
     /// The key of handshake packets: from the pre-shared secret, or the one that everybody knows.
-    pub fn handshake(secret: Option<&[u8]>) -> Self {
+    pub fn handshake(secret: Option<&Secret>) -> Self {
         let mut hasher = Hasher::new_derive_key(CONTEXT);
         if let Some(secret) = secret {
             hasher.update(b"shared:");
-            hasher.update(secret);
+            hasher.update(&secret.0);
         }
         Key(*hasher.finalize().as_bytes())
     }
@@ -81,10 +117,10 @@ impl Key {
         covered + TAG_BYTES
     }
 
-    /// Whether the packet was sealed with this key.
+    /// Whether the packet was sealed with this key, and nobody has touched it since.
     #[inline]
     pub fn opens(&self, packet: &Packet<'_>) -> bool {
-        constant_time_eq(&self.tag(packet.covered), packet.tag)
+        constant_time_eq(&self.tag(packet.covered), packet.tag) && packet.is_padded()
     }
 }
 
@@ -217,11 +253,14 @@ mod tests {
 
     #[test]
     fn a_tag_is_good_for_its_bytes_its_key_and_its_direction_alone() {
-        let handshake = Key::handshake(Some(b"secret"));
+        let secret = Secret::stretch(b"secret");
+        let handshake = Key::handshake(Some(&secret));
         let keys = Keys::new(&handshake, &[1; 16], &[2; 16]);
         let mut buffer = [0; 100];
         let covered = encode_plain(Kind::Challenge, 7, &[9; 16], &mut buffer);
         let end = keys.server.seal(&mut buffer, covered);
+        crate::probe::wire::pad(&mut buffer, end);
+        let end = buffer.len();
         let good = Packet::parse(&buffer[..end]).expect("well formed");
         assert!(keys.server.opens(&good));
         assert!(!keys.client.opens(&good), "no reflection");
@@ -243,12 +282,14 @@ mod tests {
         let covered = Accept {
             client_nonce: [1; 16],
             server_nonce: [2; 16],
+            limit_bps: None,
         }
         .encode(7, &mut buffer);
         let end = Key::handshake(None).seal(&mut buffer, covered);
         let open = Packet::parse(&buffer[..end]).expect("well formed");
         assert!(Key::handshake(None).opens(&open));
-        assert!(!Key::handshake(Some(b"")).opens(&open));
+        let empty = Secret::stretch(b"");
+        assert!(!Key::handshake(Some(&empty)).opens(&open));
     }
 
     #[test]

@@ -1,28 +1,44 @@
 //! The end that grants tests: addresses proven without state, limits, many connections.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use rand::Rng;
 use rand_chacha::ChaCha20Rng;
 use verus_core::algorithm::Scheme;
-use verus_core::{Bytes, Time};
+use verus_core::{Bytes, Duration, Rate, Time};
 
-use super::connection::{Batch, CHALLENGE_BYTES, Connection, Rejected, Role, Terms};
+use super::connection::{
+    self, Batch, CHALLENGE_BYTES, Connection, POLICE_SAVES, Rejected, Role, SENDING_SAVES, Terms,
+};
 use super::flow::{Algorithms, Event};
-use super::limits::{Bucket, Limits};
-use super::seal::{Key, Keys, Tokens};
+use super::limits::{Bucket, Holder, Limits, Use};
+use super::seal::{Key, Keys, Secret, Tokens};
 use super::wire::{Accept, Ending, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason, Request, Retry};
 
 /// Answers to strangers that may wait to be sent; more are not answered.
 const MOST_REPLIES: usize = 256;
+/// Tests that were granted to clients who have not spoken yet: nothing but what they asked for is kept of them. Who
+/// comes when there are as many takes the place of the oldest; of the oldest of its own address, if that has
+/// so many.
+const MOST_OFFERS: usize = 1024;
+const MOST_OFFERS_OF_ONE: usize = 64;
+/// How long such a client has time to speak: its hello has just been answered.
+const OFFER_LIFETIME: Duration = Duration::from_secs(5);
+/// Packets that all tests together may have in flight: 64 MiB of memory, and what [`connection::MOST_IN_FLIGHT`]
+/// says of timeouts.
+const MOST_IN_FLIGHT: u64 = 1 << 20;
+/// Refusals are told one by one so often in a row, and then once a second with how many there were.
+const REFUSALS_TOLD: u32 = 10;
+const REFUSALS_EVERY: Duration = Duration::from_secs(1);
 
 /// How a server is set up.
 #[derive(Clone, Debug, Default)]
 pub struct ServerConfig {
     /// The pre-shared secret, if clients must have one.
-    pub secret: Option<Vec<u8>>,
+    pub secret: Option<Secret>,
     /// What is granted.
     pub limits: Limits,
     /// Whether to keep an event for each packet: for tests.
@@ -67,6 +83,8 @@ pub enum Notice {
         client: SocketAddr,
         /// Why.
         text: String,
+        /// How many more were refused since the last one that was told of.
+        untold: u64,
     },
     /// A client goes on under another address.
     Moved {
@@ -88,18 +106,53 @@ pub enum Notice {
     },
 }
 
+/// How far a client is.
+#[derive(Debug)]
+enum Stage {
+    /// It was granted a test, and has not spoken since.
+    Offered {
+        request: Request,
+        keys: Keys,
+        expires: Time,
+    },
+    /// It has spoken with the connection's key.
+    Open(Box<Connection>),
+}
+
 #[derive(Debug)]
 struct Session {
-    connection: Connection,
+    id: u64,
+    stage: Stage,
     client: SocketAddr,
     local: Option<IpAddr>,
+    /// Whose share of the server it takes.
+    holder: Holder,
     nonce: [u8; 16],
     accept: [u8; 16],
     owes_accept: bool,
     /// When its timer is in the heap, to know stale entries.
     armed: Time,
     queued: bool,
-    flows: usize,
+    /// What it takes of the server.
+    takes: Use,
+    /// Of the server's packets in flight, how many are its.
+    in_flight: u64,
+}
+
+impl Session {
+    fn connection(&self) -> Option<&Connection> {
+        match &self.stage {
+            Stage::Open(connection) => Some(connection),
+            Stage::Offered { .. } => None,
+        }
+    }
+
+    fn connection_mut(&mut self) -> Option<&mut Connection> {
+        match &mut self.stage {
+            Stage::Open(connection) => Some(connection),
+            Stage::Offered { .. } => None,
+        }
+    }
 }
 
 /// An answer to a stranger.
@@ -108,6 +161,32 @@ struct Reply {
     to: SocketAddr,
     from: Option<IpAddr>,
     bytes: Vec<u8>,
+}
+
+/// Tells of refusals, but not of each in a flood.
+#[derive(Debug)]
+struct Refusals {
+    left: u32,
+    since: Time,
+    untold: u64,
+}
+
+impl Refusals {
+    /// How many were not told before this one, if this one is told.
+    fn note(&mut self, now: Time) -> Option<u64> {
+        let seconds = now.since(self.since).as_nanos() / REFUSALS_EVERY.as_nanos();
+        if seconds > 0 {
+            let more = u32::try_from(seconds).unwrap_or(u32::MAX);
+            self.left = self.left.saturating_add(more).min(REFUSALS_TOLD);
+            self.since = now;
+        }
+        if self.left == 0 {
+            self.untold += 1;
+            return None;
+        }
+        self.left -= 1;
+        Some(std::mem::take(&mut self.untold))
+    }
 }
 
 /// The server, sans-IO.
@@ -124,10 +203,18 @@ pub struct Server<L> {
     random: ChaCha20Rng,
     sessions: Vec<Option<Session>>,
     by_nonce: HashMap<[u8; 16], usize>,
-    flows: usize,
+    /// Sessions that were only granted, the oldest first: place and id.
+    offers: VecDeque<(usize, u64)>,
+    /// What all open tests take, and those of each address.
+    all: Use,
+    by_holder: HashMap<Holder, Use>,
+    in_flight: u64,
+    refusals: Refusals,
+    /// Whose packets were polled last.
+    polled: Option<usize>,
     replies: Vec<Reply>,
     /// Sessions with something to send, perhaps.
-    ready: std::collections::VecDeque<usize>,
+    ready: VecDeque<usize>,
     timers: BinaryHeap<Reverse<(Time, usize)>>,
     total: Bucket,
     total_in: Bucket,
@@ -146,18 +233,27 @@ impl<L: Library> Server<L> {
         };
         let (tokens, secret) = (Tokens::new(key()), key());
         Server {
-            handshake: Key::handshake(config.secret.as_deref()),
+            handshake: Key::handshake(config.secret.as_ref()),
             secret,
             tokens,
             random,
             sessions: Vec::new(),
             by_nonce: HashMap::new(),
-            flows: 0,
+            offers: VecDeque::new(),
+            all: Use::default(),
+            by_holder: HashMap::new(),
+            in_flight: 0,
+            refusals: Refusals {
+                left: REFUSALS_TOLD,
+                since: now,
+                untold: 0,
+            },
+            polled: None,
             replies: Vec::new(),
-            ready: std::collections::VecDeque::new(),
+            ready: VecDeque::new(),
             timers: BinaryHeap::new(),
-            total: Bucket::new(config.limits.rate, now),
-            total_in: Bucket::new(config.limits.rate, now),
+            total: Bucket::new(config.limits.rate, SENDING_SAVES, now),
+            total_in: Bucket::new(config.limits.rate, POLICE_SAVES, now),
             notices: Vec::new(),
             ignored: 0,
             library,
@@ -174,7 +270,8 @@ impl<L: Library> Server<L> {
         local: Option<IpAddr>,
         datagram: &[u8],
     ) {
-        let Ok(packet) = Packet::parse(datagram) else {
+        // Nothing can be sent to port 0: who writes from it is not who it says.
+        let Some(packet) = Packet::parse(datagram).ok().filter(|_| client.port() != 0) else {
             self.ignored += 1;
             return;
         };
@@ -187,20 +284,30 @@ impl<L: Library> Server<L> {
             self.ignored += 1;
             return;
         };
-        if session.connection.id() != packet.connection {
+        if session.id != packet.connection {
             self.ignored += 1;
             return;
         }
+        if let Stage::Offered { keys, .. } = &session.stage {
+            if !keys.client.opens(&packet) {
+                self.ignored += 1;
+                return;
+            }
+            self.open(now, index);
+        }
+        let Some(Some(session)) = self.sessions.get_mut(index) else {
+            return;
+        };
+        let Stage::Open(connection) = &mut session.stage else {
+            return;
+        };
         let size = Bytes::new((datagram.len() + overhead(client)) as u64);
         let shared = &mut self.total_in;
-        if !session
-            .connection
-            .handle(now, arrival, size, &packet, shared)
-        {
+        if !connection.handle(now, arrival, size, &packet, shared) {
             return;
         }
         if client != session.client {
-            if session.connection.proves(client, &packet) {
+            if connection.proves(client, &packet) {
                 self.notices.push(Notice::Moved {
                     from: session.client,
                     to: client,
@@ -210,9 +317,10 @@ impl<L: Library> Server<L> {
             } else if datagram.len() >= CHALLENGE_BYTES {
                 let mut nonce = [0; 16];
                 self.random.fill_bytes(&mut nonce);
-                session.connection.on_new_address(now, client, nonce);
+                connection.on_new_address(now, client, nonce);
             }
         }
+        self.count_in_flight(index);
         self.enqueue(index);
     }
 
@@ -235,7 +343,8 @@ impl<L: Library> Server<L> {
         };
         if !self.tokens.proves(now, client, &hello.nonce, hello.token) {
             let token = self.tokens.mint(now, client, &hello.nonce);
-            self.reply(client, local, |buffer| {
+            let key = self.handshake.clone();
+            self.reply(client, local, &key, |buffer| {
                 Retry {
                     nonce: hello.nonce,
                     token: &token,
@@ -247,19 +356,23 @@ impl<L: Library> Server<L> {
         if let Some(&index) = self.by_nonce.get(&hello.nonce) {
             // The accept was lost, or is still under way.
             if let Some(session) = &mut self.sessions[index]
-                && (session.client == client || !session.connection.is_established())
+                && (session.client == client || session.connection().is_none())
             {
                 // A client may move before it has heard of the connection; the address is proven.
                 (session.client, session.local) = (client, local);
+                if session.connection().is_none() {
+                    session.holder = Holder::of(client.ip());
+                }
                 session.owes_accept = true;
                 self.enqueue(index);
             }
             return;
         }
-        match self.grant(&hello.request) {
-            Ok(algorithms) => self.begin(now, client, local, &hello, &*algorithms),
+        match self.grant(&hello.request, Holder::of(client.ip())) {
+            Ok(_) => self.offer(now, client, local, &hello),
             Err((reason, text)) => {
-                self.reply(client, local, |buffer| {
+                let key = self.handshake.clone();
+                self.reply(client, local, &key, |buffer| {
                     Ending {
                         nonce: hello.nonce,
                         reason,
@@ -267,20 +380,31 @@ impl<L: Library> Server<L> {
                     }
                     .encode(Kind::Refuse, 0, buffer)
                 });
-                self.notices.push(Notice::Refused { client, text });
+                self.note_refusal(now, client, text);
             }
         }
     }
 
-    /// The algorithms for `request`, or why it is refused.
-    fn grant(&self, request: &Request) -> Result<Box<dyn Algorithms>, (Reason, String)> {
-        let limits = &self.config.limits;
-        if let Some(refusal) = limits.refusal(request, self.flows) {
-            return Err(refusal);
+    fn note_refusal(&mut self, now: Time, client: SocketAddr, text: String) {
+        if let Some(untold) = self.refusals.note(now) {
+            self.notices.push(Notice::Refused {
+                client,
+                text,
+                untold,
+            });
         }
-        let open = self.sessions.iter().flatten().count();
-        if open >= limits.clients.min(1 << 16) {
-            return Err((Reason::Busy, format!("{open} tests are running")));
+    }
+
+    /// The algorithms for `request`, or why it is refused.
+    fn grant(
+        &self,
+        request: &Request,
+        holder: Holder,
+    ) -> Result<Box<dyn Algorithms>, (Reason, String)> {
+        let limits = &self.config.limits;
+        let own = self.by_holder.get(&holder).copied().unwrap_or_default();
+        if let Some(refusal) = limits.refusal(request, self.all, own) {
+            return Err(refusal);
         }
         // Of an upload this end runs only the receiver half, and a model has none: its file may be
         // anywhere. One that would have to be opened here is refused.
@@ -290,72 +414,172 @@ impl<L: Library> Server<L> {
         } else {
             &request.scheme
         };
-        self.library
+        let algorithms = self
+            .library
             .algorithms(scheme)
-            .map_err(|text| (Reason::BadRequest, text))
+            .map_err(|text| (Reason::BadRequest, text))?;
+        if let Some(rate) = algorithms.fixed_rate()
+            && let Some(refusal) = limits.refusal_of_rate(rate.as_bps(), request.download_flows)
+        {
+            return Err(refusal);
+        }
+        Ok(algorithms)
     }
 
-    fn begin(
-        &mut self,
-        now: Time,
-        client: SocketAddr,
-        local: Option<IpAddr>,
-        hello: &Hello<'_>,
-        algorithms: &dyn Algorithms,
-    ) {
-        let index = self
-            .sessions
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or_else(|| {
-                self.sessions.push(None);
-                self.sessions.len() - 1
-            });
+    /// Grants a test to a client that has proven its address: it begins when the client speaks.
+    fn offer(&mut self, now: Time, client: SocketAddr, local: Option<IpAddr>, hello: &Hello<'_>) {
+        let holder = Holder::of(client.ip());
+        self.make_room(holder);
+        let free = self.sessions.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.sessions.len());
+        if index > 0xffff {
+            return; // as many tests as an id can name
+        }
+        if free.is_none() {
+            self.sessions.push(None);
+        }
         let id = self.random.next_u64() & !0xffff | index as u64;
         let mut accept = [0; 16];
         self.random.fill_bytes(&mut accept);
-        let limits = &self.config.limits;
-        // Only for so long does a test with a size and no duration run.
-        let mut request = hello.request.clone();
-        if request.duration_nanos == 0 {
-            request.duration_nanos = limits.duration.as_nanos();
-        }
-        let terms = Terms {
-            role: Role::Server,
-            id,
-            keys: Keys::new(&self.handshake, &hello.nonce, &accept),
-            request: &request,
-            silence: limits.silence,
-            rate: limits.rate_per_client,
-            secret: &self.secret,
-            log: self.config.log,
-        };
-        let flows = usize::from(request.upload_flows) + usize::from(request.download_flows);
+        let request = &hello.request;
         self.sessions[index] = Some(Session {
-            connection: Connection::new(&terms, algorithms, now),
+            id,
+            stage: Stage::Offered {
+                request: request.clone(),
+                keys: Keys::new(&self.handshake, &hello.nonce, &accept),
+                expires: now + OFFER_LIFETIME,
+            },
             client,
             local,
+            holder,
             nonce: hello.nonce,
             accept,
             owes_accept: true,
             armed: Time::MAX,
             queued: false,
-            flows,
+            takes: Use {
+                tests: 1,
+                flows: usize::from(request.upload_flows) + usize::from(request.download_flows),
+            },
+            in_flight: 0,
         });
-        self.flows += flows;
         self.by_nonce.insert(hello.nonce, index);
-        self.notices.push(Notice::Began {
-            client,
-            request: hello.request.clone(),
-        });
+        self.offers.push_back((index, id));
         self.enqueue(index);
     }
 
-    /// Queues an answer to a stranger, sealed with the handshake's key.
+    /// Whether `offer` still is one.
+    fn is_offer(&self, &(index, id): &(usize, u64)) -> bool {
+        let session = self.sessions[index].as_ref();
+        session.is_some_and(|session| session.id == id && session.connection().is_none())
+    }
+
+    /// Forgets the oldest client that has not spoken, if there are too many, of `holder` or in all.
+    fn make_room(&mut self, holder: Holder) {
+        let mut offers = std::mem::take(&mut self.offers);
+        offers.retain(|offer| self.is_offer(offer));
+        let of_holder = |&(index, _): &(usize, u64)| {
+            self.sessions[index]
+                .as_ref()
+                .is_some_and(|session| session.holder == holder)
+        };
+        let own = offers.iter().filter(|offer| of_holder(offer)).count();
+        let oldest = if own >= MOST_OFFERS_OF_ONE {
+            offers.iter().position(of_holder)
+        } else {
+            (offers.len() >= MOST_OFFERS).then_some(0)
+        };
+        let evicted = oldest.and_then(|at| offers.remove(at));
+        self.offers = offers;
+        if let Some((index, _)) = evicted {
+            self.forget(index);
+        }
+    }
+
+    /// A client that was granted a test has spoken: it begins, unless its place was taken meanwhile.
+    fn open(&mut self, now: Time, index: usize) {
+        let Some(session) = &self.sessions[index] else {
+            return;
+        };
+        let Stage::Offered { request, keys, .. } = &session.stage else {
+            return;
+        };
+        let (client, local, id) = (session.client, session.local, session.id);
+        let algorithms = match self.grant(request, session.holder) {
+            Ok(algorithms) => algorithms,
+            Err((reason, text)) => {
+                let key = keys.server.clone();
+                let ending = Ending {
+                    nonce: [0; 16],
+                    reason,
+                    text: &text,
+                };
+                self.reply(client, local, &key, |buffer| {
+                    ending.encode(Kind::Close, id, buffer)
+                });
+                self.note_refusal(now, client, text);
+                return;
+            }
+        };
+        let limits = &self.config.limits;
+        // Only for so long does a test with a size and no duration run.
+        let mut granted = request.clone();
+        if granted.duration_nanos == 0 {
+            granted.duration_nanos = limits.duration.as_nanos();
+        }
+        let terms = Terms {
+            role: Role::Server,
+            id,
+            keys: keys.clone(),
+            request: &granted,
+            silence: limits.silence,
+            rate: limits.rate_per_client,
+            accepted: limits.rate_per_client,
+            secret: &self.secret,
+            log: self.config.log,
+        };
+        let connection = Connection::new(&terms, &*algorithms, now);
+        self.notices.push(Notice::Began {
+            client,
+            request: request.clone(),
+        });
+        let (holder, takes) = (session.holder, session.takes);
+        self.all += takes;
+        *self.by_holder.entry(holder).or_default() += takes;
+        if let Some(session) = &mut self.sessions[index] {
+            session.stage = Stage::Open(Box::new(connection));
+        }
+    }
+
+    /// Notes how many packets the session has in flight now.
+    fn count_in_flight(&mut self, index: usize) {
+        if let Some(session) = &mut self.sessions[index] {
+            let now = session.connection().map_or(0, Connection::in_flight);
+            self.in_flight = self.in_flight + now - session.in_flight;
+            session.in_flight = now;
+        }
+    }
+
+    /// What was polled last has packets of `payload` bytes, which do not fit the path to its client.
+    pub fn on_too_large(&mut self, now: Time, payload: usize) {
+        let Some(index) = self.polled else {
+            return;
+        };
+        if let Some(session) = &mut self.sessions[index] {
+            let bytes = payload + overhead(session.client);
+            if let Some(connection) = session.connection_mut() {
+                connection.on_too_large(now, bytes);
+                self.enqueue(index);
+            }
+        }
+    }
+
+    /// Queues an answer to a stranger, sealed with `key`.
     fn reply(
         &mut self,
         to: SocketAddr,
         from: Option<IpAddr>,
+        key: &Key,
         encode: impl FnOnce(&mut [u8]) -> usize,
     ) {
         if self.replies.len() == MOST_REPLIES {
@@ -364,7 +588,7 @@ impl<L: Library> Server<L> {
         }
         let mut bytes = vec![0; MIN_HELLO_BYTES];
         let covered = encode(&mut bytes);
-        let len = self.handshake.seal(&mut bytes, covered);
+        let len = key.seal(&mut bytes, covered);
         bytes.truncate(len);
         self.replies.push(Reply { to, from, bytes });
     }
@@ -391,7 +615,15 @@ impl<L: Library> Server<L> {
                 continue; // re-armed since
             }
             session.armed = Time::MAX;
-            session.connection.on_timer(now);
+            match &mut session.stage {
+                Stage::Offered { expires, .. } if *expires <= now => {
+                    self.forget(index);
+                    continue;
+                }
+                Stage::Offered { .. } => {}
+                Stage::Open(connection) => connection.on_timer(now),
+            }
+            self.count_in_flight(index);
             self.enqueue(index);
         }
     }
@@ -404,6 +636,7 @@ impl<L: Library> Server<L> {
 
     /// Fills `batch` with the next packets for one client; returns whether there are any.
     pub fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
+        self.polled = None;
         if let Some(reply) = self.replies.pop() {
             batch.control()[..reply.bytes.len()].copy_from_slice(&reply.bytes);
             batch.set_len(reply.bytes.len());
@@ -412,6 +645,8 @@ impl<L: Library> Server<L> {
         }
         while let Some(index) = self.ready.pop_front() {
             if self.poll_session(now, index, batch) {
+                self.polled = Some(index);
+                self.count_in_flight(index);
                 // There may be more; the others come first.
                 self.ready.push_back(index);
                 return true;
@@ -430,35 +665,48 @@ impl<L: Library> Server<L> {
             let accept = Accept {
                 client_nonce: session.nonce,
                 server_nonce: session.accept,
+                limit_bps: self.config.limits.rate_of_one().map(Rate::as_bps),
             };
             let buffer = batch.control();
-            let covered = accept.encode(session.connection.id(), buffer);
+            let covered = accept.encode(session.id, buffer);
             let len = self.handshake.seal(buffer, covered);
             batch.set_len(len);
             return true;
         }
-        if let Some((to, len)) = session.connection.poll_challenge(batch.control()) {
+        let connection = match &mut session.stage {
+            Stage::Open(connection) => connection,
+            Stage::Offered { expires, .. } => {
+                session.queued = false;
+                if *expires < session.armed {
+                    session.armed = *expires;
+                    self.timers.push(Reverse((*expires, index)));
+                }
+                return false;
+            }
+        };
+        if let Some((to, len)) = connection.poll_challenge(batch.control()) {
             batch.set_len(len);
             batch.to = to;
             batch.from = None;
             return true;
         }
         let overhead = overhead(session.client);
-        let total = &mut self.total;
-        if session
-            .connection
-            .poll_transmit(now, overhead, batch, total)
-        {
+        let room = MOST_IN_FLIGHT.saturating_sub(self.in_flight);
+        if connection.poll_transmit(now, overhead, batch, &mut self.total, room) {
             return true;
         }
         session.queued = false;
-        if session.connection.is_over() {
+        if connection.is_over() {
             self.forget(index);
             return false;
         }
-        let shared = self.total.wait(now, Bytes::new(1 << 16));
-        if let Some(at) = session.connection.next_timer(now) {
-            // What waits for the server's own limit waits for it alone.
+        let shared = if room == 0 {
+            Some(now + connection::NO_ROOM)
+        } else {
+            self.total.wait(now, Bytes::new(1 << 16))
+        };
+        if let Some(at) = connection.next_timer(now) {
+            // What waits for the server's own limits waits for them alone.
             let at = shared.map_or(at, |shared| at.max(shared.min(now + super::flow::BIN)));
             // One that is armed too early fires for nothing, and is cheaper than one more entry.
             if at < session.armed {
@@ -473,9 +721,18 @@ impl<L: Library> Server<L> {
         let Some(session) = self.sessions[index].take() else {
             return;
         };
-        self.flows -= session.flows;
         self.by_nonce.remove(&session.nonce);
-        let connection = &session.connection;
+        self.in_flight -= session.in_flight;
+        let Some(connection) = session.connection() else {
+            return; // it never began
+        };
+        self.all -= session.takes;
+        if let Entry::Occupied(mut own) = self.by_holder.entry(session.holder) {
+            *own.get_mut() -= session.takes;
+            if own.get().tests == 0 {
+                own.remove();
+            }
+        }
         self.notices.push(Notice::Ended {
             client: session.client,
             how: match connection.ended() {
@@ -495,10 +752,9 @@ impl<L: Library> Server<L> {
     /// its patience ends.
     pub fn shut_down(&mut self, now: Time) {
         for index in 0..self.sessions.len() {
-            if let Some(session) = &mut self.sessions[index] {
-                session
-                    .connection
-                    .close(now, Reason::ShuttingDown, "the server was stopped");
+            let session = self.sessions[index].as_mut();
+            if let Some(connection) = session.and_then(Session::connection_mut) {
+                connection.close(now, Reason::ShuttingDown, "the server was stopped");
                 self.enqueue(index);
             }
         }
@@ -513,10 +769,16 @@ impl<L: Library> Server<L> {
 
     /// Whether nobody is being served.
     pub fn is_idle(&self) -> bool {
-        self.sessions
-            .iter()
-            .flatten()
-            .all(|session| session.connection.is_over() || session.connection.is_lingering())
+        self.connections()
+            .all(|connection| connection.is_over() || connection.is_lingering())
+    }
+
+    /// How many clients were granted a test and have not spoken since.
+    pub fn offers(&self) -> usize {
+        let sessions = self.sessions.iter().flatten();
+        sessions
+            .filter(|session| session.connection().is_none())
+            .count()
     }
 
     /// The connections there are.
@@ -524,7 +786,7 @@ impl<L: Library> Server<L> {
         self.sessions
             .iter()
             .flatten()
-            .map(|session| &session.connection)
+            .filter_map(Session::connection)
     }
 
     /// What has happened since the last call.
@@ -534,8 +796,9 @@ impl<L: Library> Server<L> {
 
     /// The packets' events since the last call, if they are logged.
     pub fn drain_events(&mut self, into: &mut Vec<Event>) {
-        for session in self.sessions.iter_mut().flatten() {
-            session.connection.drain_events(into);
+        let sessions = self.sessions.iter_mut().flatten();
+        for connection in sessions.filter_map(Session::connection_mut) {
+            connection.drain_events(into);
         }
     }
 

@@ -146,6 +146,28 @@ impl UdpSocket {
         self.state.try_send((&self.socket).into(), &transmit)
     }
 
+    /// Sends each packet of a batch by itself: what the kernel's segmentation refuses may fit one by one.
+    ///
+    /// # Errors
+    /// Of the first packet that will not leave. One for which the kernel has no room now is lost.
+    pub fn send_singly(&self, batch: &Batch) -> io::Result<()> {
+        let segment = batch.segment_size().unwrap_or(usize::MAX);
+        for contents in batch.contents().chunks(segment) {
+            let transmit = quinn_udp::Transmit {
+                destination: batch.to,
+                ecn: None,
+                contents,
+                segment_size: None,
+                src_ip: if self.connected { None } else { batch.from },
+            };
+            match self.state.try_send((&self.socket).into(), &transmit) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The address that a connected socket talks to.
     ///
     /// # Errors

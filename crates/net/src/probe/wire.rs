@@ -1,18 +1,20 @@
-//! The wire format, version 1: bytes to packets and back, and nothing else.
+//! The wire format, version 2: bytes to packets and back, and nothing else.
 //!
 //! Every packet has a header, a body, a tag and padding. The tag ([`seal`](super::seal)) covers the
-//! header and the body: all that a receiver acts on. Numbers are big-endian. The document
+//! header and the body: all that a receiver acts on. Padding is the same in all packets, so that a receiver
+//! knows it without a tag. Numbers are big-endian. The document
 //! `docs/probe-wire-format.md` shows it byte by byte, with test vectors that the tests here check.
 //!
 //! Nothing read here is trusted: every length and count is checked against what is there before it
 //! is used, and what is returned borrows from the datagram.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 /// First byte of every packet.
 pub const MAGIC: u8 = b'V';
 /// Version of the format.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes before the body.
 pub const HEADER_BYTES: usize = 16;
 /// Bytes of the tag that follows the body.
@@ -73,6 +75,23 @@ impl Kind {
     }
 }
 
+/// What padding is made of, by its place in the packet: bytes that links cannot compress.
+static FILLER: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut filler = vec![0; 1 << 16];
+    blake3::Hasher::new().finalize_xof().fill(&mut filler);
+    filler
+});
+
+/// Pads `packet` from byte `from` on.
+///
+/// # Panics
+/// If it is longer than 64 KiB.
+#[inline]
+pub fn pad(packet: &mut [u8], from: usize) {
+    let end = packet.len();
+    packet[from..].copy_from_slice(&FILLER[from..end]);
+}
+
 /// Why bytes are not a packet of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
@@ -113,6 +132,8 @@ pub struct Packet<'a> {
     pub body: &'a [u8],
     /// The tag.
     pub tag: &'a [u8],
+    /// What fills the packet up to its size.
+    pub padding: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
@@ -150,7 +171,20 @@ impl<'a> Packet<'a> {
             covered: &datagram[..covered],
             body: &datagram[HEADER_BYTES..covered],
             tag: &datagram[covered..covered + TAG_BYTES],
+            padding: &datagram[covered + TAG_BYTES..],
         })
+    }
+
+    /// Its size, bytes (UDP payload).
+    pub fn bytes(&self) -> usize {
+        self.covered.len() + self.tag.len() + self.padding.len()
+    }
+
+    /// Whether its padding is what it must be.
+    #[inline]
+    pub fn is_padded(&self) -> bool {
+        let from = self.covered.len() + self.tag.len();
+        FILLER.get(from..from + self.padding.len()) == Some(self.padding)
     }
 
     fn fields(&self) -> Fields<'a> {
@@ -293,6 +327,9 @@ impl<'a> Writer<'a> {
 pub const OPTION_STAMP: u8 = 1;
 /// Option of an acknowledgement: what the algorithm's receiver half tells its sender half.
 pub const OPTION_REPORT: u8 = 2;
+
+/// Option of an accept: the most that the test may use of each direction, bit/s.
+pub const OPTION_LIMIT: u8 = 3;
 
 /// Body of a [`Kind::Data`] packet. What follows the tag is padding up to the packet's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -615,6 +652,8 @@ pub struct Accept {
     pub client_nonce: [u8; 16],
     /// Chosen by the server at random; with the client's it makes the connection's keys.
     pub server_nonce: [u8; 16],
+    /// The most that the test may use of each direction, bit/s, if the server limits that.
+    pub limit_bps: Option<u64>,
 }
 
 impl Accept {
@@ -624,12 +663,24 @@ impl Accept {
     /// If a field is missing.
     pub fn decode(packet: &Packet<'_>) -> Result<Self, Malformed> {
         let mut fields = packet.fields();
-        let accept = Accept {
-            client_nonce: fields.array("client nonce")?,
-            server_nonce: fields.array("server nonce")?,
+        let (client_nonce, server_nonce) =
+            (fields.array("client nonce")?, fields.array("server nonce")?);
+        let limit_bps = match fields.option(OPTION_LIMIT)? {
+            None => None,
+            Some(bytes) => {
+                let bytes = bytes.try_into().map_err(|_| fields.bad("limit"))?;
+                let limit = u64::from_be_bytes(bytes);
+                if limit == 0 || limit > MAX_NUMBER {
+                    return Err(fields.bad("limit"));
+                }
+                Some(limit)
+            }
         };
-        fields.option(0)?;
-        Ok(accept)
+        Ok(Accept {
+            client_nonce,
+            server_nonce,
+            limit_bps,
+        })
     }
 
     /// Writes header and body; returns how many bytes the tag must cover.
@@ -637,6 +688,9 @@ impl Accept {
         let mut writer = Writer::new(buffer, Kind::Accept, 0, connection);
         writer.bytes(&self.client_nonce);
         writer.bytes(&self.server_nonce);
+        if let Some(limit) = self.limit_bps {
+            writer.option(OPTION_LIMIT, &limit.to_be_bytes());
+        }
         writer.finish()
     }
 }
@@ -657,14 +711,24 @@ pub enum Reason {
     ShuttingDown = 4,
     /// The peer acknowledged what it cannot have received.
     FalseAck = 5,
+    /// The packets that the test needs are larger than the path takes.
+    TooLarge = 6,
 }
 
 impl Reason {
     fn from_number(number: u16) -> Option<Self> {
         use Reason::*;
-        [Done, BadRequest, Limit, Busy, ShuttingDown, FalseAck]
-            .into_iter()
-            .find(|&reason| reason as u16 == number)
+        [
+            Done,
+            BadRequest,
+            Limit,
+            Busy,
+            ShuttingDown,
+            FalseAck,
+            TooLarge,
+        ]
+        .into_iter()
+        .find(|&reason| reason as u16 == number)
     }
 }
 
@@ -677,6 +741,7 @@ impl fmt::Display for Reason {
             Reason::Busy => "the server is busy",
             Reason::ShuttingDown => "the peer shuts down",
             Reason::FalseAck => "packets were acknowledged that never arrived",
+            Reason::TooLarge => "the packets are too large",
         })
     }
 }

@@ -1,0 +1,141 @@
+//! What a server says, without ever waiting for whoever reads it.
+//!
+//! Standard output may be a pipe that nobody reads just now: a pager, a terminal with Ctrl-S, a log shipper
+//! that hangs. Who writes to that waits. So a thread of its own writes, and what it cannot keep up with is
+//! dropped, counted, and told as soon as anything can be told again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::ui::Ui;
+
+/// Lines that may wait: some 200 KiB.
+const MOST_WAITING: usize = 1024;
+/// How long the last lines may take once the server ends.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// What is said, in the form that was asked for.
+#[derive(Debug)]
+enum Line {
+    Text(String),
+    Json(Value),
+}
+
+impl Line {
+    fn print(self, ui: &Ui) -> Result<(), Failure> {
+        match self {
+            Line::Text(text) => ui.line(text),
+            Line::Json(value) => ui.json(&value),
+        }
+    }
+}
+
+/// Standard output of a server that must not wait for it.
+#[derive(Debug)]
+pub struct Log {
+    json: bool,
+    quiet: bool,
+    lines: SyncSender<Line>,
+    dropped: Arc<AtomicU64>,
+    failed: Arc<Mutex<Option<Failure>>>,
+    /// Closed when the thread is done.
+    done: Receiver<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Log {
+    /// A log that writes through `ui`: lines for people, or `json` for programs.
+    ///
+    /// # Errors
+    /// If the system grants no thread.
+    pub fn new(ui: Ui, json: bool) -> Result<Self, Failure> {
+        let (lines, waiting) = sync_channel::<Line>(MOST_WAITING);
+        let (running, done) = sync_channel::<()>(1);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let failed = Arc::new(Mutex::new(None));
+        let thread = {
+            let (dropped, failed) = (Arc::clone(&dropped), Arc::clone(&failed));
+            Builder::new().name("log".to_owned()).spawn(move || {
+                let _running = running;
+                for line in waiting {
+                    let written =
+                        line.print(&ui)
+                            .and_then(|()| match dropped.swap(0, Ordering::Relaxed) {
+                                0 => Ok(()),
+                                count => dropped_line(json, count).print(&ui),
+                            });
+                    if let Err(failure) = written {
+                        *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+                        return;
+                    }
+                }
+            })
+        };
+        Ok(Log {
+            json,
+            quiet: ui.is_quiet(),
+            lines,
+            dropped,
+            failed,
+            done,
+            thread: thread.map_err(|error| Failure::run(format_args!("no thread: {error}")))?,
+        })
+    }
+
+    /// Has what happened written, if there is room for it to wait: as `text`, unless only results are wanted, or as
+    /// `value`.
+    pub fn say(&self, text: String, value: Value) {
+        let line = match (self.json, self.quiet) {
+            (true, _) => Line::Json(value),
+            (false, false) => Line::Text(text),
+            (false, true) => return,
+        };
+        if let Err(TrySendError::Full(_)) = self.lines.try_send(line) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Why nothing can be written any more, if that is so.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check(&self) -> Result<(), Failure> {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Gives the last lines a moment to be written.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn finish(self) -> Result<(), Failure> {
+        let Log {
+            lines,
+            failed,
+            done,
+            thread,
+            ..
+        } = self;
+        drop(lines);
+        // It says nothing; it ends.
+        if done.recv_timeout(LAST_WORDS) == Err(std::sync::mpsc::RecvTimeoutError::Disconnected) {
+            let _ = thread.join();
+        }
+        let failure = failed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+fn dropped_line(json: bool, count: u64) -> Line {
+    if json {
+        Line::Json(json!({"event": "dropped", "lines": count}))
+    } else {
+        Line::Text(format!("… {count} lines were not written"))
+    }
+}
