@@ -126,19 +126,39 @@ fn is_clear(error: &ConnectionError) -> bool {
     }
 }
 
-/// Whether nothing in the schedule excuses a failure. A handshake does not survive a change of address (RFC
-/// 9000 §9), nobody survives an end that is gone, and where a fifth of the packets or more are lost
-/// each way a timeout may double until it is longer than the idle timeout.
+/// So much loss may silence an end for longer than the idle timeout: QUIC doubles its probe timeout each time that
+/// one comes to nothing, without end (RFC 9002 §6.2.1), and a blackout has doubled it before. Without a driver nobody
+/// looks again at a budget that is spent, and less will do.
+const TOO_MUCH_LOSS: f64 = 0.33;
+const TOO_MUCH_LOSS_UNDRIVEN: f64 = 0.2;
+
+/// Whether nothing excuses a failure. A handshake does not survive a change of address (RFC 9000 §9), nobody
+/// survives an end that is gone, and two faults are quinn's own (`quic_upstream.rs`).
 fn must_succeed(schedule: &Schedule, report: &Report) -> bool {
+    let Report { client, server, .. } = report;
     let gone = schedule
         .stop
         .is_some_and(|stop| stop.interval.end() == Time::MAX);
     let moved = schedule.address_changes.first().is_some_and(|change| {
-        let connected = [report.client.connected, report.server.connected];
+        let connected = [client.connected, server.connected];
         connected.iter().any(|at| at.is_none_or(|at| at >= *change))
     });
+    // A Retry packet that came corrupted makes quinn's client deaf to any other.
+    let deaf = client.connected.is_none()
+        && client
+            .retries
+            .iter()
+            .any(|retry| !server.retries.contains(retry));
+    // quinn sends one challenge to a new address. Until three probe timeouts later it may send there three times
+    // what it gets.
+    let unproven = server.peer_unproven;
+    let most = if client.is_driven() {
+        TOO_MUCH_LOSS
+    } else {
+        TOO_MUCH_LOSS_UNDRIVEN
+    };
     let loss = schedule.up.loss.max(schedule.down.loss);
-    !gone && !moved && loss < 0.2
+    !gone && !moved && !deaf && !unproven && loss < most
 }
 
 /// What befell the transfers, so that the test cannot quietly become an easy one.
@@ -174,12 +194,17 @@ impl Tally {
     }
 }
 
-/// Every seed, or only `VERUS_FAULT_SEED`, to see a failure again.
+/// Every seed, or `VERUS_FAULT_SCHEDULES` of them, or only `VERUS_FAULT_SEED`, to see a failure again.
 #[test]
 fn every_transfer_delivers_every_byte_or_says_why_not() {
     let seeds = match std::env::var("VERUS_FAULT_SEED") {
         Ok(seed) => vec![seed.parse().expect("VERUS_FAULT_SEED is a number")],
-        Err(_) => (0..SCHEDULES).chain(FAILED_ONCE).collect::<Vec<u64>>(),
+        Err(_) => {
+            let schedules = std::env::var("VERUS_FAULT_SCHEDULES").map_or(SCHEDULES, |many| {
+                many.parse().expect("VERUS_FAULT_SCHEDULES is a number")
+            });
+            (0..schedules).chain(FAILED_ONCE).collect::<Vec<u64>>()
+        }
     };
     let keys = Keys::new();
     let next = AtomicUsize::new(0);
@@ -198,16 +223,16 @@ fn every_transfer_delivers_every_byte_or_says_why_not() {
                     let (tally, failed) = &mut *tally.lock().expect("checks panic before this");
                     match outcome {
                         Ok(report) => tally.add(&schedule, &report),
-                        Err(_) => failed.push(schedule),
+                        Err(_) => {
+                            println!("failed: {schedule}");
+                            failed.push(schedule);
+                        }
                     }
                 }
             });
         }
     });
     let (tally, failed) = tally.into_inner().expect("no thread panicked");
-    for schedule in &failed {
-        println!("failed: {schedule}");
-    }
     assert!(failed.is_empty(), "{} transfers failed", failed.len());
     println!("{tally:?}");
     if seeds.len() > 1 {

@@ -76,6 +76,8 @@ pub(super) struct Host {
     next_number: u64,
     /// The stack's number of the last packet told of.
     last_number: Option<u64>,
+    /// When numbers last began again: another key space then, so what left before belongs to the handshake.
+    handshake: Time,
     rtt: RttEstimate,
     pending: Pending,
     /// Anything has been acknowledged.
@@ -113,6 +115,7 @@ impl Host {
             app_limited_until: 0,
             next_number: 0,
             last_number: None,
+            handshake: now,
             rtt: RttEstimate::default(),
             pending: Pending::default(),
             heard: false,
@@ -139,6 +142,9 @@ impl Host {
         self.note_event(now);
         let window = self.controller.window();
         let packets = self.packets_in(bytes, last_number);
+        if self.last_number.is_some_and(|last| last >= last_number) {
+            self.handshake = now;
+        }
         self.last_number = Some(last_number);
         if let Some(log) = &mut self.log {
             log.push(Event::Sent {
@@ -309,7 +315,8 @@ impl Host {
             self.flush();
         }
         let before = self.pending.lost.len();
-        let unknown = self.ring.lose(sent, bytes, &mut self.pending.lost);
+        let lost = &mut self.pending.lost;
+        let unknown = self.ring.lose(self.handshake, sent, bytes, lost);
         if self.pending.lost.len() == before {
             let packet = self.lost_unknown(sent, unknown);
             self.pending.lost.push(packet);
@@ -784,6 +791,31 @@ mod tests {
         );
         assert_eq!(*in_flight, (4000, 1000));
         assert_eq!(stage.host.in_flight(), SIZE);
+    }
+
+    #[test]
+    fn a_packet_of_the_handshake_of_which_nothing_is_heard_is_not_taken_for_a_lost_one() {
+        let mut stage = Stage::new();
+        // One in each key space, under a window of one. The keys of the first are discarded.
+        stage.say(|says| says.window = SIZE);
+        stage.host.on_sent(ms(1), SIZE, 0);
+        stage.host.on_sent(ms(2), SIZE, 0);
+        stage.ack(ms(3), ms(2), SIZE, 0);
+        stage.say(|says| says.window = 20 * SIZE);
+        stage.host.on_sent(ms(4), SIZE, 1);
+        stage.host.on_sent(ms(5), 2 * SIZE, 3);
+        stage.heard();
+        stage.host.on_ack(ms(45), Some(ms(5)), SIZE, false);
+        stage.host.on_end_acks(ms(45), 2 * SIZE, false);
+        stage.host.on_congestion(ms(45), ms(5), false, 2 * SIZE);
+        stage.host.flush();
+        let heard = stage.heard();
+        let [Heard::Feedback { lost, .. }] = &heard[..] else {
+            panic!("{heard:?}");
+        };
+        let sent: Vec<Time> = lost.iter().map(|packet| packet.at).collect();
+        assert_eq!(sent, [ms(4), ms(5)]);
+        assert!(lost.iter().all(|packet| packet.window.get() == 20 * SIZE));
     }
 
     #[test]

@@ -160,13 +160,21 @@ impl Ring {
     }
 
     /// `bytes` are lost of what left up to `sent`: the oldest, since a stack that finds a packet lost
-    /// finds every older one lost with it. Appends them to `lost`; returns the bytes that nothing
-    /// here accounts for.
-    pub(super) fn lose(&mut self, sent: Time, mut bytes: u64, lost: &mut Vec<Departure>) -> u64 {
-        for batch in &mut self.batches {
-            if batch.at > sent {
-                break;
-            }
+    /// finds every older one lost with it. What left up to `handshake` is another matter: much of it is still
+    /// open because its keys were discarded, and nobody will say what became of it. Appends what is lost to
+    /// `lost`; returns the bytes that nothing here accounts for.
+    pub(super) fn lose(
+        &mut self,
+        handshake: Time,
+        sent: Time,
+        mut bytes: u64,
+        lost: &mut Vec<Departure>,
+    ) -> u64 {
+        let up_to = |at| move |batch: &Batch| batch.at <= at;
+        let end = self.batches.partition_point(up_to(sent));
+        let begin = self.batches.partition_point(up_to(handshake)).min(end);
+        for at in (begin..end).chain(0..begin) {
+            let batch = &mut self.batches[at];
             while batch.open > 0 && bytes > 0 {
                 let size = batch.packet_size.min(batch.open).min(bytes);
                 bytes -= size;

@@ -147,6 +147,10 @@ impl Transfer {
 }
 
 impl Quic {
+    pub fn is_driven(&self) -> bool {
+        self.driven
+    }
+
     pub fn succeeded(&self) -> bool {
         matches!(self.outcome, Some(Ok(())))
     }
