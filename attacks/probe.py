@@ -774,7 +774,7 @@ def places_of_many_addresses(stage: Stage) -> None:
 
     They have seconds: another client is served within 10 s.
     """
-    server = stage.probe_server(honest=False)
+    server = stage.probe_server()
     taken = 0
     for index in range(80):
         with contextlib.suppress(RefusedError, TimeoutError):
@@ -890,7 +890,7 @@ def optimistic_acknowledgements(stage: Stage) -> None:
 
     The server closes the test and does not speed up for it.
     """
-    server = stage.probe_server(honest=False)
+    server = stage.probe_server()
     client = client_of_ours(stage, server).connect(Request(up=0, down=1, duration_ns=20 * 10**9))
     client.status()
     began, number, closed, got = time.monotonic(), 0, None, 0

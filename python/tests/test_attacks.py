@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -28,9 +30,21 @@ def endpoint() -> Path:
     return binary
 
 
+@pytest.fixture(scope="module")
+def verdicts(request: pytest.FixtureRequest, endpoint: Path) -> Iterator[dict[str, Future[Verdict]]]:
+    """Those that are to be tried, a few at a time: each has a network of its own, and mostly waits."""
+    chosen = [item.callspec.params["attack"] for item in request.session.items if "attack" in params_of(item)]
+    with ThreadPoolExecutor(3) as pool:
+        yield {attack.name: pool.submit(sandbox.perform, attack, endpoint) for attack in chosen}
+
+
+def params_of(item: pytest.Item) -> dict[str, object]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
 @pytest.mark.parametrize("attack", QUICK, ids=lambda attack: attack.name)
-def test_none_falls(attack: Attack, endpoint: Path) -> None:
-    verdict = sandbox.perform(attack, endpoint)
+def test_none_falls(attack: Attack, verdicts: dict[str, Future[Verdict]]) -> None:
+    verdict = verdicts[attack.name].result()
     if verdict.skipped:
         pytest.skip(f"{attack.name}: {verdict.skipped}")
     assert verdict.seen + verdict.wrong, "nothing was looked at"
