@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from verus.plain import line
 from verus.results import Results
 from verus.summary import Block, Cell, blocks
 
@@ -63,10 +64,10 @@ def comparison(results: Results) -> list[RenderableType]:
 def _heading(block: Block, results: Results) -> Text:
     row = results.rows.slice(block.cells[0].runs[0], 1).to_pylist()[0]
     rtt = "" if row["delay_ms"] is None else f"  ·  base RTT {2 * row['delay_ms']:g} ms"
-    conditions = f"{block.queue}{rtt}  ·  {row['duration_s']:g} s"
+    conditions = f"{line(block.queue)}{rtt}  ·  {row['duration_s']:g} s"
     if (seeds := len(block.cells[0].runs)) > 1:
         conditions += f"  ·  mean of {seeds} seeds"
-    return Text.assemble((block.trace, "bold"), f"  ·  {conditions}", overflow="fold")
+    return Text.assemble((line(block.trace), "bold"), f"  ·  {conditions}", overflow="fold")
 
 
 def _table(block: Block) -> Table:

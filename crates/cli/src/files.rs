@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::env;
 use std::future::Future;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use verus_core::algorithm::Scheme;
 use verus_net::transfer::address::Host;
+use verus_net::transfer::private::Home;
 use verus_net::transfer::secrets::{Fingerprint, Token};
 use verus_net::transfer::trust::Trust;
 use verus_net::transfer::{Client, ClientConfig, ConnectError, Delivered, Gauge, Trouble};
@@ -76,17 +77,41 @@ fn fingerprint(text: &str) -> Result<Fingerprint, String> {
 
 impl Common {
     /// The folder of keys and known hosts.
-    pub fn folder(&self) -> Result<PathBuf, Failure> {
-        let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-        self.config
-            .clone()
-            .or_else(|| named("VERUS_CONFIG").map(PathBuf::from))
-            .or_else(|| named("XDG_CONFIG_HOME").map(|home| PathBuf::from(home).join("verus")))
-            .or_else(|| named("HOME").map(|home| PathBuf::from(home).join(".config/verus")))
-            .ok_or_else(|| {
-                Failure::usage("no HOME to keep keys and known hosts in; name a folder: --config")
-            })
+    pub fn folder(&self, whose: Whose<'_>) -> Result<PathBuf, Failure> {
+        config_folder(self.config.as_deref(), whose)
     }
+}
+
+/// Whose home holds keys and tokens.
+#[derive(Clone, Copy, Debug)]
+pub enum Whose<'a> {
+    /// That of whoever started us.
+    Ours,
+    /// This one.
+    Of(&'a Path),
+    /// There is none.
+    Nobodys,
+}
+
+/// The folder of keys, tokens and known hosts.
+pub fn config_folder(given: Option<&Path>, whose: Whose<'_>) -> Result<PathBuf, Failure> {
+    let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    let ours = || {
+        named("XDG_CONFIG_HOME")
+            .map(|home| PathBuf::from(home).join("verus"))
+            .or_else(|| named("HOME").map(|home| PathBuf::from(home).join(".config/verus")))
+    };
+    given
+        .map(Path::to_owned)
+        .or_else(|| named("VERUS_CONFIG").map(PathBuf::from))
+        .or_else(|| match whose {
+            Whose::Ours => ours(),
+            Whose::Of(home) => Some(home.join(".config/verus")),
+            Whose::Nobodys => None,
+        })
+        .ok_or_else(|| {
+            Failure::usage("no home to keep keys and tokens in; name a folder: --config")
+        })
 }
 
 /// A runtime for the network and the disk.
@@ -142,7 +167,7 @@ pub fn session<F: Future<Output = Result<(), Failure>>>(
 
 /// Connects to `host`, and says so if it is met for the first time.
 async fn connect(host: &Host, args: &ClientArgs, ui: &Ui) -> Result<Client, Failure> {
-    let home = args.common.folder()?;
+    let home = args.common.folder(Whose::Ours)?;
     let token = token(args, &home)?;
     let trust = match args.fingerprint {
         Some(fingerprint) => Trust::Pinned(fingerprint),
@@ -175,21 +200,22 @@ async fn connect(host: &Host, args: &ClientArgs, ui: &Ui) -> Result<Client, Fail
     Ok(client)
 }
 
-fn token(args: &ClientArgs, home: &std::path::Path) -> Result<Option<Token>, Failure> {
-    let token = if let Some(path) = &args.token_file {
-        Token::read(path).map(Some)
-    } else if let Ok(text) = env::var("VERUS_TOKEN") {
-        return Token::new(&text)
-            .map(Some)
-            .map_err(|error| Failure::usage(format_args!("VERUS_TOKEN: {error}")));
-    } else {
-        let path = home.join("token");
-        if !path.exists() {
-            return Ok(None);
-        }
-        Token::read(&path).map(Some)
-    };
-    token.map_err(Failure::usage)
+fn token(args: &ClientArgs, home: &Path) -> Result<Option<Token>, Failure> {
+    if let Some(path) = &args.token_file {
+        return Token::read(path).map(Some).map_err(Failure::usage);
+    }
+    if let Some(text) = env::var_os("VERUS_TOKEN") {
+        let text = text.to_str().map(Token::new);
+        return match text {
+            Some(Ok(token)) => Ok(Some(token)),
+            Some(Err(error)) => Err(Failure::usage(format_args!("VERUS_TOKEN: {error}"))),
+            None => Err(Failure::usage("VERUS_TOKEN: it is not text")),
+        };
+    }
+    match Home::open(home).map_err(Failure::usage)? {
+        Some(home) => Token::in_home(&home).map_err(Failure::usage),
+        None => Ok(None),
+    }
 }
 
 async fn addresses(host: &Host) -> Result<Vec<SocketAddr>, Failure> {

@@ -53,7 +53,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     files::session(host, &args.more, ui, |client| async move {
         if !client.writable() {
             return Err(Failure::run(format_args!(
-                "{host}: the server takes no files (it was started with --read-only)"
+                "{host}: the server takes no files from us (it was started with --read-only, or our token may only read)"
             )));
         }
         for folder in &plan.folders {

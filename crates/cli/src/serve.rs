@@ -1,29 +1,71 @@
 //! `serve`.
+//!
+//! The order of what is done first is what keeps it safe: what needs the rights of whoever started it is opened,
+//! the rights are given up ([`privilege`]), keys and tokens are read, the process is confined ([`sandbox`]), and only
+//! then are there threads, and packets.
+
+mod audit;
+mod privilege;
+mod sandbox;
+mod tell;
+mod token;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use bytesize::ByteSize;
 use serde_json::json;
+use verus_net::transfer::access::Access;
+use verus_net::transfer::access::store::STORE_FILE;
 use verus_net::transfer::folder::Folder;
-use verus_net::transfer::secrets::{Identity, Token};
-use verus_net::transfer::{DEFAULT_PORT, Delivered, Event, Server, ServerConfig, bind};
+use verus_net::transfer::private::Home;
+use verus_net::transfer::secrets::{Fingerprint, Identity, TOKEN_FILE, Token};
+use verus_net::transfer::{DEFAULT_PORT, Event, Server, ServerConfig, bind};
 
+use self::audit::Audit;
+use self::privilege::Standing;
+use self::sandbox::Confined;
 use crate::failure::Failure;
 use crate::files;
-use crate::host::shown;
 use crate::ui::Ui;
+
+const EXAMPLES: &str = "\
+Examples:
+  verus serve shared                            a folder, until Ctrl-C
+  verus serve token add alice                   a token for one more client, printed this once
+  verus serve token add drop --rights write     one that can put files and see nothing
+  verus serve token revoke alice                and away with it, while the server runs
+  verus serve ./token                           a folder that is called `token`";
 
 /// Serve a folder to `send` and `receive`.
 ///
-/// Clients know this server by its fingerprint and need its token; both are made at the first start and
-/// kept in the --config folder. Nothing outside of the folder is read or written.
+/// Clients know this server by its fingerprint, and each needs a token; the first of both is made at the first
+/// start and kept in the --config folder. Nothing outside of the folder is read or written, and root's rights are
+/// given up.
 #[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true,
+    after_help = EXAMPLES
+)]
 pub struct Args {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    serving: Serving,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    Token(token::Args),
+}
+
+#[derive(clap::Args)]
+struct Serving {
     /// The folder.
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    #[arg(value_name = "DIR", required = true)]
+    folder: Option<PathBuf>,
     /// Listen on this address only (default: all, IPv4 and IPv6).
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
@@ -33,7 +75,7 @@ pub struct Args {
     /// Take no files.
     #[arg(long)]
     read_only: bool,
-    /// The token that clients must have: a file (default: `token` in the --config folder, made if missing).
+    /// The token of the client `default`: a file (default: `token` in the --config folder, made if nobody has one).
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Serve anybody, without a token.
@@ -42,6 +84,12 @@ pub struct Args {
     /// Clients at a time.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
     max_clients: u16,
+    /// Add a JSON object for each transfer, with who and what, to this file.
+    #[arg(long, value_name = "FILE")]
+    audit: Option<PathBuf>,
+    /// As root: serve as this user (default: whom DIR belongs to). `root` keeps root's rights.
+    #[arg(long, value_name = "NAME|UID[:GID]")]
+    user: Option<String>,
     /// Print events as JSON Lines.
     #[arg(long)]
     json: bool,
@@ -49,77 +97,51 @@ pub struct Args {
     common: files::Common,
 }
 
-/// Serves until it is told to stop.
+/// Serves until it is told to stop, or does what is to be done with tokens.
 ///
 /// # Errors
-/// If it cannot serve, and the signal that ended it.
+/// If it cannot, and the signal that ended it.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
-    let folder = Folder::open(&args.folder).map_err(|error| {
-        let why = match error.kind() {
-            io::ErrorKind::NotADirectory => "it is not a folder".to_owned(),
-            io::ErrorKind::NotFound => "no such folder".to_owned(),
-            _ => error.to_string(),
-        };
-        Failure::usage(format_args!(
-            "cannot serve `{}`: {why}",
-            args.folder.display()
-        ))
-    })?;
-    let home = args.common.folder()?;
-    let identity = Identity::kept_in(&home).map_err(Failure::usage)?;
-    let (token, token_path) = if args.no_token {
-        (None, None)
-    } else if let Some(path) = &args.token_file {
-        (
-            Some(Token::read(path).map_err(Failure::usage)?),
-            Some(path.clone()),
-        )
-    } else {
-        let token = Token::kept_in(&home).map_err(Failure::usage)?;
-        (Some(token), Some(home.join("token")))
-    };
-    let fingerprint = identity.fingerprint();
-    let socket = listen(args)?;
+    match &args.verb {
+        Some(Verb::Token(args)) => token::run(args, ui),
+        None => serve(&args.serving, ui),
+    }
+}
+
+fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
+    let ready = prepare(args)?;
+    let mut audit = ready.audit;
+    let start = ready.start;
+    let socket = ready.socket;
+    let config = ready.config;
     files::runtime()?.block_on(async {
         let stopped = files::stopped()?;
-        let config = ServerConfig {
-            folder,
-            identity,
-            token,
-            read_only: args.read_only,
-            scheme: args.common.scheme.clone(),
-            max_clients: usize::from(args.max_clients),
-        };
         let failed = |error: io::Error| Failure::run(format_args!("cannot serve: {error}"));
         let mut server = Server::start(config, socket).map_err(failed)?;
         let local = server.local_addr().map_err(failed)?;
-        if args.json {
-            ui.json(&json!({
-                "event": "listening", "address": local.to_string(), "fingerprint": fingerprint.to_string(),
-                "token_file": token_path.as_ref().map(|path| path.display().to_string()),
-                "folder": args.folder.display().to_string(), "read_only": args.read_only,
-            }))?;
-        } else {
-            ui.line(format_args!(
-                "serving `{}`{} on UDP {local}",
-                args.folder.display(),
-                if args.read_only { ", read-only," } else { "" },
-            ))?;
-            ui.line(format_args!("fingerprint  {fingerprint}"))?;
-            match &token_path {
-                Some(path) => ui.line(format_args!(
-                    "token        in `{}`; clients need a copy (--token-file, or VERUS_TOKEN)",
-                    path.display()
-                ))?,
-                None => ui.line("token        none: anybody who can reach this port is served")?,
+        start.tell(local, args, audit.as_ref(), ui)?;
+        let mut tell = |event: &Event| {
+            let told = tell::told(event);
+            if let Some(audit) = audit.as_mut().filter(|_| told.account) {
+                audit.write(&told.value);
             }
-        }
+            if let Event::TokensUnreadable { .. } = event {
+                Failure::run(&told.line).report();
+            }
+            if args.json {
+                ui.json(&told.value)
+            } else if ui.is_quiet() {
+                Ok(())
+            } else {
+                ui.line(told.line)
+            }
+        };
         tokio::pin!(stopped);
         let ended = loop {
             tokio::select! {
                 event = server.event() => match event {
                     Some(event) => {
-                        if let Err(failure) = tell(args, ui, &event) {
+                        if let Err(failure) = tell(&event) {
                             break failure;
                         }
                     }
@@ -130,13 +152,164 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         };
         server.stop().await;
         while let Some(event) = server.try_event() {
-            let _ = tell(args, ui, &event);
+            let _ = tell(&event);
         }
         Err(ended)
     })
 }
 
-fn listen(args: &Args) -> Result<std::net::UdpSocket, Failure> {
+/// All that a server needs, opened, and what is not needed given up.
+struct Ready {
+    config: ServerConfig,
+    socket: std::net::UdpSocket,
+    audit: Option<Audit>,
+    start: Start,
+}
+
+/// What there is to tell of the start.
+struct Start {
+    folder: PathBuf,
+    home: PathBuf,
+    fingerprint: Fingerprint,
+    /// How many clients are known; none where anybody is served.
+    clients: Option<usize>,
+    standing: Standing,
+    confined: Confined,
+}
+
+fn prepare(args: &Serving) -> Result<Ready, Failure> {
+    let path = args
+        .folder
+        .as_ref()
+        .ok_or_else(|| Failure::usage("name a folder to serve"))?;
+    let folder = Folder::open(path).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::NotADirectory => "it is not a folder".to_owned(),
+            io::ErrorKind::NotFound => "no such folder".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::usage(format_args!("cannot serve `{}`: {why}", path.display()))
+    })?;
+    let standing = privilege::choose(args.user.as_deref(), &folder, path)?;
+    let home = args.common.folder(standing.home())?;
+    let socket = listen(args)?;
+    let audit = args.audit.as_deref().map(Audit::open).transpose()?;
+    // Root's own token, for somebody who may not read it.
+    let early = args.token_file.as_deref().map(Token::read);
+    standing.assume()?;
+
+    let home = Home::make(&home).map_err(Failure::usage)?;
+    let identity = Identity::kept_in(&home).map_err(Failure::usage)?;
+    let fingerprint = identity.fingerprint();
+    let confined = |home: &Home| sandbox::confine(&folder, !args.read_only, home);
+    let home_path = home.path().to_owned();
+    let (access, confined) = if args.no_token {
+        (Access::from(None), confined(&home)?)
+    } else {
+        let given = match (early, &args.token_file) {
+            (Some(Ok(token)), _) => Some(token),
+            (_, Some(path)) => Some(Token::read(path).map_err(Failure::usage)?),
+            (_, None) => None,
+        };
+        // A folder that has a list of clients, be it empty, was not left without a token by mistake.
+        if given.is_none() && home.stamp(STORE_FILE).is_none() {
+            Token::keep_in(&home).map_err(Failure::usage)?;
+        }
+        let confined = confined(&home)?;
+        (
+            Access::kept_in(home, given).map_err(Failure::usage)?,
+            confined,
+        )
+    };
+    if standing.must_be_confined() && confined == Confined::NotOffered {
+        return Err(Failure::usage(format_args!(
+            "`{}` belongs to root, and this system offers no Landlock to confine root by; say as whom to serve it: \
+             --user NAME, or --user root",
+            path.display()
+        )));
+    }
+    let start = Start {
+        folder: path.clone(),
+        home: home_path,
+        fingerprint,
+        clients: access.clients(),
+        standing,
+        confined,
+    };
+    let config = ServerConfig {
+        folder,
+        identity,
+        access,
+        read_only: args.read_only,
+        scheme: args.common.scheme.clone(),
+        max_clients: usize::from(args.max_clients),
+    };
+    Ok(Ready {
+        config,
+        socket,
+        audit,
+        start,
+    })
+}
+
+impl Start {
+    fn tell(
+        &self,
+        local: SocketAddr,
+        args: &Serving,
+        audit: Option<&Audit>,
+        ui: &Ui,
+    ) -> Result<(), Failure> {
+        let token_file = match &args.token_file {
+            _ if args.no_token => None,
+            Some(path) => Some(path.clone()),
+            None => Some(self.home.join(TOKEN_FILE)).filter(|path| path.exists()),
+        };
+        let user = self.standing.shown();
+        if args.json {
+            return ui.json(&json!({
+                "event": "listening", "address": local.to_string(), "fingerprint": self.fingerprint.to_string(),
+                "token_file": token_file.map(|path| path.display().to_string()),
+                "folder": self.folder.display().to_string(), "read_only": args.read_only,
+                "config": self.home.display().to_string(), "clients": self.clients, "user": user,
+                "landlock_abi": self.confined.json(),
+                "audit": audit.map(|audit| audit.path().display().to_string()),
+            }));
+        }
+        ui.line(format_args!(
+            "serving `{}`{} on UDP {local}",
+            self.folder.display(),
+            if args.read_only { ", read-only," } else { "" },
+        ))?;
+        ui.line(format_args!("fingerprint  {}", self.fingerprint))?;
+        match (self.clients, &token_file) {
+            (None, _) => ui.line("token        none: anybody who can reach this port is served")?,
+            (Some(_), Some(path)) => ui.line(format_args!(
+                "token        in `{}`; clients need a copy (--token-file, or VERUS_TOKEN)",
+                path.display()
+            ))?,
+            (Some(_), None) => {}
+        }
+        if let Some(clients) = self.clients {
+            let others = clients - usize::from(token_file.is_some());
+            ui.line(format_args!(
+                "clients      {others}{} with tokens of their own in `{}`; `verus serve token add NAME` makes one",
+                if token_file.is_some() { " more" } else { "" },
+                self.home.display()
+            ))?;
+        }
+        if let Some(user) = user {
+            ui.line(format_args!("runs as      {user}"))?;
+        }
+        ui.line(format_args!("confined     {}", self.confined))?;
+        match audit {
+            Some(audit) => ui.line(format_args!("audit log    `{}`", audit.path().display())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn listen(args: &Serving) -> Result<std::net::UdpSocket, Failure> {
     let all = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let address = SocketAddr::new(args.bind.unwrap_or(all), args.port);
     bind(address)
@@ -154,74 +327,4 @@ fn listen(args: &Args) -> Result<std::net::UdpSocket, Failure> {
             };
             Failure::usage(format_args!("cannot listen on UDP {address}: {why}"))
         })
-}
-
-fn tell(args: &Args, ui: &Ui, event: &Event) -> Result<(), Failure> {
-    let line = |client: &SocketAddr, text: String, value: serde_json::Value| {
-        if args.json {
-            ui.json(&value)
-        } else if ui.is_quiet() {
-            Ok(())
-        } else {
-            ui.line(format_args!("{}: {text}", shown(*client)))
-        }
-    };
-    let named = |event: &str, client: &SocketAddr, why: &str| json!({"event": event, "client": shown(*client).to_string(), "why": why});
-    match event {
-        Event::Connected { client } => line(
-            client,
-            "connected".to_owned(),
-            json!({"event": "connected", "client": shown(*client).to_string()}),
-        ),
-        Event::TurnedAway { client, why } => line(
-            client,
-            format!("turned away: {why}"),
-            named("turned_away", client, why),
-        ),
-        Event::Left { client, why } => {
-            line(client, format!("left: {why}"), named("left", client, why))
-        }
-        Event::Failed { client, path, why } => line(
-            client,
-            format!("`{path}`: {why}"),
-            json!({"event": "failed", "client": shown(*client).to_string(), "file": path, "why": why}),
-        ),
-        Event::Sent {
-            client,
-            path,
-            delivered,
-        } => line(
-            client,
-            format!("sent `{path}`, {}", how(delivered)),
-            file("sent", client, path, delivered),
-        ),
-        Event::Received {
-            client,
-            path,
-            delivered,
-        } => line(
-            client,
-            format!("received `{path}`, {}", how(delivered)),
-            file("received", client, path, delivered),
-        ),
-    }
-}
-
-fn how(delivered: &Delivered) -> String {
-    let size = ByteSize::b(delivered.size).display().si();
-    match delivered {
-        Delivered { same: true, .. } => format!("{size}: was there already"),
-        Delivered { kept: 0, .. } => size.to_string(),
-        Delivered { kept, .. } => {
-            let kept = ByteSize::b(*kept).display().si();
-            format!("{size}, {kept} of it from an earlier attempt")
-        }
-    }
-}
-
-fn file(event: &str, client: &SocketAddr, path: &str, delivered: &Delivered) -> serde_json::Value {
-    json!({
-        "event": event, "client": shown(*client).to_string(), "file": path, "bytes": delivered.size,
-        "moved_bytes": delivered.moved, "kept_bytes": delivered.kept, "same": delivered.same,
-    })
 }

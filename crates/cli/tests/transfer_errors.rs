@@ -73,7 +73,7 @@ fn a_wrong_token_and_none_get_nothing() {
     let scene = Scene::new();
     let server = scene.serve(&[]);
     scene.write("here/file", b"contents");
-    scene.write("here/wrong", b"a token that is quite another one\n");
+    scene.secret("here/wrong", b"a token that is quite another one\n");
     scene.write("served/other", b"contents");
     let (address, from) = (server.address.to_string(), server.at("other"));
     // Met before: what is refused is the client, not the server.
@@ -100,7 +100,7 @@ fn a_server_that_does_not_know_the_token_is_not_trusted_on_first_use() {
     let scene = Scene::new();
     let server = scene.serve(&["--no-token"]);
     scene.write("here/file", b"contents");
-    scene.write("here/token", b"a token that the server does not know\n");
+    scene.secret("here/token", b"a token that the server does not know\n");
     let address = server.address.to_string();
     let send = ["send", "file", &address, "--token-file", "token"];
     let output = scene.command("client", &send).output().expect("it runs");

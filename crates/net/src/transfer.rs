@@ -3,10 +3,12 @@
 //! A [`Server`] serves a folder; a [`Client`] lists it, gets files from it and puts files into it. What
 //! neither may ever do is harm by mistake: paths cannot leave the folder ([`folder`]), a file takes its
 //! name only once it is whole and verified ([`files`], [`digest`]), and nobody is talked to who has not
-//! proven who they are ([`secrets`], [`trust`]). What was interrupted goes on where it stopped.
+//! proven who they are ([`secrets`], [`trust`], [`access`]). What was interrupted goes on where it stopped.
 //!
 //! `docs/transfer.md` describes the protocol, byte by byte, and what it does not protect from.
 
+pub mod access;
+pub mod account;
 pub mod address;
 mod client;
 pub mod digest;
@@ -15,6 +17,7 @@ pub mod files;
 pub mod folder;
 pub mod frames;
 pub mod paths;
+pub mod private;
 pub mod refusal;
 pub mod secrets;
 mod server;
@@ -32,6 +35,7 @@ use verus_core::algorithm::Scheme;
 
 use crate::socket;
 
+pub use account::{Direction, Outcome, Transfer};
 pub use client::{Client, ClientConfig, ConnectError, Entry};
 pub use exchange::Delivered;
 pub use server::{Event, Server, ServerConfig};
@@ -72,6 +76,8 @@ mod code {
     pub const STOPPING: u32 = 5;
     /// The client was stopped.
     pub const INTERRUPTED: u32 = 6;
+    /// The client's token was revoked, or its rights have changed.
+    pub const REVOKED: u32 = 7;
 }
 
 /// How far a file has come; shared with whoever shows it.
@@ -79,6 +85,7 @@ mod code {
 pub struct Gauge {
     position: AtomicU64,
     kept: AtomicU64,
+    moved: AtomicU64,
 }
 
 impl Gauge {
@@ -90,6 +97,15 @@ impl Gauge {
     /// How much of that an earlier attempt had left.
     pub fn kept(&self) -> u64 {
         self.kept.load(Ordering::Relaxed)
+    }
+
+    /// How much of its data went over the wire, or was handed over for that; holes do not count.
+    pub fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    fn add_moved(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn start(&self, kept: u64) {

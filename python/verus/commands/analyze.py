@@ -16,6 +16,7 @@ from rich.table import Table
 
 from verus import _verus
 from verus.commands.console import table_console, tell_rows
+from verus.plain import line
 from verus.table import DELAY_NOTE
 
 
@@ -47,7 +48,7 @@ def analyze(
         if not isinstance(value, list):
             table.add_row(key, "–" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value))
     console = table_console()
-    console.print(log, style="bold", highlight=False)
+    console.print(line(log), style="bold", highlight=False)
     console.print(table)
     console.print(DELAY_NOTE, style="dim")
 

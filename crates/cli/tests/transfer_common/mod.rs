@@ -6,6 +6,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
@@ -41,6 +42,13 @@ impl Scene {
 
     pub fn write(&self, name: &str, contents: &[u8]) {
         fs::write(self.path(name), contents).expect("a small file");
+    }
+
+    /// The same for its owner alone.
+    pub fn secret(&self, name: &str, contents: &[u8]) {
+        self.write(name, contents);
+        let mode = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(self.path(name), mode).expect("our own");
     }
 
     /// What lies in a folder, hidden or not.
@@ -103,6 +111,8 @@ pub struct Server {
     out: BufReader<ChildStdout>,
     pub address: SocketAddr,
     pub fingerprint: String,
+    /// What it said first.
+    pub start: Value,
 }
 
 impl Server {
@@ -123,7 +133,13 @@ impl Server {
             out,
             address: text("address").parse().expect("an address"),
             fingerprint: text("fingerprint"),
+            start: said,
         }
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Its address and a path below the folder that it serves.

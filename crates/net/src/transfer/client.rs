@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use verus_core::algorithm::Scheme;
 
 use super::address::Host;
-use super::exchange::{Delivered, supply, take};
+use super::exchange::{Delivered, Reveal, supply, take};
 use super::files::{Place, Source};
 use super::frames::{ALPN, Answer, FileInfo, Request};
 use super::paths::RelativePath;
@@ -101,11 +101,15 @@ pub enum ConnectError {
     KnownHosts(#[from] KnownHostsError),
     /// The server wants a token, and there is none.
     #[error(
-        "the server asks for a token, and there is none here (--token-file; `serve` says where its token is)"
+        "the server asks for a token, and there is none here (--token-file; `serve` says where its token is, \
+         and `verus serve token add` makes one)"
     )]
     NoToken,
     /// The server wants another token.
-    #[error("the server does not accept the token (--token-file; `serve` says where its token is)")]
+    #[error(
+        "the server does not accept the token: it is another server's, or was revoked (--token-file; \
+         `verus serve token add` makes one)"
+    )]
     WrongToken,
     /// The server cannot prove that it knows the token.
     #[error(
@@ -261,7 +265,7 @@ impl Client {
         self.met
     }
 
-    /// Whether the server takes files.
+    /// Whether the server takes files from us.
     pub fn writable(&self) -> bool {
         self.writable
     }
@@ -339,7 +343,7 @@ impl Client {
             Answer::Refused(refusal) => return Err(Trouble::There(refusal)),
             _ => return Err(Trouble::Protocol("an answer out of turn".to_owned())),
         };
-        let taken = take(&mut wire, place, file, gauge).await;
+        let taken = take(&mut wire, place, file, gauge, Reveal::Everything).await;
         // The server hears what became of it before we hang up.
         let _ = timeout(GOODBYE, wire.finish()).await;
         taken

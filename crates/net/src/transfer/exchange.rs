@@ -10,6 +10,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::timeout;
 
 use super::Gauge;
+use super::access::ClientName;
 use super::digest::BLOCK;
 use super::files::{Part, Place, Reader, Run, Source, Standing};
 use super::frames::{Demand, FileInfo, Subject, Supply};
@@ -20,6 +21,16 @@ use super::wire::{Receiving, Sending, Trouble, Wire};
 const REPORT: u64 = 1 << 20;
 /// How long an end that was stopped waits to hear why.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// What the end that sends a file may learn of what is at its place.
+#[derive(Clone, Debug)]
+pub(super) enum Reveal {
+    /// What of it is there already.
+    Everything,
+    /// Only what this client itself has left unfinished: it may write and not read, and whoever hears a
+    /// digest can guess what it is of.
+    Nothing(ClientName),
+}
 
 /// What became of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,7 +128,7 @@ async fn try_supply(wire: &mut Wire, source: &Source, gauge: &Gauge) -> Result<D
     {
         let Wire { sending, receiving } = wire;
         let listen = listen(receiving, size, gauge);
-        let send = send(sending, source, reader, &mut moved);
+        let send = send(sending, source, reader, &mut moved, gauge);
         tokio::pin!(listen, send);
         let sent = tokio::select! {
             // Nothing can be done before all is sent; the peer may well have failed.
@@ -195,6 +206,7 @@ async fn send(
     source: &Source,
     reader: Reader,
     moved: &mut u64,
+    gauge: &Gauge,
 ) -> Result<(), Trouble> {
     type Read = (Reader, io::Result<Option<Run>>);
     let size = source.info.size;
@@ -217,6 +229,7 @@ async fn send(
         sending.say(&Supply::Data { at, length }).await?;
         sending.bytes(&bytes).await?;
         *moved += length;
+        gauge.add_moved(length);
         (reader, run) = next.await.map_err(cut_short)?;
     }
     if source.changed() {
@@ -244,8 +257,9 @@ pub(super) async fn take(
     place: Place,
     info: FileInfo,
     gauge: &Gauge,
+    reveal: Reveal,
 ) -> Result<Delivered, Trouble> {
-    let result = try_take(wire, place, info, gauge).await;
+    let result = try_take(wire, place, info, gauge, reveal).await;
     if let Some(refusal) = result.as_ref().err().and_then(Trouble::for_peer) {
         let _ = wire.say(&Demand::Failed(refusal)).await;
         wire.stop();
@@ -258,6 +272,7 @@ async fn try_take(
     place: Place,
     info: FileInfo,
     gauge: &Gauge,
+    reveal: Reveal,
 ) -> Result<Delivered, Trouble> {
     let size = info.size;
     let looked = {
@@ -266,30 +281,34 @@ async fn try_take(
             .await?
             .map_err(Trouble::Here)?
     };
-    let different = match looked {
-        Standing::Nothing => None,
-        Standing::Different(what) => Some(what),
-        Standing::SameSize(file) => {
-            let (_, kept) = check(wire, Subject::Target, Reader::new(file, size), size).await?;
-            if kept == size {
-                let place = place.clone();
-                off(move || place.forget_part()).await?;
-                wire.say(&Demand::Done).await?;
-                gauge.start(size);
-                return Ok(Delivered {
-                    size,
-                    same: true,
-                    ..Delivered::default()
-                });
+    let different = match (looked, &reveal) {
+        (Standing::Nothing, _) => None,
+        (_, Reveal::Nothing(_)) => Some("something"),
+        (standing, Reveal::Everything) => match standing {
+            Standing::Nothing => None,
+            Standing::Different(what) => Some(what),
+            Standing::SameSize(file) => {
+                let (_, kept) = check(wire, Subject::Target, Reader::new(file, size), size).await?;
+                if kept == size {
+                    let place = place.clone();
+                    off(move || place.forget_part()).await?;
+                    wire.say(&Demand::Done).await?;
+                    gauge.start(size);
+                    return Ok(Delivered {
+                        size,
+                        same: true,
+                        ..Delivered::default()
+                    });
+                }
+                Some("another file of the same size")
             }
-            Some("another file of the same size")
-        }
+        },
     };
     if let Some(what) = different.filter(|_| !place.replace) {
         let text = format!("{what} of that name is there already; --force replaces it");
         return Err(Trouble::Here(Refusal::new(Reason::Exists, text)));
     }
-    let mut part = open_part(place).await?;
+    let mut part = open_part(place, reveal).await?;
     let (reader, length) = part.read(size).map_err(Trouble::Here)?;
     let (reader, kept) = check(wire, Subject::Part, reader, length).await?;
     let mut tally = reader.into_tally();
@@ -327,6 +346,7 @@ async fn try_take(
                 .await?;
                 written.map_err(Trouble::Here)?;
                 moved += length;
+                gauge.add_moved(length);
                 gauge.set(end);
                 if end - reported >= REPORT {
                     reported = end;
@@ -399,17 +419,19 @@ async fn check(
 }
 
 /// Opens the unfinished file. An earlier transfer of ours that was told to give way may need a moment.
-async fn open_part(place: Place) -> Result<Part, Trouble> {
+async fn open_part(place: Place, reveal: Reveal) -> Result<Part, Trouble> {
+    let open = move |place: &Place| match &reveal {
+        Reveal::Everything => Part::open(place),
+        Reveal::Nothing(client) => Part::open_of(place, client.as_str()),
+    };
     const TRIES: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(20);
     for _ in 1..TRIES {
-        let place = place.clone();
-        match off(move || Part::open(&place)).await? {
+        let (place, open) = (place.clone(), open.clone());
+        match off(move || open(&place)).await? {
             Err(refusal) if refusal.reason == Reason::Busy => tokio::time::sleep(PAUSE).await,
             other => return other.map_err(Trouble::Here),
         }
     }
-    off(move || Part::open(&place))
-        .await?
-        .map_err(Trouble::Here)
+    off(move || open(&place)).await?.map_err(Trouble::Here)
 }

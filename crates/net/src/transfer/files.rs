@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::thread::{self, JoinHandle};
 
@@ -286,6 +287,17 @@ fn part_name(name: &OsStr) -> OsString {
     part
 }
 
+/// Of a client that has unfinished files of its own. The name is a hash of both: together they may be longer
+/// than a name can be.
+fn part_name_of(name: &OsStr, client: &str) -> OsString {
+    let mut hash = blake3::Hasher::new_derive_key("verus transfer 1: unfinished file of a client");
+    // No name of a client has a zero in it.
+    hash.update(client.as_bytes()).update(&[0]);
+    hash.update(name.as_bytes());
+    let hash = hash.finalize().to_hex();
+    part_name(OsStr::new(&hash[..32]))
+}
+
 /// An unfinished file. No two transfers write one at a time. Dropped, it stays for the next attempt,
 /// unless there is nothing in it.
 #[derive(Debug)]
@@ -305,8 +317,19 @@ impl Part {
     /// # Errors
     /// If it cannot be written, or another process writes it.
     pub fn open(place: &Place) -> Result<Self, Refusal> {
+        Part::open_as(place, part_name(&place.name))
+    }
+
+    /// The same for a client that may know of no other's: it has unfinished files of its own.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_of(place: &Place, client: &str) -> Result<Self, Refusal> {
+        Part::open_as(place, part_name_of(&place.name, client))
+    }
+
+    fn open_as(place: &Place, part_name: OsString) -> Result<Self, Refusal> {
         let cannot = |error: Errno| Refusal::from_io("cannot write to the folder", &error.into());
-        let part_name = part_name(&place.name);
         // Whoever had it locked may have finished it between our opening and our locking it.
         for _ in 0..10 {
             let fd = fs::openat(

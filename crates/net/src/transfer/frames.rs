@@ -82,7 +82,7 @@ pub enum Answer {
     Welcome {
         /// That the server knows the token too.
         proof: Option<Digest>,
-        /// Whether it takes files.
+        /// Whether it takes files from this client.
         writable: bool,
     },
     /// To `List`: a file, `path` being relative to the one asked for (empty for that itself).

@@ -7,9 +7,7 @@
 //! the first time must prove itself before it is trusted.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -17,13 +15,17 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 
+use super::private::{self, Home};
+
 /// Bytes of a fingerprint, and random bytes of a token that we make: 160 bits, of which neither can
 /// be guessed or matched.
 const BYTES: usize = 20;
 /// Fewest characters of a token that somebody else made.
 const MIN_TOKEN: usize = 16;
-/// No file of ours is longer, in bytes.
-const MAX_FILE: u64 = 64 * 1024;
+/// Where a folder keeps the token of the client [`DEFAULT`](super::access::DEFAULT).
+pub const TOKEN_FILE: &str = "token";
+/// Where a folder keeps a server's key.
+pub const IDENTITY_FILE: &str = "server.pem";
 
 /// RFC 4648's letters, in lower case: no 0, 1 or 8 to mistake for a letter.
 const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
@@ -124,10 +126,52 @@ fn from_letters(text: &str) -> Option<[u8; BYTES]> {
     bytes.try_into().ok().filter(|_| count == 0)
 }
 
-/// What clients must know to be served. Shown only on purpose.
+/// What a client proves itself by: a hash of its token, which is all that a server must keep. Whoever has
+/// it can pass for the client, so it is as secret as the token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(blake3::Hash);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+impl Key {
+    /// Reads one as [`to_hex`](Self::to_hex) writes it.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        blake3::Hash::from_hex(text).ok().map(Key)
+    }
+
+    /// As it is kept in a file.
+    pub fn to_hex(&self) -> String {
+        self.0.to_hex().to_string()
+    }
+
+    /// That one end of a connection has the key; `channel` is the secret of the connection.
+    pub fn proof(&self, channel: &[u8; 32], prover: Prover) -> [u8; 32] {
+        let role: &[u8] = match prover {
+            Prover::Client => b"client",
+            Prover::Server => b"server",
+        };
+        *blake3::Hasher::new_keyed(self.0.as_bytes())
+            .update(channel)
+            .update(role)
+            .finalize()
+            .as_bytes()
+    }
+
+    /// Whether a proof holds, in a time that tells nothing about it.
+    pub fn verify(&self, channel: &[u8; 32], prover: Prover, proof: &[u8; 32]) -> bool {
+        // `blake3::Hash` is compared in constant time.
+        blake3::Hash::from_bytes(self.proof(channel, prover)) == blake3::Hash::from_bytes(*proof)
+    }
+}
+
+/// What a client must know to be served. Shown only on purpose.
 #[derive(Clone)]
 pub struct Token {
-    key: [u8; 32],
+    key: Key,
     text: String,
 }
 
@@ -159,8 +203,9 @@ impl Token {
                 text.len()
             )));
         }
+        let key = blake3::derive_key("verus transfer 1: client token", text.as_bytes());
         Ok(Token {
-            key: blake3::derive_key("verus transfer 1: client token", text.as_bytes()),
+            key: Key(blake3::Hash::from_bytes(key)),
             text: text.to_owned(),
         })
     }
@@ -175,30 +220,38 @@ impl Token {
         Token::new(&to_letters(&bytes))
     }
 
-    /// Reads one from a file.
+    /// Reads one from a file that nobody else may read.
     ///
     /// # Errors
-    /// If it cannot be read, or is too short.
+    /// If it cannot be read, others may read it, or it is too short.
     pub fn read(path: &Path) -> Result<Self, SecretError> {
-        let text = read_text(path)?;
-        Token::new(&text).map_err(|error| SecretError::Bad {
+        Token::found_in(path, &private::read(path)?)
+    }
+
+    /// Reads the one that is kept in a folder, if there is one.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn in_home(home: &Home) -> Result<Option<Self>, SecretError> {
+        let path = home.path().join(TOKEN_FILE);
+        let text = home.read(TOKEN_FILE)?;
+        text.map(|text| Token::found_in(&path, &text.text))
+            .transpose()
+    }
+
+    fn found_in(path: &Path, text: &str) -> Result<Self, SecretError> {
+        Token::new(text).map_err(|error| SecretError::Bad {
             path: path.to_owned(),
             problem: format!("holds no token: {error}"),
         })
     }
 
-    /// Reads the one that is kept in a folder beside the server's key, or makes it.
+    /// Makes the one that is kept in a folder, unless there is one.
     ///
     /// # Errors
-    /// If it can neither be read nor made.
-    pub fn kept_in(folder: &Path) -> Result<Self, SecretError> {
-        let path = folder.join("token");
-        if !path.exists() {
-            let token = Token::random()?;
-            create(folder, &path, &format!("{}\n", token.text))?;
-        }
-        private(&path)?;
-        Token::read(&path)
+    /// If it cannot be made.
+    pub fn keep_in(home: &Home) -> Result<(), SecretError> {
+        home.create(TOKEN_FILE, &format!("{}\n", Token::random()?.text))
     }
 
     /// The token itself.
@@ -206,23 +259,19 @@ impl Token {
         &self.text
     }
 
+    /// What it is proven by.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
     /// That one end of a connection knows the token; `channel` is the secret of the connection.
     pub fn proof(&self, channel: &[u8; 32], prover: Prover) -> [u8; 32] {
-        let role: &[u8] = match prover {
-            Prover::Client => b"client",
-            Prover::Server => b"server",
-        };
-        *blake3::Hasher::new_keyed(&self.key)
-            .update(channel)
-            .update(role)
-            .finalize()
-            .as_bytes()
+        self.key.proof(channel, prover)
     }
 
     /// Whether a proof holds, in a time that tells nothing about it.
     pub fn verify(&self, channel: &[u8; 32], prover: Prover, proof: &[u8; 32]) -> bool {
-        // `blake3::Hash` is compared in constant time.
-        blake3::Hash::from_bytes(self.proof(channel, prover)) == blake3::Hash::from_bytes(*proof)
+        self.key.verify(channel, prover, proof)
     }
 }
 
@@ -243,18 +292,23 @@ impl Identity {
             .map_err(|problem| SecretError::Make(problem.to_owned()))
     }
 
-    /// Reads the one that is kept in a folder, or makes it, and the folder.
+    /// Reads the one that is kept in a folder, or makes it.
     ///
     /// # Errors
     /// If it can neither be read nor made, or others may read it.
-    pub fn kept_in(folder: &Path) -> Result<Self, SecretError> {
-        let path = folder.join("server.pem");
-        if !path.exists() {
-            create(folder, &path, &Identity::generate()?)?;
-        }
-        private(&path)?;
-        Identity::parse(&read_text(&path)?).map_err(|problem| SecretError::Bad {
-            path,
+    pub fn kept_in(home: &Home) -> Result<Self, SecretError> {
+        let text = match home.read(IDENTITY_FILE)? {
+            Some(text) => text.text,
+            None => {
+                home.create(IDENTITY_FILE, &Identity::generate()?)?;
+                // Another process may have been faster, and its key is the one that clients will meet.
+                home.read(IDENTITY_FILE)?
+                    .ok_or_else(|| SecretError::Make("it is gone again".to_owned()))?
+                    .text
+            }
+        };
+        Identity::parse(&text).map_err(|problem| SecretError::Bad {
+            path: home.path().join(IDENTITY_FILE),
             problem: problem.to_owned(),
         })
     }
@@ -295,89 +349,33 @@ impl Identity {
     }
 }
 
-fn io_error(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SecretError {
-    let path = path.to_owned();
-    move |source| SecretError::Io {
-        attempt,
-        path,
-        source,
-    }
-}
-
-fn read_text(path: &Path) -> Result<String, SecretError> {
-    let mut text = String::new();
-    fs::File::open(path)
-        .and_then(|file| file.take(MAX_FILE).read_to_string(&mut text))
-        .map_err(io_error("read", path))?;
-    Ok(text)
-}
-
-/// Writes a file that only its owner may read. If another process was faster, its file stays.
-fn create(folder: &Path, path: &Path, text: &str) -> Result<(), SecretError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(io_error("make", folder))?;
-    let mut suffix = [0; 8];
-    getrandom::fill(&mut suffix).map_err(|error| SecretError::Make(error.to_string()))?;
-    let draft = folder.join(format!(".new-{:016x}", u64::from_le_bytes(suffix)));
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })
-        .and_then(|()| match fs::hard_link(&draft, path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            Ok(()) => Ok(()),
-            // No hard links on this file system.
-            Err(_) => fs::rename(&draft, path),
-        });
-    let _ = fs::remove_file(&draft);
-    written.map_err(io_error("write", path))
-}
-
-/// Refuses a secret that others may read.
-fn private(path: &Path) -> Result<(), SecretError> {
-    let mode = fs::metadata(path).map_err(io_error("read", path))?.mode();
-    if mode & 0o077 != 0 {
-        return Err(SecretError::Bad {
-            path: path.to_owned(),
-            problem: format!(
-                "may be read by others (mode {:o}); if nobody has, run chmod 600 on it",
-                mode & 0o777
-            ),
-        });
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     #[test]
     fn an_identity_is_made_once_and_kept_private() {
         let folder = tempfile::tempdir().expect("a folder");
-        let home = folder.path().join("a/b");
+        let home = Home::make(&folder.path().join("a/b")).expect("made");
         let first = Identity::kept_in(&home).expect("made");
         let again = Identity::kept_in(&home).expect("read");
         assert_eq!(first.fingerprint(), again.fingerprint());
         assert_eq!(first.derive("x"), again.derive("x"));
         assert_ne!(first.derive("x"), first.derive("y"));
-        let token = Token::kept_in(&home).expect("made");
-        assert_eq!(token.text(), Token::kept_in(&home).expect("read").text());
-        for file in ["server.pem", "token"] {
-            let mode = fs::metadata(home.join(file)).expect("it exists").mode();
-            assert_eq!(mode & 0o777, 0o600, "{file}");
+        assert!(Token::in_home(&home).expect("none").is_none());
+        Token::keep_in(&home).expect("made");
+        let token = Token::in_home(&home).expect("readable").expect("made");
+        Token::keep_in(&home).expect("there already");
+        let again = Token::in_home(&home).expect("readable").expect("made");
+        assert_eq!(token.text(), again.text());
+        for file in [IDENTITY_FILE, TOKEN_FILE] {
+            let mode = fs::metadata(home.path().join(file)).expect("it exists");
+            assert_eq!(mode.mode() & 0o777, 0o600, "{file}");
         }
-        assert_eq!(fs::read_dir(&home).expect("it exists").count(), 2);
+        assert_eq!(fs::read_dir(home.path()).expect("it exists").count(), 2);
         assert_ne!(
             first.fingerprint(),
             Identity::random().expect("made").fingerprint()
@@ -387,15 +385,15 @@ mod tests {
     #[test]
     fn a_key_that_others_may_read_or_that_is_none_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
-        let home = folder.path();
-        Identity::kept_in(home).expect("made");
-        let path = home.join("server.pem");
+        let home = Home::make(folder.path()).expect("there");
+        Identity::kept_in(&home).expect("made");
+        let path = folder.path().join(IDENTITY_FILE);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("ours");
-        let error = Identity::kept_in(home).expect_err("others may read it");
+        let error = Identity::kept_in(&home).expect_err("others may read it");
         assert!(error.to_string().contains("mode 644"), "{error}");
         fs::write(&path, "nonsense").expect("ours");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("ours");
-        let error = Identity::kept_in(home).expect_err("it is no key");
+        let error = Identity::kept_in(&home).expect_err("it is no key");
         assert!(error.to_string().contains("no certificate"), "{error}");
     }
 

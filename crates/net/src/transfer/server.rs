@@ -19,18 +19,20 @@ use quinn::{Connection, Endpoint, EndpointConfig, Incoming, VarInt};
 use quinn_proto::HashedConnectionIdGenerator;
 use rustix::fs::fstat;
 use rustls::crypto::ring::default_provider;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use verus_core::algorithm::Scheme;
 
-use super::exchange::{Delivered, off, supply, take};
+use super::access::{Access, ClientName, Refreshed, Rights, Stranger, Visitor};
+use super::account::{Direction, Outcome, Transfer};
+use super::exchange::{Delivered, Reveal, off, supply, take};
 use super::files::{Place, Source};
 use super::folder::{Folder, Found, Walk};
 use super::frames::{ALPN, Answer, Demand, FileInfo, Request};
 use super::paths::RelativePath;
 use super::refusal::{Reason, Refusal};
-use super::secrets::{Identity, Prover, Token};
+use super::secrets::Identity;
 use super::wire::{Trouble, Wire, in_words};
 use super::{
     Gauge, STRANGERS_WINDOW, STREAMS, WINDOW, channel_secret, code, random_seed, transport,
@@ -45,6 +47,8 @@ const STRANGERS_TRUSTED: usize = 8;
 const STRANGERS: usize = 64;
 /// How many events may wait to be read before clients have to wait, too.
 const EVENTS: usize = 1024;
+/// How often it looks whether a token was revoked: a client is gone within a second.
+const LOOK: Duration = Duration::from_millis(500);
 /// How long a server that stops waits for its clients to hear of it.
 const GOODBYE: Duration = Duration::from_millis(500);
 
@@ -55,8 +59,8 @@ pub struct ServerConfig {
     pub folder: Folder,
     /// The key that clients know it by.
     pub identity: Identity,
-    /// What clients must know; without one, anybody is served.
-    pub token: Option<Token>,
+    /// Whom it lets in.
+    pub access: Access,
     /// Takes no files.
     pub read_only: bool,
     /// The congestion controller for what it sends.
@@ -72,6 +76,10 @@ pub enum Event {
     Connected {
         /// Where it is.
         client: SocketAddr,
+        /// Who it is.
+        name: Option<ClientName>,
+        /// What it may do.
+        rights: Rights,
     },
     /// A client was turned away, or an unknown one gave up.
     TurnedAway {
@@ -80,28 +88,14 @@ pub enum Event {
         /// Why.
         why: String,
     },
-    /// A file went to a client.
-    Sent {
-        /// Where it is.
-        client: SocketAddr,
-        /// The file.
-        path: String,
-        /// How.
-        delivered: Delivered,
-    },
-    /// A file came from a client.
-    Received {
-        /// Where it is.
-        client: SocketAddr,
-        /// The file.
-        path: String,
-        /// How.
-        delivered: Delivered,
-    },
-    /// Something that a client asked for was not done.
+    /// A file went to a client, came from one, or did not.
+    Transfer(Transfer),
+    /// A list or a folder that a client asked for was not had.
     Failed {
         /// Where it is.
         client: SocketAddr,
+        /// Who it is.
+        name: Option<ClientName>,
         /// What it was about.
         path: String,
         /// Why not.
@@ -111,6 +105,13 @@ pub enum Event {
     Left {
         /// Where it is.
         client: SocketAddr,
+        /// Who it is.
+        name: Option<ClientName>,
+        /// Why.
+        why: String,
+    },
+    /// The clients' tokens cannot be read any more; those that are known go on counting.
+    TokensUnreadable {
         /// Why.
         why: String,
     },
@@ -130,6 +131,8 @@ struct Shared {
     events: mpsc::Sender<Event>,
     strangers: AtomicUsize,
     clients: AtomicUsize,
+    /// That some tokens count no more, or others do.
+    access_changed: watch::Sender<()>,
     /// Who writes which file: device and inode of its folder, and its name. A newer one takes over.
     writers: Mutex<BTreeMap<(u64, u64, OsString), Arc<Notify>>>,
 }
@@ -199,6 +202,7 @@ impl Server {
             events: sender,
             strangers: AtomicUsize::new(0),
             clients: AtomicUsize::new(0),
+            access_changed: watch::Sender::new(()),
             writers: Mutex::new(BTreeMap::new()),
         });
         tokio::spawn(accept(shared));
@@ -259,6 +263,7 @@ impl Drop for Counted<'_> {
 }
 
 async fn accept(shared: Arc<Shared>) {
+    let looking = tokio::spawn(look(Arc::clone(&shared)));
     while let Some(incoming) = shared.endpoint.accept().await {
         let strangers = shared.strangers.load(Ordering::Relaxed);
         if strangers >= STRANGERS_TRUSTED && incoming.may_retry() {
@@ -270,11 +275,37 @@ async fn accept(shared: Arc<Shared>) {
             tokio::spawn(serve(Arc::clone(&shared), incoming));
         }
     }
+    looking.abort();
+}
+
+/// Notices tokens that were revoked while nobody says hello.
+async fn look(shared: Arc<Shared>) {
+    loop {
+        sleep(LOOK).await;
+        refresh(&shared).await;
+    }
+}
+
+/// Sees to it that the tokens are those of this moment.
+async fn refresh(shared: &Arc<Shared>) {
+    let looking = Arc::clone(shared);
+    match off(move || looking.config.access.refresh()).await {
+        Ok(Refreshed::Same) | Err(_) => {}
+        Ok(Refreshed::Changed) => {
+            shared.access_changed.send_replace(());
+        }
+        Ok(Refreshed::Trouble(error)) => {
+            let why = error.to_string();
+            shared.tell(Event::TokensUnreadable { why }).await;
+        }
+    }
 }
 
 async fn serve(shared: Arc<Shared>, incoming: Incoming) {
     let stranger = Counted(&shared.strangers);
     let address = incoming.remote_address();
+    // From before it is let in, so that no change is missed.
+    let mut access_changed = shared.access_changed.subscribe();
     let turned_away = |why: String| Event::TurnedAway {
         client: address,
         why,
@@ -286,7 +317,7 @@ async fn serve(shared: Arc<Shared>, incoming: Incoming) {
         greet(&shared, connection).await
     })
     .await;
-    let (connection, client) = match greeted {
+    let (connection, client, visitor) = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(trouble)) => return shared.tell(turned_away(trouble.to_string())).await,
         Err(_) => {
@@ -295,15 +326,35 @@ async fn serve(shared: Arc<Shared>, incoming: Incoming) {
         }
     };
     drop(stranger);
-    shared.tell(Event::Connected { client: address }).await;
+    let visitor = Arc::new(visitor);
+    let name = visitor.name.clone();
+    let connected = Event::Connected {
+        client: address,
+        name: name.clone(),
+        rights: visitor.rights,
+    };
+    shared.tell(connected).await;
     let driver = quic::drive(&connection);
+    let mut revoked = false;
     let error = loop {
-        match connection.accept_bi().await {
+        let accepted = tokio::select! {
+            accepted = connection.accept_bi() => accepted,
+            Ok(()) = access_changed.changed(), if !revoked => {
+                revoked = !shared.config.access.still_admits(&visitor);
+                if revoked {
+                    let why = b"the token was revoked";
+                    connection.close(VarInt::from_u32(code::REVOKED), why);
+                }
+                continue;
+            }
+        };
+        match accepted {
             Ok(streams) => {
                 let shared = Arc::clone(&shared);
                 let connection = connection.clone();
+                let visitor = Arc::clone(&visitor);
                 tokio::spawn(async move {
-                    answer(&shared, &connection, Wire::new(streams)).await;
+                    answer(&shared, &connection, &visitor, Wire::new(streams)).await;
                 });
             }
             Err(error) => break error,
@@ -311,6 +362,7 @@ async fn serve(shared: Arc<Shared>, incoming: Incoming) {
     };
     drop((driver, client));
     let why = match &error {
+        _ if revoked => "its token was revoked, or its rights changed".to_owned(),
         quinn::ConnectionError::ApplicationClosed(close)
             if close.error_code == VarInt::from_u32(code::DONE) =>
         {
@@ -324,14 +376,14 @@ async fn serve(shared: Arc<Shared>, incoming: Incoming) {
         error => in_words(error),
     };
     let client = connection.remote_address();
-    shared.tell(Event::Left { client, why }).await;
+    shared.tell(Event::Left { client, name, why }).await;
 }
 
-/// Both ends prove that they know the token.
+/// Both ends prove that they know a token.
 async fn greet<'a>(
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     connection: Connection,
-) -> Result<(Connection, Counted<'a>), Trouble> {
+) -> Result<(Connection, Counted<'a>, Visitor), Trouble> {
     let turn_away = |number: u32, why: &str| {
         connection.close(VarInt::from_u32(number), why.as_bytes());
         Err(Trouble::Here(Refusal::new(Reason::Protocol, why)))
@@ -347,30 +399,29 @@ async fn greet<'a>(
         Err(trouble) => return Err(trouble),
     };
     let channel = channel_secret(&connection)?;
-    let token = shared.config.token.as_ref();
-    if let Some(token) = token {
-        match proof {
-            Some(proof) if token.verify(&channel, Prover::Client, &proof) => {}
-            Some(_) => return turn_away(code::TOKEN, "it has the wrong token"),
-            None => return turn_away(code::TOKEN, "it has no token"),
-        }
-    }
+    // A token that was made a moment ago counts, and one that was revoked does not.
+    refresh(shared).await;
+    let visitor = match shared.config.access.admit(&channel, proof.as_ref()) {
+        Ok(visitor) => visitor,
+        Err(Stranger::WrongToken) => return turn_away(code::TOKEN, "it has the wrong token"),
+        Err(Stranger::NoToken) => return turn_away(code::TOKEN, "it has no token"),
+    };
     let Some(client) = Counted::up_to(&shared.clients, shared.config.max_clients) else {
         return turn_away(code::BUSY, "there are as many clients as may be");
     };
     connection.set_receive_window(VarInt::from_u32(WINDOW));
     connection.set_max_concurrent_bi_streams(VarInt::from_u32(STREAMS));
     let welcome = Answer::Welcome {
-        proof: token.map(|token| token.proof(&channel, Prover::Server)),
-        writable: !shared.config.read_only,
+        proof: visitor.answer(&channel),
+        writable: visitor.rights.may_write() && !shared.config.read_only,
     };
     wire.say(&welcome).await?;
     wire.end();
-    Ok((connection, client))
+    Ok((connection, client, visitor))
 }
 
 /// Answers one request.
-async fn answer(shared: &Shared, connection: &Connection, mut wire: Wire) {
+async fn answer(shared: &Shared, connection: &Connection, visitor: &Visitor, mut wire: Wire) {
     let request = match wire.hear().await {
         Ok(request) => request,
         Err(Trouble::Protocol(why)) => {
@@ -380,58 +431,93 @@ async fn answer(shared: &Shared, connection: &Connection, mut wire: Wire) {
         Err(_) => return,
     };
     let client = connection.remote_address();
-    let (path, result) = match request {
+    let name = visitor.name.clone();
+    let gauge = Gauge::default();
+    let began = Instant::now();
+    let told = |path: &[u8], direction, size: Option<u64>, result: &Result<Delivered, Trouble>| {
+        let delivered = result.as_ref().ok();
+        Event::Transfer(Transfer {
+            client,
+            name: name.clone(),
+            path: shown(path),
+            direction,
+            size: delivered.map(|delivered| delivered.size).or(size),
+            moved: gauge.moved(),
+            kept: delivered.map_or_else(|| gauge.kept(), |delivered| delivered.kept),
+            took: began.elapsed(),
+            outcome: match result {
+                Ok(Delivered { same: true, .. }) => Outcome::Same,
+                Ok(_) => Outcome::Complete,
+                Err(trouble) => Outcome::Failed(trouble.to_string()),
+            },
+        })
+    };
+    let failed = |path: &[u8], result: &Result<(), Trouble>| {
+        let trouble = result.as_ref().err()?;
+        Some(Event::Failed {
+            client,
+            name: name.clone(),
+            path: shown(path),
+            why: trouble.to_string(),
+        })
+    };
+    let (event, result) = match request {
         Request::Hello { .. } => {
             connection.close(VarInt::from_u32(code::PROTOCOL), b"a second greeting");
             return;
         }
         Request::List { path } => {
-            let result = list(shared, &mut wire, &path).await;
-            (path, result.map(|()| None))
+            let result = list(shared, visitor, &mut wire, &path).await;
+            (failed(&path, &result), result)
         }
         Request::Get { path } => {
-            let result = get(shared, &mut wire, &path).await;
-            let sent = |delivered| Event::Sent {
-                client,
-                path: shown(&path),
-                delivered,
-            };
-            let result = result.map(|delivered| Some(sent(delivered)));
-            (path, result)
+            let result = get(shared, visitor, &mut wire, &path, &gauge).await;
+            let event = told(&path, Direction::Sent, None, &result);
+            (Some(event), result.map(drop))
         }
         Request::Put {
             path,
             file,
             replace,
         } => {
-            let result = put(shared, &mut wire, &path, file, replace).await;
-            let received = |delivered| Event::Received {
-                client,
-                path: shown(&path),
-                delivered,
-            };
-            let result = result.map(|delivered| Some(received(delivered)));
-            (path, result)
+            let result = put(shared, visitor, &mut wire, &path, file, replace, &gauge).await;
+            let event = told(&path, Direction::Received, Some(file.size), &result);
+            (Some(event), result.map(drop))
         }
         Request::MakeFolder { path } => {
-            let result = make_folder(shared, &mut wire, &path).await;
-            (path, result.map(|()| None))
+            let result = make_folder(shared, visitor, &mut wire, &path).await;
+            (failed(&path, &result), result)
         }
     };
-    match result {
-        Ok(Some(event)) => shared.tell(event).await,
-        Ok(None) => {}
-        Err(trouble) => {
-            let path = shown(&path);
-            let why = trouble.to_string();
-            shared.tell(Event::Failed { client, path, why }).await;
-            if let Trouble::Protocol(why) = trouble {
-                wire.finish().await;
-                connection.close(VarInt::from_u32(code::PROTOCOL), why.as_bytes());
-            }
-        }
+    if let Some(event) = event {
+        shared.tell(event).await;
+    }
+    if let Err(Trouble::Protocol(why)) = result {
+        wire.finish().await;
+        connection.close(VarInt::from_u32(code::PROTOCOL), why.as_bytes());
     }
     wire.finish().await;
+}
+
+/// That a client may read.
+fn may_read(visitor: &Visitor) -> Result<(), Refusal> {
+    if visitor.rights.may_read() {
+        return Ok(());
+    }
+    let text = "this token may write and not read";
+    Err(Refusal::new(Reason::Unreadable, text))
+}
+
+/// That a client may write.
+fn may_write(shared: &Shared, visitor: &Visitor) -> Result<(), Refusal> {
+    let text = if shared.config.read_only {
+        "the server takes no files"
+    } else if visitor.rights.may_write() {
+        return Ok(());
+    } else {
+        "this token may read and not write"
+    };
+    Err(Refusal::new(Reason::ReadOnly, text))
 }
 
 fn shown(path: &[u8]) -> String {
@@ -447,11 +533,16 @@ async fn refuse<T>(wire: &mut Wire, refusal: Refusal) -> Result<T, Trouble> {
     Err(Trouble::Here(refusal))
 }
 
-async fn list(shared: &Shared, wire: &mut Wire, path: &[u8]) -> Result<(), Trouble> {
+async fn list(
+    shared: &Shared,
+    visitor: &Visitor,
+    wire: &mut Wire,
+    path: &[u8],
+) -> Result<(), Trouble> {
     /// How many entries are found ahead of what is sent.
     const AHEAD: usize = 64;
     let root = shared.config.folder.clone();
-    let path = match RelativePath::parse(path) {
+    let path = match may_read(visitor).and_then(|()| RelativePath::parse(path)) {
         Ok(path) => path,
         Err(refusal) => return refuse(wire, refusal).await,
     };
@@ -505,27 +596,31 @@ async fn list(shared: &Shared, wire: &mut Wire, path: &[u8]) -> Result<(), Troub
     wire.say(&Answer::EndOfList).await
 }
 
-async fn get(shared: &Shared, wire: &mut Wire, path: &[u8]) -> Result<Delivered, Trouble> {
+async fn get(
+    shared: &Shared,
+    visitor: &Visitor,
+    wire: &mut Wire,
+    path: &[u8],
+    gauge: &Gauge,
+) -> Result<Delivered, Trouble> {
     let root = shared.config.folder.clone();
-    let opened = match RelativePath::parse(path) {
+    let opened = match may_read(visitor).and_then(|()| RelativePath::parse(path)) {
         Ok(path) => off(move || Source::open(&root, &path)).await?,
         Err(refusal) => Err(refusal),
     };
     match opened {
         Ok(source) => {
             wire.say(&Answer::Offer { file: source.info }).await?;
-            supply(wire, &source, &Gauge::default()).await
+            supply(wire, &source, gauge).await
         }
         Err(refusal) => refuse(wire, refusal).await,
     }
 }
 
 /// Where a client's file is to go.
-fn place(shared: &Shared, path: &[u8], replace: bool) -> Result<Place, Refusal> {
+fn place(shared: &Shared, visitor: &Visitor, path: &[u8], replace: bool) -> Result<Place, Refusal> {
+    may_write(shared, visitor)?;
     let path = RelativePath::parse(path)?;
-    if shared.config.read_only {
-        return Err(Refusal::new(Reason::ReadOnly, "the server takes no files"));
-    }
     let Some((parent, name)) = path.split_last() else {
         let text = "a file needs a name, and the path has none";
         return Err(Refusal::new(Reason::BadName, text));
@@ -544,12 +639,14 @@ fn place(shared: &Shared, path: &[u8], replace: bool) -> Result<Place, Refusal> 
 
 async fn put(
     shared: &Shared,
+    visitor: &Visitor,
     wire: &mut Wire,
     path: &[u8],
     file: FileInfo,
     replace: bool,
+    gauge: &Gauge,
 ) -> Result<Delivered, Trouble> {
-    let prepared = place(shared, path, replace).and_then(|place| {
+    let prepared = place(shared, visitor, path, replace).and_then(|place| {
         let stat = fstat(&place.folder)
             .map_err(|error| Refusal::from_io("cannot read the folder", &error.into()))?;
         #[allow(
@@ -572,9 +669,12 @@ async fn put(
         }
     };
     let writing = Writing::begin(shared, key);
-    let gauge = Gauge::default();
+    let reveal = match &visitor.name {
+        Some(name) if !visitor.rights.may_read() => Reveal::Nothing(name.clone()),
+        _ => Reveal::Everything,
+    };
     let taken = tokio::select! {
-        taken = take(wire, place, file, &gauge) => Some(taken),
+        taken = take(wire, place, file, gauge, reveal) => Some(taken),
         () = writing.give_way.notified() => None,
     };
     if let Some(taken) = taken {
@@ -589,13 +689,15 @@ async fn put(
     Err(Trouble::Here(refusal))
 }
 
-async fn make_folder(shared: &Shared, wire: &mut Wire, path: &[u8]) -> Result<(), Trouble> {
+async fn make_folder(
+    shared: &Shared,
+    visitor: &Visitor,
+    wire: &mut Wire,
+    path: &[u8],
+) -> Result<(), Trouble> {
     let root = shared.config.folder.clone();
-    let made = match RelativePath::parse(path) {
+    let made = match may_write(shared, visitor).and_then(|()| RelativePath::parse(path)) {
         Err(refusal) => Err(refusal),
-        Ok(_) if shared.config.read_only => {
-            Err(Refusal::new(Reason::ReadOnly, "the server takes no files"))
-        }
         Ok(path) => {
             off(move || {
                 root.make(&path)

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::secrets::Fingerprint;
+use super::private;
+use super::secrets::{Fingerprint, SecretError};
 
 /// Whom to trust.
 #[derive(Clone, Debug)]
@@ -44,6 +45,9 @@ pub enum KnownHostsError {
         /// What the operating system says.
         source: io::Error,
     },
+    /// It is not to be relied on: others may change it.
+    #[error(transparent)]
+    Unsafe(SecretError),
     /// A line makes no sense.
     #[error("known hosts `{}`, line {line}: expected `HOST:PORT FINGERPRINT`", path.display())]
     Line {
@@ -57,19 +61,20 @@ pub enum KnownHostsError {
 /// Looks a host up; `host` is `HOST:PORT`, in lower case.
 ///
 /// # Errors
-/// If the file cannot be read, or has a line that makes no sense: passing over one could mean to trust
-/// a stranger.
+/// If the file cannot be read, others may change it, or it has a line that makes no sense: passing over one
+/// could mean to trust a stranger.
 pub fn find(path: &Path, host: &str) -> Result<Option<Known>, KnownHostsError> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => {
+    let text = match private::read_public(path) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(None),
+        Err(SecretError::Io { source, .. }) => {
             return Err(KnownHostsError::Io {
                 attempt: "read",
                 path: path.to_owned(),
                 source,
             });
         }
+        Err(error) => return Err(KnownHostsError::Unsafe(error)),
     };
     let mut found = None;
     for (index, line) in text.lines().enumerate() {
@@ -135,6 +140,7 @@ pub fn add(path: &Path, host: &str, fingerprint: Fingerprint) -> Result<(), Know
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_host_is_found_once_entered_and_others_are_not() {
@@ -162,6 +168,18 @@ mod tests {
             Some((b, 5))
         );
         assert_eq!(found("a:2"), None);
+    }
+
+    #[test]
+    fn a_file_that_others_may_change_says_nothing_about_anybody() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("known_hosts");
+        add(&path, "a:1", Fingerprint::of(b"a")).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("ours");
+        let error = find(&path, "a:1").expect_err("others may write to it");
+        assert!(error.to_string().contains("chmod go-w"), "{error}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("ours");
+        assert!(find(&path, "a:1").expect("readable").is_some());
     }
 
     #[test]

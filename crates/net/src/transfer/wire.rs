@@ -102,6 +102,9 @@ pub(super) fn in_words(error: &ConnectionError) -> String {
                     "the server has as many clients as it takes; try again later".to_owned()
                 }
                 code::STOPPING => "the server was stopped".to_owned(),
+                code::REVOKED => {
+                    "the server has revoked the token, or changed its rights".to_owned()
+                }
                 other => format!("the other end closed the connection (code {other})"),
             }
         }

@@ -40,7 +40,7 @@ impl World {
         let config = ServerConfig {
             folder: Folder::open(&home.path().join("served")).expect("it exists"),
             identity,
-            token: Some(Token::new(TOKEN).expect("long enough")),
+            access: Some(Token::new(TOKEN).expect("long enough")).into(),
             read_only: false,
             // Verus paces itself; these tests are about files.
             scheme: Scheme::parse("cubic").expect("it exists"),

@@ -1,0 +1,360 @@
+//! As whom a server goes on that was started as root, and how it gives up the rest.
+//!
+//! | started by | the folder belongs to | goes on as |
+//! |---|---|---|
+//! | somebody | anybody | that somebody |
+//! | root, `--user NAME` | anybody | NAME |
+//! | root | somebody | the one it belongs to |
+//! | root | root | root in name: without capabilities, and only if it can be confined |
+//! | root, `--user root` | anybody | root |
+//!
+//! The socket, the folder and the audit log are opened before, keys and tokens after: whoever the server
+//! becomes must have them in any case, to notice that they change, and root never follows a name that somebody
+//! else chose.
+
+#[cfg(target_os = "linux")]
+use std::ffi::CString;
+use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::path::PathBuf;
+
+#[cfg(target_os = "linux")]
+use nix::unistd::{
+    Gid, Group, Uid, User, getegid, geteuid, getresgid, getresuid, initgroups, setgroups,
+    setresgid, setresuid,
+};
+use verus_net::transfer::folder::Folder;
+
+use crate::failure::Failure;
+use crate::files::Whose;
+
+/// Somebody to become.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+pub struct Account {
+    uid: Uid,
+    gid: Gid,
+    name: Option<String>,
+    home: Option<PathBuf>,
+}
+
+/// As whom to go on.
+#[derive(Debug)]
+pub enum Standing {
+    /// As whoever started it.
+    Same,
+    /// As root, since the user says so.
+    #[cfg(target_os = "linux")]
+    Root,
+    /// As root in name: it owns what root owns, and may no more than an owner.
+    #[cfg(target_os = "linux")]
+    Bare,
+    /// As somebody else.
+    #[cfg(target_os = "linux")]
+    Other(Account),
+}
+
+#[cfg(target_os = "linux")]
+impl Account {
+    /// `NAME` or `UID`, and perhaps `:GROUP`.
+    fn parse(text: &str) -> Result<Self, Failure> {
+        let bad = |why: String| Failure::usage(format_args!("--user `{text}`: {why}"));
+        let failed = |error: nix::Error| bad(error.desc().to_owned());
+        let (user, group) = match text.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (text, None),
+        };
+        let gid = match group.map(|group| (group, group.parse::<u32>())) {
+            None => None,
+            Some((_, Ok(gid))) => Some(Gid::from_raw(gid)),
+            Some((group, Err(_))) => match Group::from_name(group).map_err(failed)? {
+                Some(group) => Some(group.gid),
+                None => return Err(bad(format!("there is no group `{group}` here"))),
+            },
+        };
+        if let Ok(uid) = user.parse::<u32>() {
+            let account = Account::of(Uid::from_raw(uid), gid).map_err(failed)?;
+            return account.ok_or_else(|| {
+                bad("nobody here has that number; say its group, too: UID:GID".to_owned())
+            });
+        }
+        match User::from_name(user).map_err(failed)? {
+            Some(user) => Ok(Account::from((user, gid))),
+            None => Err(bad("there is no such user here".to_owned())),
+        }
+    }
+
+    /// Somebody by number; none if only `gid` could say the group, and is missing.
+    fn of(uid: Uid, gid: Option<Gid>) -> nix::Result<Option<Self>> {
+        Ok(match User::from_uid(uid)? {
+            Some(user) => Some(Account::from((user, gid))),
+            None => gid.map(|gid| Account {
+                uid,
+                gid,
+                name: None,
+                home: None,
+            }),
+        })
+    }
+
+    /// Becomes this user for good.
+    fn assume(&self) -> Result<(), Failure> {
+        let failed = |what: &str, why: &str| {
+            Failure::usage(format_args!(
+                "cannot become {}: {what}: {why}",
+                self.shown()
+            ))
+        };
+        let wrong = |what: &'static str| move |error: nix::Error| failed(what, error.desc());
+        let name = self.name.as_deref().map(CString::new);
+        match name {
+            Some(Ok(name)) => initgroups(&name, self.gid).map_err(wrong("its groups"))?,
+            _ => setgroups(&[self.gid]).map_err(wrong("its groups"))?,
+        }
+        setresgid(self.gid, self.gid, self.gid).map_err(wrong("its group"))?;
+        setresuid(self.uid, self.uid, self.uid).map_err(wrong("its number"))?;
+        // Believe it only when seen, and that there is no way back.
+        let (uids, gids) = (
+            getresuid().map_err(wrong("its number"))?,
+            getresgid().map_err(wrong("its group"))?,
+        );
+        let all = [uids.real, uids.effective, uids.saved] == [self.uid; 3]
+            && [gids.real, gids.effective, gids.saved] == [self.gid; 3];
+        let back = !self.uid.is_root() && nix::unistd::setuid(Uid::from_raw(0)).is_ok();
+        if !all || back {
+            return Err(failed("it did not hold", "root could come back"));
+        }
+        Ok(())
+    }
+
+    fn shown(&self) -> String {
+        match &self.name {
+            Some(name) => format!("`{name}` (user {})", self.uid),
+            None => format!("user {}", self.uid),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl From<(User, Option<Gid>)> for Account {
+    fn from((user, gid): (User, Option<Gid>)) -> Self {
+        Account {
+            uid: user.uid,
+            gid: gid.unwrap_or(user.gid),
+            name: Some(user.name),
+            home: Some(user.dir),
+        }
+    }
+}
+
+/// As whom to serve `folder`, which the user calls `shown`.
+///
+/// # Errors
+/// If there is no such user, or only root could become it.
+#[cfg(target_os = "linux")]
+pub fn choose(given: Option<&str>, folder: &Folder, shown: &Path) -> Result<Standing, Failure> {
+    let given = given.map(Account::parse).transpose()?;
+    if !geteuid().is_root() {
+        return same(given);
+    }
+    if let Some(account) = given {
+        let root = account.uid.is_root();
+        return Ok(if root {
+            Standing::Root
+        } else {
+            Standing::Other(account)
+        });
+    }
+    let cannot = |why: &dyn std::fmt::Display| {
+        Failure::usage(format_args!(
+            "cannot tell to whom `{}` belongs: {why}; say as whom to serve it: --user NAME",
+            shown.display()
+        ))
+    };
+    let stat = rustix::fs::fstat(folder).map_err(|error| cannot(&std::io::Error::from(error)))?;
+    let owner = Uid::from_raw(stat.st_uid);
+    if owner.is_root() {
+        return Ok(Standing::Bare);
+    }
+    // Somebody of whom this system knows a number only has the folder's group, unless that is root's.
+    let group = Some(stat.st_gid).filter(|&gid| gid != 0);
+    let group = Gid::from_raw(group.unwrap_or(stat.st_uid));
+    let account = match User::from_uid(owner).map_err(|error| cannot(&error.desc()))? {
+        Some(user) => Account::from((user, None)),
+        None => Account {
+            uid: owner,
+            gid: group,
+            name: None,
+            home: None,
+        },
+    };
+    Ok(Standing::Other(account))
+}
+
+/// As whom to change tokens: whoever it is, and root as the user that it names.
+///
+/// # Errors
+/// As [`choose`].
+#[cfg(target_os = "linux")]
+pub fn choose_for_tokens(given: Option<&str>) -> Result<Standing, Failure> {
+    let given = given.map(Account::parse).transpose()?;
+    if !geteuid().is_root() {
+        return same(given);
+    }
+    Ok(match given {
+        Some(account) if !account.uid.is_root() => Standing::Other(account),
+        _ => Standing::Same,
+    })
+}
+
+/// For root, the one that an existing folder belongs to, if that is somebody else.
+///
+/// # Errors
+/// If the system does not say.
+#[cfg(target_os = "linux")]
+pub fn owner(path: &Path) -> Result<Standing, Failure> {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(found) = std::fs::metadata(path) else {
+        return Ok(Standing::Same);
+    };
+    let owner = Uid::from_raw(found.uid());
+    if !geteuid().is_root() || owner.is_root() {
+        return Ok(Standing::Same);
+    }
+    let account = Account::of(owner, Some(Gid::from_raw(found.gid())))
+        .map_err(|error| Failure::usage(format_args!("user {owner}: {}", error.desc())))?;
+    Ok(account.map_or(Standing::Same, Standing::Other))
+}
+
+#[cfg(target_os = "linux")]
+fn same(given: Option<Account>) -> Result<Standing, Failure> {
+    match given {
+        Some(other) if (other.uid, other.gid) != (geteuid(), getegid()) => Err(Failure::usage(
+            format_args!("--user: only root can become {}", other.shown()),
+        )),
+        _ => Ok(Standing::Same),
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Standing {
+    /// Gives up what is not needed, for good. Before there is any thread.
+    ///
+    /// # Errors
+    /// If it cannot be given up.
+    pub fn assume(&self) -> Result<(), Failure> {
+        use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+        let failed = |error: rustix::io::Errno| {
+            let error = std::io::Error::from(error);
+            Failure::usage(format_args!("cannot give up root's rights: {error}"))
+        };
+        match self {
+            Standing::Same | Standing::Root => {}
+            Standing::Bare => {
+                let none = CapabilitySet::empty();
+                let sets = CapabilitySets {
+                    effective: none,
+                    permitted: none,
+                    inheritable: none,
+                };
+                set_capabilities(None, sets).map_err(failed)?;
+            }
+            Standing::Other(account) => account.assume()?,
+        }
+        // No program that this one might be made to run gets more rights than it has.
+        rustix::thread::set_no_new_privs(true).map_err(failed)
+    }
+
+    /// Whether it must not go on unless it is confined.
+    pub fn must_be_confined(&self) -> bool {
+        matches!(self, Standing::Bare)
+    }
+
+    /// Whose home holds the configuration.
+    pub fn home(&self) -> Whose<'_> {
+        match self {
+            Standing::Other(Account { home, .. }) => match home {
+                Some(home) => Whose::Of(home),
+                None => Whose::Nobodys,
+            },
+            _ => Whose::Ours,
+        }
+    }
+
+    /// In words.
+    pub fn shown(&self) -> Option<String> {
+        match self {
+            Standing::Same => None,
+            Standing::Root => Some("root".to_owned()),
+            Standing::Bare => Some("root, without its capabilities".to_owned()),
+            Standing::Other(account) => Some(account.shown()),
+        }
+    }
+}
+
+/// Elsewhere root goes on as root, if the user says so.
+///
+/// # Errors
+/// If it did not.
+#[cfg(not(target_os = "linux"))]
+pub fn choose(given: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Failure> {
+    match given {
+        Some("root") => Ok(Standing::Same),
+        Some(_) => Err(Failure::usage(
+            "--user: becoming somebody else is for Linux",
+        )),
+        None if rustix::process::geteuid().is_root() => Err(Failure::usage(
+            "serve should not run as root; --user root does so nevertheless",
+        )),
+        None => Ok(Standing::Same),
+    }
+}
+
+/// Elsewhere nobody becomes anybody.
+///
+/// # Errors
+/// If that was asked for.
+#[cfg(not(target_os = "linux"))]
+pub fn choose_for_tokens(given: Option<&str>) -> Result<Standing, Failure> {
+    match given {
+        Some(_) => Err(Failure::usage(
+            "--user: becoming somebody else is for Linux",
+        )),
+        None => Ok(Standing::Same),
+    }
+}
+
+/// Elsewhere nobody becomes anybody.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn owner(_: &Path) -> Result<Standing, Failure> {
+    Ok(Standing::Same)
+}
+
+#[cfg(not(target_os = "linux"))]
+impl Standing {
+    /// Nothing is given up.
+    ///
+    /// # Errors
+    /// None.
+    pub fn assume(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    /// Whether it must not go on unless it is confined.
+    pub fn must_be_confined(&self) -> bool {
+        false
+    }
+
+    /// Whose home holds the configuration.
+    pub fn home(&self) -> Whose<'_> {
+        Whose::Ours
+    }
+
+    /// In words.
+    pub fn shown(&self) -> Option<String> {
+        None
+    }
+}

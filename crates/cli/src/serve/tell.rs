@@ -1,0 +1,153 @@
+//! What a server tells of what happens: a line for people, or an object for programs.
+
+use std::net::SocketAddr;
+
+use bytesize::ByteSize;
+use serde_json::{Value, json};
+use verus_net::transfer::access::ClientName;
+use verus_net::transfer::{Direction, Event, Outcome, Transfer};
+
+use crate::host::shown;
+
+/// An event, in both ways.
+pub struct Told {
+    /// For people.
+    pub line: String,
+    /// For programs.
+    pub value: Value,
+    /// Whether it belongs into the books: something was done, or refused, to a client that is known.
+    pub account: bool,
+}
+
+/// What there is to tell of an event.
+pub fn told(event: &Event) -> Told {
+    match event {
+        Event::Connected {
+            client,
+            name,
+            rights,
+        } => Told {
+            line: line(*client, name.as_ref(), "connected"),
+            value: with(
+                who("connected", *client, name.as_ref()),
+                json!({"rights": rights.as_str()}),
+            ),
+            account: false,
+        },
+        Event::TurnedAway { client, why } => Told {
+            line: line(*client, None, &format!("turned away: {why}")),
+            value: with(who("turned_away", *client, None), json!({"why": why})),
+            account: false,
+        },
+        Event::Left { client, name, why } => Told {
+            line: line(*client, name.as_ref(), &format!("left: {why}")),
+            value: with(who("left", *client, name.as_ref()), json!({"why": why})),
+            account: false,
+        },
+        Event::Failed {
+            client,
+            name,
+            path,
+            why,
+        } => Told {
+            line: line(*client, name.as_ref(), &format!("`{path}`: {why}")),
+            value: with(
+                who("failed", *client, name.as_ref()),
+                json!({"file": path, "why": why}),
+            ),
+            account: true,
+        },
+        Event::Transfer(transfer) => Told {
+            line: line(transfer.client, transfer.name.as_ref(), &sentence(transfer)),
+            value: record(transfer),
+            account: true,
+        },
+        Event::TokensUnreadable { why } => Told {
+            line: format!("{why}; the tokens that were known go on counting"),
+            value: json!({"event": "tokens_unreadable", "why": why}),
+            account: false,
+        },
+    }
+}
+
+fn line(client: SocketAddr, name: Option<&ClientName>, text: &str) -> String {
+    let client = shown(client);
+    match name {
+        Some(name) => format!("{name} ({client}): {text}"),
+        None => format!("{client}: {text}"),
+    }
+}
+
+fn who(event: &str, client: SocketAddr, name: Option<&ClientName>) -> Value {
+    json!({
+        "event": event,
+        "client": shown(client).to_string(),
+        "name": name.map(ClientName::as_str),
+    })
+}
+
+fn with(mut value: Value, more: Value) -> Value {
+    if let (Some(value), Value::Object(more)) = (value.as_object_mut(), more) {
+        value.extend(more);
+    }
+    value
+}
+
+fn sentence(transfer: &Transfer) -> String {
+    let Transfer {
+        path, moved, took, ..
+    } = transfer;
+    let size = |bytes: u64| ByteSize::b(bytes).display().si().to_string();
+    let verb = match transfer.direction {
+        Direction::Sent => "sent",
+        Direction::Received => "received",
+    };
+    let seconds = took.as_secs_f64();
+    match &transfer.outcome {
+        Outcome::Same => format!(
+            "{verb} `{path}`, {}: was there already",
+            size(transfer.size.unwrap_or(0))
+        ),
+        Outcome::Complete => {
+            let kept = match transfer.kept {
+                0 => String::new(),
+                kept => format!(", {} of it from an earlier attempt", size(kept)),
+            };
+            let whole = size(transfer.size.unwrap_or(0));
+            format!("{verb} `{path}`, {whole} in {seconds:.1} s{kept}")
+        }
+        Outcome::Failed(why) => {
+            let moved = match moved {
+                0 => String::new(),
+                moved => format!(" (after {} in {seconds:.1} s)", size(*moved)),
+            };
+            format!("not {verb} `{path}`: {why}{moved}")
+        }
+    }
+}
+
+fn record(transfer: &Transfer) -> Value {
+    let direction = match transfer.direction {
+        Direction::Sent => "sent",
+        Direction::Received => "received",
+    };
+    let (event, outcome, why) = match &transfer.outcome {
+        Outcome::Complete => (direction, "complete", None),
+        Outcome::Same => (direction, "same", None),
+        Outcome::Failed(why) => ("failed", "failed", Some(why)),
+    };
+    with(
+        who(event, transfer.client, transfer.name.as_ref()),
+        json!({
+            "file": transfer.path,
+            "direction": direction,
+            "outcome": outcome,
+            "why": why,
+            "bytes": transfer.size,
+            "moved_bytes": transfer.moved,
+            "kept_bytes": transfer.kept,
+            "same": transfer.outcome == Outcome::Same,
+            "duration_s": transfer.took.as_secs_f64(),
+        }),
+    )
+}

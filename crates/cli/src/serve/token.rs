@@ -1,0 +1,179 @@
+//! `serve token`: clients by name, made and revoked while servers run.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use serde_json::json;
+use verus_net::transfer::access::store::{Store, StoreError};
+use verus_net::transfer::access::{ClientName, Rights};
+use verus_net::transfer::private::Home;
+
+use crate::failure::Failure;
+use crate::files;
+use crate::table;
+use crate::ui::Ui;
+
+use super::privilege;
+
+/// Make, list and revoke the tokens of clients, while the server runs.
+#[derive(clap::Args)]
+#[command(disable_help_subcommand = true)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Make a token for a client and print it, this once.
+    Add {
+        /// What to call the client: up to 64 letters, digits, `.`, `_` and `-`.
+        name: ClientName,
+        /// What it may do: read, write (and then learn nothing of what is there), or both.
+        #[arg(long, value_name = "RIGHTS", default_value = "both")]
+        rights: Rights,
+        #[command(flatten)]
+        more: More,
+    },
+    /// List the clients that have a token.
+    List {
+        #[command(flatten)]
+        more: More,
+    },
+    /// Take a client's token away; a server that runs hangs up on it within a second.
+    Revoke {
+        /// The client.
+        name: ClientName,
+        #[command(flatten)]
+        more: More,
+    },
+}
+
+#[derive(clap::Args)]
+struct More {
+    /// Where the server keeps keys and tokens (default: VERUS_CONFIG, then ~/.config/verus).
+    #[arg(long, value_name = "DIR")]
+    config: Option<PathBuf>,
+    /// As root: the user as whom the server runs, as in `serve` (default: whom the --config folder belongs to).
+    #[arg(long, value_name = "NAME|UID[:GID]")]
+    user: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl More {
+    /// The folder, and what is kept in it. Root does in a user's folder only what that user could.
+    fn folder(&self) -> Result<PathBuf, Failure> {
+        let standing = privilege::choose_for_tokens(self.user.as_deref())?;
+        let folder = files::config_folder(self.config.as_deref(), standing.home())?;
+        standing.assume()?;
+        if self.user.is_none() {
+            privilege::owner(&folder)?.assume()?;
+        }
+        Ok(folder)
+    }
+
+    fn store(&self) -> Result<(Store, PathBuf), Failure> {
+        let folder = self.folder()?;
+        let home = Home::make(&folder).map_err(Failure::usage)?;
+        Ok((Store::open(home), folder))
+    }
+}
+
+/// Does what was asked for.
+///
+/// # Errors
+/// If it cannot.
+pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    match &args.verb {
+        Verb::Add { name, rights, more } => add(name, *rights, more, ui),
+        Verb::List { more } => list(more, ui),
+        Verb::Revoke { name, more } => {
+            let (store, folder) = more.store()?;
+            store.revoke(name).map_err(Failure::usage)?;
+            if more.json {
+                ui.json(&json!({"schema": 1, "name": name.as_str(), "revoked": true}))?;
+            }
+            ui.note(format_args!(
+                "revoked `{name}` in `{}`; a server that runs hangs up on it within a second",
+                folder.display()
+            ));
+            Ok(())
+        }
+    }
+}
+
+fn add(name: &ClientName, rights: Rights, more: &More, ui: &Ui) -> Result<(), Failure> {
+    let (store, folder) = more.store()?;
+    let made = now();
+    let token = store.add(name, rights, made).map_err(|error| match error {
+        StoreError::Full => Failure::run(error),
+        error => Failure::usage(error),
+    })?;
+    let printed = if more.json {
+        ui.json(&json!({
+            "schema": 1, "name": name.as_str(), "rights": rights.as_str(),
+            "made": humantime::format_rfc3339_seconds(made).to_string(), "token": token.text(),
+        }))
+    } else {
+        ui.line(token.text())
+    };
+    if printed.is_err() {
+        // A token that nobody has seen is of no use, and its name would be taken.
+        let _ = store.revoke(name);
+        return printed;
+    }
+    ui.note(format_args!(
+        "added `{name}` ({}) in `{}`; this is the only time that its token is shown. The client keeps it in a file \
+         (--token-file, chmod 600) or in VERUS_TOKEN",
+        match rights {
+            Rights::Read => "may read",
+            Rights::Write => "may write",
+            Rights::Both => "may read and write",
+        },
+        folder.display()
+    ));
+    Ok(())
+}
+
+fn list(more: &More, ui: &Ui) -> Result<(), Failure> {
+    let folder = more.folder()?;
+    let clients = match Home::open(&folder).map_err(Failure::usage)? {
+        Some(home) => Store::open(home).list().map_err(Failure::usage)?,
+        None => Vec::new(),
+    };
+    let made = |made: SystemTime| humantime::format_rfc3339_seconds(made).to_string();
+    if more.json {
+        for kept in &clients {
+            ui.json(&json!({
+                "schema": 1, "name": kept.name.as_str(), "rights": kept.rights.as_str(), "made": made(kept.made),
+            }))?;
+        }
+        return Ok(());
+    }
+    if clients.is_empty() {
+        ui.note(format_args!(
+            "nobody has a token in `{}`; `verus serve token add NAME` makes one",
+            folder.display()
+        ));
+        return Ok(());
+    }
+    let mut rows = vec![["client", "rights", "made"].map(str::to_owned)];
+    for kept in &clients {
+        let (name, rights) = (kept.name.to_string(), kept.rights.to_string());
+        rows.push([name, rights, made(kept.made)]);
+    }
+    for line in table::aligned(&rows) {
+        ui.line(line)?;
+    }
+    Ok(())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time of day is for whoever reads the list"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
