@@ -649,7 +649,7 @@ def readable_secrets(stage: Stage) -> None:
         stage.expect(code == 2, f"serve refuses a readable {name}", f"serve takes a readable {name}: exit {code}")
         process.stop()
         if name == "token":
-            ran = stage.run("send", file, server.name, "--config", stage.config(), seconds=3)
+            ran = stage.run("send", file, server.name, "--config", stage.config(), seconds=8)
             stage.expect(
                 ran.code == 2 and "token" in ran.err, "send refuses a readable token", f"send with it: exit {ran.code}"
             )
