@@ -20,7 +20,7 @@ use verus_net::transfer::address::Host;
 use verus_net::transfer::private::Home;
 use verus_net::transfer::secrets::{Fingerprint, Token};
 use verus_net::transfer::trust::Trust;
-use verus_net::transfer::{Client, ClientConfig, ConnectError, Delivered, Gauge, Trouble};
+use verus_net::transfer::{Client, ClientConfig, ConnectError, Delivered, Gauge, SILENCE, Trouble};
 
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -184,6 +184,7 @@ async fn connect(host: &Host, args: &ClientArgs, ui: &Ui) -> Result<Client, Fail
         token,
         scheme: args.common.scheme.clone(),
         patience: PATIENCE,
+        silence: SILENCE,
     };
     let client = Client::connect(&config).await.map_err(|error| {
         let message = format!("{host}: {error}");

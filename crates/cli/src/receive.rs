@@ -153,6 +153,7 @@ fn job(
                     folder,
                     name,
                     replace,
+                    apart: None,
                 };
                 client.get(&remote, place, &gauge).await
             })

@@ -13,14 +13,16 @@ mod token;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
+use bytesize::ByteSize;
 use serde_json::json;
 use verus_net::transfer::access::Access;
 use verus_net::transfer::access::store::STORE_FILE;
 use verus_net::transfer::folder::Folder;
 use verus_net::transfer::private::Home;
 use verus_net::transfer::secrets::{Fingerprint, Identity, TOKEN_FILE, Token};
-use verus_net::transfer::{DEFAULT_PORT, Event, Server, ServerConfig, bind};
+use verus_net::transfer::{DEFAULT_PORT, Event, Limits, Server, ServerConfig, bind};
 
 use self::audit::Audit;
 use self::privilege::Standing;
@@ -84,6 +86,15 @@ struct Serving {
     /// Clients at a time.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
     max_clients: u16,
+    /// Clients at a time from one address (IPv6: one /64) (default: half of --max-clients).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    clients_per_address: Option<u16>,
+    /// What all files in DIR may take together before clients may add no more, as 500MB or 2GiB.
+    #[arg(long, value_name = "SIZE")]
+    max_bytes: Option<ByteSize>,
+    /// Remove unfinished files that were not written to for so long, as 12h or 7d, or `forever`.
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = keep)]
+    keep_parts: Keep,
     /// Add a JSON object for each transfer, with who and what, to this file.
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
@@ -95,6 +106,19 @@ struct Serving {
     json: bool,
     #[command(flatten)]
     common: files::Common,
+}
+
+/// How long something is kept; nothing for ever.
+#[derive(Clone, Copy)]
+struct Keep(Option<Duration>);
+
+fn keep(text: &str) -> Result<Keep, String> {
+    if text == "forever" {
+        return Ok(Keep(None));
+    }
+    humantime::parse_duration(text)
+        .map(|time| Keep(Some(time)))
+        .map_err(|error| format!("{error}; expected a time, as 12h or 7d, or `forever`"))
 }
 
 /// Serves until it is told to stop, or does what is to be done with tokens.
@@ -243,6 +267,12 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
         read_only: args.read_only,
         scheme: args.common.scheme.clone(),
         max_clients: usize::from(args.max_clients),
+        limits: Limits {
+            clients_each: args.clients_per_address.map(usize::from),
+            bytes: args.max_bytes.map(|size| size.as_u64()),
+            keep_parts: args.keep_parts.0,
+            ..Limits::default()
+        },
     };
     Ok(Ready {
         config,

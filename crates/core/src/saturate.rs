@@ -127,6 +127,43 @@ struct Round {
     longest_queue: Duration,
 }
 
+/// The receiver's clock may run faster or slower than ours by this share.
+const DRIFT: f64 = 2e-4;
+/// And be read so much too early or too late.
+const MISREAD: Duration = Duration::from_millis(200);
+
+/// What the receiver's clock can show. Each packet arrived between its departure and its acknowledgement: that
+/// tells, up to a round trip, by how much the clocks are apart. A receiver whose times do not fit makes them
+/// up, and a path of any rate with them: its clock is not looked at again.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// From when on the clocks were compared.
+    since: Time,
+    /// By how much the receiver's is ahead, at the least and at the most, ns.
+    ahead: (i64, i64),
+}
+
+impl Clock {
+    /// Whether a packet that left at `sent` and was acknowledged at `now` may have arrived then if its arrival
+    /// was `apart` later than its departure, each by its own clock.
+    fn allows(clock: &mut Option<Clock>, now: Time, sent: Time, apart: i64) -> bool {
+        let least = apart.saturating_sub_unsigned(now.since(sent).as_nanos());
+        let Some(clock) = clock else {
+            *clock = Some(Clock {
+                since: now,
+                ahead: (least, apart),
+            });
+            return true;
+        };
+        let wrong = MISREAD + now.since(clock.since).mul_f64(DRIFT);
+        let wrong = i64::try_from(wrong.as_nanos()).unwrap_or(i64::MAX);
+        let (from, to) = clock.ahead;
+        let fits = apart >= from.saturating_sub(wrong) && least <= to.saturating_add(wrong);
+        clock.ahead = (from.max(least), to.min(apart));
+        fits
+    }
+}
+
 /// A flow that saturates.
 #[derive(Clone, Debug)]
 pub struct Saturate {
@@ -141,6 +178,9 @@ pub struct Saturate {
     overflowed: bool,
     /// The least difference between the two clocks' times of arrival and departure, ns.
     least: Option<i64>,
+    clock: Option<Clock>,
+    /// The receiver's clock makes no sense: ours has to do.
+    made_up: bool,
     /// Of the packet acknowledged last: its time in this direction's queue, and the rest of its round trip.
     queue: Duration,
     rest: Duration,
@@ -166,6 +206,8 @@ impl Saturate {
             target: config.delay,
             overflowed: false,
             least: None,
+            clock: None,
+            made_up: false,
             queue: Duration::ZERO,
             rest: Duration::ZERO,
             window: Bytes::new(1500) * INITIAL_PACKETS,
@@ -178,9 +220,19 @@ impl Saturate {
 
     fn measure(&mut self, acked: &Acked, feedback: &Feedback<'_>) {
         let size = acked.packet.size;
-        match acked.received_at {
+        let sent = acked.packet.at;
+        let received_at = acked.received_at.filter(|at| {
+            let apart = at.as_nanos().wrapping_sub(sent.as_nanos()) as i64;
+            if !self.made_up && !Clock::allows(&mut self.clock, feedback.now, sent, apart) {
+                self.made_up = true;
+                self.least = None;
+                self.deliveries = Deliveries::default();
+            }
+            !self.made_up
+        });
+        match received_at {
             Some(at) => {
-                let apart = at.as_nanos().wrapping_sub(acked.packet.at.as_nanos()) as i64;
+                let apart = at.as_nanos().wrapping_sub(sent.as_nanos()) as i64;
                 let least = self.least.map_or(apart, |least| least.min(apart));
                 self.least = Some(least);
                 self.queue = Duration::from_nanos(apart.abs_diff(least));
@@ -488,6 +540,47 @@ mod tests {
             let delay = Duration::from_millis(millis);
             let error = Saturate::new(Config { delay }).expect_err("out of range");
             assert!(error.to_string().contains("delay_ms must be between 10"));
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_makes_up_its_times_makes_up_no_rate() {
+        // 1 packet a millisecond, 40 ms there and back; what the receiver says of each arrival.
+        type Says = fn(Time) -> Time;
+        let lies: [(&str, Says); 4] = [
+            ("always the same", |_| Time::from_millis(1_000)),
+            ("far ahead", |now| {
+                Time::from_nanos(u64::MAX - now.as_nanos())
+            }),
+            ("backwards", |now| {
+                Time::from_millis(1_000_000 - now.as_millis())
+            }),
+            ("twice as fast", |now| Time::from_nanos(now.as_nanos() / 2)),
+        ];
+        for (what, says) in lies {
+            let mut path = Path::new(Saturate::new(Config::default()).expect("in range"));
+            let mut under_way = VecDeque::new();
+            let (mut next, mut most) = (0, 0);
+            for millis in 1..20_000u64 {
+                path.receiver_clock = Some(if millis < 2_000 { |now| now } else { says });
+                while path.controller.sendable(path.in_flight()) >= SIZE {
+                    path.send(1);
+                    under_way.push_back((millis + 40, next));
+                    next += 1;
+                }
+                path.wait_ms(1);
+                if under_way.front().is_some_and(|&(at, _)| at <= millis) {
+                    let (_, number) = under_way.pop_front().expect("there is one");
+                    path.ack([number]);
+                }
+                path.tick();
+                most = most.max(path.controller.window().get() / SIZE.get());
+            }
+            // 540 packets fill the round trip and a queue of half a second.
+            assert!(
+                (400..4 * 540).contains(&most),
+                "{what}: a window of {most} packets"
+            );
         }
     }
 }

@@ -58,6 +58,9 @@ const HEARTBEAT: Duration = Duration::from_millis(50);
 /// but no size, while these are whole packets, with which an outage would fill the queue.
 const UNHEARD: Duration = Duration::from_millis(250);
 const SLOW_HEARTBEAT: Duration = Duration::from_secs(1);
+/// A receiver half whose reports are all older than the last one in use for so long has begun again, or lied
+/// then: an honest one has a new report every tick.
+const OUTDATED: Duration = Duration::from_secs(1);
 /// A packet that another has overtaken by so much is given up.
 const REORDERING: Duration = Duration::from_millis(10);
 
@@ -183,6 +186,11 @@ pub struct Sprout {
     /// The packets that may still be overtaken without being given up: when they left, and how many
     /// bytes had been sent before.
     open: VecDeque<(Time, u64)>,
+    /// The packets that left after the last one acknowledged, likewise: none of them can have arrived before
+    /// the report that comes with its acknowledgement.
+    unheard_of: VecDeque<(Time, u64)>,
+    /// When the last one acknowledged left.
+    newest_acked: Time,
     /// When a packet leaves whatever the forecast says.
     heartbeat: Time,
     heartbeat_due: bool,
@@ -212,6 +220,8 @@ impl Sprout {
             queued: 0,
             operative: None,
             open: VecDeque::new(),
+            unheard_of: VecDeque::new(),
+            newest_acked: Time::ZERO,
             heartbeat: Time::ZERO,
             heartbeat_due: true,
             last_heartbeat: false,
@@ -249,22 +259,36 @@ impl Sprout {
             due: if self.may_send() && !packet.app_limited {
                 Duration::ZERO
             } else {
-                HEARTBEAT
+                self.heartbeat.since(packet.at)
             },
         }
     }
 
+    /// Uses a report if it is newer than the one in use. What a receiver half says may be a lie: no more is
+    /// believed than an honest one could say.
     fn adopt(&mut self, now: Time, report: &Report) {
+        while let Some(&(at, _)) = self.unheard_of.front()
+            && at <= self.newest_acked
+        {
+            self.unheard_of.pop_front();
+        }
         let newer = self
             .operative
             .as_ref()
             .is_none_or(|operative| (report.tick.wrapping_sub(operative.tick) as i32) > 0);
-        if newer {
+        if newer || now.since(self.heard) > OUTDATED {
             self.heard = now;
-            self.queued = self.sent.saturating_sub(report.settled);
+            // The receiver is there: at slow heartbeats it would go on seeing an outage in the time between.
+            self.heartbeat = self.heartbeat.min(now + HEARTBEAT);
+            let most = self
+                .unheard_of
+                .front()
+                .map_or(self.sent, |&(_, before)| before);
+            self.queued = self.sent - report.settled.min(most);
+            let a_tick = self.config.max_arrivals_per_tick as u16;
             self.operative = Some(Operative {
                 tick: report.tick,
-                counts: report.counts,
+                counts: std::array::from_fn(|at| report.counts[at].min(a_tick * (at as u16 + 1))),
                 at: now,
                 passed: 0,
             });
@@ -311,6 +335,7 @@ impl Controller for Sprout {
         self.last_heartbeat = !self.fits();
         if !self.last_heartbeat {
             self.open.push_back((packet.at, self.sent));
+            self.unheard_of.push_back((packet.at, self.sent));
             self.sent += size;
             self.queued += size;
         }
@@ -330,6 +355,9 @@ impl Controller for Sprout {
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        for acked in feedback.acked.iter().chain(feedback.recovered) {
+            self.newest_acked = self.newest_acked.max(acked.packet.at);
+        }
         let report = feedback.report.filter(|_| self.config.receiver);
         match report.and_then(Report::read) {
             Some(report) => {
@@ -476,6 +504,37 @@ mod tests {
         path.fill();
         path.controller.adopt(now, &report(8, 25_000, 4));
         assert_eq!(path.controller.queued, 5000);
+    }
+
+    #[test]
+    fn a_report_says_no_more_than_an_honest_one_could() {
+        let mut path = path(Config::default());
+        let huge = |tick| Report {
+            tick: (u32::MAX >> 1) + tick,
+            settled: u64::MAX,
+            counts: [u16::MAX; TICKS],
+        };
+        path.controller.adopt(path.now, &huge(0));
+        // 30 packets a tick, for five ticks.
+        let most = Bytes::new(150 * SENT_BYTES);
+        assert_eq!(path.controller.window(), most);
+        path.wait_ms(1);
+        path.fill();
+        assert_eq!(path.in_flight(), most);
+        // What left after the last packet acknowledged cannot have arrived.
+        path.wait_ms(39);
+        path.controller.adopt(path.now, &huge(1));
+        assert_eq!(path.controller.queued, most.get());
+        path.controller.newest_acked = path.now;
+        path.controller.adopt(path.now, &huge(2));
+        assert_eq!(path.controller.queued, 0);
+        // A tick far ahead holds honest reports off for a second, no longer.
+        path.wait_ms(1000);
+        path.controller.adopt(path.now, &report(7, 0, 4));
+        assert_eq!(path.controller.window(), most);
+        path.wait_ms(1);
+        path.controller.adopt(path.now, &report(8, 0, 4));
+        assert_eq!(path.controller.window(), Bytes::new(20 * SENT_BYTES));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(crate) struct Path<C> {
     pub now: Time,
     /// Whether packets leave marked as limited by the source.
     pub app_limited: bool,
+    /// What the receiver says of when a packet came that is acknowledged now.
+    pub receiver_clock: Option<fn(Time) -> Time>,
     next: u64,
     open: BTreeMap<u64, Departure>,
     lost: BTreeMap<u64, Departure>,
@@ -38,6 +40,7 @@ impl<C: Controller> Path<C> {
             controller,
             now: Time::ZERO,
             app_limited: false,
+            receiver_clock: None,
             next: 0,
             open: BTreeMap::new(),
             lost: BTreeMap::new(),
@@ -115,10 +118,11 @@ impl<C: Controller> Path<C> {
                 .unwrap_or_else(|| panic!("packet {number} is not there"))
         };
         let now = self.now;
+        let received_at = self.receiver_clock.map(|says| says(now));
         let arrived = |packet: Departure| Acked {
             packet,
             rtt: now.since(packet.at),
-            received_at: None,
+            received_at,
         };
         let acked: Vec<Acked> = acked
             .into_iter()

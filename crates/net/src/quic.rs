@@ -36,7 +36,7 @@ use verus_core::{LossRule, Time};
 use adapter::{Adapter, Shared};
 pub use driver::{Driver, drive};
 use host::Host;
-pub use view::{Counters, Event, Snapshot, View};
+pub use view::{Counters, Driving, Event, Snapshot, View};
 
 /// quinn's default send window, where none was found.
 const SEND_WINDOW: u64 = 10_000_000;

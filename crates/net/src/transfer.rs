@@ -12,11 +12,14 @@ pub mod account;
 pub mod address;
 mod client;
 pub mod digest;
+mod doorstep;
 mod exchange;
 pub mod files;
 pub mod folder;
 pub mod frames;
+mod housekeeping;
 pub mod paths;
+mod places;
 pub mod private;
 pub mod refusal;
 pub mod secrets;
@@ -26,7 +29,6 @@ mod wire;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -38,7 +40,7 @@ use crate::socket;
 pub use account::{Direction, Outcome, Transfer};
 pub use client::{Client, ClientConfig, ConnectError, Entry};
 pub use exchange::Delivered;
-pub use server::{Event, Server, ServerConfig};
+pub use server::{Event, Limits, Server, ServerConfig};
 pub use wire::Trouble;
 
 /// The UDP port of a server, unless another is given.
@@ -47,7 +49,8 @@ pub const DEFAULT_PORT: u16 = 9488;
 /// A connection on which nothing was heard for so long is over: a blackout of 30 s is survived, with
 /// the time that QUIC's probes need to notice its end.
 pub const IDLE: Duration = Duration::from_secs(60);
-/// How often an idle end shows that it lives.
+/// How often an idle client shows that it lives. A server does not: it would keep clients alive that are
+/// not.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// How much of what arrived may wait to be written, in bytes for each connection, and how much of what
 /// was sent may wait to be acknowledged.
@@ -78,6 +81,8 @@ mod code {
     pub const INTERRUPTED: u32 = 6;
     /// The client's token was revoked, or its rights have changed.
     pub const REVOKED: u32 = 7;
+    /// The client asks for nothing.
+    pub const IDLE: u32 = 8;
 }
 
 /// How far a file has come; shared with whoever shows it.
@@ -118,12 +123,15 @@ impl Gauge {
     }
 }
 
+/// How long an end waits for a word of the other one, unless something else is set: see
+/// [`Trouble::Silent`].
+pub const SILENCE: Duration = Duration::from_secs(60);
+
 /// Both ends' transport; `window` is the receive window of the connection.
-fn transport(scheme: &Scheme, window: u32, streams: u32, seed: u64) -> Arc<TransportConfig> {
+fn transport(scheme: &Scheme, window: u32, streams: u32, seed: u64) -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
         .max_idle_timeout(IdleTimeout::try_from(IDLE).ok())
-        .keep_alive_interval(Some(KEEP_ALIVE))
         .max_concurrent_bidi_streams(VarInt::from_u32(streams))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .datagram_receive_buffer_size(None)
@@ -131,7 +139,7 @@ fn transport(scheme: &Scheme, window: u32, streams: u32, seed: u64) -> Arc<Trans
         .receive_window(VarInt::from_u32(window))
         .send_window(u64::from(WINDOW));
     crate::quic::configure(&mut transport, scheme, seed);
-    Arc::new(transport)
+    transport
 }
 
 /// An end's socket: for IPv4, too, where it is for all IPv6 addresses.

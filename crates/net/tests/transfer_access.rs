@@ -16,7 +16,7 @@ use verus_net::transfer::private::Home;
 use verus_net::transfer::refusal::Reason;
 use verus_net::transfer::secrets::{Identity, Token};
 use verus_net::transfer::{
-    Client, ConnectError, Direction, Event, Outcome, Server, ServerConfig, Trouble, bind,
+    Client, ConnectError, Direction, Event, Limits, Outcome, Server, ServerConfig, Trouble, bind,
 };
 
 const MEGABYTE: usize = 1 << 20;
@@ -54,6 +54,7 @@ impl Known {
             read_only: false,
             scheme: Scheme::parse("cubic").expect("it exists"),
             max_clients: 8,
+            limits: Limits::default(),
         };
         let socket = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
         world.address = socket.local_addr().expect("bound");

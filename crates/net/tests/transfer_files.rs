@@ -6,6 +6,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use transfer_common::{World, noise, path, same};
+use verus_net::transfer::files::{Part, Place, Source};
+use verus_net::transfer::folder::Folder;
 use verus_net::transfer::refusal::Reason;
 use verus_net::transfer::secrets::{Fingerprint, Token};
 use verus_net::transfer::trust::{self, Trust};
@@ -226,4 +228,114 @@ async fn only_those_who_should_meet() {
     let error = Client::connect(&config).await.expect_err("it has changed");
     assert!(matches!(error, ConnectError::Changed { .. }), "{error}");
     assert!(error.to_string().contains("line 1"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unfinished_file_that_others_planted_is_not_used() {
+    const SOMEBODY: u32 = 65_534;
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    fs::write(world.served("tool"), noise(100_000, 1)).expect("written");
+    let part = world.mine(".tool.verus-part");
+    let mode = |mode| fs::set_permissions(&part, fs::Permissions::from_mode(mode));
+    let plant = |what: &str| {
+        if what == "a symbolic link" {
+            fs::write(world.mine("elsewhere"), b"mine").expect("written");
+            return symlink(world.mine("elsewhere"), &part).expect("a link");
+        }
+        fs::write(&part, b"planted").expect("written");
+        mode(0o600).expect("ours");
+        match what {
+            "another user's file" => {
+                std::os::unix::fs::chown(&part, Some(SOMEBODY), None).expect("root may");
+            }
+            "another name" => {
+                fs::hard_link(&part, world.mine("second")).expect("a link");
+            }
+            "others may write" => mode(0o666).expect("ours"),
+            _ => unreachable!(),
+        }
+    };
+    // In a folder where everybody may make files, as in any other.
+    fs::set_permissions(world.mine(""), fs::Permissions::from_mode(0o1777)).expect("ours");
+    for what in [
+        "a symbolic link",
+        "another user's file",
+        "another name",
+        "others may write",
+    ] {
+        plant(what);
+        let trouble = world.get(&client, "tool", "tool", false).await;
+        let trouble = trouble.expect_err(what);
+        assert!(trouble.to_string().contains(what), "{trouble}");
+        assert!(
+            trouble.to_string().contains("`.tool.verus-part`"),
+            "{trouble}"
+        );
+        assert_eq!(refused(trouble), Reason::InTheWay);
+        assert!(!world.mine("tool").exists(), "{what}");
+        fs::remove_file(&part).expect("it stayed");
+    }
+    assert_eq!(
+        fs::read(world.mine("elsewhere")).expect("untouched"),
+        b"mine"
+    );
+    world
+        .get(&client, "tool", "tool", false)
+        .await
+        .expect("in its place now");
+    let made = fs::metadata(world.mine("tool")).expect("there");
+    assert_eq!(made.uid(), rustix::process::geteuid().as_raw());
+    assert_eq!(made.nlink(), 1);
+    assert_eq!(made.mode() & 0o022, 0, "{:o}", made.mode());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_else_reads_a_file_before_it_is_whole() {
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    let folder = Folder::open(&world.home.path().join("mine")).expect("there");
+    let part = Part::open(&Place {
+        folder,
+        name: "x".into(),
+        replace: false,
+        apart: None,
+    })
+    .expect("a new file");
+    let mode = fs::metadata(world.mine(".x.verus-part")).expect("there");
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    drop(part);
+    fs::write(world.served("x"), b"x").expect("written");
+    world.get(&client, "x", "x", false).await.expect("there");
+    fs::write(world.mine("any"), b"x").expect("written");
+    let (any, x) = (
+        fs::metadata(world.mine("any")).expect("there"),
+        fs::metadata(world.mine("x")).expect("there"),
+    );
+    assert_eq!(any.mode(), x.mode(), "as any new file of ours");
+}
+
+#[test]
+fn a_source_written_to_under_its_old_time_has_changed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    fs::write(&path, b"before").expect("written");
+    let source = Source::new(fs::File::open(&path).expect("there")).expect("a file");
+    assert!(!source.changed());
+    let modified = fs::metadata(&path)
+        .and_then(|about| about.modified())
+        .expect("known");
+    // Times are counted in ticks of up to 10 ms.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .expect("ours");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"behind", 0).expect("written");
+    file.set_modified(modified).expect("ours");
+    let again = fs::metadata(&path)
+        .and_then(|about| about.modified())
+        .expect("known");
+    assert_eq!(again, modified);
+    assert!(source.changed());
 }

@@ -58,32 +58,14 @@ pub fn drive(connection: &Connection) -> Driver {
     }
 }
 
-/// Marks a controller as driven for as long as it lives.
-struct Driving {
-    view: View,
-}
-
-impl Driving {
-    fn new(view: View) -> Self {
-        view.shared.add_driver();
-        Driving { view }
-    }
-}
-
-impl Drop for Driving {
-    fn drop(&mut self) {
-        self.view.shared.remove_driver();
-    }
-}
-
 async fn run(connection: Connection) {
     let mut closed = pin!(connection.closed());
     let Some(view) = View::of(connection.congestion_state()) else {
         return;
     };
-    let mut driving = Driving::new(view);
+    let mut driving = view.driving();
     loop {
-        let shared = &driving.view.shared;
+        let shared = &driving.view().shared;
         let now = Instant::now();
         let due = shared.set_alarm(now.into_std()).map(Instant::from);
         let look = now + LOOK;
@@ -99,9 +81,9 @@ async fn run(connection: Connection) {
             connection.set_send_window(shared.send_window());
         }
         if let Some(view) = View::of(connection.congestion_state())
-            && !view.is_same(&driving.view)
+            && !view.is_same(driving.view())
         {
-            driving = Driving::new(view);
+            driving = view.driving();
         }
     }
 }

@@ -143,6 +143,26 @@ pub struct Snapshot {
     pub counters: Counters,
 }
 
+/// Somebody's promise to tick a controller; see [`View::driving`].
+#[derive(Debug)]
+#[must_use = "the promise ends when this is dropped"]
+pub struct Driving {
+    view: View,
+}
+
+impl Driving {
+    /// What is driven.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+}
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        self.view.shared.remove_driver();
+    }
+}
+
 /// A handle on the controller of a connection: cheap to clone, to keep and to ask.
 ///
 /// It stays valid when the connection ends, and tells of one path: after a migration to another address
@@ -217,6 +237,14 @@ impl View {
     /// arrives may make it sooner.
     pub fn next_tick(&self, now: Instant) -> Option<Instant> {
         self.shared.next_tick(now)
+    }
+
+    /// Promises to call [`tick`](Self::tick) whenever [`next_tick`](Self::next_tick) asks for it, for as long as the
+    /// answer lives. Without such a promise two packets may be in flight whatever the controller says, since
+    /// nobody comes back to a budget that is spent.
+    pub fn driving(&self) -> Driving {
+        self.shared.add_driver();
+        Driving { view: self.clone() }
     }
 
     /// Closes the epochs that have ended by `now`. Says whether the connection may send more than before,

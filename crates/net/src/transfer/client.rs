@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{Connection, ConnectionError, Endpoint, EndpointConfig, VarInt};
+use quinn_proto::TransportErrorCode;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -14,25 +15,30 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 use thiserror::Error;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use verus_core::algorithm::Scheme;
 
 use super::address::Host;
-use super::exchange::{Delivered, Reveal, supply, take};
+use super::exchange::{Delivered, supply, take};
 use super::files::{Place, Source};
 use super::frames::{ALPN, Answer, FileInfo, Request};
 use super::paths::RelativePath;
+use super::places::Pulse;
 use super::refusal::{Reason, Refusal};
 use super::secrets::{Fingerprint, Prover, Token};
 use super::trust::{self, KnownHostsError, Trust};
-use super::wire::{Trouble, Wire, in_words};
-use super::{Gauge, STREAMS, WINDOW, bind, channel_secret, code, random_seed, transport};
+use super::wire::{Patience, Trouble, Wire, in_words};
+use super::{
+    Gauge, KEEP_ALIVE, STREAMS, WINDOW, bind, channel_secret, code, random_seed, transport,
+};
 use crate::quic;
 
 /// How long the next address of a host waits for the one before (RFC 8305 §5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// How long a client that is done waits for the server to hear of it.
 const GOODBYE: Duration = Duration::from_millis(500);
+/// How long to wait before a server that is busy is asked again: a place is free for a moment only.
+const AGAIN: Duration = Duration::from_millis(200);
 /// The longest list that is taken from a server: entries, and bytes of their paths.
 const MAX_ENTRIES: usize = 1_000_000;
 const MAX_LIST_BYTES: usize = 64 << 20;
@@ -52,6 +58,8 @@ pub struct ClientConfig {
     pub scheme: Scheme,
     /// How long to wait for an answer at first.
     pub patience: Duration,
+    /// How long to wait for a word from a server that is alive, later.
+    pub silence: Duration,
 }
 
 /// Why there is no connection.
@@ -117,6 +125,9 @@ pub enum ConnectError {
          use. If it runs with --no-token, give the fingerprint that `serve` has printed: --fingerprint"
     )]
     Impostor(Fingerprint),
+    /// The server has no place for us.
+    #[error("the server has as many clients as it takes; try again later")]
+    Busy,
     /// Something else.
     #[error("{0}")]
     Failed(String),
@@ -140,6 +151,7 @@ pub struct Client {
     connection: Connection,
     writable: bool,
     met: Option<Fingerprint>,
+    silence: Duration,
     _driver: quic::Driver,
 }
 
@@ -204,6 +216,16 @@ impl Client {
     /// # Errors
     /// If there is no server, not the right one, or it does not want us.
     pub async fn connect(config: &ClientConfig) -> Result<Self, ConnectError> {
+        let end = Instant::now() + config.patience;
+        loop {
+            match Client::try_connect(config).await {
+                Err(ConnectError::Busy) if Instant::now() + AGAIN < end => sleep(AGAIN).await,
+                other => return other,
+            }
+        }
+    }
+
+    async fn try_connect(config: &ClientConfig) -> Result<Self, ConnectError> {
         let (endpoint, connection) = reach(config).await?;
         let closing = connection.clone();
         let client = Client::meet(config, endpoint, connection).await;
@@ -256,6 +278,7 @@ impl Client {
             connection,
             writable,
             met: new.map(|_| found),
+            silence: config.silence,
             _driver: driver,
         })
     }
@@ -343,7 +366,7 @@ impl Client {
             Answer::Refused(refusal) => return Err(Trouble::There(refusal)),
             _ => return Err(Trouble::Protocol("an answer out of turn".to_owned())),
         };
-        let taken = take(&mut wire, place, file, gauge, Reveal::Everything).await;
+        let taken = take(&mut wire, place, file, gauge).await;
         // The server hears what became of it before we hang up.
         let _ = timeout(GOODBYE, wire.finish()).await;
         taken
@@ -394,10 +417,14 @@ impl Client {
     }
 
     async fn ask(&self, request: &Request) -> Result<Wire, Trouble> {
-        let mut wire = Wire::open(&self.connection).await?;
+        let mut wire = Wire::open(&self.connection, patience(self.silence)).await?;
         wire.say(request).await?;
         Ok(wire)
     }
+}
+
+fn patience(silence: Duration) -> Patience {
+    Patience::new(silence, Arc::new(Pulse::new()))
 }
 
 fn bytes(path: &RelativePath) -> Vec<u8> {
@@ -410,10 +437,28 @@ fn fingerprint(connection: &Connection) -> Option<Fingerprint> {
     Some(Fingerprint::of(chain.first()?))
 }
 
+/// Whether a server without a free place says so.
+fn is_busy(error: &ConnectionError) -> bool {
+    match error {
+        ConnectionError::ApplicationClosed(close) => {
+            close.error_code == VarInt::from_u32(code::BUSY)
+        }
+        // Before the handshake is over, QUIC hides what the application said (RFC 9000 §10.2.3).
+        ConnectionError::ConnectionClosed(close) => [
+            TransportErrorCode::CONNECTION_REFUSED,
+            TransportErrorCode::APPLICATION_ERROR,
+        ]
+        .contains(&close.error_code),
+        _ => false,
+    }
+}
+
 /// The first of the host's addresses that answers, each being tried a little after the one before.
 async fn reach(config: &ClientConfig) -> Result<(Endpoint, Connection), ConnectError> {
     let mut quic = quinn::ClientConfig::new(Arc::new(tls()?));
-    quic.transport_config(transport(&config.scheme, WINDOW, STREAMS, random_seed()));
+    let mut transport = transport(&config.scheme, WINDOW, STREAMS, random_seed());
+    transport.keep_alive_interval(Some(KEEP_ALIVE));
+    quic.transport_config(Arc::new(transport));
     let mut attempts = JoinSet::new();
     for (index, address) in (0u32..).zip(config.addresses.iter().copied()) {
         let quic = quic.clone();
@@ -432,6 +477,7 @@ async fn reach(config: &ClientConfig) -> Result<(Endpoint, Connection), ConnectE
                 .map_err(|error| ConnectError::Failed(error.to_string()))?;
             let connection = connecting.await.map_err(|error| match error {
                 ConnectionError::TimedOut => ConnectError::Failed("no answer".to_owned()),
+                error if is_busy(&error) => ConnectError::Busy,
                 error => ConnectError::Failed(in_words(&error)),
             })?;
             Ok((endpoint, connection))
@@ -473,6 +519,7 @@ async fn greet(
                 None => ConnectError::NoToken,
             }
         }
+        Some(error) if is_busy(&error) => ConnectError::Busy,
         _ => ConnectError::Failed(trouble.to_string()),
     };
     let channel = channel_secret(connection).map_err(failed)?;
@@ -480,7 +527,9 @@ async fn greet(
     let hello = Request::Hello {
         proof: token.map(|token| token.proof(&channel, Prover::Client)),
     };
-    let mut wire = Wire::open(connection).await.map_err(failed)?;
+    let mut wire = Wire::open(connection, patience(config.patience))
+        .await
+        .map_err(failed)?;
     wire.say(&hello).await.map_err(failed)?;
     match wire.hear().await.map_err(failed)? {
         Answer::Welcome { proof, writable } => match (token, proof) {

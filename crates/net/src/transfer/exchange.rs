@@ -2,15 +2,20 @@
 //!
 //! The receiving end begins: it says what it has, in digests of pieces, and learns how much of that
 //! is right. Then the data come in order, holes left out, and at the end the digest of the whole.
+//!
+//! Neither end waits for ever (see [`wire`](super::wire)). What takes long without a word, by design, is
+//! reading a piece on both disks, for which each end allows the other time; and writing, meanwhile the
+//! receiving end says every [`SIGN`] how far it is.
 
+use std::future::Future;
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Gauge;
-use super::access::ClientName;
 use super::digest::BLOCK;
 use super::files::{Part, Place, Reader, Run, Source, Standing};
 use super::frames::{Demand, FileInfo, Subject, Supply};
@@ -21,16 +26,10 @@ use super::wire::{Receiving, Sending, Trouble, Wire};
 const REPORT: u64 = 1 << 20;
 /// How long an end that was stopped waits to hear why.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-
-/// What the end that sends a file may learn of what is at its place.
-#[derive(Clone, Debug)]
-pub(super) enum Reveal {
-    /// What of it is there already.
-    Everything,
-    /// Only what this client itself has left unfinished: it may write and not read, and whoever hears a
-    /// digest can guess what it is of.
-    Nothing(ClientName),
-}
+/// How often the receiving end says that it lives, while it writes or waits for data.
+const SIGN: Duration = Duration::from_secs(10);
+/// A disk that reads slower than this, in bytes a second, is taken for dead.
+const SLOWEST_DISK: u64 = 4 << 20;
 
 /// What became of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +54,27 @@ pub(super) async fn off<T: Send + 'static>(
             "work on a file was cut short",
         ))
     })
+}
+
+/// How long both ends may take to read a piece.
+fn reading(piece: u64) -> Duration {
+    Duration::from_secs(2 * piece / SLOWEST_DISK)
+}
+
+/// Says `sign` every now and then while `work` goes on.
+async fn while_alive<T>(
+    sending: &mut Sending,
+    sign: &Demand,
+    work: impl Future<Output = T>,
+) -> Result<T, Trouble> {
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return Ok(done),
+            () = sleep(SIGN) => sending.sign(sign).await?,
+        }
+    }
 }
 
 fn protocol(text: &str) -> Trouble {
@@ -84,7 +104,7 @@ pub(super) async fn supply(
 ) -> Result<Delivered, Trouble> {
     let result = try_supply(wire, source, gauge).await;
     if let Some(refusal) = result.as_ref().err().and_then(Trouble::for_peer) {
-        let _ = wire.say(&Supply::Failed(refusal)).await;
+        let _ = timeout(LAST_WORDS, wire.say(&Supply::Failed(refusal))).await;
     }
     result
 }
@@ -111,6 +131,9 @@ async fn try_supply(wire: &mut Wire, source: &Source, gauge: &Gauge) -> Result<D
                 break;
             }
             Demand::Done => {
+                if source.changed() {
+                    return Err(Trouble::Here(changed()));
+                }
                 gauge.start(size);
                 return Ok(Delivered {
                     size,
@@ -165,6 +188,7 @@ async fn compare(wire: &mut Wire, mut reader: Reader, bytes: u64) -> Result<Read
     let mut whole = 0;
     let mut matching = true;
     let mut count = 0;
+    wire.allow(reading(piece));
     loop {
         match wire.hear().await? {
             Demand::Piece(digest) => {
@@ -194,6 +218,7 @@ async fn compare(wire: &mut Wire, mut reader: Reader, bytes: u64) -> Result<Read
             _ => return Err(protocol("a demand out of turn")),
         }
     }
+    wire.allow(Duration::ZERO);
     if !matching {
         reader.rewind(whole);
     }
@@ -242,8 +267,14 @@ async fn send(
 /// Hears how far the peer is, until it is done.
 async fn listen(receiving: &mut Receiving, size: u64, gauge: &Gauge) -> Result<(), Trouble> {
     loop {
-        match receiving.hear().await? {
-            Demand::Received { position } => gauge.set(position.min(size)),
+        match receiving.hear_sign().await? {
+            Demand::Received { position } => {
+                // The same position again says that the peer lives, no more.
+                if position > gauge.position() {
+                    gauge.set(position.min(size));
+                    receiving.progress();
+                }
+            }
             Demand::Done => return Ok(()),
             Demand::Failed(refusal) => return Err(Trouble::There(refusal)),
             _ => return Err(protocol("a demand out of turn")),
@@ -257,11 +288,10 @@ pub(super) async fn take(
     place: Place,
     info: FileInfo,
     gauge: &Gauge,
-    reveal: Reveal,
 ) -> Result<Delivered, Trouble> {
-    let result = try_take(wire, place, info, gauge, reveal).await;
+    let result = try_take(wire, place, info, gauge).await;
     if let Some(refusal) = result.as_ref().err().and_then(Trouble::for_peer) {
-        let _ = wire.say(&Demand::Failed(refusal)).await;
+        let _ = timeout(LAST_WORDS, wire.say(&Demand::Failed(refusal))).await;
         wire.stop();
     }
     result
@@ -272,7 +302,6 @@ async fn try_take(
     place: Place,
     info: FileInfo,
     gauge: &Gauge,
-    reveal: Reveal,
 ) -> Result<Delivered, Trouble> {
     let size = info.size;
     let looked = {
@@ -281,50 +310,52 @@ async fn try_take(
             .await?
             .map_err(Trouble::Here)?
     };
-    let different = match (looked, &reveal) {
-        (Standing::Nothing, _) => None,
-        (_, Reveal::Nothing(_)) => Some("something"),
-        (standing, Reveal::Everything) => match standing {
-            Standing::Nothing => None,
-            Standing::Different(what) => Some(what),
-            Standing::SameSize(file) => {
-                let (_, kept) = check(wire, Subject::Target, Reader::new(file, size), size).await?;
-                if kept == size {
-                    let place = place.clone();
-                    off(move || place.forget_part()).await?;
-                    wire.say(&Demand::Done).await?;
-                    gauge.start(size);
-                    return Ok(Delivered {
-                        size,
-                        same: true,
-                        ..Delivered::default()
-                    });
-                }
-                Some("another file of the same size")
+    let different = match looked {
+        Standing::Nothing => None,
+        _ if place.apart.is_some() => Some("something"),
+        Standing::Different(what) => Some(what),
+        Standing::SameSize(file) => {
+            let (_, kept) = check(wire, Subject::Target, Reader::new(file, size), size).await?;
+            if kept == size {
+                let place = place.clone();
+                off(move || place.forget_part()).await?;
+                wire.say(&Demand::Done).await?;
+                gauge.start(size);
+                return Ok(Delivered {
+                    size,
+                    same: true,
+                    ..Delivered::default()
+                });
             }
-        },
+            Some("another file of the same size")
+        }
     };
     if let Some(what) = different.filter(|_| !place.replace) {
         let text = format!("{what} of that name is there already; --force replaces it");
         return Err(Trouble::Here(Refusal::new(Reason::Exists, text)));
     }
-    let mut part = open_part(place, reveal).await?;
+    let mut part = open_part(place).await?;
     let (reader, length) = part.read(size).map_err(Trouble::Here)?;
     let (reader, kept) = check(wire, Subject::Part, reader, length).await?;
     let mut tally = reader.into_tally();
     part = {
-        let (part, cut) = off(move || {
+        let sign = Demand::Received { position: kept };
+        let cut = off(move || {
             let cut = part.cut(kept);
             (part, cut)
-        })
-        .await?;
+        });
+        let (part, cut) = while_alive(&mut wire.sending, &sign, cut).await??;
         cut.map_err(Trouble::Here)?;
         part
     };
     gauge.start(kept);
     let (mut moved, mut reported) = (0, kept);
     let digest = loop {
-        match wire.hear().await? {
+        let sign = Demand::Received {
+            position: tally.position(),
+        };
+        let Wire { sending, receiving } = &mut *wire;
+        match while_alive(sending, &sign, receiving.hear()).await?? {
             Supply::Data { at, length } => {
                 let end = at + length;
                 let torn = !length.is_multiple_of(BLOCK) && end != size;
@@ -332,18 +363,18 @@ async fn try_take(
                     return Err(protocol("data where none can be"));
                 }
                 let mut bytes = vec![0; length as usize];
-                wire.receiving.bytes(&mut bytes).await?;
+                while_alive(sending, &sign, receiving.bytes(&mut bytes)).await??;
                 let run = Run { at, bytes };
-                let written;
-                (part, tally, written) = off(move || {
+                let write = off(move || {
                     let written = part.write(&run);
                     if written.is_ok() {
                         tally.zeros(at);
                         tally.data(&run.bytes);
                     }
                     (part, tally, written)
-                })
-                .await?;
+                });
+                let written;
+                (part, tally, written) = while_alive(sending, &sign, write).await??;
                 written.map_err(Trouble::Here)?;
                 moved += length;
                 gauge.add_moved(length);
@@ -358,7 +389,7 @@ async fn try_take(
             Supply::Same(_) => return Err(protocol("a supply out of turn")),
         }
     };
-    off(move || {
+    let finish = off(move || {
         if tally.finish() == digest {
             part.finish(&info)
         } else {
@@ -367,9 +398,11 @@ async fn try_take(
                 "what arrived is not what was sent; send it again",
             ))
         }
-    })
-    .await?
-    .map_err(Trouble::Here)?;
+    });
+    let sign = Demand::Received { position: size };
+    while_alive(&mut wire.sending, &sign, finish)
+        .await??
+        .map_err(Trouble::Here)?;
     wire.say(&Demand::Done).await?;
     gauge.set(size);
     Ok(Delivered {
@@ -392,6 +425,7 @@ async fn check(
     wire.say(&Demand::Check { subject, bytes }).await?;
     let piece = reader.tally().piece();
     let pieces = length.div_ceil(piece);
+    wire.allow(reading(piece));
     for number in 1..=pieces {
         let end = (number * piece).min(length);
         let (back, read) = off(move || {
@@ -408,6 +442,7 @@ async fn check(
         match wire.hear().await? {
             Supply::Same(true) => {}
             Supply::Same(false) => {
+                wire.allow(Duration::ZERO);
                 reader.rewind(number as usize);
                 return Ok((reader, number * piece));
             }
@@ -415,23 +450,22 @@ async fn check(
             _ => return Err(protocol("a supply out of turn")),
         }
     }
+    wire.allow(Duration::ZERO);
     Ok((reader, length))
 }
 
 /// Opens the unfinished file. An earlier transfer of ours that was told to give way may need a moment.
-async fn open_part(place: Place, reveal: Reveal) -> Result<Part, Trouble> {
-    let open = move |place: &Place| match &reveal {
-        Reveal::Everything => Part::open(place),
-        Reveal::Nothing(client) => Part::open_of(place, client.as_str()),
-    };
+async fn open_part(place: Place) -> Result<Part, Trouble> {
     const TRIES: u32 = 100;
     const PAUSE: Duration = Duration::from_millis(20);
     for _ in 1..TRIES {
-        let (place, open) = (place.clone(), open.clone());
-        match off(move || open(&place)).await? {
+        let place = place.clone();
+        match off(move || Part::open(&place)).await? {
             Err(refusal) if refusal.reason == Reason::Busy => tokio::time::sleep(PAUSE).await,
             other => return other.map_err(Trouble::Here),
         }
     }
-    off(move || open(&place)).await?.map_err(Trouble::Here)
+    off(move || Part::open(&place))
+        .await?
+        .map_err(Trouble::Here)
 }

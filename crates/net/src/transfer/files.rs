@@ -4,6 +4,9 @@
 //! An unfinished file is `.NAME.verus-part`. It is written from its beginning to its end and is as long
 //! as what was received, so it is its own journal: after a crash, its length says how much there may
 //! be, and comparing the digests of its pieces with the source's says how much of it is right.
+//!
+//! Others may be able to make files where this one is to be. An unfinished file is used only if it is
+//! ours and nobody else can write to it, by any name; and what was renamed is looked at again.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -11,6 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 use std::thread::{self, JoinHandle};
 
 use rustix::fs::{
@@ -21,12 +25,15 @@ use rustix::io::Errno;
 use super::digest::{BLOCK, Digest, Tally, is_zero};
 use super::folder::{Folder, file_info, not_a_file};
 use super::frames::{FileInfo, MAX_RUN};
-use super::paths::{PART_SUFFIX, RelativePath};
+use super::paths::{PART_SUFFIX, RelativePath, printable};
 use super::refusal::{Reason, Refusal};
 
 /// How much may be written before the disk is asked to catch up: what a loss of power can cost, and
 /// what is left to wait for at the end.
 const SYNC_BYTES: u64 = 16 * 1024 * 1024;
+/// A stretch of zeros as long as this, in bytes, is not passed over at once where it is stored: the peer
+/// would hear nothing for as long as reading it takes. One block of it is sent.
+const QUIET_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Bytes of a file that are not all zero, and where they belong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +50,8 @@ pub struct Reader {
     file: File,
     pending: VecDeque<Run>,
     tally: Tally,
+    /// Zeros that were read since the last run, in bytes.
+    quiet: u64,
 }
 
 impl Reader {
@@ -52,6 +61,7 @@ impl Reader {
             file,
             pending: VecDeque::new(),
             tally: Tally::new(size),
+            quiet: 0,
         }
     }
 
@@ -93,9 +103,17 @@ impl Reader {
             let mut bytes = vec![0; (to - start).min(MAX_RUN) as usize];
             self.file.read_exact_at(&mut bytes, start)?;
             let end = start + bytes.len() as u64;
-            self.queue(start, bytes);
+            let quiet = self.quiet + bytes.len() as u64;
+            if quiet >= QUIET_BYTES {
+                self.pending.push_back(Run { at: start, bytes });
+            } else {
+                self.queue(start, bytes);
+            }
             if self.pending.is_empty() {
+                self.quiet = quiet;
                 self.tally.zeros(end);
+            } else {
+                self.quiet = 0;
             }
         }
     }
@@ -199,8 +217,11 @@ impl Source {
         Ok(Reader::new(file, self.info.size))
     }
 
-    /// Whether somebody has written to it since.
+    /// Whether somebody may have written to it since.
     pub fn changed(&self) -> bool {
+        // Whoever writes can put the time of modification back (`touch -r`, `cp -p`, backups), but not
+        // that of the last change; which a new name or new permissions also set. Better one failure too
+        // many than a torn file.
         let of = |stat: &Stat| {
             (
                 stat.st_size,
@@ -208,11 +229,7 @@ impl Source {
                 (stat.st_ctime, stat.st_ctime_nsec),
             )
         };
-        // Its name or permissions may change: only if its times of modification agree is it the same.
-        fs::fstat(&self.file).map_or(true, |now| {
-            let (now, then) = (of(&now), of(&self.stat));
-            (now.0, now.1) != (then.0, then.1)
-        })
+        fs::fstat(&self.file).map_or(true, |now| of(&now) != of(&self.stat))
     }
 }
 
@@ -236,6 +253,9 @@ pub struct Place {
     pub name: OsString,
     /// Whether another file there may be replaced.
     pub replace: bool,
+    /// Whose it is, where that is to learn nothing of what others have there: it may write and not read,
+    /// and whoever hears a digest can guess what it is of. Its unfinished files are its own.
+    pub apart: Option<String>,
 }
 
 impl Place {
@@ -271,31 +291,32 @@ impl Place {
 
     /// Removes what an earlier attempt has left, where that is of no more use and nobody writes it.
     pub fn forget_part(&self) {
-        let name = part_name(&self.name);
-        if self.folder.look(&name).is_ok()
+        if self.folder.look(&self.part_name()).is_ok()
             && let Ok(part) = Part::open(self)
         {
             part.discard();
         }
     }
-}
 
-fn part_name(name: &OsStr) -> OsString {
-    let mut part = OsString::from(".");
-    part.push(name);
-    part.push(PART_SUFFIX);
-    part
-}
-
-/// Of a client that has unfinished files of its own. The name is a hash of both: together they may be longer
-/// than a name can be.
-fn part_name_of(name: &OsStr, client: &str) -> OsString {
-    let mut hash = blake3::Hasher::new_derive_key("verus transfer 1: unfinished file of a client");
-    // No name of a client has a zero in it.
-    hash.update(client.as_bytes()).update(&[0]);
-    hash.update(name.as_bytes());
-    let hash = hash.finalize().to_hex();
-    part_name(OsStr::new(&hash[..32]))
+    /// The unfinished file's name.
+    pub(super) fn part_name(&self) -> OsString {
+        let named = |name: &OsStr| {
+            let mut part = OsString::from(".");
+            part.push(name);
+            part.push(PART_SUFFIX);
+            part
+        };
+        let Some(client) = &self.apart else {
+            return named(&self.name);
+        };
+        // A hash of both names: together they may be longer than a name can be.
+        let mut hash =
+            blake3::Hasher::new_derive_key("verus transfer 1: unfinished file of a client");
+        // No name of a client has a zero in it.
+        hash.update(client.as_bytes()).update(&[0]);
+        hash.update(self.name.as_bytes());
+        named(OsStr::new(&hash.finalize().to_hex()[..32]))
+    }
 }
 
 /// An unfinished file. No two transfers write one at a time. Dropped, it stays for the next attempt,
@@ -308,7 +329,36 @@ pub struct Part {
     length: u64,
     unsynced: u64,
     syncing: Option<JoinHandle<io::Result<()>>>,
+    /// There is no room for the rest; what is there would only keep the disk full.
+    full: bool,
     finished: bool,
+}
+
+/// Why a file must not be used as an unfinished one of ours, if it must not.
+pub(super) fn not_ours(stat: &Stat) -> Option<&'static str> {
+    if fs::FileType::from_raw_mode(stat.st_mode) != fs::FileType::RegularFile {
+        Some("something that is not a file")
+    } else if stat.st_uid != rustix::process::geteuid().as_raw() {
+        Some("another user's file")
+    } else if stat.st_nlink > 1 {
+        Some("a file that has another name, too,")
+    } else if stat.st_mode & 0o022 != 0 {
+        Some("a file that others may write to")
+    } else {
+        None
+    }
+}
+
+/// What new files may be, of what was asked for. It is read once: asking for it in any other way sets it.
+pub(super) fn permissions() -> u32 {
+    static MASK: OnceLock<u32> = OnceLock::new();
+    let mask = MASK.get_or_init(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        mask.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok())
+            .unwrap_or(0o022)
+    });
+    0o666 & !mask
 }
 
 impl Part {
@@ -317,33 +367,43 @@ impl Part {
     /// # Errors
     /// If it cannot be written, or another process writes it.
     pub fn open(place: &Place) -> Result<Self, Refusal> {
-        Part::open_as(place, part_name(&place.name))
-    }
-
-    /// The same for a client that may know of no other's: it has unfinished files of its own.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_of(place: &Place, client: &str) -> Result<Self, Refusal> {
-        Part::open_as(place, part_name_of(&place.name, client))
-    }
-
-    fn open_as(place: &Place, part_name: OsString) -> Result<Self, Refusal> {
+        let part_name = place.part_name();
         let cannot = |error: Errno| Refusal::from_io("cannot write to the folder", &error.into());
+        let in_the_way = |what: &str| {
+            let name = printable(part_name.as_bytes());
+            let text = format!("{what} has the name of the unfinished file, `{name}`; remove it");
+            Refusal::new(Reason::InTheWay, text)
+        };
         // Whoever had it locked may have finished it between our opening and our locking it.
         for _ in 0..10 {
-            let fd = fs::openat(
-                &place.folder,
-                &part_name,
-                OFlags::RDWR
-                    | OFlags::CREATE
-                    | OFlags::NOFOLLOW
-                    | OFlags::NONBLOCK
-                    | OFlags::NOCTTY
-                    | OFlags::CLOEXEC,
-                Mode::from_raw_mode(0o666),
-            )
-            .map_err(cannot)?;
+            let flags = OFlags::RDWR
+                | OFlags::NOFOLLOW
+                | OFlags::NONBLOCK
+                | OFlags::NOCTTY
+                | OFlags::CLOEXEC;
+            // Nobody else reads or writes it before it is whole.
+            let private = Mode::from_raw_mode(0o600);
+            let fd = match fs::openat(&place.folder, &part_name, flags, Mode::empty()) {
+                Err(Errno::NOENT) => {
+                    let new = flags | OFlags::CREATE | OFlags::EXCL;
+                    match fs::openat(&place.folder, &part_name, new, private) {
+                        Err(Errno::EXIST) => continue,
+                        opened => opened.map_err(cannot)?,
+                    }
+                }
+                Err(Errno::LOOP) => return Err(in_the_way("a symbolic link")),
+                Err(Errno::ACCESS) => {
+                    return Err(match place.folder.look(&part_name) {
+                        Ok(stat) => in_the_way(not_ours(&stat).unwrap_or("a protected file")),
+                        Err(_) => cannot(Errno::ACCESS),
+                    });
+                }
+                opened => opened.map_err(cannot)?,
+            };
+            let stat = fs::fstat(&fd).map_err(cannot)?;
+            if let Some(what) = not_ours(&stat) {
+                return Err(in_the_way(what));
+            }
             match fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => {
@@ -356,12 +416,7 @@ impl Part {
                 Err(_) => {}
             }
             let stat = fs::fstat(&fd).map_err(cannot)?;
-            let Some(info) = file_info(&stat) else {
-                return Err(Refusal::new(
-                    Reason::InTheWay,
-                    "something that is not a file has the name of the unfinished file",
-                ));
-            };
+            let info = file_info(&stat).ok_or_else(|| not_a_file(&stat))?;
             let named = fs::statat(&place.folder, &part_name, AtFlags::SYMLINK_NOFOLLOW);
             if named.is_ok_and(|named| (named.st_dev, named.st_ino) == (stat.st_dev, stat.st_ino)) {
                 return Ok(Part {
@@ -371,6 +426,7 @@ impl Part {
                     length: info.size,
                     unsynced: 0,
                     syncing: None,
+                    full: false,
                     finished: false,
                 });
             }
@@ -408,11 +464,22 @@ impl Part {
     /// # Errors
     /// As the operating system says.
     pub fn cut(&mut self, length: u64) -> Result<(), Refusal> {
-        self.file
-            .set_len(length)
-            .map_err(|error| Refusal::from_io("cannot write", &error))?;
+        self.file.set_len(length).map_err(self.cannot())?;
         self.length = length;
         Ok(())
+    }
+
+    /// What writing failed with. Where there is no room for the rest, what is there goes, too.
+    fn cannot(&mut self) -> impl FnOnce(io::Error) -> Refusal {
+        let full = &mut self.full;
+        move |error| {
+            let refusal = Refusal::from_io("cannot write", &error);
+            if refusal.reason != Reason::NoSpace {
+                return refusal;
+            }
+            *full = true;
+            refusal.and("what had arrived of the file was removed")
+        }
     }
 
     /// Writes a run; runs come in order.
@@ -420,16 +487,19 @@ impl Part {
     /// # Errors
     /// As the operating system says, perhaps about an earlier run.
     pub fn write(&mut self, run: &Run) -> Result<(), Refusal> {
-        let cannot = |error: io::Error| Refusal::from_io("cannot write", &error);
-        self.file.write_all_at(&run.bytes, run.at).map_err(cannot)?;
+        self.try_write(run).map_err(self.cannot())
+    }
+
+    fn try_write(&mut self, run: &Run) -> io::Result<()> {
+        self.file.write_all_at(&run.bytes, run.at)?;
         self.length = run.at + run.bytes.len() as u64;
         self.unsynced += run.bytes.len() as u64;
         if self.unsynced >= SYNC_BYTES {
             match self.syncing.take() {
                 Some(sync) if !sync.is_finished() => self.syncing = Some(sync),
                 finished => {
-                    join(finished).map_err(cannot)?;
-                    let file = self.file.try_clone().map_err(cannot)?;
+                    join(finished)?;
+                    let file = self.file.try_clone()?;
                     self.unsynced = 0;
                     self.syncing = Some(thread::spawn(move || file.sync_data()));
                 }
@@ -442,23 +512,17 @@ impl Part {
     /// the disk before this returns.
     ///
     /// # Errors
-    /// As the operating system says. The unfinished file stays.
+    /// As the operating system says. The unfinished file stays, unless the disk is full.
     pub fn finish(mut self, info: &FileInfo) -> Result<(), Refusal> {
-        let cannot = |error: io::Error| Refusal::from_io("cannot write", &error);
-        join(self.syncing.take()).map_err(cannot)?;
+        let syncing = self.syncing.take();
+        join(syncing).map_err(self.cannot())?;
         self.cut(info.size)?;
-        let stat = fs::fstat(&self.file).map_err(|error| cannot(error.into()))?;
-        let mode = Mode::from_raw_mode(stat.st_mode);
-        let may_execute = if info.executable {
-            // Whoever may read it may execute it.
-            mode | Mode::from_raw_mode((stat.st_mode & 0o444) >> 2)
-        } else {
-            mode - Mode::from_raw_mode(0o111)
-        };
-        if may_execute != mode {
-            // Some file systems know no such bit.
-            let _ = fs::fchmod(&self.file, may_execute);
-        }
+        let readable = permissions();
+        // Whoever may read it may execute it.
+        let may_execute = (readable & 0o444) >> 2;
+        let mode = readable | if info.executable { may_execute } else { 0 };
+        // Some file systems know no such bits.
+        let _ = fs::fchmod(&self.file, Mode::from_raw_mode(mode));
         if let Some(modified) = info.modified {
             let time = Timespec {
                 tv_sec: modified.seconds,
@@ -473,11 +537,26 @@ impl Part {
                 },
             );
         }
-        self.file.sync_all().map_err(cannot)?;
+        self.file.sync_all().map_err(self.cannot())?;
         self.rename()?;
         self.finished = true;
         self.place.folder.sync();
-        Ok(())
+        self.see_that_it_is_there()
+    }
+
+    /// Whoever may rename in this folder could have put another file under the unfinished one's name.
+    fn see_that_it_is_there(&self) -> Result<(), Refusal> {
+        let ours = fs::fstat(&self.file).map_err(io::Error::from);
+        let there = self.place.folder.look(&self.place.name);
+        match (ours, there) {
+            (Ok(ours), Ok(there)) if (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino) => {
+                Ok(())
+            }
+            _ => Err(Refusal::new(
+                Reason::Damaged,
+                "somebody put another file in its place just then",
+            )),
+        }
     }
 
     fn rename(&self) -> Result<(), Refusal> {
@@ -485,6 +564,7 @@ impl Part {
             folder,
             name,
             replace,
+            ..
         } = &self.place;
         let renamed = if *replace {
             fs::renameat(folder, &self.part_name, folder, name)
@@ -521,7 +601,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if self.length == 0 {
+        if self.length == 0 || self.full {
             self.remove();
         }
     }
@@ -543,5 +623,29 @@ fn join(syncing: Option<JoinHandle<io::Result<()>>>) -> io::Result<()> {
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("writing to the disk failed"))),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_stretch_of_stored_zeros_is_broken_by_a_sign_of_life() {
+        let file = tempfile::tempfile().expect("a file");
+        let zeros = vec![0; 1 << 20];
+        let size = QUIET_BYTES * 5 / 4;
+        for at in (0..size).step_by(zeros.len()) {
+            file.write_all_at(&zeros, at).expect("written");
+        }
+        let mut reader = Reader::new(file.try_clone().expect("a file"), size);
+        let run = reader.next_run(size).expect("readable");
+        let run = run.expect("one run");
+        assert_eq!(run.at + run.bytes.len() as u64, QUIET_BYTES);
+        assert!(is_zero(&run.bytes));
+        assert_eq!(reader.next_run(size).expect("readable"), None);
+        // It is the same file as one that is a hole.
+        let hole = Tally::new(size);
+        assert_eq!(reader.finish(), hole.finish());
     }
 }

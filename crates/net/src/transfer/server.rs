@@ -2,14 +2,15 @@
 //!
 //! A stranger gets little: a handshake, one stream, ten seconds and 64 KiB to prove that it knows the
 //! token. While many strangers knock, their addresses must be proven first (RFC 9000 §8.1.2), so that
-//! a flood of forged first packets costs no state. What a client that is known may hold is bounded by
-//! the number of its streams and the window of its connection.
+//! a flood of forged first packets costs no state, and the oldest of them makes room for the next. What
+//! a client that is known may hold is bounded by the number of its streams and the window of its
+//! connection; and it holds it only as long as something gets on, or nobody else wants its place
+//! ([`places`](super::places)).
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,23 +20,26 @@ use quinn::{Connection, Endpoint, EndpointConfig, Incoming, VarInt};
 use quinn_proto::HashedConnectionIdGenerator;
 use rustix::fs::fstat;
 use rustls::crypto::ring::default_provider;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 use verus_core::algorithm::Scheme;
 
 use super::access::{Access, ClientName, Refreshed, Rights, Stranger, Visitor};
 use super::account::{Direction, Outcome, Transfer};
-use super::exchange::{Delivered, Reveal, off, supply, take};
+use super::doorstep::Doorstep;
+use super::exchange::{Delivered, off, supply, take};
 use super::files::{Place, Source};
 use super::folder::{Folder, Found, Walk};
 use super::frames::{ALPN, Answer, Demand, FileInfo, Request};
+use super::housekeeping::{Booked, OFTEN, Room};
 use super::paths::RelativePath;
+use super::places::{Held, Network, Places, Pulse};
 use super::refusal::{Reason, Refusal};
 use super::secrets::Identity;
-use super::wire::{Trouble, Wire, in_words};
+use super::wire::{Patience, Trouble, Wire, in_words};
 use super::{
-    Gauge, STRANGERS_WINDOW, STREAMS, WINDOW, channel_secret, code, random_seed, transport,
+    Gauge, SILENCE, STRANGERS_WINDOW, STREAMS, WINDOW, channel_secret, code, random_seed, transport,
 };
 use crate::quic;
 
@@ -45,6 +49,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const STRANGERS_TRUSTED: usize = 8;
 /// More connections than this that are not proven there never are.
 const STRANGERS: usize = 64;
+/// First packets that wait for us to look at them, and bytes of those that follow one: a moment's.
+const WAITING: usize = 256;
+const WAITING_BYTES: u64 = 64 << 10;
+/// Whoever has asked for something keeps the place that others want until nothing has got on for so long.
+const GRACE: Duration = Duration::from_secs(3);
+/// How many lists a client is given at a time; each holds the names of the folders that it is in.
+const LISTS: usize = 2;
+/// So many strangers who were turned away are told of in a second, and no more: they cost nothing.
+const TOLD: u32 = 10;
 /// How many events may wait to be read before clients have to wait, too.
 const EVENTS: usize = 1024;
 /// How often it looks whether a token was revoked: a client is gone within a second.
@@ -67,6 +80,35 @@ pub struct ServerConfig {
     pub scheme: Scheme,
     /// How many clients it serves at a time.
     pub max_clients: usize,
+    /// What clients may take of it.
+    pub limits: Limits,
+}
+
+/// What a server's clients may take of it, apart from their number.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Clients of one network (an IPv4 address, or an IPv6 /64); none: half of all.
+    pub clients_each: Option<usize>,
+    /// A client that asks for nothing is sent away after so long.
+    pub idle: Duration,
+    /// A request for which the client does nothing is given up after so long.
+    pub silence: Duration,
+    /// What all files in the folder may take together, in bytes, before clients may add no more.
+    pub bytes: Option<u64>,
+    /// Unfinished files that were not written to for so long are removed; none: never.
+    pub keep_parts: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            clients_each: None,
+            idle: Duration::from_secs(30),
+            silence: SILENCE,
+            bytes: None,
+            keep_parts: Some(Duration::from_secs(7 * 24 * 3600)),
+        }
+    }
 }
 
 /// Something that a server has to tell.
@@ -129,12 +171,22 @@ struct Shared {
     config: ServerConfig,
     endpoint: Endpoint,
     events: mpsc::Sender<Event>,
-    strangers: AtomicUsize,
-    clients: AtomicUsize,
+    strangers: Places,
+    clients: Places,
+    room: Room,
+    turned_away: Mutex<TurnedAway>,
     /// That some tokens count no more, or others do.
     access_changed: watch::Sender<()>,
     /// Who writes which file: device and inode of its folder, and its name. A newer one takes over.
     writers: Mutex<BTreeMap<(u64, u64, OsString), Arc<Notify>>>,
+}
+
+/// How many strangers were told of in this second, and how many not at all.
+#[derive(Debug)]
+struct TurnedAway {
+    second: Instant,
+    told: u32,
+    untold: u64,
 }
 
 /// Keys for what a server must recognise after it was restarted.
@@ -181,12 +233,11 @@ impl Server {
     pub fn start(config: ServerConfig, socket: std::net::UdpSocket) -> io::Result<Self> {
         let tls = tls(&config.identity).map_err(io::Error::other)?;
         let mut quic = quinn::ServerConfig::with_crypto(Arc::new(tls));
-        quic.transport_config(transport(
-            &config.scheme,
-            STRANGERS_WINDOW,
-            1,
-            random_seed(),
-        ));
+        let transport = transport(&config.scheme, STRANGERS_WINDOW, 1, random_seed());
+        quic.transport_config(Arc::new(transport))
+            .max_incoming(WAITING)
+            .incoming_buffer_size(WAITING_BYTES)
+            .incoming_buffer_size_total(WAITING as u64 * WAITING_BYTES);
         // Clients of a server that was killed learn it from the next one at the same address.
         let reset = config.identity.derive("verus transfer 1: stateless reset");
         let mut endpoint = EndpointConfig::new(Arc::new(Hmac(reset)));
@@ -194,14 +245,26 @@ impl Server {
         let ids = config.identity.derive("verus transfer 1: connection ids");
         let ids = u64::from_le_bytes(*ids.first_chunk().expect("32 bytes"));
         endpoint.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
-        let endpoint = Endpoint::new(endpoint, Some(quic), socket, Arc::new(quinn::TokioRuntime))?;
+        let runtime = Arc::new(quinn::TokioRuntime);
+        let doorstep = Doorstep::new(socket, &*runtime)?;
+        let endpoint = Endpoint::new_with_abstract_socket(endpoint, Some(quic), doorstep, runtime)?;
         let (sender, events) = mpsc::channel(EVENTS);
+        let all = config.max_clients;
+        let each = config.limits.clients_each.unwrap_or(all.div_ceil(2));
+        let room = Room::new(config.limits.bytes);
+        room.look(&config.folder, parts_kept(&config));
         let shared = Arc::new(Shared {
             config,
             endpoint: endpoint.clone(),
             events: sender,
-            strangers: AtomicUsize::new(0),
-            clients: AtomicUsize::new(0),
+            strangers: Places::new(STRANGERS, STRANGERS, Duration::ZERO),
+            clients: Places::new(all, each, GRACE),
+            room,
+            turned_away: Mutex::new(TurnedAway {
+                second: Instant::now(),
+                told: 0,
+                untold: 0,
+            }),
             access_changed: watch::Sender::new(()),
             writers: Mutex::new(BTreeMap::new()),
         });
@@ -242,53 +305,44 @@ impl Drop for Server {
     }
 }
 
-/// Counts one more as long as it lives.
-struct Counted<'a>(&'a AtomicUsize);
-
-impl<'a> Counted<'a> {
-    fn up_to(count: &'a AtomicUsize, most: usize) -> Option<Self> {
-        let counted = Counted(count);
-        if count.fetch_add(1, Ordering::Relaxed) < most {
-            Some(counted)
-        } else {
-            None // and is counted off again
-        }
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+/// How long unfinished files stay. Whoever takes none removes none.
+fn parts_kept(config: &ServerConfig) -> Option<Duration> {
+    config.limits.keep_parts.filter(|_| !config.read_only)
 }
 
 async fn accept(shared: Arc<Shared>) {
-    let looking = tokio::spawn(look(Arc::clone(&shared)));
-    while let Some(incoming) = shared.endpoint.accept().await {
-        let strangers = shared.strangers.load(Ordering::Relaxed);
-        if strangers >= STRANGERS_TRUSTED && incoming.may_retry() {
+    let mut house = interval_at(Instant::now() + OFTEN, OFTEN);
+    let mut tokens = interval_at(Instant::now() + LOOK, LOOK);
+    tokens.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let incoming = tokio::select! {
+            incoming = shared.endpoint.accept() => match incoming {
+                Some(incoming) => incoming,
+                None => return,
+            },
+            // Tokens that were revoked while nobody says hello.
+            _ = tokens.tick() => {
+                tokio::spawn(refresh(Arc::clone(&shared)));
+                continue;
+            }
+            _ = house.tick() => {
+                let (room, folder) = (shared.room.clone(), shared.config.folder.clone());
+                let keep = parts_kept(&shared.config);
+                spawn_blocking(move || room.look(&folder, keep));
+                continue;
+            }
+        };
+        if shared.strangers.taken() >= STRANGERS_TRUSTED && incoming.may_retry() {
             let _ = incoming.retry();
-        } else if strangers >= STRANGERS {
-            incoming.refuse();
         } else {
-            shared.strangers.fetch_add(1, Ordering::Relaxed);
             tokio::spawn(serve(Arc::clone(&shared), incoming));
         }
-    }
-    looking.abort();
-}
-
-/// Notices tokens that were revoked while nobody says hello.
-async fn look(shared: Arc<Shared>) {
-    loop {
-        sleep(LOOK).await;
-        refresh(&shared).await;
     }
 }
 
 /// Sees to it that the tokens are those of this moment.
-async fn refresh(shared: &Arc<Shared>) {
-    let looking = Arc::clone(shared);
+async fn refresh(shared: Arc<Shared>) {
+    let looking = Arc::clone(&shared);
     match off(move || looking.config.access.refresh()).await {
         Ok(Refreshed::Same) | Err(_) => {}
         Ok(Refreshed::Changed) => {
@@ -302,30 +356,42 @@ async fn refresh(shared: &Arc<Shared>) {
 }
 
 async fn serve(shared: Arc<Shared>, incoming: Incoming) {
-    let stranger = Counted(&shared.strangers);
     let address = incoming.remote_address();
     // From before it is let in, so that no change is missed.
-    let mut access_changed = shared.access_changed.subscribe();
-    let turned_away = |why: String| Event::TurnedAway {
-        client: address,
-        why,
+    let access_changed = shared.access_changed.subscribe();
+    let network = Network::of(address);
+    // A stranger without anything under way can always be spared.
+    let Some(stranger) = shared.strangers.take(network) else {
+        return incoming.refuse();
     };
-    let greeted = timeout(PATIENCE, async {
-        let connection = incoming
+    let mut connection = None;
+    let greeted = async {
+        let arrived = incoming
             .await
             .map_err(|error| Trouble::Lost(in_words(&error)))?;
-        greet(&shared, connection).await
-    })
-    .await;
-    let (connection, client, visitor) = match greeted {
-        Ok(Ok(greeted)) => greeted,
-        Ok(Err(trouble)) => return shared.tell(turned_away(trouble.to_string())).await,
-        Err(_) => {
-            let why = "it did not say who it is in time".to_owned();
-            return shared.tell(turned_away(why)).await;
+        greet(&shared, network, connection.insert(arrived)).await
+    };
+    let greeted = tokio::select! {
+        greeted = timeout(PATIENCE, greeted) => {
+            greeted.unwrap_or_else(|_| Err(turned_away("it did not say who it is in time")))
+        }
+        () = stranger.evicted() => {
+            Err(turned_away("it made room for others before it said who it is"))
         }
     };
     drop(stranger);
+    let (connection, (client, visitor)) = match (connection, greeted) {
+        (Some(connection), Ok(client)) => (connection, client),
+        (connection, greeted) => {
+            if let Some(connection) = connection {
+                connection.close(VarInt::from_u32(code::BUSY), b"");
+            }
+            if let Err(trouble) = greeted {
+                shared.tell_turned_away(address, trouble.to_string());
+            }
+            return;
+        }
+    };
     let visitor = Arc::new(visitor);
     let name = visitor.name.clone();
     let connected = Event::Connected {
@@ -335,34 +401,62 @@ async fn serve(shared: Arc<Shared>, incoming: Incoming) {
     };
     shared.tell(connected).await;
     let driver = quic::drive(&connection);
-    let mut revoked = false;
+    let why = attend(&shared, &connection, &client, &visitor, access_changed).await;
+    drop((driver, client));
+    let client = connection.remote_address();
+    shared.tell(Event::Left { client, name, why }).await;
+}
+
+fn turned_away(why: &str) -> Trouble {
+    Trouble::Here(Refusal::new(Reason::Silent, why))
+}
+
+/// Answers what a client asks for, until it leaves or has to; says why.
+async fn attend(
+    shared: &Arc<Shared>,
+    connection: &Connection,
+    client: &Held<'_>,
+    visitor: &Arc<Visitor>,
+    mut access_changed: watch::Receiver<()>,
+) -> String {
+    let lists = Arc::new(Semaphore::new(LISTS));
+    let close = |number: u32, why: &str| {
+        connection.close(VarInt::from_u32(number), why.as_bytes());
+        why.to_owned()
+    };
     let error = loop {
-        let accepted = tokio::select! {
-            accepted = connection.accept_bi() => accepted,
-            Ok(()) = access_changed.changed(), if !revoked => {
-                revoked = !shared.config.access.still_admits(&visitor);
-                if revoked {
-                    let why = b"the token was revoked";
-                    connection.close(VarInt::from_u32(code::REVOKED), why);
+        tokio::select! {
+            asked = connection.accept_bi() => match asked {
+                Ok(streams) => {
+                    let under_way = client.pulse().open();
+                    let silence = shared.config.limits.silence;
+                    let patience = Patience::new(silence, Arc::clone(client.pulse()));
+                    let wire = Wire::new(streams, patience);
+                    let shared = Arc::clone(shared);
+                    let connection = connection.clone();
+                    let visitor = Arc::clone(visitor);
+                    let lists = Arc::clone(&lists);
+                    tokio::spawn(async move {
+                        answer(&shared, &connection, &visitor, &lists, wire).await;
+                        drop(under_way);
+                    });
                 }
-                continue;
+                Err(error) => break error,
+            },
+            Ok(()) = access_changed.changed() => {
+                if !shared.config.access.still_admits(visitor) {
+                    return close(code::REVOKED, "its token was revoked, or its rights changed");
+                }
             }
-        };
-        match accepted {
-            Ok(streams) => {
-                let shared = Arc::clone(&shared);
-                let connection = connection.clone();
-                let visitor = Arc::clone(&visitor);
-                tokio::spawn(async move {
-                    answer(&shared, &connection, &visitor, Wire::new(streams)).await;
-                });
+            () = client.evicted() => {
+                return close(code::BUSY, "it got nowhere, and another wanted its place");
             }
-            Err(error) => break error,
+            () = client.pulse().idle_for(shared.config.limits.idle) => {
+                return close(code::IDLE, "it asked for nothing for long");
+            }
         }
     };
-    drop((driver, client));
-    let why = match &error {
-        _ if revoked => "its token was revoked, or its rights changed".to_owned(),
+    match &error {
         quinn::ConnectionError::ApplicationClosed(close)
             if close.error_code == VarInt::from_u32(code::DONE) =>
         {
@@ -374,21 +468,22 @@ async fn serve(shared: Arc<Shared>, incoming: Incoming) {
             "stopped by its user".to_owned()
         }
         error => in_words(error),
-    };
-    let client = connection.remote_address();
-    shared.tell(Event::Left { client, name, why }).await;
+    }
 }
 
 /// Both ends prove that they know a token.
 async fn greet<'a>(
     shared: &'a Arc<Shared>,
-    connection: Connection,
-) -> Result<(Connection, Counted<'a>, Visitor), Trouble> {
+    network: Network,
+    connection: &Connection,
+) -> Result<(Held<'a>, Visitor), Trouble> {
     let turn_away = |number: u32, why: &str| {
         connection.close(VarInt::from_u32(number), why.as_bytes());
         Err(Trouble::Here(Refusal::new(Reason::Protocol, why)))
     };
-    let mut wire = Wire::new(connection.accept_bi().await?);
+    // Whoever called this has less patience.
+    let patience = Patience::new(PATIENCE, Arc::new(Pulse::new()));
+    let mut wire = Wire::new(connection.accept_bi().await?, patience);
     let proof = match wire.hear().await {
         Ok(Request::Hello { proof }) => proof,
         Ok(_) => return turn_away(code::PROTOCOL, "it did not say who it is first"),
@@ -398,15 +493,15 @@ async fn greet<'a>(
         }
         Err(trouble) => return Err(trouble),
     };
-    let channel = channel_secret(&connection)?;
+    let channel = channel_secret(connection)?;
     // A token that was made a moment ago counts, and one that was revoked does not.
-    refresh(shared).await;
+    refresh(Arc::clone(shared)).await;
     let visitor = match shared.config.access.admit(&channel, proof.as_ref()) {
         Ok(visitor) => visitor,
         Err(Stranger::WrongToken) => return turn_away(code::TOKEN, "it has the wrong token"),
         Err(Stranger::NoToken) => return turn_away(code::TOKEN, "it has no token"),
     };
-    let Some(client) = Counted::up_to(&shared.clients, shared.config.max_clients) else {
+    let Some(client) = shared.clients.take(network) else {
         return turn_away(code::BUSY, "there are as many clients as may be");
     };
     connection.set_receive_window(VarInt::from_u32(WINDOW));
@@ -417,11 +512,17 @@ async fn greet<'a>(
     };
     wire.say(&welcome).await?;
     wire.end();
-    Ok((connection, client, visitor))
+    Ok((client, visitor))
 }
 
 /// Answers one request.
-async fn answer(shared: &Shared, connection: &Connection, visitor: &Visitor, mut wire: Wire) {
+async fn answer(
+    shared: &Shared,
+    connection: &Connection,
+    visitor: &Visitor,
+    lists: &Semaphore,
+    mut wire: Wire,
+) {
     let request = match wire.hear().await {
         Ok(request) => request,
         Err(Trouble::Protocol(why)) => {
@@ -467,6 +568,9 @@ async fn answer(shared: &Shared, connection: &Connection, visitor: &Visitor, mut
             return;
         }
         Request::List { path } => {
+            let Ok(_turn) = lists.acquire().await else {
+                return;
+            };
             let result = list(shared, visitor, &mut wire, &path).await;
             (failed(&path, &result), result)
         }
@@ -492,9 +596,13 @@ async fn answer(shared: &Shared, connection: &Connection, visitor: &Visitor, mut
     if let Some(event) = event {
         shared.tell(event).await;
     }
-    if let Err(Trouble::Protocol(why)) = result {
-        wire.finish().await;
-        connection.close(VarInt::from_u32(code::PROTOCOL), why.as_bytes());
+    match result {
+        Err(Trouble::Protocol(why)) => {
+            wire.finish().await;
+            connection.close(VarInt::from_u32(code::PROTOCOL), why.as_bytes());
+        }
+        Err(trouble) if trouble.is_lost() => return wire.abandon(),
+        Ok(()) | Err(_) => {}
     }
     wire.finish().await;
 }
@@ -539,7 +647,7 @@ async fn list(
     wire: &mut Wire,
     path: &[u8],
 ) -> Result<(), Trouble> {
-    /// How many entries are found ahead of what is sent.
+    /// How many entries are found at a time. No thread waits for whoever reads slowly.
     const AHEAD: usize = 64;
     let root = shared.config.folder.clone();
     let path = match may_read(visitor).and_then(|()| RelativePath::parse(path)) {
@@ -570,28 +678,32 @@ async fn list(
         }
     };
     wire.say(&Answer::Folder { path: Vec::new() }).await?;
-    let (sender, mut found) = mpsc::channel(AHEAD);
-    spawn_blocking(move || {
-        for found in Walk::new(folder) {
-            if sender.blocking_send(found).is_err() {
-                break;
-            }
+    let mut walk = off(move || Walk::new(folder)).await?;
+    loop {
+        let found: Vec<Found>;
+        (walk, found) = off(move || {
+            let found = walk.by_ref().take(AHEAD).collect();
+            (walk, found)
+        })
+        .await?;
+        if found.is_empty() {
+            break;
         }
-    });
-    while let Some(found) = found.recv().await {
-        let bytes = |path: RelativePath| path.as_bytes().to_vec();
-        let answer = match found {
-            Found::File(path, file) => Answer::File {
-                path: bytes(path),
-                file,
-            },
-            Found::Folder(path) => Answer::Folder { path: bytes(path) },
-            Found::Unavailable(path, why) => Answer::Unavailable {
-                path: bytes(path),
-                why: why.for_wire(),
-            },
-        };
-        wire.say(&answer).await?;
+        for found in found {
+            let bytes = |path: RelativePath| path.as_bytes().to_vec();
+            let answer = match found {
+                Found::File(path, file) => Answer::File {
+                    path: bytes(path),
+                    file,
+                },
+                Found::Folder(path) => Answer::Folder { path: bytes(path) },
+                Found::Unavailable(path, why) => Answer::Unavailable {
+                    path: bytes(path),
+                    why: why.for_wire(),
+                },
+            };
+            wire.say(&answer).await?;
+        }
     }
     wire.say(&Answer::EndOfList).await
 }
@@ -625,15 +737,22 @@ fn place(shared: &Shared, visitor: &Visitor, path: &[u8], replace: bool) -> Resu
         let text = "a file needs a name, and the path has none";
         return Err(Refusal::new(Reason::BadName, text));
     };
-    let folder = shared
-        .config
-        .folder
+    let root = &shared.config.folder;
+    if root.folder(&parent).is_err() {
+        shared.room.folders(parent.names().count())?;
+    }
+    let folder = root
         .make(&parent)
         .map_err(|error| Refusal::from_io("cannot make the folder", &error))?;
     Ok(Place {
         folder,
         name: name.to_owned(),
         replace,
+        apart: visitor
+            .name
+            .as_ref()
+            .filter(|_| !visitor.rights.may_read())
+            .map(ToString::to_string),
     })
 }
 
@@ -669,14 +788,21 @@ async fn put(
         }
     };
     let writing = Writing::begin(shared, key);
-    let reveal = match &visitor.name {
-        Some(name) if !visitor.rights.may_read() => Reveal::Nothing(name.clone()),
-        _ => Reveal::Everything,
+    let booked = match book(&shared.room, &place, file.size, writing.takes_over).await? {
+        Ok(booked) => booked,
+        Err(refusal) => {
+            wire.say(&Demand::Failed(refusal.for_wire())).await?;
+            wire.stop();
+            return Err(Trouble::Here(refusal));
+        }
     };
     let taken = tokio::select! {
-        taken = take(wire, place, file, gauge, reveal) => Some(taken),
+        taken = take(wire, place, file, gauge) => Some(taken),
         () = writing.give_way.notified() => None,
     };
+    if booked.is_some() {
+        off(move || drop(booked)).await?;
+    }
     if let Some(taken) = taken {
         return taken;
     }
@@ -689,6 +815,26 @@ async fn put(
     Err(Trouble::Here(refusal))
 }
 
+/// Books room for a file. If another transfer of it is giving way, its room is free in a moment.
+async fn book(
+    room: &Room,
+    place: &Place,
+    size: u64,
+    takes_over: bool,
+) -> Result<Result<Option<Booked>, Refusal>, Trouble> {
+    const PAUSE: Duration = Duration::from_millis(20);
+    let mut tries = if takes_over { 100 } else { 1 };
+    loop {
+        let (room, place) = (room.clone(), place.clone());
+        let booked = off(move || room.book(&place, size)).await?;
+        tries -= 1;
+        if booked.is_ok() || tries == 0 {
+            return Ok(booked);
+        }
+        sleep(PAUSE).await;
+    }
+}
+
 async fn make_folder(
     shared: &Shared,
     visitor: &Visitor,
@@ -699,7 +845,11 @@ async fn make_folder(
     let made = match may_write(shared, visitor).and_then(|()| RelativePath::parse(path)) {
         Err(refusal) => Err(refusal),
         Ok(path) => {
+            let room = shared.room.clone();
             off(move || {
+                if root.folder(&path).is_err() {
+                    room.folders(path.names().count())?;
+                }
                 root.make(&path)
                     .map(drop)
                     .map_err(|error| Refusal::from_io("cannot make the folder", &error))
@@ -719,19 +869,22 @@ struct Writing<'a> {
     shared: &'a Shared,
     key: (u64, u64, OsString),
     give_way: Arc<Notify>,
+    /// Somebody was writing it.
+    takes_over: bool,
 }
 
 impl<'a> Writing<'a> {
     fn begin(shared: &'a Shared, key: (u64, u64, OsString)) -> Self {
         let give_way = Arc::new(Notify::new());
         let before = shared.writers().insert(key.clone(), Arc::clone(&give_way));
-        if let Some(before) = before {
+        if let Some(before) = &before {
             before.notify_one();
         }
         Writing {
             shared,
             key,
             give_way,
+            takes_over: before.is_some(),
         }
     }
 }
@@ -751,6 +904,32 @@ impl Drop for Writing<'_> {
 impl Shared {
     fn writers(&self) -> std::sync::MutexGuard<'_, BTreeMap<(u64, u64, OsString), Arc<Notify>>> {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Strangers neither fill a log nor wait for whoever reads it.
+    fn tell_turned_away(&self, client: SocketAddr, mut why: String) {
+        let mut turned_away = self
+            .turned_away
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if turned_away.second.elapsed() >= Duration::from_secs(1) {
+            turned_away.second = Instant::now();
+            turned_away.told = 0;
+        }
+        if turned_away.told >= TOLD {
+            turned_away.untold += 1;
+            return;
+        }
+        turned_away.told += 1;
+        if turned_away.untold > 0 {
+            why = format!("{why} (and {} others before)", turned_away.untold);
+        }
+        let told = self.events.try_send(Event::TurnedAway { client, why });
+        turned_away.untold = if told.is_ok() {
+            0
+        } else {
+            turned_away.untold + 1
+        };
     }
 
     async fn tell(&self, event: Event) {

@@ -1,14 +1,28 @@
 //! Messages on a QUIC stream, and what can go wrong with a transfer.
+//!
+//! That QUIC is alive says little: its machinery answers while the program above it hangs, or only
+//! pretends. So nothing here waits for ever. Each wait ends when no byte has crossed the stream for
+//! [`Patience::silence`], in either direction; and when bytes came, but nothing got on for
+//! [`STALLS`] times as long.
 
-use quinn::{
-    Connection, ConnectionError, ReadError, ReadExactError, RecvStream, SendStream, VarInt,
-    WriteError,
-};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use quinn::{Connection, ConnectionError, ReadError, RecvStream, SendStream, VarInt, WriteError};
 use thiserror::Error;
+use tokio::time::{Instant, sleep_until};
 
 use super::frames::{Frame, FrameError, MAX_FRAME, decode, encode};
+use super::places::Pulse;
 use super::refusal::{Reason, Refusal};
 use super::{IDLE, code};
+
+/// Signs of life without progress count for so many silences: a disk that is slow to write what has
+/// arrived takes minutes.
+const STALLS: u32 = 10;
 
 /// Why something was not transferred.
 #[derive(Debug, Error)]
@@ -22,6 +36,18 @@ pub enum Trouble {
     /// The connection is gone.
     #[error("{0}")]
     Lost(String),
+    /// The other end's machine is alive, but nothing comes of it.
+    #[error(
+        "the other end has {} for {} s, though the connection is alive",
+        if *stalled { "got nowhere" } else { "said nothing" },
+        patience.as_secs()
+    )]
+    Silent {
+        /// How long was waited.
+        patience: Duration,
+        /// It did say that it lives.
+        stalled: bool,
+    },
     /// The other end asked to be left alone on this stream.
     #[error("the other end stopped the transfer")]
     Stopped,
@@ -38,13 +64,16 @@ impl Trouble {
             Trouble::Protocol(text) => {
                 Some(Refusal::new(Reason::Protocol, text.as_str()).for_wire())
             }
+            Trouble::Silent { .. } => {
+                Some(Refusal::new(Reason::Silent, self.to_string()).for_wire())
+            }
             Trouble::There(_) | Trouble::Lost(_) | Trouble::Stopped => None,
         }
     }
 
     /// Whether nothing more can come of the connection.
     pub fn is_lost(&self) -> bool {
-        matches!(self, Trouble::Lost(_))
+        matches!(self, Trouble::Lost(_) | Trouble::Silent { .. })
     }
 }
 
@@ -70,14 +99,12 @@ impl From<WriteError> for Trouble {
     }
 }
 
-impl From<ReadExactError> for Trouble {
-    fn from(error: ReadExactError) -> Self {
+impl From<ReadError> for Trouble {
+    fn from(error: ReadError) -> Self {
         match error {
-            ReadExactError::ReadError(ReadError::ConnectionLost(error)) => error.into(),
-            ReadExactError::ReadError(ReadError::Reset(_)) | ReadExactError::FinishedEarly(_) => {
-                Trouble::Stopped
-            }
-            ReadExactError::ReadError(error) => Trouble::Lost(error.to_string()),
+            ReadError::ConnectionLost(error) => error.into(),
+            ReadError::Reset(_) => Trouble::Stopped,
+            error => Trouble::Lost(error.to_string()),
         }
     }
 }
@@ -105,6 +132,7 @@ pub(super) fn in_words(error: &ConnectionError) -> String {
                 code::REVOKED => {
                     "the server has revoked the token, or changed its rights".to_owned()
                 }
+                code::IDLE => "the server waits for no client that asks for nothing".to_owned(),
                 other => format!("the other end closed the connection (code {other})"),
             }
         }
@@ -127,6 +155,74 @@ pub(super) fn in_words(error: &ConnectionError) -> String {
     }
 }
 
+/// How long an end waits for the other one, and what it has seen of it on one stream.
+#[derive(Clone, Debug)]
+pub(super) struct Patience {
+    silence: Duration,
+    /// Milliseconds more for what both ends do at the time: see [`Wire::allow`].
+    more: Arc<AtomicU64>,
+    /// Any byte, in either direction.
+    sign: Arc<Pulse>,
+    /// What brought the transfer forward.
+    progress: Arc<Pulse>,
+    /// Of the whole connection, for whoever counts.
+    connection: Arc<Pulse>,
+}
+
+impl Patience {
+    /// No more than `silence` of it; whatever gets on is told to `connection`.
+    pub(super) fn new(silence: Duration, connection: Arc<Pulse>) -> Self {
+        Patience {
+            silence,
+            more: Arc::new(AtomicU64::new(0)),
+            sign: Arc::new(Pulse::new()),
+            progress: Arc::new(Pulse::new()),
+            connection,
+        }
+    }
+
+    fn sign(&self) {
+        self.sign.beat();
+    }
+
+    fn progress(&self) {
+        self.sign.beat();
+        self.progress.beat();
+        self.connection.beat();
+    }
+
+    /// When to give up, and whether there will have been signs of life.
+    fn end(&self) -> (Instant, bool) {
+        let more = Duration::from_millis(self.more.load(Ordering::Relaxed));
+        let silent = self.sign.last() + self.silence;
+        let stalled = self.progress.last() + STALLS * self.silence;
+        (silent.min(stalled) + more, stalled < silent)
+    }
+
+    /// Waits for `event`, but not for ever.
+    async fn wait<T>(&self, event: impl Future<Output = T>) -> Result<T, Trouble> {
+        let mut event = pin!(event);
+        loop {
+            let (end, _) = self.end();
+            tokio::select! {
+                biased;
+                happened = &mut event => return Ok(happened),
+                () = sleep_until(end) => {
+                    let (end, stalled) = self.end();
+                    if end <= Instant::now() {
+                        let silences = if stalled { STALLS } else { 1 };
+                        let more = Duration::from_millis(self.more.load(Ordering::Relaxed));
+                        return Err(Trouble::Silent {
+                            patience: silences * self.silence + more,
+                            stalled,
+                        });
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// A stream of messages. A message is read to its end or not at all: the futures here must not be
 /// dropped half-way by somebody who goes on reading.
 #[derive(Debug)]
@@ -137,22 +233,41 @@ pub(super) struct Wire {
 
 /// Its half that sends.
 #[derive(Debug)]
-pub(super) struct Sending(SendStream);
+pub(super) struct Sending {
+    stream: SendStream,
+    patience: Patience,
+}
 
 /// Its half that receives.
 #[derive(Debug)]
-pub(super) struct Receiving(RecvStream);
+pub(super) struct Receiving {
+    stream: RecvStream,
+    patience: Patience,
+}
 
 impl Wire {
-    pub(super) fn new((send, receive): (SendStream, RecvStream)) -> Self {
+    pub(super) fn new((send, receive): (SendStream, RecvStream), patience: Patience) -> Self {
         Wire {
-            sending: Sending(send),
-            receiving: Receiving(receive),
+            sending: Sending {
+                stream: send,
+                patience: patience.clone(),
+            },
+            receiving: Receiving {
+                stream: receive,
+                patience,
+            },
         }
     }
 
-    pub(super) async fn open(connection: &Connection) -> Result<Self, Trouble> {
-        Ok(Wire::new(connection.open_bi().await?))
+    pub(super) async fn open(connection: &Connection, patience: Patience) -> Result<Self, Trouble> {
+        let streams = patience.wait(connection.open_bi()).await??;
+        Ok(Wire::new(streams, patience))
+    }
+
+    /// Waits so much longer from now on: the other end has that much to do between two words.
+    pub(super) fn allow(&self, more: Duration) {
+        let more = u64::try_from(more.as_millis()).unwrap_or(u64::MAX);
+        self.receiving.patience.more.store(more, Ordering::Relaxed);
     }
 
     pub(super) async fn say<F: Frame>(&mut self, frame: &F) -> Result<(), Trouble> {
@@ -165,18 +280,27 @@ impl Wire {
 
     /// Says nothing more; what was said arrives.
     pub(super) fn end(&mut self) {
-        let _ = self.sending.0.finish();
+        let _ = self.sending.stream.finish();
     }
 
-    /// Ends the conversation and waits until the peer has all of it.
+    /// Ends the conversation and waits until the peer has all of it, or does not want it.
     pub(super) async fn finish(&mut self) {
         self.end();
-        let _ = self.sending.0.stopped().await;
+        let Sending { stream, patience } = &mut self.sending;
+        patience.progress();
+        if patience.wait(stream.stopped()).await.is_err() {
+            self.abandon();
+        }
+    }
+
+    /// Gives up what was said and has not arrived.
+    pub(super) fn abandon(&mut self) {
+        let _ = self.sending.stream.reset(VarInt::from_u32(0));
     }
 
     /// Lets the peer send nothing more.
     pub(super) fn stop(&mut self) {
-        let _ = self.receiving.0.stop(VarInt::from_u32(0));
+        let _ = self.receiving.stream.stop(VarInt::from_u32(0));
     }
 }
 
@@ -185,25 +309,76 @@ impl Sending {
         self.bytes(&encode(frame)?).await
     }
 
-    pub(super) async fn bytes(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
-        Ok(self.0.write_all(bytes).await?)
+    pub(super) async fn bytes(&mut self, mut bytes: &[u8]) -> Result<(), Trouble> {
+        // The peer is waited for from now on only.
+        self.patience.progress();
+        while !bytes.is_empty() {
+            let taken = self.patience.wait(self.stream.write(bytes)).await??;
+            self.patience.progress();
+            bytes = &bytes[taken..];
+        }
+        Ok(())
+    }
+
+    /// Says that this end lives; nothing got on.
+    pub(super) async fn sign<F: Frame>(&mut self, frame: &F) -> Result<(), Trouble> {
+        let bytes = encode(frame)?;
+        let mut left = &bytes[..];
+        while !left.is_empty() {
+            let taken = self.patience.wait(self.stream.write(left)).await??;
+            left = &left[taken..];
+        }
+        Ok(())
     }
 }
 
 impl Receiving {
     pub(super) async fn hear<F: Frame>(&mut self) -> Result<F, Trouble> {
+        self.patience.progress();
+        let heard = self.hear_sign().await?;
+        self.patience.progress();
+        Ok(heard)
+    }
+
+    /// Hears what may be no more than a sign of life; whether something got on, the caller says.
+    pub(super) async fn hear_sign<F: Frame>(&mut self) -> Result<F, Trouble> {
+        self.patience.sign();
         let mut length = [0; 2];
-        self.0.read_exact(&mut length).await?;
+        self.fill(&mut length).await?;
         let length = usize::from(u16::from_le_bytes(length));
         if length > MAX_FRAME {
             return Err(FrameError::TooLong(length).into());
         }
         let mut bytes = vec![0; length];
-        self.0.read_exact(&mut bytes).await?;
+        self.fill(&mut bytes).await?;
         Ok(decode(&bytes)?)
     }
 
+    /// What was heard last got the transfer on.
+    pub(super) fn progress(&self) {
+        self.patience.progress();
+    }
+
     pub(super) async fn bytes(&mut self, bytes: &mut [u8]) -> Result<(), Trouble> {
-        Ok(self.0.read_exact(bytes).await?)
+        let mut filled = 0;
+        while filled < bytes.len() {
+            filled += self.some(&mut bytes[filled..]).await?;
+            self.patience.progress();
+        }
+        Ok(())
+    }
+
+    async fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Trouble> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            filled += self.some(&mut bytes[filled..]).await?;
+            self.patience.sign();
+        }
+        Ok(())
+    }
+
+    async fn some(&mut self, bytes: &mut [u8]) -> Result<usize, Trouble> {
+        let read = self.patience.wait(self.stream.read(bytes)).await??;
+        read.ok_or(Trouble::Stopped)
     }
 }

@@ -19,7 +19,7 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use verus_core::algorithm::Scheme;
 use verus_core::{Time, random};
 use verus_faults::world::{self, Endpoint};
-use verus_net::quic::View;
+use verus_net::quic::{Driving, View};
 
 /// Longer than the longest blackout, so that a transfer can outlive it.
 const IDLE_TIMEOUT: Span = Span::from_secs(60);
@@ -60,11 +60,24 @@ pub struct Quic {
     pub window_max: u64,
     /// Epochs are run by a clock, as `verus_net::quic::drive` does, and not only by what happens.
     driven: bool,
+    /// Who drives each connection's controller.
+    driving: BTreeMap<usize, Driving>,
     /// What may be under way and unread, in bytes.
     window: u32,
     now: Time,
     /// When the handshake was done.
     pub connected: Option<Time>,
+    /// A client's first Retry packet, or those that a server sent.
+    pub retries: Vec<Vec<u8>>,
+    /// Where the peer of the stream's connection is, and how many challenges it had answered before it was there.
+    peer: Option<(SocketAddr, u64)>,
+    /// It has moved, and not answered a challenge since.
+    pub peer_unproven: bool,
+}
+
+/// Long header, type 3 (RFC 9000 §17.2.5).
+fn is_retry(datagram: &[u8]) -> bool {
+    datagram[0] & 0xf0 == 0xf0
 }
 
 /// The one reading of a clock: QUIC's instants cannot be made otherwise. Everything counts from it.
@@ -72,7 +85,7 @@ pub struct Quic {
     clippy::disallowed_methods,
     reason = "an instant to count from; no result depends on it"
 )]
-fn base() -> Instant {
+pub fn base() -> Instant {
     Instant::now()
 }
 
@@ -159,7 +172,9 @@ impl Quic {
         let mut buffer = Vec::new();
         if self.retry && incoming.may_retry() {
             let transmit = self.endpoint.retry(incoming, &mut buffer);
-            self.queue(&transmit.expect("it may be retried"), &buffer);
+            let transmit = transmit.expect("it may be retried");
+            self.retries.push(buffer[..transmit.size].to_vec());
+            self.queue(&transmit, &buffer);
             return;
         }
         let at = self.at(now);
@@ -185,6 +200,7 @@ impl Quic {
                 self.application(now, handle);
                 if self.connections[&handle].is_drained() {
                     self.connections.remove(&handle);
+                    self.driving.remove(&handle);
                     break;
                 }
                 if !self.transmit_from(now, handle) {
@@ -208,9 +224,19 @@ impl Quic {
         View::of(connection.congestion_state().clone_box()).expect("every connection has Verus")
     }
 
+    /// The driver of a connection's present controller takes up its work.
+    fn take_the_wheel(&mut self, handle: usize) {
+        let view = Quic::view(&self.connections[&handle]);
+        let is_driven = |driving: &Driving| driving.view().is_same(&view);
+        if self.driven && !self.driving.get(&handle).is_some_and(is_driven) {
+            self.driving.insert(handle, view.driving());
+        }
+    }
+
     fn transmit_from(&mut self, now: Time, handle: usize) -> bool {
         let at = self.at(now);
         let mut any = false;
+        self.take_the_wheel(handle);
         loop {
             let mut buffer = Vec::new();
             let connection = self.connections.get_mut(&handle).expect("it is driven");
@@ -261,6 +287,13 @@ impl Quic {
         if let Some((owner, stream)) = self.stream
             && owner == handle
         {
+            let answered = connection.stats().frame_rx.path_response;
+            let remote = connection.remote_address();
+            if self.peer.is_none_or(|(peer, _)| peer != remote) {
+                self.peer_unproven = self.peer.is_some();
+                self.peer = Some((remote, answered));
+            }
+            self.peer_unproven &= self.peer.is_some_and(|(_, before)| answered == before);
             self.transfer.go_on(now, connection, stream);
             if self.client && self.transfer.complete && self.transfer.acknowledged {
                 connection.close(at, VarInt::from_u32(0), Default::default());
@@ -273,6 +306,9 @@ impl Quic {
 impl Endpoint for Quic {
     fn receive(&mut self, now: Time, from: SocketAddr, datagram: Vec<u8>) {
         self.now = now;
+        if self.client && self.retries.is_empty() && is_retry(&datagram) {
+            self.retries.push(datagram.clone());
+        }
         let mut buffer = Vec::new();
         let at = self.at(now);
         let event = self
@@ -383,9 +419,13 @@ impl Setup {
             connections_max: 0,
             window_max: 0,
             driven: self.driven,
+            driving: BTreeMap::new(),
             window: self.window,
             now: Time::ZERO,
             connected: None,
+            retries: Vec::new(),
+            peer: None,
+            peer_unproven: false,
         };
         let transfer = Transfer::new(self.down.clone(), self.up.clone());
         let server = Some(Arc::new(keys.server(self.transport())));
@@ -429,7 +469,7 @@ impl Keys {
         }
     }
 
-    fn server(&self, transport: Arc<TransportConfig>) -> ServerConfig {
+    pub fn server(&self, transport: Arc<TransportConfig>) -> ServerConfig {
         let key = PrivatePkcs8KeyDer::from(self.key.clone()).into();
         let mut config = ServerConfig::with_single_cert(vec![self.certificate.clone()], key)
             .expect("they belong together");
@@ -437,7 +477,7 @@ impl Keys {
         config
     }
 
-    fn client(&self, transport: Arc<TransportConfig>) -> ClientConfig {
+    pub fn client(&self, transport: Arc<TransportConfig>) -> ClientConfig {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).expect("a certificate");
         let mut config = ClientConfig::with_root_certificates(Arc::new(roots)).expect("one root");

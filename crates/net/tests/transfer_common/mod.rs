@@ -15,7 +15,8 @@ use verus_net::transfer::paths::RelativePath;
 use verus_net::transfer::secrets::{Fingerprint, Identity, Token};
 use verus_net::transfer::trust::Trust;
 use verus_net::transfer::{
-    Client, ClientConfig, ConnectError, Delivered, Gauge, Server, ServerConfig, Trouble, bind,
+    Client, ClientConfig, ConnectError, Delivered, Gauge, Limits, SILENCE, Server, ServerConfig,
+    Trouble, bind,
 };
 
 pub const TOKEN: &str = "a token for tests only";
@@ -31,20 +32,42 @@ pub struct World {
 impl World {
     /// Within a tokio runtime.
     pub fn new() -> World {
+        World::with(Limits::default())
+    }
+
+    /// With other limits.
+    pub fn with(limits: Limits) -> World {
+        World::build(limits, 4, Some(TOKEN))
+    }
+
+    /// For so many clients, whoever they are.
+    pub fn open(limits: Limits, max_clients: usize) -> World {
+        World::build(limits, max_clients, None)
+    }
+
+    fn build(limits: Limits, max_clients: usize, token: Option<&str>) -> World {
         let home = tempfile::tempdir().expect("a folder");
         for name in ["served", "mine"] {
             fs::create_dir(home.path().join(name)).expect("a folder");
         }
+        World::around(home, limits, max_clients, token)
+    }
+
+    /// Around `served` and `mine` in a folder that is there already.
+    pub fn around(home: TempDir, limits: Limits, max_clients: usize, token: Option<&str>) -> World {
         let identity = Identity::random().expect("a key");
         let fingerprint = identity.fingerprint();
         let config = ServerConfig {
             folder: Folder::open(&home.path().join("served")).expect("it exists"),
             identity,
-            access: Some(Token::new(TOKEN).expect("long enough")).into(),
+            access: token
+                .map(|token| Token::new(token).expect("long enough"))
+                .into(),
             read_only: false,
             // Verus paces itself; these tests are about files.
             scheme: Scheme::parse("cubic").expect("it exists"),
-            max_clients: 4,
+            max_clients,
+            limits,
         };
         let socket = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
         let address = socket.local_addr().expect("bound");
@@ -73,6 +96,7 @@ impl World {
             token: Some(Token::new(TOKEN).expect("long enough")),
             scheme: Scheme::parse("cubic").expect("it exists"),
             patience: Duration::from_secs(10),
+            silence: SILENCE,
         }
     }
 
@@ -104,6 +128,7 @@ impl World {
             folder: Folder::open(&self.home.path().join("mine")).expect("it exists"),
             name: local.into(),
             replace,
+            apart: None,
         };
         client.get(&path(remote), place, &Gauge::default()).await
     }

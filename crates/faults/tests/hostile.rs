@@ -1,0 +1,605 @@
+//! Receivers that lie to every controller of the core, over the ledger and the sender that UDP uses, on a
+//! virtual clock.
+//!
+//! Whatever a receiver says, what leaves stays within the controller's bound, so does memory, nothing
+//! panics or ceases to be a number, no timer spins, and once the receiver is honest the flow is
+//! again what it would have been. `HOSTILE_SEEDS` says how many seeds each controller gets (12); those of
+//! one controller alone with `HOSTILE_SCHEME`, one seed with `HOSTILE_SEED`. Ends with a table.
+
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use rand::RngExt;
+use verus_channel::{QueueConfig, RateSchedule, Service};
+use verus_core::algorithm::{Scheme, catalogue};
+use verus_core::model::{About, Model, Sampler, Trainer};
+use verus_core::receiver::{Ack, RANGES_PER_ACK};
+use verus_core::sender::{FalseAck, Sender};
+use verus_core::{Bytes, Duration, Rate, Stamp, Time, random};
+use verus_faults::liar::{Liar, Lies, Told};
+use verus_faults::{Bottleneck, Datagram, Direction, Faults, Path, Schedule};
+
+/// Bytes of a packet (IP).
+const SIZE: u64 = 1400;
+/// What the probe believes of a receiver that says it held an acknowledgement.
+const LONGEST_HOLD: Duration = Duration::from_millis(25);
+/// What the probe lets be in flight.
+const MOST_IN_FLIGHT: Bytes = Bytes::new(64 << 20);
+/// How long a flow goes on after the last lie.
+const AFTERWARDS: Duration = Duration::from_secs(25);
+/// Of what an honest receiver gets, in each of these, so much makes a flow that has recovered.
+const RECOVERED: f64 = 0.7;
+const BIN: Duration = Duration::from_secs(1);
+/// A flow has recovered when it holds its share for so many bins on average.
+const BINS: usize = 5;
+/// Every this often a look inside.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What bounds that which leaves while a receiver lies. A megabyte comes on top: who begins knows nothing of
+/// the path.
+#[derive(Clone, Copy)]
+enum Most {
+    /// Multiples of what the link carries.
+    Links(f64),
+    /// A rate of its own, Mbit/s, whatever the link.
+    Mbps(f64),
+}
+
+impl Most {
+    fn bytes(self, link: Link, span: Duration) -> f64 {
+        let carried = match self {
+            Most::Links(many) => many * link.bytes_in(span),
+            Most::Mbps(mbps) => mbps * 1e6 / 8.0 * span.as_secs_f64(),
+        };
+        carried + 1e6
+    }
+}
+
+impl fmt::Display for Most {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Most::Links(many) => write!(f, "{many} × the link"),
+            Most::Mbps(mbps) => write!(f, "{mbps} Mbit/s"),
+        }
+    }
+}
+
+/// What a controller may do at the most, whatever its receiver says.
+struct Bound {
+    scheme: &'static str,
+    /// What leaves while it is lied to.
+    sent: Most,
+    /// Numbers and lost data that the sender remembers.
+    remembered: usize,
+    /// How long after the last lie it has recovered, s.
+    recovers_within: f64,
+    /// The share of what an honest receiver gets that this means.
+    share: f64,
+}
+
+const fn bound(scheme: &'static str, sent: Most, remembered: usize, recovers_within: f64) -> Bound {
+    Bound {
+        scheme,
+        sent,
+        remembered,
+        recovers_within,
+        share: RECOVERED,
+    }
+}
+
+const BOUNDS: [Bound; 12] = [
+    bound("verus", Most::Links(1.5), 20_000, 10.0),
+    // Points of the profile count for ever, and the curve goes on with its slope beyond the last: what a liar
+    // charts stays, and a flat curve leads anywhere. That is the paper's text.
+    Bound {
+        share: 0.2,
+        ..bound("verus:mode=paper", Most::Links(40.0), 135_000, 10.0)
+    },
+    // D_min, once raised, does not come back.
+    Bound {
+        share: 0.2,
+        ..bound("verus:mode=prototype", Most::Links(3.0), 20_000, 10.0)
+    },
+    bound("cubic", Most::Links(1.5), 20_000, 10.0),
+    bound("cubic:hystart=plusplus", Most::Links(1.5), 20_000, 10.0),
+    bound("newreno", Most::Links(1.5), 20_000, 10.0),
+    bound("vegas", Most::Links(1.5), 20_000, 10.0),
+    // A forecast of 30 packets a tick for five ticks is out at a time.
+    bound("sprout", Most::Mbps(90.0), 20_000, 10.0),
+    // One packet a tick is what it may settle for, an honest receiver or not: what arrives in a tick counts as
+    // what the link gave, although no more had left.
+    Bound {
+        share: 0.05,
+        ..bound("sprout:receiver=no", Most::Links(1.5), 20_000, 10.0)
+    },
+    // Each epoch may have as many packets as any that the model was trained on.
+    bound("model", Most::Mbps(30.0), 20_000, 10.0),
+    bound("saturate", Most::Links(8.0), 40_000, 10.0),
+    bound("constant:rate_mbps=5", Most::Mbps(5.0), 20_000, 10.0),
+];
+
+#[derive(Clone)]
+struct Packet {
+    number: u64,
+    stamp: Option<Stamp>,
+}
+
+impl Datagram for Packet {
+    fn size(&self) -> usize {
+        SIZE as usize
+    }
+
+    fn flip(&mut self, _bit: usize) {}
+}
+
+/// A path, drawn from a seed.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    mbps: f64,
+    one_way: Duration,
+    queue_bytes: u64,
+}
+
+impl Link {
+    fn random(seed: u64) -> Self {
+        let mut dice = random::stream(seed, "link", 0);
+        let mbps = 1.0 * 12.0f64.powf(dice.random_range(0.0..1.0));
+        let one_way = Duration::from_millis_f64(dice.random_range(5.0..60.0));
+        // At least a round trip's worth.
+        let round = mbps * 1e6 / 8.0 * 2.0 * one_way.as_secs_f64();
+        Link {
+            mbps,
+            one_way,
+            queue_bytes: (round * dice.random_range(1.0..4.0)) as u64 + 15_000,
+        }
+    }
+
+    fn bytes_in(&self, span: Duration) -> f64 {
+        self.mbps * 1e6 / 8.0 * span.as_secs_f64()
+    }
+}
+
+/// What came of a flow.
+#[derive(Clone, Debug, Default)]
+struct Outcome {
+    /// Bytes that came, in each second.
+    came: Vec<f64>,
+    /// The longest time in the queue in each second, ms.
+    queued_ms: Vec<f64>,
+    /// Bytes that left while there were lies.
+    sent_lied_to: u64,
+    /// Most bytes that left in any 100 ms while there were lies.
+    window_max: u64,
+    remembered_max: usize,
+    profile_max: usize,
+    caught: Option<FalseAck>,
+    /// Packets that left between the first acknowledgement of what had not come, and when it was caught.
+    packets: Vec<(Time, Option<Time>)>,
+    timers: u64,
+    sent: u64,
+}
+
+/// Runs a flow of `scheme` to a receiver with `lies`, until well after the last one.
+fn run(scheme: &Scheme, link: Link, lies: &Lies, until: Time, record: bool) -> Outcome {
+    let mut sender = Sender::new(scheme.build(lies.seed), Bytes::new(SIZE), Time::ZERO);
+    sender.skip_numbers(lies.seed);
+    sender.offer_bulk();
+    let mut liar = Liar::new(lies.clone(), scheme.observer());
+    let schedule = Schedule {
+        up: Faults {
+            delay: link.one_way,
+            ..Faults::default()
+        },
+        ..Schedule::default()
+    };
+    let queue = format!("droptail:bytes={}", link.queue_bytes);
+    let mut path = Path::new(&schedule, Direction::Up)
+        .with_capacity(Bytes::new(256 << 20))
+        .with_overhead(Bytes::ZERO)
+        .with_bottleneck(Bottleneck {
+            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(link.mbps))),
+            queue: QueueConfig::parse(&queue).expect("a valid queue"),
+        });
+    // The way back is long and never full.
+    let mut back: std::collections::VecDeque<(Time, Told)> = std::collections::VecDeque::new();
+    let seconds = (until.as_secs_f64() / BIN.as_secs_f64()).ceil() as usize;
+    let mut outcome = Outcome {
+        came: vec![0.0; seconds + 1],
+        queued_ms: vec![0.0; seconds + 1],
+        ..Outcome::default()
+    };
+    let mut departed: std::collections::HashMap<
+        u64,
+        Time,
+        std::hash::BuildHasherDefault<std::hash::DefaultHasher>,
+    > = Default::default();
+    let (mut now, mut at_once, mut next_look) = (Time::ZERO, 0, Time::ZERO);
+    loop {
+        let before = (outcome.sent, outcome.timers);
+        while let Some(arrived) = path.poll(now) {
+            let packet: Packet = arrived.datagram;
+            let second = (now.as_nanos() / BIN.as_nanos()) as usize;
+            let left = departed.remove(&packet.number).expect("each comes once");
+            outcome.came[second] += SIZE as f64;
+            let queued = (now.since(left).saturating_sub(link.one_way)).as_millis_f64();
+            outcome.queued_ms[second] = outcome.queued_ms[second].max(queued);
+            let stamp = packet.stamp.as_ref().map(Stamp::as_slice);
+            liar.on_packet(now, packet.number, Bytes::new(SIZE), stamp);
+        }
+        while let Some(told) = liar.poll(now) {
+            back.push_back((now + link.one_way, told));
+        }
+        while let Some((at, _)) = back.front()
+            && *at <= now
+        {
+            let (_, told) = back.pop_front().expect("there is one");
+            if let Err(lie) = hear(&mut sender, now, &told) {
+                outcome.caught = Some(lie);
+                return outcome;
+            }
+            if record {
+                for acked in &sender.last_revealed().acked {
+                    outcome.packets[acked.packet.number as usize].1 = Some(now);
+                }
+            }
+        }
+        if sender.next_timer().is_some_and(|at| at <= now) {
+            sender.on_timer(now);
+            outcome.timers += 1;
+        }
+        while sender.in_flight() < MOST_IN_FLIGHT
+            && let Some(packet) = sender.poll_transmit(now)
+        {
+            outcome.sent += 1;
+            if (lies.from..lies.until).contains(&now) {
+                outcome.sent_lied_to += SIZE;
+            }
+            if record {
+                outcome
+                    .packets
+                    .resize(packet.number as usize + 1, (now, None));
+            }
+            departed.insert(packet.number, now);
+            path.send(
+                now,
+                Packet {
+                    number: packet.number,
+                    stamp: packet.stamp,
+                },
+            );
+            assert!(outcome.sent - before.0 < 1_000_000, "a burst without end");
+        }
+        if now >= next_look {
+            look(scheme, &sender, &mut outcome);
+            next_look = now + LOOK;
+        }
+        let next = [
+            path.next(),
+            liar.next(),
+            back.front().map(|(at, _)| *at),
+            sender.next_timer(),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
+        let Some(next) = next.filter(|at| *at < until) else {
+            break;
+        };
+        at_once = if next > now { 0 } else { at_once + 1 };
+        assert!(at_once < 10_000, "it spins at {now:?}");
+        now = now.max(next);
+    }
+    // Epochs and pacing aside, timers answer to packets and to silence.
+    let most = 3.0 * outcome.sent as f64 + 1000.0 * until.as_secs_f64();
+    assert!((outcome.timers as f64) < most, "{} timers", outcome.timers);
+    outcome
+}
+
+/// Tells the sender, as the probe does.
+fn hear(sender: &mut Sender, now: Time, told: &Told) -> Result<(), FalseAck> {
+    let mut received = told.received.clone();
+    for one in &mut received {
+        one.hold = one.hold.min(LONGEST_HOLD);
+    }
+    let mut report = told.report.as_deref();
+    let groups = told.ranges.len().div_ceil(RANGES_PER_ACK);
+    for index in (0..groups).rev() {
+        let from = index * RANGES_PER_ACK;
+        let to = told.ranges.len().min(from + RANGES_PER_ACK);
+        let newest = told.ranges[from].last;
+        let (at, hold) = received
+            .binary_search_by_key(&newest, |one| one.number)
+            .map_or((told.written, Duration::ZERO), |at| {
+                (received[at].at, received[at].hold)
+            });
+        let ack = Ack::new(told.ranges[from..to].iter().copied(), at, hold);
+        let report = if index == 0 { report.take() } else { None };
+        sender.on_ack_with_times(now, &ack, &received, report)?;
+    }
+    Ok(())
+}
+
+/// What must hold at any time.
+fn look(scheme: &Scheme, sender: &Sender, outcome: &mut Outcome) {
+    let controller = sender.controller();
+    let window = controller.window().get();
+    // What a model grants to an epoch may be nothing.
+    assert!(
+        window >= SIZE || scheme.name() == "model",
+        "a window of {window} bytes"
+    );
+    assert!(window < 1 << 40, "a window of {window} bytes");
+    outcome.window_max = outcome.window_max.max(window);
+    if let Some(rate) = controller.pacing_rate() {
+        assert!(rate.as_bps() > 0, "paced at nothing");
+    }
+    controller.probe(&mut |name, value| {
+        // What is not known yet is no number; these always are.
+        let always = ["phase", "window_packets", "delay_estimate_ms"].contains(&name);
+        let absent = value.is_nan() && !always;
+        assert!(absent || value.abs() < 1e15, "{name} is {value}");
+    });
+    outcome.remembered_max = outcome.remembered_max.max(sender.remembered());
+    if let Some(profile) = controller.profile() {
+        assert!(
+            profile
+                .points
+                .iter()
+                .chain(&profile.curve)
+                .all(|(w, d)| w.is_finite() && d.is_finite())
+        );
+        outcome.profile_max = outcome.profile_max.max(profile.points.len());
+    }
+}
+
+/// A model that was made of Verus on such a path.
+fn model() -> Arc<[u8]> {
+    let scheme = Scheme::parse("verus").expect("it is in the list");
+    let mut trainer = Trainer::new();
+    for seed in 0..8 {
+        let lies = Lies::none(seed);
+        let outcome = run(
+            &scheme,
+            Link::random(seed),
+            &lies,
+            Time::from_millis(30_000),
+            true,
+        );
+        let sampler = Sampler::of_packets(outcome.packets);
+        for run in sampler.runs() {
+            trainer.add(run).expect("few enough");
+        }
+    }
+    let model: Model = trainer
+        .finish(5, 99.0, About::default())
+        .expect("there are samples");
+    model.to_bytes().into()
+}
+
+fn scheme(text: &str, model: &Arc<[u8]>) -> Scheme {
+    let text = if text == "model" {
+        "model:file=x"
+    } else {
+        text
+    };
+    Scheme::open(text, |_| Ok(model.to_vec())).expect("it is in the list")
+}
+
+/// Worst of many runs.
+#[derive(Clone, Debug, Default)]
+struct Worst {
+    runs: u64,
+    caught: u64,
+    sent: (f64, u64),
+    remembered: (usize, u64),
+    profile: usize,
+    window: (u64, u64),
+    recovery: (f64, u64),
+    recoveries: Vec<f64>,
+    failures: Vec<String>,
+}
+
+/// After how many seconds of honesty the flow gets its share, with no more delay than usual.
+fn recovery(bound: &Bound, honest: &Outcome, lied_to: &Outcome, lies: &Lies, link: Link) -> f64 {
+    let first = (lies.until.as_nanos().div_ceil(BIN.as_nanos())) as usize;
+    let last = honest.came.len() - 1 - BINS;
+    for from in first..=last {
+        let sum = |outcome: &Outcome| outcome.came[from..from + BINS].iter().sum::<f64>();
+        let delay = |outcome: &Outcome| {
+            outcome.queued_ms[from..from + BINS].iter().sum::<f64>() / BINS as f64
+        };
+        // A quarter of the queue more at the most.
+        let queue_ms = link.queue_bytes as f64 * 8e-3 / link.mbps;
+        let usual = delay(honest) * 1.5 + 0.25 * queue_ms + 20.0;
+        let settled = bound.share < RECOVERED || delay(lied_to) <= usual;
+        if settled && sum(lied_to) >= bound.share * sum(honest) {
+            return (from - first) as f64;
+        }
+    }
+    f64::INFINITY
+}
+
+fn try_seed(scheme: &Scheme, seed: u64, bound: &Bound, worst: &mut Worst) {
+    let lies = Lies::random(seed);
+    let link = Link::random(seed);
+    let until = lies.until + AFTERWARDS;
+    let told = format!("{}: {lies}, {link:?}", bound.scheme);
+    let lied_to = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        run(scheme, link, &lies, until, false)
+    })) {
+        Ok(outcome) => outcome,
+        Err(_) => {
+            worst.failures.push(format!("panicked: {told}"));
+            return;
+        }
+    };
+    worst.runs += 1;
+    let allowed = link.bytes_in(lies.until.since(lies.from));
+    let sent = lied_to.sent_lied_to as f64 / allowed;
+    if sent > worst.sent.0 {
+        worst.sent = (sent, seed);
+    }
+    if lied_to.remembered_max > worst.remembered.0 {
+        worst.remembered = (lied_to.remembered_max, seed);
+    }
+    worst.profile = worst.profile.max(lied_to.profile_max);
+    if lied_to.window_max > worst.window.0 {
+        worst.window = (lied_to.window_max, seed);
+    }
+    let span = lies.until.since(lies.from);
+    if lied_to.sent_lied_to as f64 > bound.sent.bytes(link, span) {
+        worst
+            .failures
+            .push(format!("sent {sent:.2} × the link: {told}"));
+    }
+    if lied_to.remembered_max > bound.remembered {
+        worst
+            .failures
+            .push(format!("remembers {}: {told}", lied_to.remembered_max));
+    }
+    if lied_to.caught.is_some() {
+        worst.caught += 1;
+        return;
+    }
+    // Who gets its share of all that the link carries gets it of what an honest receiver got.
+    let all = Outcome {
+        came: vec![link.bytes_in(BIN); lied_to.came.len()],
+        queued_ms: vec![0.0; lied_to.came.len()],
+        ..Outcome::default()
+    };
+    if recovery(bound, &all, &lied_to, &lies, link) == 0.0 {
+        worst.recoveries.push(0.0);
+        return;
+    }
+    let honest = run(scheme, link, &Lies::none(seed), until, false);
+    if std::env::var_os("HOSTILE_SEED").is_some() {
+        for (name, outcome) in [("honest", &honest), ("lied to", &lied_to)] {
+            let packets = outcome.came.iter().map(|bytes| bytes / SIZE as f64);
+            println!(
+                "{name}: packets in each second {:?}",
+                packets.collect::<Vec<_>>()
+            );
+            println!("{name}: ms in the queue {:?}", outcome.queued_ms);
+        }
+    }
+    let seconds = recovery(bound, &honest, &lied_to, &lies, link);
+    worst.recoveries.push(seconds);
+    if seconds > worst.recovery.0 {
+        worst.recovery = (seconds, seed);
+    }
+    if seconds > bound.recovers_within {
+        worst
+            .failures
+            .push(format!("recovers after {seconds} s: {told}"));
+    }
+}
+
+/// Of the table.
+const HEAD: &str = "\
+| controller | seeds | caught | bound of what is sent | sent, × the link (seed) | window, kB | remembered | points | \
+recovery: bound | recovers, s |
+|---|---:|---:|---|---:|---:|---:|---:|---|---:|
+";
+
+#[test]
+fn whatever_a_receiver_says_the_flow_stays_within_bounds_and_recovers() {
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse::<u64>().expect(name))
+    };
+    let seeds: Vec<u64> = match number("HOSTILE_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("HOSTILE_SEEDS").unwrap_or(12)).collect(),
+    };
+    let only = std::env::var("HOSTILE_SCHEME").ok();
+    let model = model();
+    for entry in catalogue() {
+        let listed = |bound: &Bound| bound.scheme.split(':').next() == Some(entry.name);
+        assert!(
+            BOUNDS.iter().any(listed),
+            "{} has no bound here",
+            entry.name
+        );
+    }
+    let mut table = String::new();
+    let mut failed = 0;
+    for bound in BOUNDS
+        .iter()
+        .filter(|bound| only.as_deref().is_none_or(|only| only == bound.scheme))
+    {
+        let scheme = scheme(bound.scheme, &model);
+        let (next, worst) = (AtomicU64::new(0), Mutex::new(Worst::default()));
+        let workers = thread::available_parallelism().map_or(2, usize::from);
+        thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    let mut mine = Worst::default();
+                    while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize)
+                    {
+                        try_seed(&scheme, seed, bound, &mut mine);
+                    }
+                    merge(&mut worst.lock().expect("nobody panics with it"), mine);
+                });
+            }
+        });
+        let mut worst = worst.into_inner().expect("nobody panics with it");
+        worst.recoveries.sort_by(f64::total_cmp);
+        let quantile = |q: f64| {
+            let last = worst.recoveries.len().saturating_sub(1) as f64;
+            worst
+                .recoveries
+                .get((last * q).round() as usize)
+                .copied()
+                .unwrap_or(f64::NAN)
+        };
+        writeln!(
+            table,
+            "| `{}` | {} | {} | {} | {:.2} ({}) | {} | {} | {} | {:.0} % in {} s | {:.0} / {:.0} / {:.0} |",
+            bound.scheme,
+            worst.runs,
+            worst.caught,
+            bound.sent,
+            worst.sent.0,
+            worst.sent.1,
+            worst.window.0 / 1000,
+            worst.remembered.0,
+            worst.profile,
+            100.0 * bound.share,
+            bound.recovers_within,
+            quantile(0.5),
+            quantile(0.99),
+            quantile(1.0),
+        )
+        .expect("a string");
+        failed += worst.failures.len();
+        for failure in worst.failures.iter().take(12) {
+            println!("{failure}");
+        }
+        println!("{} failures of {}", worst.failures.len(), bound.scheme);
+    }
+    println!("{HEAD}{table}");
+    assert_eq!(failed, 0);
+}
+
+fn merge(into: &mut Worst, other: Worst) {
+    into.runs += other.runs;
+    into.caught += other.caught;
+    if other.sent.0 > into.sent.0 {
+        into.sent = other.sent;
+    }
+    if other.remembered.0 > into.remembered.0 {
+        into.remembered = other.remembered;
+    }
+    if other.window.0 > into.window.0 {
+        into.window = other.window;
+    }
+    if other.recovery.0 > into.recovery.0 {
+        into.recovery = other.recovery;
+    }
+    into.profile = into.profile.max(other.profile);
+    into.recoveries.extend(other.recoveries);
+    into.failures.extend(other.failures);
+}

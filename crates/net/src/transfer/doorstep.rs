@@ -1,0 +1,325 @@
+//! What a server's socket passes on to QUIC, and what it lets out.
+//!
+//! - A datagram from port 0 is nobody's: it cannot be answered, and Linux refuses to send there with
+//!   EINVAL, upon which quinn-udp 0.5 gives up segmentation offload and ECN for all peers and for good
+//!   (`unix.rs`, `send`). It is not passed on.
+//! - quinn-proto 0.11.19 sends a whole datagram whenever any of an unproven address's allowance is left
+//!   (`connection/mod.rs`, `poll_transmit`: "we always allow a full MTU to be sent"): up to four times of
+//!   what came, where RFC 9000 §8.1 allows three. Here the allowance is exact. What exceeds it is a probe of
+//!   the handshake, which has a long header; nothing else is ever kept back, so that whoever forges the
+//!   address of a client that is known cannot disturb it.
+//! - Any other error in sending is a datagram lost, to quinn-udp already; so it is here, whatever quinn does.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use quinn::udp::{RecvMeta, Transmit};
+use quinn::{AsyncUdpSocket, Runtime, UdpPoller};
+use tokio::time::Instant;
+
+/// How many addresses are counted at a time: more than may be in a handshake.
+const COUNTED: usize = 256;
+/// For how long: a handshake that takes longer was given up, or its client shows up again.
+const REMEMBERED: Duration = Duration::from_secs(15);
+/// What an address may be sent, for each byte that came from it (RFC 9000 §8.1).
+const TIMES: u64 = 3;
+
+/// A server's socket.
+#[derive(Debug)]
+pub(super) struct Doorstep {
+    socket: Arc<dyn AsyncUdpSocket>,
+    guests: Mutex<Guests>,
+    /// How many addresses are counted; mostly none, and then sending costs nothing more.
+    counted: AtomicUsize,
+}
+
+impl Doorstep {
+    pub(super) fn new(
+        socket: std::net::UdpSocket,
+        runtime: &dyn Runtime,
+    ) -> io::Result<Arc<Doorstep>> {
+        Ok(Arc::new(Doorstep {
+            socket: runtime.wrap_udp_socket(socket)?,
+            guests: Mutex::default(),
+            counted: AtomicUsize::new(0),
+        }))
+    }
+
+    fn guests(&self) -> MutexGuard<'_, Guests> {
+        let mut guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
+        guests.forget(Instant::now());
+        guests
+    }
+
+    /// Whether a datagram may go out.
+    fn let_out(&self, transmit: &Transmit<'_>) -> bool {
+        let is_handshake = transmit.contents.first().is_some_and(|&it| is_long(it));
+        if !is_handshake && self.counted.load(Ordering::Relaxed) == 0 {
+            return true;
+        }
+        let mut guests = self.guests();
+        self.counted.store(guests.0.len(), Ordering::Relaxed);
+        guests.may_go(
+            transmit.destination,
+            transmit.contents.len() as u64,
+            is_handshake,
+        )
+    }
+
+    /// Looks at what came, several datagrams of one sender in a buffer; whether it is passed on.
+    fn let_in(&self, meta: &RecvMeta, buffer: &[u8]) -> bool {
+        if meta.addr.port() == 0 {
+            return false;
+        }
+        let bytes = &buffer[..meta.len.min(buffer.len())];
+        let is_handshake = |datagram: &[u8]| datagram.first().is_some_and(|&first| is_long(first));
+        if bytes.chunks(meta.stride.max(1)).any(is_handshake) {
+            let mut guests = self.guests();
+            guests.came(meta.addr, bytes.len() as u64, Instant::now());
+            self.counted.store(guests.0.len(), Ordering::Relaxed);
+        }
+        true
+    }
+}
+
+/// Whether this first byte begins a packet with a long header (RFC 9000 §17.2).
+fn is_long(first: u8) -> bool {
+    first & 0x80 != 0
+}
+
+/// Addresses that began a handshake lately, the latest last.
+#[derive(Debug, Default)]
+struct Guests(VecDeque<Guest>);
+
+#[derive(Debug)]
+struct Guest {
+    address: SocketAddr,
+    since: Instant,
+    came: u64,
+    went: u64,
+}
+
+impl Guests {
+    fn find(&mut self, address: SocketAddr) -> Option<&mut Guest> {
+        // The latest are the most likely.
+        self.0.iter_mut().rev().find(|it| it.address == address)
+    }
+
+    fn forget(&mut self, now: Instant) {
+        let old = |guest: &Guest| now.duration_since(guest.since) >= REMEMBERED;
+        while self.0.front().is_some_and(old) {
+            self.0.pop_front();
+        }
+    }
+
+    fn came(&mut self, address: SocketAddr, bytes: u64, now: Instant) {
+        if let Some(guest) = self.find(address) {
+            guest.came = guest.came.saturating_add(bytes);
+            return;
+        }
+        if self.0.len() == COUNTED {
+            self.0.pop_front();
+        }
+        self.0.push_back(Guest {
+            address,
+            since: now,
+            came: bytes,
+            went: 0,
+        });
+    }
+
+    /// Whether so much may go to an address, which is counted if so. One that is not counted any more has
+    /// to show up again, as a client in a handshake does.
+    fn may_go(&mut self, address: SocketAddr, bytes: u64, is_handshake: bool) -> bool {
+        let Some(guest) = self.find(address) else {
+            return !is_handshake;
+        };
+        let went = guest.went.saturating_add(bytes);
+        let may = !is_handshake || went <= guest.came.saturating_mul(TIMES);
+        if may {
+            guest.went = went;
+        }
+        may
+    }
+}
+
+impl AsyncUdpSocket for Doorstep {
+    fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
+        Arc::clone(&self.socket).create_io_poller()
+    }
+
+    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        if transmit.destination.port() == 0 || !self.let_out(transmit) {
+            // Lost on the way, to QUIC.
+            return Ok(());
+        }
+        match self.socket.try_send(transmit) {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Ok(()),
+            sent => sent,
+        }
+    }
+
+    fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>],
+        metas: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        let received = ready!(self.socket.poll_recv(cx, buffers, metas))?;
+        for (meta, buffer) in metas.iter_mut().zip(&*buffers).take(received) {
+            if !self.let_in(meta, buffer) {
+                meta.len = 0; // quinn finds nothing in it
+            }
+        }
+        Poll::Ready(Ok(received))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    fn max_transmit_segments(&self) -> usize {
+        self.socket.max_transmit_segments()
+    }
+
+    fn max_receive_segments(&self) -> usize {
+        self.socket.max_receive_segments()
+    }
+
+    fn may_fragment(&self) -> bool {
+        self.socket.may_fragment()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, 1], port))
+    }
+
+    #[test]
+    fn an_address_is_sent_no_more_than_three_times_what_came() {
+        let mut guests = Guests::default();
+        guests.came(address(1), 1_200, Instant::now());
+        assert!(guests.may_go(address(1), 1_200, true));
+        assert!(guests.may_go(address(1), 300, false));
+        assert!(guests.may_go(address(1), 1_200, true));
+        assert!(!guests.may_go(address(1), 901, true), "3601 bytes");
+        assert!(guests.may_go(address(1), 900, true));
+        guests.came(address(1), 1, Instant::now());
+        assert!(!guests.may_go(address(1), 4, true));
+        assert!(guests.may_go(address(1), 3, true));
+    }
+
+    #[test]
+    fn a_forged_handshake_does_not_disturb_a_client_that_is_known() {
+        let mut guests = Guests::default();
+        guests.came(address(1), 20, Instant::now());
+        assert!(guests.may_go(address(1), 1_000_000, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn addresses_are_counted_for_a_while_and_only_so_many() {
+        let mut guests = Guests::default();
+        for port in 0..=COUNTED as u16 {
+            guests.came(address(port), 10, Instant::now());
+        }
+        assert_eq!(guests.0.len(), COUNTED);
+        assert!(!guests.may_go(address(0), 1, true), "forgotten");
+        assert!(!guests.may_go(address(COUNTED as u16), 31, true));
+        assert!(guests.may_go(address(COUNTED as u16), 30, true));
+        guests.came(address(0), 10, Instant::now());
+        assert!(guests.may_go(address(0), 30, true), "it has shown up again");
+        tokio::time::advance(REMEMBERED).await;
+        guests.forget(Instant::now());
+        assert!(guests.0.is_empty());
+    }
+
+    /// A socket that hears one datagram and cannot send.
+    #[derive(Debug)]
+    struct Broken(SocketAddr);
+
+    #[derive(Debug)]
+    struct Always;
+
+    impl UdpPoller for Always {
+        fn poll_writable(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncUdpSocket for Broken {
+        fn create_io_poller(self: Arc<Self>) -> Pin<Box<dyn UdpPoller>> {
+            Box::pin(Always)
+        }
+
+        fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+            assert_ne!(transmit.destination.port(), 0, "it must not come here");
+            // EPERM, EMSGSIZE, EACCES, ENOBUFS, by the port that it goes to.
+            Err(io::Error::from_raw_os_error(
+                transmit.destination.port().into(),
+            ))
+        }
+
+        fn poll_recv(
+            &self,
+            _: &mut Context<'_>,
+            buffers: &mut [IoSliceMut<'_>],
+            metas: &mut [RecvMeta],
+        ) -> Poll<io::Result<usize>> {
+            buffers[0][..3].copy_from_slice(&[0xc0, 0, 0]);
+            metas[0].addr = self.0;
+            (metas[0].len, metas[0].stride) = (3, 3);
+            Poll::Ready(Ok(1))
+        }
+
+        fn local_addr(&self) -> io::Result<SocketAddr> {
+            Ok(self.0)
+        }
+    }
+
+    fn doorstep(port: u16) -> Doorstep {
+        Doorstep {
+            socket: Arc::new(Broken(address(port))),
+            guests: Mutex::default(),
+            counted: AtomicUsize::new(0),
+        }
+    }
+
+    #[test]
+    fn no_error_in_sending_ends_anything_and_port_0_is_never_sent_to() {
+        let doorstep = doorstep(1);
+        for port in [0, 1, 13, 22, 90, 105] {
+            let transmit = Transmit {
+                destination: address(port),
+                ecn: None,
+                contents: &[0x40; 1200],
+                segment_size: None,
+                src_ip: None,
+            };
+            assert!(doorstep.try_send(&transmit).is_ok(), "{port}");
+        }
+    }
+
+    #[test]
+    fn a_datagram_from_port_0_is_not_passed_on() {
+        for (port, passed) in [(0, 0), (1, 3)] {
+            let doorstep = doorstep(port);
+            let mut buffer = [0; 2048];
+            let mut metas = [RecvMeta::default()];
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            let polled =
+                doorstep.poll_recv(&mut cx, &mut [IoSliceMut::new(&mut buffer)], &mut metas);
+            assert!(matches!(polled, Poll::Ready(Ok(1))));
+            assert_eq!(metas[0].len, passed);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What a server does about the disk that its clients fill: how much its folder may take, and what
+//! becomes of files that nobody finishes.
+//!
+//! The folder is looked through when the server starts and each hour. In between, what clients add is
+//! counted; what was miscounted, because two did something at once, is set right at the next look. A file counts with its size, in blocks, even if it has holes: how much of it is data, nobody
+//! knows before it has arrived.
+
+use std::ffi::OsString;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+
+use super::files::{self, Place};
+use super::folder::Folder;
+use super::paths::{MAX_DEPTH, is_part};
+use super::refusal::{Reason, Refusal};
+
+/// How often the folder is looked through.
+pub(super) const OFTEN: Duration = Duration::from_secs(3600);
+/// What the smallest file and a folder take, in bytes.
+const LEAST: u64 = 4096;
+
+/// How much room the folder has; shared.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    limit: Option<u64>,
+    counted: Arc<Mutex<Counted>>,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    /// What is in the folder, in bytes.
+    taken: u64,
+    /// What is promised to those who are about to fill it.
+    booked: u64,
+}
+
+/// Room for a file that is being received. Dropped, what is there by then is counted.
+#[derive(Debug)]
+pub(super) struct Booked {
+    room: Room,
+    place: Place,
+    before: u64,
+    booked: u64,
+}
+
+impl Room {
+    /// `limit` bytes; without, as much as there is.
+    pub(super) fn new(limit: Option<u64>) -> Self {
+        Room {
+            limit,
+            counted: Arc::default(),
+        }
+    }
+
+    fn counted(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks through the folder: counts what is there, and removes unfinished files that are older than
+    /// `keep`.
+    pub(super) fn look(&self, folder: &Folder, keep: Option<Duration>) {
+        if self.limit.is_none() && keep.is_none() {
+            return;
+        }
+        let taken = sweep(folder, keep, MAX_DEPTH);
+        self.counted().taken = taken;
+    }
+
+    /// Makes sure of room for a file of `size` bytes.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(super) fn book(&self, place: &Place, size: u64) -> Result<Option<Booked>, Refusal> {
+        if self.limit.is_none() {
+            return Ok(None);
+        }
+        let before = there(place);
+        let booked = cost(size).saturating_sub(before);
+        let mut counted = self.counted();
+        self.check(&counted, booked)?;
+        counted.booked += booked;
+        Ok(Some(Booked {
+            room: self.clone(),
+            place: place.clone(),
+            before,
+            booked,
+        }))
+    }
+
+    /// Makes sure of room for so many folders.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(super) fn folders(&self, count: usize) -> Result<(), Refusal> {
+        let mut counted = self.counted();
+        let more = LEAST * count as u64;
+        self.check(&counted, more)?;
+        counted.taken += more;
+        Ok(())
+    }
+
+    fn check(&self, counted: &Counted, more: u64) -> Result<(), Refusal> {
+        let Some(limit) = self.limit else {
+            return Ok(());
+        };
+        let taken = counted.taken.saturating_add(counted.booked);
+        if taken.saturating_add(more) <= limit {
+            return Ok(());
+        }
+        let text = format!(
+            "the server's folder may take {limit} bytes (--max-bytes), and {} are left",
+            limit.saturating_sub(taken)
+        );
+        Err(Refusal::new(Reason::NoSpace, text))
+    }
+}
+
+impl Drop for Booked {
+    fn drop(&mut self) {
+        let after = there(&self.place);
+        let mut counted = self.room.counted();
+        counted.booked -= self.booked;
+        counted.taken = (counted.taken + after).saturating_sub(self.before);
+    }
+}
+
+/// What a file of `size` bytes takes, in bytes.
+fn cost(size: u64) -> u64 {
+    size.max(1).div_ceil(LEAST) * LEAST
+}
+
+fn cost_of(stat: &Stat) -> u64 {
+    cost(u64::try_from(stat.st_size).unwrap_or(0))
+}
+
+/// What there is of a file, finished and not.
+fn there(place: &Place) -> u64 {
+    let of = |name: &OsString| place.folder.look(name).map_or(0, |stat| cost_of(&stat));
+    of(&place.name) + of(&place.part_name())
+}
+
+/// What is in a folder, in bytes, after unfinished files older than `keep` were removed. Links are not
+/// followed.
+fn sweep(folder: &Folder, keep: Option<Duration>, depth: usize) -> u64 {
+    let mut taken = 0_u64;
+    for name in folder.names().unwrap_or_default() {
+        let Ok(stat) = folder.look(&name) else {
+            continue;
+        };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory if depth > 0 => {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                if let Ok(fd) = fs::openat(folder, &name, flags, Mode::empty()) {
+                    taken = taken.saturating_add(sweep(&Folder::from(fd), keep, depth - 1));
+                }
+                taken = taken.saturating_add(LEAST);
+            }
+            FileType::RegularFile => {
+                let is_part = is_part(std::os::unix::ffi::OsStrExt::as_bytes(&*name));
+                if !(is_part && keep.is_some_and(|keep| expire(folder, &name, keep))) {
+                    taken = taken.saturating_add(cost_of(&stat));
+                }
+            }
+            _ => taken = taken.saturating_add(LEAST),
+        }
+    }
+    taken
+}
+
+/// Removes an unfinished file of ours that nobody writes, and has not for `keep`; whether it did.
+fn expire(folder: &Folder, name: &OsString, keep: Duration) -> bool {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(fd) = fs::openat(folder, name, flags, Mode::empty()) else {
+        return false;
+    };
+    let Ok(stat) = fs::fstat(&fd) else {
+        return false;
+    };
+    let ours = files::not_ours(&stat).is_none();
+    let modified = u64::try_from(stat.st_mtime).unwrap_or(0);
+    let old = UNIX_EPOCH + Duration::from_secs(modified) + keep <= now();
+    ours && old
+        && fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).is_ok()
+        && fs::unlinkat(folder, name, AtFlags::empty()).is_ok()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how old a file is, its time of modification tells; nothing measured depends on it"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
+}

@@ -1,0 +1,286 @@
+//! Who has a place at a server, and who loses it when there are no more.
+//!
+//! A newcomer never waits for somebody who does nothing. When all places are taken, one of those who can
+//! be spared makes room: of the network that has the most places, the one that has done nothing for the
+//! longest. So an attacker who has one address competes with himself, whatever others do.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// Whom an address belongs to, as far as it can be told: an IPv4 address is shared by a household or
+/// more, an IPv6 subscriber has at least a /64 (RFC 6177).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Network {
+    V4([u8; 4]),
+    V6([u8; 8]),
+}
+
+impl Network {
+    pub(super) fn of(address: SocketAddr) -> Self {
+        match address.ip().to_canonical() {
+            IpAddr::V4(address) => Network::V4(address.octets()),
+            IpAddr::V6(address) => {
+                let octets = address.octets();
+                Network::V6(*octets.first_chunk().expect("16 bytes have a first half"))
+            }
+        }
+    }
+}
+
+/// When somebody last got on with something, and how much they have under way.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    began: Instant,
+    /// Milliseconds since `began`.
+    beaten: AtomicU64,
+    open: AtomicUsize,
+}
+
+impl Pulse {
+    pub(super) fn new() -> Self {
+        Pulse {
+            began: Instant::now(),
+            beaten: AtomicU64::new(0),
+            open: AtomicUsize::new(0),
+        }
+    }
+
+    /// Something got on.
+    pub(super) fn beat(&self) {
+        let since = self.began.elapsed().as_millis();
+        let since = u64::try_from(since).unwrap_or(u64::MAX);
+        self.beaten.fetch_max(since, Ordering::Relaxed);
+    }
+
+    pub(super) fn last(&self) -> Instant {
+        self.began + Duration::from_millis(self.beaten.load(Ordering::Relaxed))
+    }
+
+    /// How long nothing got on.
+    pub(super) fn quiet(&self) -> Duration {
+        self.last().elapsed()
+    }
+
+    /// Something is under way until this is dropped.
+    pub(super) fn open(self: &Arc<Self>) -> Open {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Open(Arc::clone(self))
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.open.load(Ordering::Relaxed) == 0
+    }
+
+    /// Waits until nothing was under way for so long.
+    pub(super) async fn idle_for(&self, patience: Duration) {
+        loop {
+            let until = match self.is_idle() {
+                true if self.quiet() >= patience => return,
+                true => self.last() + patience,
+                false => Instant::now() + patience,
+            };
+            sleep_until(until).await;
+        }
+    }
+}
+
+/// Something under way.
+#[derive(Debug)]
+pub(super) struct Open(Arc<Pulse>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.beat();
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// So many places, and who has them.
+#[derive(Debug)]
+pub(super) struct Places {
+    limit: usize,
+    each: usize,
+    /// Whoever has something under way is spared until it has not got on for so long.
+    grace: Duration,
+    held: Mutex<Vec<Arc<Holder>>>,
+}
+
+#[derive(Debug)]
+struct Holder {
+    network: Network,
+    pulse: Arc<Pulse>,
+    evicted: Notify,
+}
+
+/// A place; dropped, it is free.
+#[derive(Debug)]
+pub(super) struct Held<'a> {
+    places: &'a Places,
+    holder: Arc<Holder>,
+}
+
+impl Places {
+    /// `limit` places in all, `each` of them for one network.
+    pub(super) fn new(limit: usize, each: usize, grace: Duration) -> Self {
+        Places {
+            limit,
+            each,
+            grace,
+            held: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<Arc<Holder>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn taken(&self) -> usize {
+        self.held().len()
+    }
+
+    /// Takes a place, somebody else's if need be; nothing if none can be spared.
+    pub(super) fn take(&self, network: Network) -> Option<Held<'_>> {
+        let mut held = self.held();
+        let mut counts = BTreeMap::new();
+        for holder in held.iter() {
+            *counts.entry(holder.network).or_insert(0_usize) += 1;
+        }
+        let at_home = counts.get(&network).copied().unwrap_or(0) >= self.each;
+        if at_home || held.len() >= self.limit {
+            let spared = held
+                .iter()
+                .enumerate()
+                .filter(|(_, holder)| !at_home || holder.network == network)
+                .map(|(index, holder)| (index, holder, holder.pulse.quiet()))
+                .filter(|(_, holder, quiet)| holder.pulse.is_idle() || *quiet >= self.grace)
+                .max_by_key(|(index, holder, quiet)| {
+                    // Of equals, whoever came first.
+                    (counts[&holder.network], *quiet, usize::MAX - index)
+                })
+                .map(|(index, ..)| index)?;
+            held.remove(spared).evicted.notify_one();
+        }
+        let holder = Arc::new(Holder {
+            network,
+            pulse: Arc::new(Pulse::new()),
+            evicted: Notify::new(),
+        });
+        held.push(Arc::clone(&holder));
+        Some(Held {
+            places: self,
+            holder,
+        })
+    }
+}
+
+impl Held<'_> {
+    pub(super) fn pulse(&self) -> &Arc<Pulse> {
+        &self.holder.pulse
+    }
+
+    /// Waits until somebody else has this place.
+    pub(super) async fn evicted(&self) {
+        self.holder.evicted.notified().await;
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.places
+            .held()
+            .retain(|holder| !Arc::ptr_eq(holder, &self.holder));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::{advance, timeout};
+
+    const GRACE: Duration = Duration::from_secs(3);
+
+    fn network(number: u8) -> Network {
+        Network::V4([192, 0, 2, number])
+    }
+
+    async fn is_evicted(held: &Held<'_>) -> bool {
+        timeout(Duration::ZERO, held.evicted()).await.is_ok()
+    }
+
+    #[test]
+    fn an_ipv6_network_is_a_64_and_a_mapped_address_is_ipv4() {
+        let of = |text: &str| Network::of(SocketAddr::new(text.parse().expect("an address"), 1));
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::2"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:192.0.2.7"), of("192.0.2.7"));
+        assert_ne!(of("192.0.2.7"), of("192.0.2.8"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_takes_the_place_of_the_oldest_of_the_network_that_has_most() {
+        let places = Places::new(4, 4, GRACE);
+        let honest = places.take(network(1)).expect("a place");
+        let mut crowd = Vec::new();
+        for _ in 0..3 {
+            advance(Duration::from_millis(10)).await;
+            crowd.push(places.take(network(2)).expect("a place"));
+        }
+        let newcomer = places.take(network(3)).expect("somebody makes room");
+        assert!(is_evicted(&crowd[0]).await);
+        assert!(!is_evicted(&honest).await && !is_evicted(&crowd[1]).await);
+        crowd.push(places.take(network(2)).expect("somebody makes room"));
+        assert!(is_evicted(&crowd[1]).await);
+        assert_eq!(places.taken(), 4);
+        drop((crowd, newcomer));
+        assert_eq!(places.taken(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gets_on_keeps_the_place_and_whoever_does_not_loses_it() {
+        let places = Places::new(2, 2, GRACE);
+        let busy = places.take(network(1)).expect("a place");
+        let stuck = places.take(network(1)).expect("a place");
+        let work = (busy.pulse().open(), stuck.pulse().open());
+        advance(GRACE - Duration::from_millis(1)).await;
+        assert!(places.take(network(2)).is_none(), "both may yet get on");
+        busy.pulse().beat();
+        advance(Duration::from_millis(2)).await;
+        let newcomer = places.take(network(2)).expect("one does not get on");
+        assert!(is_evicted(&stuck).await && !is_evicted(&busy).await);
+        drop((work, newcomer));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_network_never_has_all_places() {
+        let places = Places::new(4, 2, GRACE);
+        let held: Vec<_> = (0..2)
+            .map(|_| places.take(network(1)).expect("a place"))
+            .collect();
+        let work: Vec<_> = held.iter().map(|held| held.pulse().open()).collect();
+        assert!(places.take(network(1)).is_none());
+        assert!(places.take(network(2)).is_some());
+        drop(work);
+        let again = places.take(network(1)).expect("one of its own makes room");
+        assert!(is_evicted(&held[0]).await);
+        drop(again);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pulse_is_idle_only_when_nothing_is_under_way() {
+        let pulse = Arc::new(Pulse::new());
+        let work = pulse.open();
+        let idle = pulse.idle_for(GRACE);
+        tokio::pin!(idle);
+        assert!(timeout(10 * GRACE, &mut idle).await.is_err());
+        drop(work);
+        let began = Instant::now();
+        timeout(10 * GRACE, idle).await.expect("it is idle");
+        assert!(began.elapsed() >= GRACE.saturating_sub(Duration::from_millis(1)));
+    }
+}
