@@ -442,7 +442,7 @@ def optimistic_acknowledgements(stage: Stage) -> None:
     stage.lives(server)
 
 
-@attack("transfer-stalled-server", timeout_s=120)
+@attack("transfer-stalled-server", timeout_s=120, patient=True)
 def stalled_server(stage: Stage) -> None:
     """A server greets and then never answers, alive in QUIC.
 
