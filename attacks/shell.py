@@ -99,7 +99,7 @@ exit 0
 
 @attack("shell-links-before", needs=SHELL, quick=True)
 def links_before(stage: Stage) -> None:
-    """The caller's own folder holds links to root's file under the names of the results before the shell begins.
+    """The caller's folder holds links to root's file under every name of a result or a draft beforehand.
 
     Nothing of root's is overwritten.
     """
@@ -111,7 +111,10 @@ def links_before(stage: Stage) -> None:
     for path in (out, *out.iterdir()):
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     (folder / "down.log").symlink_to(target)
-    shell_as_root(stage, folder, "id -un > who\n", "--out", "out", "--force", "--log-down", "down.log")
+    for pid in range(1, 600):  # the numbers that processes have in a sandbox
+        (folder / f".down.log-{pid}.part").symlink_to(target)
+    for options in (("--out", "out", "--force"), ("--log-down", "down.log")):
+        shell_as_root(stage, folder, "id -un > who\n", *options)
     if not (folder / "who").exists():
         (folder / "who").write_text("nobody\n")  # refused before it began: as good
         stage.expect(True, "refused before the program began")
