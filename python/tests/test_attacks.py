@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from attacks import sandbox  # noqa: E402
+from attacks import probe_wire, sandbox  # noqa: E402
 from attacks.__main__ import compare  # noqa: E402
 from attacks.attack import Attack, Verdict  # noqa: E402
 from attacks.catalogue import ATTACKS  # noqa: E402
@@ -55,6 +56,19 @@ def test_each_says_what_is_tried_and_what_must_happen() -> None:
     for attack in ATTACKS.values():
         assert attack.tried.endswith("."), attack.name
         assert len(attack.must) > 20, attack.name
+
+
+def test_attackers_speak_the_format_that_is_documented() -> None:
+    page = (ROOT / "docs" / "probe-wire-format.md").read_text()
+    client_nonce, server_nonce = b"\xc1" * 16, b"\x5e" * 16
+    vectors = re.findall(r"### Vector: ([\w-]+)\n.*?```hex\n(.*?)```", page, re.DOTALL)
+    assert len(vectors) > 10
+    for name, lines in vectors:
+        packet = bytes.fromhex("".join(line.split(";")[0] for line in lines.splitlines()))
+        handshake = probe_wire.handshake_key(b"a secret for tests" if name.endswith("-secret") else None)
+        keys = (handshake, *probe_wire.connection_keys(handshake, client_nonce, server_nonce))
+        assert any(probe_wire.sealed_with(packet, key) for key in keys), name
+        assert (packet[0], packet[1]) == (probe_wire.MAGIC, probe_wire.VERSION), name
 
 
 def test_an_attack_that_a_server_does_not_withstand_falls(tmp_path: Path) -> None:
