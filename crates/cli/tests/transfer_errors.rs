@@ -178,7 +178,12 @@ fn a_full_disk_is_named_and_no_file_is_left_that_looks_whole() {
     let address = server.address.to_string();
     let output = scene.client(&["send", "large", &address]);
     refused(&output, 1, &["large", "full", "the other end"]);
-    assert!(!scene.names("served").contains(&"large".to_owned()));
+    assert!(
+        scene.names("served").is_empty(),
+        "what had arrived would keep the disk full"
+    );
+    scene.write("here/small", b"there is room for this");
+    succeeded(&scene.client(&["send", "small", &address]));
 
     // And here.
     server.kill();
@@ -198,8 +203,34 @@ fn a_full_disk_is_named_and_no_file_is_left_that_looks_whole() {
     let small = scene.text("small");
     let output = scene.client(&["receive", &server.at("large"), "--into", &small]);
     refused(&output, 1, &["large", "full"]);
-    assert!(!scene.names("small").contains(&"large".to_owned()));
+    assert!(scene.names("small").is_empty());
     assert_eq!(server.event()["event"], "connected");
+}
+
+#[test]
+fn a_quota_and_how_long_unfinished_files_stay_are_flags() {
+    let scene = Scene::new();
+    let server = scene.serve(&["--max-bytes", "100kB", "--keep-parts", "forever"]);
+    scene.write("here/large", &[7; 200_000]);
+    scene.write("here/small", b"there is room for this");
+    let address = server.address.to_string();
+    let output = scene.client(&["send", "large", &address]);
+    refused(
+        &output,
+        1,
+        &["large", "100000 bytes", "--max-bytes", "the other end"],
+    );
+    assert!(scene.names("served").is_empty());
+    succeeded(&scene.client(&["send", "small", &address]));
+    let served = scene.text("served");
+    for (flag, value, word) in [
+        ("--max-bytes", "much", "--max-bytes"),
+        ("--keep-parts", "long", "forever"),
+        ("--clients-per-address", "0", "--clients-per-address"),
+    ] {
+        let mut command = scene.command("server", &["serve", &served, flag, value]);
+        refused(&command.output().expect("it runs"), 2, &[word]);
+    }
 }
 
 /// Somebody without rights: `nobody`. None where we are not root, or others may not run what we built.

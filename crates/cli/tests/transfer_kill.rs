@@ -1,4 +1,4 @@
-//! `kill -9` of either end at ten points of a large transfer: the same command again goes on where the last
+//! `kill -9` of either end at several points of a large transfer: the same command again goes on where the last
 //! one stopped, the file is whole in the end, and hardly anything crosses twice.
 //!
 //! What crosses is counted on the wire, by a proxy between the ends, and compared with a transfer of the
@@ -18,15 +18,36 @@ use transfer_common::{Scene, Server};
 use verus_core::random;
 use verus_faults::{Proxy, ProxyConfig};
 
-/// Size of the file, unless `VERUS_KILL_BYTES` says another.
-const BYTES: u64 = 1_000_000_000;
-/// How often an end is killed.
-const KILLS: u64 = 10;
-/// The share of the file that may cross twice.
-const TWICE: f64 = 0.01;
-/// Verus keeps delay low where a link limits it. Between two processes on one machine nothing does, and this
-/// test is about files: a controller that fills whatever there is makes it short.
-const SCHEME: &str = "cubic";
+/// How a file is disturbed on its way.
+#[derive(Clone, Copy)]
+struct Disturbance {
+    /// The controller of both ends.
+    scheme: &'static str,
+    /// Size of the file, unless `VERUS_KILL_BYTES` says another.
+    bytes: u64,
+    /// How often an end is killed.
+    kills: u64,
+    /// The share of the file that may cross twice: at most a piece, and what was under way, for each kill.
+    twice: f64,
+}
+
+/// Between two processes on one machine nothing limits the rate, and these tests are about files: a controller
+/// that fills whatever there is makes them short.
+const CUBIC: Disturbance = Disturbance {
+    scheme: "cubic",
+    bytes: 1_000_000_000,
+    kills: 10,
+    twice: 0.01,
+};
+/// What users have unless they ask for another. Each attempt begins with a slow start of its own, and what that
+/// loses at its end is sent again by QUIC.
+const VERUS: Disturbance = Disturbance {
+    scheme: "verus",
+    bytes: 400_000_000,
+    kills: 4,
+    twice: 0.03,
+};
+
 /// An attempt that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -37,10 +58,12 @@ enum Way {
     Down,
 }
 
-fn bytes() -> u64 {
-    match std::env::var("VERUS_KILL_BYTES") {
-        Ok(bytes) => bytes.parse().expect("VERUS_KILL_BYTES is a number"),
-        Err(_) => BYTES,
+impl Disturbance {
+    fn bytes(&self) -> u64 {
+        match std::env::var("VERUS_KILL_BYTES") {
+            Ok(bytes) => bytes.parse().expect("VERUS_KILL_BYTES is a number"),
+            Err(_) => self.bytes,
+        }
     }
 }
 
@@ -71,18 +94,20 @@ fn digest(path: &Path) -> blake3::Hash {
 struct Stage<'a> {
     scene: &'a Scene,
     way: Way,
+    scheme: &'static str,
     proxy: Proxy,
     server: Option<Server>,
     port: u16,
 }
 
 impl<'a> Stage<'a> {
-    fn new(scene: &'a Scene, way: Way) -> Stage<'a> {
-        let server = scene.serve(&["--scheme", SCHEME]);
+    fn new(scene: &'a Scene, way: Way, scheme: &'static str) -> Stage<'a> {
+        let server = scene.serve(&["--scheme", scheme]);
         let proxy = Proxy::start(ProxyConfig::new(server.address)).expect("a few sockets");
         Stage {
             scene,
             way,
+            scheme,
             proxy,
             port: server.address.port(),
             server: Some(server),
@@ -99,7 +124,7 @@ impl<'a> Stage<'a> {
             Way::Up => &["send", "file", &address],
             Way::Down => &["receive", &from],
         };
-        let words = [words, &["--quiet", "--scheme", SCHEME]].concat();
+        let words = [words, &["--quiet", "--scheme", self.scheme]].concat();
         let mut command = self.scene.client_command(&words);
         command
             .stderr(Stdio::piped())
@@ -145,15 +170,15 @@ fn now() -> Instant {
 }
 
 /// Kills one end after the other; returns how much crossed.
-fn disturbed(scene: &Scene, way: Way, bytes: u64) -> u64 {
-    let mut stage = Stage::new(scene, way);
-    for kill in 1..=KILLS {
+fn disturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
+    let mut stage = Stage::new(scene, way, how.scheme);
+    for kill in 1..=how.kills {
         let mut client = stage.client();
-        let point = bytes / (KILLS + 1) * kill;
+        let point = how.bytes() / (how.kills + 1) * kill;
         assert!(stage.wait(&mut client, point), "it ended before {point}");
         if kill.is_multiple_of(2) {
             stage.server.take().expect("it runs").kill();
-            stage.server = Some(scene.serve_on(stage.port, &["--scheme", SCHEME]));
+            stage.server = Some(scene.serve_on(stage.port, &["--scheme", how.scheme]));
             // The server has forgotten the connection, and says so.
             let output = client.wait_with_output().expect("it is ours");
             assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -176,37 +201,50 @@ fn disturbed(scene: &Scene, way: Way, bytes: u64) -> u64 {
     stage.crossed()
 }
 
-fn undisturbed(scene: &Scene, way: Way) -> u64 {
-    let stage = Stage::new(scene, way);
+fn undisturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
+    let stage = Stage::new(scene, way, how.scheme);
     stage.finish(stage.client());
     stage.crossed()
 }
 
-fn check(way: Way) {
+fn check(way: Way, how: Disturbance) {
     let scene = Scene::new();
     let (from, to) = match way {
         Way::Up => ("here/file", "served/file"),
         Way::Down => ("served/file", "here/file"),
     };
-    let bytes = bytes();
+    let bytes = how.bytes();
     make(&scene.path(from), bytes);
     let whole = digest(&scene.path(from));
-    let once = undisturbed(&scene, way);
+    let once = undisturbed(&scene, way, how);
     assert_eq!(digest(&scene.path(to)), whole);
     std::fs::remove_file(scene.path(to)).expect("it arrived");
-    let crossed = disturbed(&scene, way, bytes);
+    let crossed = disturbed(&scene, way, how);
     assert_eq!(digest(&scene.path(to)), whole, "the file is not whole");
     let twice = (crossed as f64 - once as f64) / bytes as f64;
-    println!("{way:?}: {once} bytes undisturbed, {crossed} with {KILLS} kills: {twice:.4} twice");
-    assert!(twice <= TWICE, "{twice} of the file crossed twice");
+    println!(
+        "{way:?} with {}: {once} bytes undisturbed, {crossed} with {} kills: {twice:.4} twice",
+        how.scheme, how.kills
+    );
+    assert!(twice <= how.twice, "{twice} of the file crossed twice");
 }
 
 #[test]
 fn a_file_that_is_sent_survives_ten_kills() {
-    check(Way::Up);
+    check(Way::Up, CUBIC);
 }
 
 #[test]
 fn a_file_that_is_received_survives_ten_kills() {
-    check(Way::Down);
+    check(Way::Down, CUBIC);
+}
+
+#[test]
+fn a_file_that_is_sent_with_verus_survives_four_kills() {
+    check(Way::Up, VERUS);
+}
+
+#[test]
+fn a_file_that_is_received_with_verus_survives_four_kills() {
+    check(Way::Down, VERUS);
 }

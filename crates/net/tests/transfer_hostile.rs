@@ -294,6 +294,42 @@ async fn signs_of_life_prolong_the_wait_but_not_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_that_waits_for_data_says_that_it_lives() {
+    let world = World::open(Limits::default(), 4);
+    let endpoint = raw::caller();
+    let config = raw::calling(raw::transport(1 << 20));
+    let connection = raw::greet(&endpoint, &config, world.address).await;
+    let (mut send, mut receive) = connection.open_bi().await.expect("a stream");
+    let file = FileInfo {
+        size: 100_000,
+        modified: None,
+        executable: false,
+    };
+    let put = Request::Put {
+        path: b"slow".to_vec(),
+        file,
+        replace: false,
+    };
+    raw::say(&mut send, &put).await;
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        let next = timeout(Duration::from_secs(15), raw::hear::<Demand>(&mut receive)).await;
+        said.push(next.expect("within its interval").expect("a demand"));
+    }
+    assert!(
+        matches!(
+            said[..],
+            [
+                Demand::Check { bytes: 0, .. },
+                Demand::EndOfPieces,
+                Demand::Received { position: 0 }
+            ]
+        ),
+        "{said:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_packet_is_answered_with_no_more_than_three_times_its_bytes() {
     let world = World::new();
     // The client's first datagram, caught on the way.
@@ -428,7 +464,14 @@ async fn old_unfinished_files_of_ours_are_removed_and_no_others() {
         .set_modified(fresh.expect("known"))
         .expect("ours");
     let _world = World::around(home, Limits::default(), 4, None);
-    assert!(!served.join("in/.old.verus-part").exists());
+    let removed = async {
+        while served.join("in/.old.verus-part").exists() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), removed)
+        .await
+        .expect("it is old");
     for name in [
         "a file as old",
         ".locked.verus-part",

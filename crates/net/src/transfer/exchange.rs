@@ -29,7 +29,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// How often the receiving end says that it lives, while it writes or waits for data.
 const SIGN: Duration = Duration::from_secs(10);
 /// A disk that reads slower than this, in bytes a second, is taken for dead.
-const SLOWEST_DISK: u64 = 4 << 20;
+const SLOWEST_DISK: u32 = 4 << 20;
 
 /// What became of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,9 +56,10 @@ pub(super) async fn off<T: Send + 'static>(
     })
 }
 
-/// How long both ends may take to read a piece.
-fn reading(piece: u64) -> Duration {
-    Duration::from_secs(2 * piece / SLOWEST_DISK)
+/// How long both ends may take to read so many bytes, which are there at this end: of what only the peer
+/// says to exist, nobody waits for.
+fn reading(bytes: u64) -> Duration {
+    2 * Duration::from_secs(bytes) / SLOWEST_DISK
 }
 
 /// Says `sign` every now and then while `work` goes on.
@@ -188,7 +189,7 @@ async fn compare(wire: &mut Wire, mut reader: Reader, bytes: u64) -> Result<Read
     let mut whole = 0;
     let mut matching = true;
     let mut count = 0;
-    wire.allow(reading(piece));
+    wire.allow(reading(piece.min(bytes)));
     loop {
         match wire.hear().await? {
             Demand::Piece(digest) => {
@@ -425,7 +426,7 @@ async fn check(
     wire.say(&Demand::Check { subject, bytes }).await?;
     let piece = reader.tally().piece();
     let pieces = length.div_ceil(piece);
-    wire.allow(reading(piece));
+    wire.allow(reading(piece.min(length)));
     for number in 1..=pieces {
         let end = (number * piece).min(length);
         let (back, read) = off(move || {

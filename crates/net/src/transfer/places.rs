@@ -120,20 +120,20 @@ struct Holder {
 
 /// A place; dropped, it is free.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
-    places: &'a Places,
+pub(super) struct Held {
+    places: Arc<Places>,
     holder: Arc<Holder>,
 }
 
 impl Places {
     /// `limit` places in all, `each` of them for one network.
-    pub(super) fn new(limit: usize, each: usize, grace: Duration) -> Self {
-        Places {
+    pub(super) fn new(limit: usize, each: usize, grace: Duration) -> Arc<Self> {
+        Arc::new(Places {
             limit,
             each,
             grace,
             held: Mutex::new(Vec::new()),
-        }
+        })
     }
 
     fn held(&self) -> MutexGuard<'_, Vec<Arc<Holder>>> {
@@ -145,7 +145,7 @@ impl Places {
     }
 
     /// Takes a place, somebody else's if need be; nothing if none can be spared.
-    pub(super) fn take(&self, network: Network) -> Option<Held<'_>> {
+    pub(super) fn take(self: &Arc<Self>, network: Network) -> Option<Held> {
         let mut held = self.held();
         let mut counts = BTreeMap::new();
         for holder in held.iter() {
@@ -173,13 +173,13 @@ impl Places {
         });
         held.push(Arc::clone(&holder));
         Some(Held {
-            places: self,
+            places: Arc::clone(self),
             holder,
         })
     }
 }
 
-impl Held<'_> {
+impl Held {
     pub(super) fn pulse(&self) -> &Arc<Pulse> {
         &self.holder.pulse
     }
@@ -190,7 +190,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Held {
     fn drop(&mut self) {
         self.places
             .held()
@@ -209,7 +209,7 @@ mod tests {
         Network::V4([192, 0, 2, number])
     }
 
-    async fn is_evicted(held: &Held<'_>) -> bool {
+    async fn is_evicted(held: &Held) -> bool {
         timeout(Duration::ZERO, held.evicted()).await.is_ok()
     }
 

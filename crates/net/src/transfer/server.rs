@@ -22,7 +22,7 @@ use rustix::fs::fstat;
 use rustls::crypto::ring::default_provider;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout};
 use verus_core::algorithm::Scheme;
 
 use super::access::{Access, ClientName, Refreshed, Rights, Stranger, Visitor};
@@ -171,8 +171,8 @@ struct Shared {
     config: ServerConfig,
     endpoint: Endpoint,
     events: mpsc::Sender<Event>,
-    strangers: Places,
-    clients: Places,
+    strangers: Arc<Places>,
+    clients: Arc<Places>,
     room: Room,
     turned_away: Mutex<TurnedAway>,
     /// That some tokens count no more, or others do.
@@ -252,7 +252,9 @@ impl Server {
         let all = config.max_clients;
         let each = config.limits.clients_each.unwrap_or(all.div_ceil(2));
         let room = Room::new(config.limits.bytes);
-        room.look(&config.folder, parts_kept(&config));
+        if config.limits.bytes.is_some() {
+            room.look(&config.folder, parts_kept(&config));
+        }
         let shared = Arc::new(Shared {
             config,
             endpoint: endpoint.clone(),
@@ -311,7 +313,11 @@ fn parts_kept(config: &ServerConfig) -> Option<Duration> {
 }
 
 async fn accept(shared: Arc<Shared>) {
-    let mut house = interval_at(Instant::now() + OFTEN, OFTEN);
+    // Where there is a quota, it was looked through before the first client came.
+    let mut house = interval(OFTEN);
+    if shared.config.limits.bytes.is_some() {
+        house.reset();
+    }
     let mut tokens = interval_at(Instant::now() + LOOK, LOOK);
     tokens.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -334,8 +340,15 @@ async fn accept(shared: Arc<Shared>) {
         };
         if shared.strangers.taken() >= STRANGERS_TRUSTED && incoming.may_retry() {
             let _ = incoming.retry();
-        } else {
-            tokio::spawn(serve(Arc::clone(&shared), incoming));
+            continue;
+        }
+        let network = Network::of(incoming.remote_address());
+        // A stranger has nothing under way, so the oldest can always be spared.
+        match shared.strangers.take(network) {
+            Some(stranger) => {
+                tokio::spawn(serve(Arc::clone(&shared), incoming, stranger));
+            }
+            None => incoming.refuse(),
         }
     }
 }
@@ -355,15 +368,11 @@ async fn refresh(shared: Arc<Shared>) {
     }
 }
 
-async fn serve(shared: Arc<Shared>, incoming: Incoming) {
+async fn serve(shared: Arc<Shared>, incoming: Incoming, stranger: Held) {
     let address = incoming.remote_address();
     // From before it is let in, so that no change is missed.
     let access_changed = shared.access_changed.subscribe();
     let network = Network::of(address);
-    // A stranger without anything under way can always be spared.
-    let Some(stranger) = shared.strangers.take(network) else {
-        return incoming.refuse();
-    };
     let mut connection = None;
     let greeted = async {
         let arrived = incoming
@@ -415,7 +424,7 @@ fn turned_away(why: &str) -> Trouble {
 async fn attend(
     shared: &Arc<Shared>,
     connection: &Connection,
-    client: &Held<'_>,
+    client: &Held,
     visitor: &Arc<Visitor>,
     mut access_changed: watch::Receiver<()>,
 ) -> String {
@@ -472,11 +481,11 @@ async fn attend(
 }
 
 /// Both ends prove that they know a token.
-async fn greet<'a>(
-    shared: &'a Arc<Shared>,
+async fn greet(
+    shared: &Arc<Shared>,
     network: Network,
     connection: &Connection,
-) -> Result<(Held<'a>, Visitor), Trouble> {
+) -> Result<(Held, Visitor), Trouble> {
     let turn_away = |number: u32, why: &str| {
         connection.close(VarInt::from_u32(number), why.as_bytes());
         Err(Trouble::Here(Refusal::new(Reason::Protocol, why)))
