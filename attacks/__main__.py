@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from attacks import sandbox
@@ -111,6 +112,43 @@ def markdown(verdicts: list[Verdict]) -> str:
     return "\n".join(lines)
 
 
+def tell(attack: Attack, verdict: Verdict, as_json: bool) -> None:
+    """Say what has just happened."""
+    if as_json:
+        print(json.dumps({**dataclasses.asdict(verdict), "tried": attack.tried}), flush=True)
+    else:
+        took = f"{verdict.seconds} s, honest {ratio(verdict)}"
+        print(f"{verdict.word:7} {verdict.name} ({took}): {verdict.happened}", file=sys.stderr, flush=True)
+
+
+def perform_all(attacks: list[Attack], binary: Path, *, honest: bool, as_json: bool) -> list[Verdict]:
+    """Run attacks: one at a time where an honest client measures beside them, the others a few at a time."""
+    measured = [attack for attack in attacks if attack.against in BASELINES and not attack.patient]
+    others = [attack for attack in attacks if attack not in measured]
+    done: dict[str, Verdict] = {}
+    alone: dict[str, dict[str, float]] = {}
+
+    def perform(attack: Attack) -> None:
+        done[attack.name] = sandbox.perform(attack, binary)
+        tell(attack, done[attack.name], as_json)
+
+    with ThreadPoolExecutor(3) as pool:
+        tasks = [pool.submit(perform, attack) for attack in others if attack.patient]
+        for attack in measured:
+            if honest and attack.against not in alone:
+                baseline = sandbox.perform(BASELINES[attack.against], binary, honest=True)
+                alone[attack.against] = baseline.honest
+                if not baseline.honest:
+                    print(f"an honest client without attacks fails: {baseline.happened}", file=sys.stderr)
+            verdict = done[attack.name] = sandbox.perform(attack, binary, honest=honest)
+            compare(attack, verdict, alone.get(attack.against, {}))
+            tell(attack, verdict, as_json)
+        tasks += [pool.submit(perform, attack) for attack in others if not attack.patient]
+        for task in tasks:
+            task.result()
+    return [done[attack.name] for attack in attacks]
+
+
 def main() -> int:
     """Run what was asked for; the exit code."""
     args = arguments()
@@ -131,26 +169,7 @@ def main() -> int:
     if lacking and not args.unprivileged:
         print(f"{'; '.join(sorted(lacking))} (--unprivileged skips what cannot be tried)", file=sys.stderr)
         return 2
-    alone: dict[str, dict[str, float]] = {}
-    verdicts: list[Verdict] = []
-    for attack in attacks:
-        honest = attack.against in BASELINES and not args.no_honest
-        if honest and attack.against not in alone:
-            baseline = sandbox.perform(BASELINES[attack.against], binary.resolve(), honest=True)
-            alone[attack.against] = baseline.honest
-            if not baseline.honest:
-                print(f"an honest client without attacks fails: {baseline.happened}", file=sys.stderr)
-        verdict = sandbox.perform(attack, binary.resolve(), honest=honest)
-        compare(attack, verdict, alone.get(attack.against, {}))
-        verdicts.append(verdict)
-        if args.json:
-            print(json.dumps({**dataclasses.asdict(verdict), "tried": attack.tried}), flush=True)
-        else:
-            print(
-                f"{verdict.word:7} {verdict.name} ({verdict.seconds} s, honest {ratio(verdict)}): {verdict.happened}",
-                file=sys.stderr,
-                flush=True,
-            )
+    verdicts = perform_all(attacks, binary.resolve(), honest=not args.no_honest, as_json=args.json)
     fell = [verdict.name for verdict in verdicts if not verdict.held]
     skipped = sum(bool(verdict.skipped) for verdict in verdicts)
     if args.markdown:

@@ -29,6 +29,8 @@ class Attack:
     #: Makes sense against a server that others use at the same time.
     soak: bool
     timeout_s: float
+    #: Mostly waits: begun first, and awaited last.
+    patient: bool = False
 
     @property
     def tried(self) -> str:
@@ -78,13 +80,14 @@ def attack(
     flood: str = "",
     soak: bool = False,
     timeout_s: float = 40.0,
+    patient: bool = False,
 ) -> Callable[[Run], Run]:
     """List a function as an attack; the first word of its name is what it is against."""
 
     def listed(run: Run) -> Run:
         assert name not in ATTACKS, name
         against = name.split("-", 1)[0]
-        ATTACKS[name] = Attack(name, against, run, frozenset(needs), quick, flood, soak, timeout_s)
+        ATTACKS[name] = Attack(name, against, run, frozenset(needs), quick, flood, soak, timeout_s, patient)
         return run
 
     return listed

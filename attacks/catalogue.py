@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from attacks import files, probe, report, shell, transfer  # noqa: F401 — the order in which they are listed
+import importlib
+
 from attacks.attack import ATTACKS, Attack
 from attacks.stage import Stage
+
+# Each lists its own, in this order.
+for _against in ("probe", "transfer", "files", "shell", "report"):
+    importlib.import_module(f"attacks.{_against}")
 
 
 def _probe_alone(stage: Stage) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+import time
 from pathlib import Path
 
 from attacks.attack import attack
-from attacks.endpoint import Ran
+from attacks.endpoint import Ran, until
 from attacks.stage import Stage
 
 #: The program inside runs as this user.
@@ -96,7 +99,7 @@ exit 0
 
 @attack("shell-links-before", needs=SHELL, quick=True)
 def links_before(stage: Stage) -> None:
-    """The caller's own folder holds links to root's file under the names of the results before the shell begins.
+    """The caller's folder holds links to root's file under every name of a result or a draft beforehand.
 
     Nothing of root's is overwritten.
     """
@@ -108,7 +111,10 @@ def links_before(stage: Stage) -> None:
     for path in (out, *out.iterdir()):
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     (folder / "down.log").symlink_to(target)
-    shell_as_root(stage, folder, "id -un > who\n", "--out", "out", "--force", "--log-down", "down.log")
+    for pid in range(1, 600):  # the numbers that processes have in a sandbox
+        (folder / f".down.log-{pid}.part").symlink_to(target)
+    for options in (("--out", "out", "--force"), ("--log-down", "down.log")):
+        shell_as_root(stage, folder, "id -un > who\n", *options)
     if not (folder / "who").exists():
         (folder / "who").write_text("nobody\n")  # refused before it began: as good
         stage.expect(True, "refused before the program began")
@@ -136,32 +142,55 @@ def user_without_group(stage: Stage) -> None:
 
 @attack("shell-forwarding", needs=SHELL, quick=True)
 def forwarding(stage: Stage) -> None:
-    """Another host of the local network sends through this one while a shell runs.
+    """Another host of the local network sends through this one, to a third host and to the program, while a shell runs.
 
-    Only the shell's own interface forwards; afterwards all is as before.
+    Nothing passes but what the program asked for; afterwards all is as before.
     """
-    peer = stage.peer()  # noqa: F841 — its device is another interface of the host
+    one, other = stage.peer(), stage.peer(98)
     folder, _ = places(stage)
+    base = Path("/proc/sys/net")
 
-    def forwards() -> dict[str, str]:
-        base = Path("/proc/sys/net/ipv4/conf")
-        return {name: (base / name / "forwarding").read_text().strip() for name in ("lo", "near", "all", "default")}
+    def settings() -> dict[str, str]:
+        return {str(path.relative_to(base)): path.read_text().strip() for path in base.glob("ipv?/conf/*/forwarding")}
 
-    before = forwards()
-    script = "id -un > who\nsleep 3\n"
-    program = folder / "program.sh"
-    program.write_text("#!/bin/sh\n" + script)
-    program.chmod(0o755)
-    running = stage.endpoint("shell", "--down", "rate:10", "--", "./program.sh", cwd=folder)
-    from attacks.endpoint import until
+    def passes(port: int, to: str) -> bool:
+        with other.socket(other.address, port) as third, one.socket(one.address) as first:
+            third.settimeout(0.5)
+            for _ in range(3):
+                first.sendto(b"through you", (to, port))
+                time.sleep(0.05)
+            with contextlib.suppress(TimeoutError):
+                return len(third.recv(100)) > 0
+            return False
 
-    until(lambda: (folder / "who").exists(), 5)
-    during = forwards()
-    code = running.wait(10)
-    after = forwards()
-    stage.figure(before=before, during=during, after=after)
-    stage.expect(code == 0, "the shell ran", f"the shell: exit {code}, {running.last_line[:100]}")
-    stage.expect(
-        during["near"] == before["near"], "another interface does not forward", "another interface forwards meanwhile"
+    before = settings()
+    heard = folder / "heard"
+    listener = (
+        "import socket, sys\n"
+        "ours = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); ours.bind(('', 7777)); ours.settimeout(3)\n"
+        "asked = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); asked.settimeout(2)\n"
+        f"asked.sendto(b'question', ('{other.address}', 7778)); open('answer', 'wb').write(asked.recv(100))\n"
+        "open('who', 'w').write('ready')\n"
+        f"open('{heard}', 'wb').write(ours.recv(100))\n"
     )
-    stage.expect(after == before, "all is as before", f"afterwards: {after}, before: {before}")
+    (folder / "listen.py").write_text(listener)
+    running = stage.endpoint("shell", "--down", "rate:10", "--", sys.executable, "listen.py", cwd=folder)
+    with other.socket(other.address, 7778) as asked:
+        asked.settimeout(5)
+        with contextlib.suppress(TimeoutError):
+            _, asker = asked.recvfrom(100)
+            asked.sendto(b"answer", asker)
+    until(lambda: (folder / "who").exists(), 5)
+    answered = (folder / "answer").exists() and (folder / "answer").read_bytes() == b"answer"
+    stage.expect(answered, "the program is answered from beyond", "the program gets no answer from beyond")
+    stage.expect(not passes(7001, other.address), "nothing passes to a third host", "packets pass to a third host")
+    with one.socket(one.address) as first:
+        for _ in range(3):
+            first.sendto(b"unasked", ("100.64.0.2", 7777))
+    code = running.wait(10)
+    reached = heard.exists() and heard.read_bytes() == b"unasked"
+    stage.expect(not reached, "nor to the program unasked", "the program is reached unasked")
+    stage.expect(code is not None, f"the program ended with {code}")
+    after = settings()
+    changed = {name for name in before if after.get(name) != before[name]}
+    stage.expect(not changed, "all is as before", f"changed: {sorted(changed)[:4]}")

@@ -142,9 +142,9 @@ class Stage:
             raise RuntimeError(f"the server did not start: {process.last_line}")
         until(lambda: bool(process.log.stat().st_size), 2)
 
-    def peer(self) -> Peer:
+    def peer(self, network: int = 99) -> Peer:
         """Another host."""
-        made = Peer()
+        made = Peer(network)
         self.ending.callback(made.close)
         return made
 

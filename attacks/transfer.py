@@ -442,7 +442,7 @@ def optimistic_acknowledgements(stage: Stage) -> None:
     stage.lives(server)
 
 
-@attack("transfer-stalled-server", timeout_s=120)
+@attack("transfer-stalled-server", timeout_s=120, patient=True)
 def stalled_server(stage: Stage) -> None:
     """A server greets and then never answers, alive in QUIC.
 
@@ -649,7 +649,7 @@ def readable_secrets(stage: Stage) -> None:
         stage.expect(code == 2, f"serve refuses a readable {name}", f"serve takes a readable {name}: exit {code}")
         process.stop()
         if name == "token":
-            ran = stage.run("send", file, server.name, "--config", stage.config(), seconds=3)
+            ran = stage.run("send", file, server.name, "--config", stage.config(), seconds=8)
             stage.expect(
                 ran.code == 2 and "token" in ran.err, "send refuses a readable token", f"send with it: exit {ran.code}"
             )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from attacks import sandbox  # noqa: E402
+from attacks import probe_wire, sandbox  # noqa: E402
 from attacks.__main__ import compare  # noqa: E402
 from attacks.attack import Attack, Verdict  # noqa: E402
 from attacks.catalogue import ATTACKS  # noqa: E402
@@ -28,9 +31,21 @@ def endpoint() -> Path:
     return binary
 
 
+@pytest.fixture(scope="module")
+def verdicts(request: pytest.FixtureRequest, endpoint: Path) -> Iterator[dict[str, Future[Verdict]]]:
+    """Those that are to be tried, a few at a time: each has a network of its own, and mostly waits."""
+    chosen = [item.callspec.params["attack"] for item in request.session.items if "attack" in params_of(item)]
+    with ThreadPoolExecutor(3) as pool:
+        yield {attack.name: pool.submit(sandbox.perform, attack, endpoint) for attack in chosen}
+
+
+def params_of(item: pytest.Item) -> dict[str, object]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
 @pytest.mark.parametrize("attack", QUICK, ids=lambda attack: attack.name)
-def test_none_falls(attack: Attack, endpoint: Path) -> None:
-    verdict = sandbox.perform(attack, endpoint)
+def test_none_falls(attack: Attack, verdicts: dict[str, Future[Verdict]]) -> None:
+    verdict = verdicts[attack.name].result()
     if verdict.skipped:
         pytest.skip(f"{attack.name}: {verdict.skipped}")
     assert verdict.seen + verdict.wrong, "nothing was looked at"
@@ -41,6 +56,19 @@ def test_each_says_what_is_tried_and_what_must_happen() -> None:
     for attack in ATTACKS.values():
         assert attack.tried.endswith("."), attack.name
         assert len(attack.must) > 20, attack.name
+
+
+def test_attackers_speak_the_format_that_is_documented() -> None:
+    page = (ROOT / "docs" / "probe-wire-format.md").read_text()
+    client_nonce, server_nonce = b"\xc1" * 16, b"\x5e" * 16
+    vectors = re.findall(r"### Vector: ([\w-]+)\n.*?```hex\n(.*?)```", page, re.DOTALL)
+    assert len(vectors) > 10
+    for name, lines in vectors:
+        packet = bytes.fromhex("".join(line.split(";")[0] for line in lines.splitlines()))
+        handshake = probe_wire.handshake_key(b"a secret for tests" if name.endswith("-secret") else None)
+        keys = (handshake, *probe_wire.connection_keys(handshake, client_nonce, server_nonce))
+        assert any(probe_wire.sealed_with(packet, key) for key in keys), name
+        assert (packet[0], packet[1]) == (probe_wire.MAGIC, probe_wire.VERSION), name
 
 
 def test_an_attack_that_a_server_does_not_withstand_falls(tmp_path: Path) -> None:
