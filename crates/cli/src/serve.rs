@@ -9,10 +9,12 @@ mod privilege;
 mod sandbox;
 mod tell;
 mod token;
+mod used;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use serde_json::json;
 use verus_net::transfer::access::Access;
@@ -25,6 +27,7 @@ use verus_net::transfer::{DEFAULT_PORT, Event, Server, ServerConfig, bind};
 use self::audit::Audit;
 use self::privilege::Standing;
 use self::sandbox::Confined;
+use self::used::Used;
 use crate::failure::Failure;
 use crate::files;
 use crate::ui::Ui;
@@ -111,6 +114,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
 fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
     let ready = prepare(args)?;
     let mut audit = ready.audit;
+    let mut used = ready.used;
     let start = ready.start;
     let socket = ready.socket;
     let config = ready.config;
@@ -125,8 +129,17 @@ fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
             if let Some(audit) = audit.as_mut().filter(|_| told.account) {
                 audit.write(&told.value);
             }
-            if let Event::TokensUnreadable { .. } = event {
-                Failure::run(&told.line).report();
+            match (event, &mut used) {
+                (
+                    Event::Connected {
+                        name: Some(name), ..
+                    },
+                    Some(used),
+                ) => used.note(name, now()),
+                (Event::TokensUnreadable { .. }, _) => {
+                    Failure::run(&told.line).report();
+                }
+                _ => {}
             }
             if args.json {
                 ui.line(told.value)
@@ -163,6 +176,8 @@ struct Ready {
     config: ServerConfig,
     socket: std::net::UdpSocket,
     audit: Option<Audit>,
+    /// None where nobody has a name, or the folder of secrets cannot be written: nothing is lost without it.
+    used: Option<Used>,
     start: Start,
 }
 
@@ -203,8 +218,8 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
     let fingerprint = identity.fingerprint();
     let confined = |home: &Home| sandbox::confine(&folder, !args.read_only, home);
     let home_path = home.path().to_owned();
-    let (access, confined) = if args.no_token {
-        (Access::from(None), confined(&home)?)
+    let (access, used, confined) = if args.no_token {
+        (Access::from(None), None, confined(&home)?)
     } else {
         let given = match (early, &args.token_file) {
             (Some(Ok(token)), _) => Some(token),
@@ -215,11 +230,10 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
         if given.is_none() && home.stamp(STORE_FILE).is_none() {
             Token::keep_in(&home).map_err(Failure::usage)?;
         }
+        let used = Used::open(&home).ok();
         let confined = confined(&home)?;
-        (
-            Access::kept_in(home, given).map_err(Failure::usage)?,
-            confined,
-        )
+        let access = Access::kept_in(home, given).map_err(Failure::usage)?;
+        (access, used, confined)
     };
     if standing.must_be_confined() && confined == Confined::NotOffered {
         return Err(Failure::usage(format_args!(
@@ -248,8 +262,17 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
         config,
         socket,
         audit,
+        used,
         start,
     })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time of day is for whoever reads the list and the log"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
 }
 
 impl Start {

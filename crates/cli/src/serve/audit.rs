@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::geteuid;
@@ -83,7 +82,7 @@ impl Audit {
     pub fn write(&mut self, what: &Value) {
         let mut line = json!({
             "schema": SCHEMA,
-            "time": humantime::format_rfc3339_millis(now()).to_string(),
+            "time": humantime::format_rfc3339_millis(super::now()).to_string(),
         });
         if let (Some(line), Some(what)) = (line.as_object_mut(), what.as_object()) {
             line.extend(what.clone());
@@ -103,14 +102,6 @@ impl Audit {
         }
         self.failing = written.is_err();
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the time of day is for whoever reads the log"
-)]
-fn now() -> SystemTime {
-    SystemTime::now()
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ const STRANGERS: usize = 64;
 const EVENTS: usize = 1024;
 /// How often it looks whether a token was revoked: a client is gone within a second.
 const LOOK: Duration = Duration::from_millis(500);
+/// Why a client is no more served that was.
+const REVOKED: &str = "its token was revoked, or its rights changed";
 /// How long a server that stops waits for its clients to hear of it.
 const GOODBYE: Duration = Duration::from_millis(500);
 
@@ -362,7 +364,7 @@ async fn serve(shared: Arc<Shared>, incoming: Incoming) {
     };
     drop((driver, client));
     let why = match &error {
-        _ if revoked => "its token was revoked, or its rights changed".to_owned(),
+        _ if revoked => REVOKED.to_owned(),
         quinn::ConnectionError::ApplicationClosed(close)
             if close.error_code == VarInt::from_u32(code::DONE) =>
         {
@@ -434,6 +436,13 @@ async fn answer(shared: &Shared, connection: &Connection, visitor: &Visitor, mut
     let name = visitor.name.clone();
     let gauge = Gauge::default();
     let began = Instant::now();
+    let why = |trouble: &Trouble| {
+        if trouble.is_lost() && !shared.config.access.still_admits(visitor) {
+            REVOKED.to_owned()
+        } else {
+            trouble.to_string()
+        }
+    };
     let told = |path: &[u8], direction, size: Option<u64>, result: &Result<Delivered, Trouble>| {
         let delivered = result.as_ref().ok();
         Event::Transfer(Transfer {
@@ -448,7 +457,7 @@ async fn answer(shared: &Shared, connection: &Connection, visitor: &Visitor, mut
             outcome: match result {
                 Ok(Delivered { same: true, .. }) => Outcome::Same,
                 Ok(_) => Outcome::Complete,
-                Err(trouble) => Outcome::Failed(trouble.to_string()),
+                Err(trouble) => Outcome::Failed(why(trouble)),
             },
         })
     };
@@ -458,7 +467,7 @@ async fn answer(shared: &Shared, connection: &Connection, visitor: &Visitor, mut
             client,
             name: name.clone(),
             path: shown(path),
-            why: trouble.to_string(),
+            why: why(trouble),
         })
     };
     let (event, result) = match request {
