@@ -21,7 +21,7 @@ use verus_net::transfer::access::Access;
 use verus_net::transfer::access::store::STORE_FILE;
 use verus_net::transfer::folder::Folder;
 use verus_net::transfer::private::Home;
-use verus_net::transfer::secrets::{Fingerprint, Identity, TOKEN_FILE, Token};
+use verus_net::transfer::secrets::{Fingerprint, Identity, SecretError, TOKEN_FILE, Token};
 use verus_net::transfer::{DEFAULT_PORT, Event, Server, ServerConfig, bind};
 
 use self::audit::Audit;
@@ -29,7 +29,7 @@ use self::privilege::Standing;
 use self::sandbox::Confined;
 use self::used::Used;
 use crate::failure::Failure;
-use crate::files;
+use crate::files::{self, Whose};
 use crate::ui::Ui;
 
 const EXAMPLES: &str = "\
@@ -213,8 +213,14 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
     let early = args.token_file.as_deref().map(Token::read);
     standing.assume()?;
 
-    let home = Home::make(&home).map_err(Failure::usage)?;
-    let identity = Identity::kept_in(&home).map_err(Failure::usage)?;
+    let unusable = |error: SecretError| match (standing.home(), standing.shown()) {
+        (Whose::Of(_) | Whose::Nobodys, Some(user)) => Failure::usage(format_args!(
+            "{error}; the server runs as {user}, whose the folder of keys and tokens must be: --config names another one"
+        )),
+        _ => Failure::usage(error),
+    };
+    let home = Home::make(&home).map_err(unusable)?;
+    let identity = Identity::kept_in(&home).map_err(unusable)?;
     let fingerprint = identity.fingerprint();
     let confined = |home: &Home| sandbox::confine(&folder, !args.read_only, home);
     let home_path = home.path().to_owned();
@@ -228,11 +234,11 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
         };
         // A folder that has a list of clients, be it empty, was not left without a token by mistake.
         if given.is_none() && home.stamp(STORE_FILE).is_none() {
-            Token::keep_in(&home).map_err(Failure::usage)?;
+            Token::keep_in(&home).map_err(unusable)?;
         }
         let used = Used::open(&home).ok();
         let confined = confined(&home)?;
-        let access = Access::kept_in(home, given).map_err(Failure::usage)?;
+        let access = Access::kept_in(home, given).map_err(unusable)?;
         (access, used, confined)
     };
     if standing.must_be_confined() && confined == Confined::NotOffered {

@@ -134,6 +134,25 @@ mod tests {
     }
 
     #[test]
+    fn a_full_disk_ends_nothing_and_no_line_is_torn_by_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit");
+        let mut audit = Audit::open(&path).expect("made");
+        let mut full = File::options();
+        let full = full.write(true).open("/dev/full").expect("Linux has it");
+        let disk = std::mem::replace(&mut audit.file, full);
+        audit.write(&json!({"lost": 1}));
+        assert!(audit.failing && audit.torn);
+        audit.file = disk;
+        audit.write(&json!({"kept": 1}));
+        assert!(!audit.failing && !audit.torn);
+        let text = fs::read_to_string(&path).expect("written");
+        let last = text.lines().last().expect("a line");
+        let line: Value = serde_json::from_str(last).expect("whole");
+        assert_eq!(line["kept"], 1);
+    }
+
+    #[test]
     fn a_log_that_others_may_change_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("audit");
