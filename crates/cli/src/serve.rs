@@ -9,11 +9,12 @@ mod privilege;
 mod sandbox;
 mod tell;
 mod token;
+mod used;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
 use serde_json::json;
@@ -21,14 +22,15 @@ use verus_net::transfer::access::Access;
 use verus_net::transfer::access::store::STORE_FILE;
 use verus_net::transfer::folder::Folder;
 use verus_net::transfer::private::Home;
-use verus_net::transfer::secrets::{Fingerprint, Identity, TOKEN_FILE, Token};
+use verus_net::transfer::secrets::{Fingerprint, Identity, SecretError, TOKEN_FILE, Token};
 use verus_net::transfer::{DEFAULT_PORT, Event, Limits, Server, ServerConfig, bind};
 
 use self::audit::Audit;
 use self::privilege::Standing;
 use self::sandbox::Confined;
+use self::used::Used;
 use crate::failure::Failure;
-use crate::files;
+use crate::files::{self, Whose};
 use crate::log::Log;
 use crate::ui::Ui;
 
@@ -136,6 +138,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
 fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
     let ready = prepare(args)?;
     let mut audit = ready.audit;
+    let mut used = ready.used;
     let start = ready.start;
     let socket = ready.socket;
     let config = ready.config;
@@ -151,8 +154,17 @@ fn serve(args: &Serving, ui: &Ui) -> Result<(), Failure> {
             if let Some(audit) = audit.as_mut().filter(|_| told.account) {
                 audit.write(&told.value);
             }
-            if let Event::TokensUnreadable { .. } = event {
-                Failure::run(&told.line).report();
+            match (event, &mut used) {
+                (
+                    Event::Connected {
+                        name: Some(name), ..
+                    },
+                    Some(used),
+                ) => used.note(name, now()),
+                (Event::TokensUnreadable { .. }, _) => {
+                    Failure::run(&told.line).report();
+                }
+                _ => {}
             }
             log.say(told.line, told.value);
             log.check()
@@ -185,6 +197,8 @@ struct Ready {
     config: ServerConfig,
     socket: std::net::UdpSocket,
     audit: Option<Audit>,
+    /// None where nobody has a name, or the folder of secrets cannot be written: nothing is lost without it.
+    used: Option<Used>,
     start: Start,
 }
 
@@ -220,13 +234,19 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
     let early = args.token_file.as_deref().map(Token::read);
     standing.assume()?;
 
-    let home = Home::make(&home).map_err(Failure::usage)?;
-    let identity = Identity::kept_in(&home).map_err(Failure::usage)?;
+    let unusable = |error: SecretError| match (standing.home(), standing.shown()) {
+        (Whose::Of(_) | Whose::Nobodys, Some(user)) => Failure::usage(format_args!(
+            "{error}; the server runs as {user}, whose the folder of keys and tokens must be: --config names another one"
+        )),
+        _ => Failure::usage(error),
+    };
+    let home = Home::make(&home).map_err(unusable)?;
+    let identity = Identity::kept_in(&home).map_err(unusable)?;
     let fingerprint = identity.fingerprint();
     let confined = |home: &Home| sandbox::confine(&folder, !args.read_only, home);
     let home_path = home.path().to_owned();
-    let (access, confined) = if args.no_token {
-        (Access::from(None), confined(&home)?)
+    let (access, used, confined) = if args.no_token {
+        (Access::from(None), None, confined(&home)?)
     } else {
         let given = match (early, &args.token_file) {
             (Some(Ok(token)), _) => Some(token),
@@ -235,13 +255,12 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
         };
         // A folder that has a list of clients, be it empty, was not left without a token by mistake.
         if given.is_none() && home.stamp(STORE_FILE).is_none() {
-            Token::keep_in(&home).map_err(Failure::usage)?;
+            Token::keep_in(&home).map_err(unusable)?;
         }
+        let used = Used::open(&home).ok();
         let confined = confined(&home)?;
-        (
-            Access::kept_in(home, given).map_err(Failure::usage)?,
-            confined,
-        )
+        let access = Access::kept_in(home, given).map_err(unusable)?;
+        (access, used, confined)
     };
     if standing.must_be_confined() && confined == Confined::NotOffered {
         return Err(Failure::usage(format_args!(
@@ -276,8 +295,17 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
         config,
         socket,
         audit,
+        used,
         start,
     })
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time of day is for whoever reads the list and the log"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
 }
 
 impl Start {

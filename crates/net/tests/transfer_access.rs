@@ -42,6 +42,11 @@ struct Known {
 
 impl Known {
     fn new() -> Known {
+        Known::sending("cubic")
+    }
+
+    /// With this controller at the server.
+    fn sending(scheme: &str) -> Known {
         let mut world = World::new();
         let home = world.home.path().join("config");
         let open = || Home::make(&home).expect("a folder");
@@ -52,7 +57,7 @@ impl Known {
             identity,
             access: Access::kept_in(open(), None).expect("no token yet"),
             read_only: false,
-            scheme: Scheme::parse("cubic").expect("it exists"),
+            scheme: Scheme::parse(scheme).expect("it exists"),
             max_clients: 8,
             limits: Limits::default(),
         };
@@ -132,10 +137,10 @@ async fn a_token_counts_from_the_moment_it_is_made_and_no_longer_than_it_is_kept
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transfer_of_a_revoked_client_ends() {
-    let mut known = Known::new();
+    // It would take 13 s.
+    let mut known = Known::sending("constant:rate_mbps=40");
     let token = known.add("alice", Rights::Read);
-    // Nothing but a hole is quick to send, and this is not.
-    fs::write(known.world.served("large"), noise(256 * MEGABYTE, 1)).expect("written");
+    fs::write(known.world.served("large"), noise(64 * MEGABYTE, 1)).expect("written");
     let client = known.enter(token).await.expect("she is known");
     let world = &known.world;
     let get = world.get(&client, "large", "large", false);
@@ -148,7 +153,8 @@ async fn a_transfer_of_a_revoked_client_ends() {
     };
     let (got, ()) = tokio::join!(get, revoke);
     let trouble = got.expect_err("it was cut");
-    assert!(trouble.to_string().contains("revoked"), "{trouble}");
+    // Not always why: quinn holds a close back while data wait for the window (docs/transfer.md).
+    assert!(trouble.is_lost(), "{trouble}");
     assert!(!known.world.mine("large").exists());
     let told = known
         .event(|event| match event {
@@ -160,11 +166,10 @@ async fn a_transfer_of_a_revoked_client_ends() {
         (told.name, told.direction),
         (Some(name("alice")), Direction::Sent)
     );
-    assert!(
-        matches!(told.outcome, Outcome::Failed(_)),
-        "{:?}",
-        told.outcome
-    );
+    match told.outcome {
+        Outcome::Failed(why) => assert!(why.contains("revoked"), "{why}"),
+        other => panic!("{other:?}"),
+    }
     assert!(told.moved > 0 && told.moved < told.size.unwrap_or(u64::MAX));
 }
 

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::geteuid;
@@ -84,7 +83,7 @@ impl Audit {
     pub fn write(&mut self, what: &Value) {
         let mut line = json!({
             "schema": SCHEMA,
-            "time": humantime::format_rfc3339_millis(now()).to_string(),
+            "time": humantime::format_rfc3339_millis(super::now()).to_string(),
         });
         if let (Some(line), Some(what)) = (line.as_object_mut(), what.as_object()) {
             line.extend(what.clone());
@@ -105,14 +104,6 @@ impl Audit {
         }
         self.failing = written.is_err();
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the time of day is for whoever reads the log"
-)]
-fn now() -> SystemTime {
-    SystemTime::now()
 }
 
 #[cfg(test)]
@@ -142,6 +133,25 @@ mod tests {
             let line: Value = serde_json::from_str(line).expect("whole");
             assert!(line[key].is_number() && line["schema"] == 1, "{line}");
         }
+    }
+
+    #[test]
+    fn a_full_disk_ends_nothing_and_no_line_is_torn_by_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit");
+        let mut audit = Audit::open(&path).expect("made");
+        let mut full = File::options();
+        let full = full.write(true).open("/dev/full").expect("Linux has it");
+        let disk = std::mem::replace(&mut audit.file, full);
+        audit.write(&json!({"lost": 1}));
+        assert!(audit.failing && audit.torn);
+        audit.file = disk;
+        audit.write(&json!({"kept": 1}));
+        assert!(!audit.failing && !audit.torn);
+        let text = fs::read_to_string(&path).expect("written");
+        let last = text.lines().last().expect("a line");
+        let line: Value = serde_json::from_str(last).expect("whole");
+        assert_eq!(line["kept"], 1);
     }
 
     #[test]

@@ -73,10 +73,14 @@ impl Account {
             },
         };
         if let Ok(uid) = user.parse::<u32>() {
-            let account = Account::of(Uid::from_raw(uid), gid).map_err(failed)?;
-            return account.ok_or_else(|| {
-                bad("nobody here has that number; say its group, too: UID:GID".to_owned())
-            });
+            let uid = Uid::from_raw(uid);
+            return match (User::from_uid(uid).map_err(failed)?, gid) {
+                (Some(user), gid) => Ok(Account::from((user, gid))),
+                (None, Some(gid)) => Ok(Account::number(uid, gid)),
+                (None, None) => Err(bad(
+                    "nobody here has that number; say its group, too: UID:GID".to_owned(),
+                )),
+            };
         }
         match User::from_name(user).map_err(failed)? {
             Some(user) => Ok(Account::from((user, gid))),
@@ -84,17 +88,23 @@ impl Account {
         }
     }
 
-    /// Somebody by number; none if only `gid` could say the group, and is missing.
-    fn of(uid: Uid, gid: Option<Gid>) -> nix::Result<Option<Self>> {
+    /// Whom something belongs to. Somebody of whom this system knows the number only has its group, unless that is
+    /// root's.
+    fn owner(uid: Uid, gid: u32) -> nix::Result<Self> {
+        let group = if gid == 0 { uid.as_raw() } else { gid };
         Ok(match User::from_uid(uid)? {
-            Some(user) => Some(Account::from((user, gid))),
-            None => gid.map(|gid| Account {
-                uid,
-                gid,
-                name: None,
-                home: None,
-            }),
+            Some(user) => Account::from((user, None)),
+            None => Account::number(uid, Gid::from_raw(group)),
         })
+    }
+
+    fn number(uid: Uid, gid: Gid) -> Self {
+        Account {
+            uid,
+            gid,
+            name: None,
+            home: None,
+        }
     }
 
     /// Becomes this user for good.
@@ -176,18 +186,7 @@ pub fn choose(given: Option<&str>, folder: &Folder, shown: &Path) -> Result<Stan
     if owner.is_root() {
         return Ok(Standing::Bare);
     }
-    // Somebody of whom this system knows a number only has the folder's group, unless that is root's.
-    let group = Some(stat.st_gid).filter(|&gid| gid != 0);
-    let group = Gid::from_raw(group.unwrap_or(stat.st_uid));
-    let account = match User::from_uid(owner).map_err(|error| cannot(&error.desc()))? {
-        Some(user) => Account::from((user, None)),
-        None => Account {
-            uid: owner,
-            gid: group,
-            name: None,
-            home: None,
-        },
-    };
+    let account = Account::owner(owner, stat.st_gid).map_err(|error| cannot(&error.desc()))?;
     Ok(Standing::Other(account))
 }
 
@@ -221,9 +220,9 @@ pub fn owner(path: &Path) -> Result<Standing, Failure> {
     if !geteuid().is_root() || owner.is_root() {
         return Ok(Standing::Same);
     }
-    let account = Account::of(owner, Some(Gid::from_raw(found.gid())))
+    let account = Account::owner(owner, found.gid())
         .map_err(|error| Failure::usage(format_args!("user {owner}: {}", error.desc())))?;
-    Ok(account.map_or(Standing::Same, Standing::Other))
+    Ok(Standing::Other(account))
 }
 
 #[cfg(target_os = "linux")]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use serde_json::json;
-use verus_net::transfer::access::store::{Store, StoreError};
+use verus_net::transfer::access::store::{Kept, Store, StoreError};
 use verus_net::transfer::access::{ClientName, Rights};
 use verus_net::transfer::private::Home;
 
@@ -13,7 +13,7 @@ use crate::files;
 use crate::table;
 use crate::ui::Ui;
 
-use super::privilege;
+use super::{privilege, used};
 
 /// Make, list and revoke the tokens of clients, while the server runs.
 #[derive(clap::Args)]
@@ -106,7 +106,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
 
 fn add(name: &ClientName, rights: Rights, more: &More, ui: &Ui) -> Result<(), Failure> {
     let (store, folder) = more.store()?;
-    let made = now();
+    let made = super::now();
     let token = store.add(name, rights, made).map_err(|error| match error {
         StoreError::Full => Failure::run(error),
         error => Failure::usage(error),
@@ -138,16 +138,25 @@ fn add(name: &ClientName, rights: Rights, more: &More, ui: &Ui) -> Result<(), Fa
 }
 
 fn list(more: &More, ui: &Ui) -> Result<(), Failure> {
-    let folder = more.folder()?;
-    let clients = match Home::open(&folder).map_err(Failure::usage)? {
-        Some(home) => Store::open(home).list().map_err(Failure::usage)?,
-        None => Vec::new(),
-    };
     let made = |made: SystemTime| humantime::format_rfc3339_seconds(made).to_string();
+    let folder = more.folder()?;
+    let (clients, times) = match Home::open(&folder).map_err(Failure::usage)? {
+        Some(home) => {
+            let times = used::read(&home);
+            (Store::open(home).list().map_err(Failure::usage)?, times)
+        }
+        None => Default::default(),
+    };
+    // An earlier client of the same name is another one.
+    let used = |kept: &Kept| {
+        let used = times.get(kept.name.as_str()).copied();
+        used.filter(|&used| used >= kept.made).map(made)
+    };
     if more.json {
         for kept in &clients {
             ui.json(&json!({
                 "schema": 1, "name": kept.name.as_str(), "rights": kept.rights.as_str(), "made": made(kept.made),
+                "last_used": used(kept),
             }))?;
         }
         return Ok(());
@@ -159,21 +168,14 @@ fn list(more: &More, ui: &Ui) -> Result<(), Failure> {
         ));
         return Ok(());
     }
-    let mut rows = vec![["client", "rights", "made"].map(str::to_owned)];
+    let mut rows = vec![["client", "rights", "made", "last used"].map(str::to_owned)];
     for kept in &clients {
         let (name, rights) = (kept.name.to_string(), kept.rights.to_string());
-        rows.push([name, rights, made(kept.made)]);
+        let used = used(kept).unwrap_or_else(|| "–".to_owned());
+        rows.push([name, rights, made(kept.made), used]);
     }
     for line in table::aligned(&rows) {
         ui.line(line)?;
     }
     Ok(())
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the time of day is for whoever reads the list"
-)]
-fn now() -> SystemTime {
-    SystemTime::now()
 }

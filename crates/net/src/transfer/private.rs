@@ -156,6 +156,27 @@ impl Home {
         })
     }
 
+    /// Opens a file that is rewritten in place, or makes it: for what may be lost.
+    ///
+    /// # Errors
+    /// If it can be neither, or is not ours alone.
+    pub fn keep(&self, name: &str) -> Result<File, SecretError> {
+        let path = self.path.join(name);
+        let flags = OFlags::RDWR
+            | OFlags::CREATE
+            | OFlags::NOFOLLOW
+            | OFlags::NONBLOCK
+            | OFlags::NOCTTY
+            | OFlags::CLOEXEC;
+        let file = fs::openat(&self.folder, name, flags, Mode::from_raw_mode(0o600))
+            .map_err(|error| io_error("write", &path)(error.into()))?;
+        let file = File::from(file);
+        let found = file.metadata().map_err(io_error("write", &path))?;
+        ours(&path, &found)?;
+        secret(&path, &found)?;
+        Ok(file)
+    }
+
     /// Removes a secret; whether there was one.
     ///
     /// # Errors

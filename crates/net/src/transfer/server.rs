@@ -62,6 +62,8 @@ const TOLD: u32 = 10;
 const EVENTS: usize = 1024;
 /// How often it looks whether a token was revoked: a client is gone within a second.
 const LOOK: Duration = Duration::from_millis(500);
+/// Why a client is no more served that was.
+const REVOKED: &str = "its token was revoked, or its rights changed";
 /// How long a server that stops waits for its clients to hear of it.
 const GOODBYE: Duration = Duration::from_millis(500);
 
@@ -454,7 +456,7 @@ async fn attend(
             },
             Ok(()) = access_changed.changed() => {
                 if !shared.config.access.still_admits(visitor) {
-                    return close(code::REVOKED, "its token was revoked, or its rights changed");
+                    return close(code::REVOKED, REVOKED);
                 }
             }
             () = client.evicted() => {
@@ -544,6 +546,13 @@ async fn answer(
     let name = visitor.name.clone();
     let gauge = Gauge::default();
     let began = Instant::now();
+    let why = |trouble: &Trouble| {
+        if trouble.is_lost() && !shared.config.access.still_admits(visitor) {
+            REVOKED.to_owned()
+        } else {
+            trouble.to_string()
+        }
+    };
     let told = |path: &[u8], direction, size: Option<u64>, result: &Result<Delivered, Trouble>| {
         let delivered = result.as_ref().ok();
         Event::Transfer(Transfer {
@@ -558,7 +567,7 @@ async fn answer(
             outcome: match result {
                 Ok(Delivered { same: true, .. }) => Outcome::Same,
                 Ok(_) => Outcome::Complete,
-                Err(trouble) => Outcome::Failed(trouble.to_string()),
+                Err(trouble) => Outcome::Failed(why(trouble)),
             },
         })
     };
@@ -568,7 +577,7 @@ async fn answer(
             client,
             name: name.clone(),
             path: shown(path),
-            why: trouble.to_string(),
+            why: why(trouble),
         })
     };
     let (event, result) = match request {
