@@ -79,7 +79,7 @@ pub fn run(_: &Args, ui: &Ui) -> Result<(), Failure> {
         .scenario
         .paths()
         .map_err(|error| Failure::usage(error.to_string()))?;
-    privilege::acquire()?;
+    privilege::acquire(None)?;
     let outcome = emulate(&job.scenario, paths, &flows)?;
     ui.json(&outcome)
 }

@@ -1,18 +1,21 @@
 //! The folder that a run leaves for `verus report`: the lab's formats, with JSON Lines for columns.
 
 use std::fs;
-use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::SystemTime;
 
+use rustix::fs::{Mode, OFlags, openat};
 use serde::Serialize;
 use serde_json::{Value, json};
 use verus_net::probe::record::SCHEMA;
 
+use crate::draft::DraftFolder;
 use crate::failure::Failure;
 
 /// What is in it.
-pub const FILES: [&str; 4] = ["profile.jsonl", "results.jsonl", "run.json", "series.jsonl"];
+const FILES: [&str; 4] = ["profile.jsonl", "results.jsonl", "run.json", "series.jsonl"];
 
 /// Refuses a place that cannot be used, before any work is done.
 ///
@@ -38,22 +41,9 @@ pub fn check(option: &str, target: &Path, force: bool) -> Result<(), Failure> {
         }
         Err(error) => return refuse(&format!("cannot be used ({error})")),
     }
-    let draft = draft(target);
-    match fs::create_dir_all(&draft).and_then(|()| fs::remove_dir(&draft)) {
-        Ok(()) => Ok(()),
+    match DraftFolder::create(target) {
+        Ok(_) => Ok(()),
         Err(error) => refuse(&format!("cannot be written ({error})")),
-    }
-}
-
-/// Where the folder is filled before it takes its place.
-pub fn draft(target: &Path) -> PathBuf {
-    let name = target
-        .file_name()
-        .map_or_else(|| "run".into(), |name| name.to_string_lossy());
-    let draft = format!(".{name}-{}.part", std::process::id());
-    match target.parent() {
-        Some(parent) => parent.join(draft),
-        None => PathBuf::from(draft),
     }
 }
 
@@ -85,55 +75,21 @@ impl Contents {
 /// # Errors
 /// If it cannot be written.
 pub fn write(option: &str, target: &Path, contents: &Contents) -> Result<(), Failure> {
-    let draft = draft(target);
-    let written = fill(&draft, contents).and_then(|()| publish(&draft, target, contents));
-    if let Err(error) = written {
-        let _ = fs::remove_dir_all(&draft);
-        return Err(Failure::run(format_args!(
+    fill(target, contents).map_err(|error| {
+        Failure::run(format_args!(
             "{option}: `{}` cannot be written ({error})",
             target.display()
-        )));
-    }
-    Ok(())
+        ))
+    })
 }
 
-fn publish(draft: &Path, target: &Path, contents: &Contents) -> io::Result<()> {
-    let empty = match fs::read_dir(target) {
-        Ok(mut entries) => entries.next().is_none(),
-        Err(_) => true,
-    };
-    if empty {
-        return fs::rename(draft, target);
-    }
-    // What an earlier run wrote, and says that it did, goes; everything else stays.
-    let earlier = fs::read(target.join("run.json"))
-        .ok()
-        .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok());
-    for name in earlier
-        .iter()
-        .flat_map(|run| run["files"].as_array())
-        .flatten()
-    {
-        if let Some(name) = name.as_str()
-            && !name.contains(['/', '\\'])
-            && !contents.files().any(|new| new == name)
-        {
-            let _ = fs::remove_file(target.join(name));
-        }
-    }
-    for name in contents.files() {
-        fs::rename(draft.join(name), target.join(name))?;
-    }
-    fs::remove_dir(draft)
-}
-
-fn fill(draft: &Path, contents: &Contents) -> io::Result<()> {
-    fs::create_dir_all(draft)?;
-    lines(&draft.join("results.jsonl"), &contents.rows)?;
-    lines(&draft.join("series.jsonl"), &contents.series)?;
-    lines(&draft.join("profile.jsonl"), &contents.profiles)?;
+fn fill(target: &Path, contents: &Contents) -> io::Result<()> {
+    let mut draft = DraftFolder::create(target)?;
+    lines(draft.file("results.jsonl")?, &contents.rows)?;
+    lines(draft.file("series.jsonl")?, &contents.series)?;
+    lines(draft.file("profile.jsonl")?, &contents.profiles)?;
     for (name, bytes) in &contents.more {
-        fs::write(draft.join(name), bytes)?;
+        draft.file(name)?.write_all(bytes)?;
     }
     let common = json!({
         "schema": SCHEMA,
@@ -144,7 +100,35 @@ fn fill(draft: &Path, contents: &Contents) -> io::Result<()> {
         "files": contents.files().collect::<Vec<_>>(),
     });
     let text = serde_json::to_string_pretty(&joined([common, contents.run.clone()]))?;
-    fs::write(draft.join("run.json"), text + "\n")
+    draft
+        .file("run.json")?
+        .write_all((text + "\n").as_bytes())?;
+    draft.publish(|there| Ok(earlier(there)))
+}
+
+/// What an earlier run wrote, and says that it did: it goes, and everything else stays.
+fn earlier(folder: &OwnedFd) -> Vec<String> {
+    /// A run tells of its settings and a line for each flow.
+    const MOST_BYTES: u64 = 1 << 24;
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut bytes = Vec::new();
+    let read = openat(folder, "run.json", flags, Mode::empty())
+        .map_err(io::Error::from)
+        .and_then(|file| {
+            fs::File::from(file)
+                .take(MOST_BYTES)
+                .read_to_end(&mut bytes)
+        });
+    let run = read
+        .ok()
+        .and_then(|_| serde_json::from_slice::<Value>(&bytes).ok())
+        .unwrap_or_default();
+    let names = run["files"].as_array().into_iter().flatten();
+    names
+        .filter_map(Value::as_str)
+        .filter(|name| !name.contains(['/', '\\']))
+        .map(str::to_owned)
+        .collect()
 }
 
 #[expect(
@@ -173,8 +157,8 @@ pub fn joined<const N: usize>(parts: [Value; N]) -> Value {
     Value::Object(all)
 }
 
-fn lines(path: &Path, rows: &[Value]) -> io::Result<()> {
-    let mut file = BufWriter::new(fs::File::create(path)?);
+fn lines(file: fs::File, rows: &[Value]) -> io::Result<()> {
+    let mut file = BufWriter::new(file);
     for row in rows {
         serde_json::to_writer(&mut file, row)?;
         file.write_all(b"\n")?;

@@ -4,6 +4,7 @@
 //! verb is a module with its arguments and a `run`; what they share is how they end
 //! ([`failure`]), when they may print ([`ui`]) and what ([`plain`]).
 
+mod draft;
 #[cfg(target_os = "linux")]
 mod emulate;
 mod failure;

@@ -5,17 +5,16 @@
 use std::fmt::{Display, Write};
 
 use serde::Serialize;
-use verus_net::transfer::paths::{is_hidden, printable};
+use verus_net::transfer::paths::is_hidden;
 
-/// The longest line, in characters. A peer's reason has at most a packet; with the escapes of a thousand
-/// controls it would still fill the screen.
+/// The longest line for a person, in characters. A peer's reason has at most a packet; with the escapes of a
+/// thousand controls it would still fill the screen.
 const MOST: usize = 1024;
 const LEFT_OUT: &str = " … ";
 
-/// One line: newlines and all else that is not to be seen are escaped (`\n`, `\u{1b}`), and the middle is left
-/// out if it is too long, since names come first and causes last.
+/// One line for a person, the middle left out if it is too long: names come first and causes last.
 pub fn line(text: impl Display) -> String {
-    let text = printable(text.to_string().as_bytes());
+    let text = escaped(text.to_string());
     let letters = text.chars().count();
     if letters <= MOST {
         return text;
@@ -26,21 +25,29 @@ pub fn line(text: impl Display) -> String {
     head.chain(LEFT_OUT.chars()).chain(tail).collect()
 }
 
-/// A value as JSON on one line. JSON escapes C0 by itself, and lets DEL, C1 and what reorders text stand: these,
-/// which occur in strings only, are escaped likewise.
+/// A value as JSON on one line, of any length.
 pub fn json(value: &impl Serialize) -> String {
-    let text = serde_json::to_string(value).expect("objects whose keys are text");
+    escaped(serde_json::to_string(value).expect("objects whose keys are text"))
+}
+
+/// Newlines and all else that is not to be seen, written out as in JSON, which escapes C0 by itself and lets DEL, C1
+/// and what reorders text stand: in strings, the only place where they occur, this means the same.
+fn escaped(text: String) -> String {
     if !text.contains(is_hidden) {
         return text;
     }
-    let mut shown = String::with_capacity(text.len());
+    let mut shown = String::with_capacity(text.len() * 2);
     for letter in text.chars() {
-        if is_hidden(letter) {
-            for unit in letter.encode_utf16(&mut [0; 2]) {
-                let _ = write!(shown, "\\u{unit:04x}");
+        match letter {
+            '\n' => shown.push_str("\\n"),
+            '\r' => shown.push_str("\\r"),
+            '\t' => shown.push_str("\\t"),
+            letter if is_hidden(letter) => {
+                for unit in letter.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(shown, "\\u{unit:04x}");
+                }
             }
-        } else {
-            shown.push(letter);
+            letter => shown.push(letter),
         }
     }
     shown
@@ -69,10 +76,10 @@ mod tests {
         let shown = line(HOSTILE);
         assert!(harmless(&shown), "{shown:?}");
         assert!(
-            shown.contains("\\u{1b}[31mFAKE\\r\\n10.0.0.1:1: done"),
+            shown.contains("\\u001b[31mFAKE\\r\\n10.0.0.1:1: done"),
             "{shown}"
         );
-        assert!(shown.contains("\\u{202e}gpj.exe"), "{shown}");
+        assert!(shown.contains("\\u202egpj.exe"), "{shown}");
         for code in (0..=0x2fff).filter_map(char::from_u32) {
             assert!(harmless(&line(code)), "{code:?}");
         }
@@ -108,6 +115,11 @@ mod tests {
         assert!(harmless(&shown), "{shown:?}");
         assert!(shown.contains("\\u202e") && shown.contains("資料"));
         assert_eq!(serde_json::from_str::<Value>(&shown).expect("JSON"), value);
+        // Also where it is printed as a line like others.
+        assert_eq!(
+            serde_json::from_str::<Value>(&line(&value)).expect("JSON"),
+            value
+        );
         let long = json!("x".repeat(9000));
         assert_eq!(
             serde_json::from_str::<Value>(&json(&long)).expect("JSON"),

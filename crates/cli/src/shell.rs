@@ -28,9 +28,10 @@ use verus_emu::emulator::{Emulator, in_real_time};
 use verus_emu::host::{self, Names, Place};
 use verus_emu::log::{Heading, LinkLog};
 use verus_emu::namespace::Namespace;
-use verus_emu::netlink::{self, Masquerade};
+use verus_emu::netlink::{self, Confinement, Masquerade};
 use verus_emu::resolver::{self, Resolution};
 
+use crate::draft::{self, DraftFile};
 use crate::failure::Failure;
 use crate::folder;
 use crate::signals::Signals;
@@ -193,9 +194,11 @@ impl Args {
         path: Option<&Path>,
         asked: &Asked,
         place: &Place,
-    ) -> Result<Option<LinkLog>, Failure> {
+        standing: &Standing,
+    ) -> Result<Option<record::Log>, Failure> {
         let Some(path) = path else { return Ok(None) };
-        place.draft(&LinkLog::draft(path)).map_err(own)?;
+        let draft = draft::name(path).map_err(own)?;
+        place.draft(&path.with_file_name(&draft)).map_err(own)?;
         let heading = Heading {
             link: if asked.way == "up" {
                 "Uplink"
@@ -206,7 +209,14 @@ impl Args {
             queue: asked.queue.clone(),
         };
         let service = asked.path.link.as_ref().map(|(service, _)| service.clone());
-        LinkLog::create(path, &heading, service)
+        let create = || {
+            let (draft, file) = DraftFile::create(path, draft)?;
+            let log = LinkLog::new(file, &heading, service)?;
+            Ok(record::Log { log, draft })
+        };
+        standing
+            .as_caller(create)
+            .and_then(|created| created)
             .map(Some)
             .map_err(|error| {
                 Failure::usage(format_args!(
@@ -224,18 +234,20 @@ impl Args {
 /// If it could not be run, or its own exit code.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let ways = args.ways()?;
+    let caller = privilege::caller()?;
     if let Some(out) = &args.out {
-        folder::check("--out", out, args.force)?;
+        let check = || folder::check("--out", out, args.force);
+        privilege::as_caller(caller.as_ref(), check).map_err(own)??;
     }
-    let standing = privilege::acquire()?;
+    let standing = privilege::acquire(caller)?;
+    if standing.is_for_root() {
+        ui.note("verus: neither sudo, doas nor pkexec says for whom: the program runs as root");
+    }
     let mut signals = signals().map_err(own)?;
     let host = set_up_host(&standing, args, ui)?;
-    if let Some(out) = &args.out {
-        host.place.draft(&folder::draft(out)).map_err(own)?;
-    }
     let logs = [
-        args.log(args.log_up.as_deref(), &ways[0], &host.place)?,
-        args.log(args.log_down.as_deref(), &ways[1], &host.place)?,
+        args.log(args.log_up.as_deref(), &ways[0], &host.place, &standing)?,
+        args.log(args.log_down.as_deref(), &ways[1], &host.place, &standing)?,
     ];
     let mut watch = record::Watch::new(logs);
     let paths = [ways[0].path.clone(), ways[1].path.clone()];
@@ -297,21 +309,15 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     emulated.map_err(own)?;
 
     let drops = device_drops(&host.inner, &host.names.device).map_err(own)?;
-    let summary = watch.finish(&emulator, &ways, drops);
+    let summary = watch.finish(&emulator, &ways, drops, &standing);
     drop(emulator);
     for line in summary.table() {
         ui.note(line);
     }
     summary.logs.map_err(own)?;
-    for log in [&args.log_up, &args.log_down].into_iter().flatten() {
-        standing.hand_over(log);
-    }
     if let Some(out) = &args.out {
-        record::write(out, args, &ways, &summary.runs, &summary.timing)?;
-        standing.hand_over(out);
-        for name in folder::FILES {
-            standing.hand_over(&out.join(name));
-        }
+        let write = || record::write(out, args, &ways, &summary.runs, &summary.timing);
+        standing.as_caller(write).map_err(own)??;
     }
     drop(host.place);
     let late = summary.timing.lateness_p99_ms;
@@ -426,6 +432,8 @@ struct Ends {
     resolver: Option<PathBuf>,
     place: Place,
     _masquerades: Vec<Masquerade>,
+    /// Until the place is given up, and with it forwarding.
+    _confinements: Vec<Confinement>,
 }
 
 fn set_up_host(standing: &Standing, args: &Args, ui: &Ui) -> Result<Ends, Failure> {
@@ -460,15 +468,16 @@ fn set_up_host(standing: &Standing, args: &Args, ui: &Ui) -> Result<Ends, Failur
         .and_then(|device| device)
         .map_err(|error| cannot("the program's end of the path", &error))?;
     let mut masquerades = Vec::new();
+    let mut confinements = Vec::new();
     let mut resolver = None;
     if standing.reaches_internet() {
         let table = format!("{}-{}", names.device, std::process::id());
         let translated = (|| -> io::Result<()> {
             masquerades.push(Masquerade::new(&table, names.ipv4.1.into())?);
-            place.forward(false)?;
+            confinements.extend(place.forward(&names.device, false)?);
             if ipv6_beyond {
                 masquerades.push(Masquerade::new(&table, names.ipv6.1.into())?);
-                place.forward(true)?;
+                confinements.extend(place.forward(&names.device, true)?);
             }
             Ok(())
         })();
@@ -500,6 +509,7 @@ fn set_up_host(standing: &Standing, args: &Args, ui: &Ui) -> Result<Ends, Failur
         resolver,
         place,
         _masquerades: masquerades,
+        _confinements: confinements,
     })
 }
 

@@ -20,9 +20,28 @@ fn shell(arguments: &[&str]) -> Command {
         .arg("shell")
         .args(arguments)
         .stdin(Stdio::null())
+        .env_remove("SUDO_USER")
         .env_remove("SUDO_UID")
-        .env_remove("SUDO_GID");
+        .env_remove("SUDO_GID")
+        .env_remove("DOAS_USER")
+        .env_remove("PKEXEC_UID");
     command
+}
+
+/// The same as if this user had called `sudo`.
+fn shell_for(user: u32, arguments: &[&str]) -> Command {
+    let mut command = shell(arguments);
+    command
+        .env("SUDO_UID", user.to_string())
+        .env("SUDO_GID", user.to_string());
+    command
+}
+
+/// A folder that belongs to [`NOBODY`].
+fn folder_of_nobody() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).expect("root may");
+    folder
 }
 
 fn output(arguments: &[&str]) -> Output {
@@ -276,7 +295,8 @@ fn signals_reach_the_program_and_the_host_is_as_before() {
                 .spawn()
                 .expect("the binary runs");
             heard(&mut child);
-            assert_eq!(read("/proc/sys/net/ipv4/ip_forward"), "1");
+            assert_eq!(read("/proc/sys/net/ipv4/conf/verus0/forwarding"), "1");
+            assert_eq!(read("/proc/sys/net/ipv4/ip_forward"), "0");
             signal(&child, sent);
             assert_eq!(ended(child), Some(code), "{sent}");
             assert_eq!(host(), before, "{sent}");
@@ -378,7 +398,7 @@ fn the_program_is_the_invoking_users_and_so_is_what_it_leaves() {
     if !as_root() {
         return;
     }
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder_of_nobody();
     let path = |name: &str| {
         folder
             .path()
@@ -389,10 +409,8 @@ fn the_program_is_the_invoking_users_and_so_is_what_it_leaves() {
     };
     let (out, log) = (path("run"), path("up.log"));
     let arguments = ["-q", "--down", "rate:50", "--out", &out, "--log-up", &log];
-    let output = shell(&arguments)
+    let output = shell_for(NOBODY, &arguments)
         .args(["--", "id", "-u"])
-        .env("SUDO_UID", NOBODY.to_string())
-        .env("SUDO_GID", NOBODY.to_string())
         .output()
         .expect("the binary runs");
     assert_eq!(words(&output.stdout), format!("{NOBODY}\n"), "{output:?}");
@@ -405,6 +423,361 @@ fn the_program_is_the_invoking_users_and_so_is_what_it_leaves() {
         let owner = fs::metadata(&path).expect("it is there").uid();
         assert_eq!(owner, NOBODY, "{path}");
     }
+}
+
+#[test]
+fn the_program_cannot_have_root_write_where_it_may_not() {
+    if !as_root() {
+        return;
+    }
+    let (work, roots) = (folder_of_nobody(), tempfile::tempdir().expect("a folder"));
+    let precious = roots.path().join("precious");
+    fs::write(&precious, "precious").expect("a file");
+    // Links where the results, the log and their drafts may be written, by names known before and by those found.
+    let attack = r#"
+        mkdir .out-$PPID.part
+        for name in results.jsonl series.jsonl profile.jsonl run.json; do
+            ln -sf "$ROOTS/precious" ".out-$PPID.part/$name"
+        done
+        for draft in .down.log-*.part; do
+            mv "$draft" moved; ln -s "$ROOTS/precious" "$draft"
+        done
+        ln -s "$ROOTS" $LINK
+        ls -A"#;
+    for (link, code) in [("out", 1), ("other", 0)] {
+        let arguments = [
+            "-q",
+            "--down",
+            "rate:50",
+            "--out",
+            "out",
+            "--log-down",
+            "down.log",
+        ];
+        let output = shell_for(NOBODY, &arguments)
+            .args(["--", "sh", "-c", attack])
+            .env("ROOTS", roots.path())
+            .env("LINK", link)
+            .current_dir(work.path())
+            .output()
+            .expect("the binary runs");
+        assert_eq!(output.status.code(), Some(code), "{link}: {output:?}");
+        assert!(words(&output.stdout).contains("moved"), "{output:?}");
+        assert_eq!(fs::read(&precious).expect("it"), b"precious", "{link}");
+        let left: Vec<_> = fs::read_dir(roots.path()).expect("it").flatten().collect();
+        assert_eq!(left.len(), 1, "{link}: {left:?}");
+        let whole = work.path().join("out/run.json");
+        assert_eq!(whole.exists(), code == 0, "{link}");
+        for entry in fs::read_dir(work.path()).expect("it").flatten() {
+            let path = entry.path();
+            let removed = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+            removed.expect("it is there");
+        }
+    }
+}
+
+#[test]
+fn root_writes_nothing_for_a_user_where_the_user_may_not() {
+    if !as_root() {
+        return;
+    }
+    let roots = tempfile::tempdir().expect("a folder");
+    for (option, name) in [("--out", "run"), ("--log-up", "up.log")] {
+        let path = roots.path().join(name);
+        let refused = shell_for(NOBODY, &["-q", "--down", "rate:50", option])
+            .arg(&path)
+            .args(["--", "true"])
+            .output()
+            .expect("the binary runs");
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(words(&refused.stderr).contains(option), "{refused:?}");
+        assert!(!path.exists());
+    }
+}
+
+#[test]
+fn the_program_runs_as_whoever_called_and_never_as_root_by_mistake() {
+    if !as_root() {
+        return;
+    }
+    let run = |said: &[(&str, &str)]| {
+        let mut command = shell(&["--down", "rate:50", "--", "id", "-u"]);
+        command.envs(said.iter().copied());
+        command.output().expect("the binary runs")
+    };
+    let nobody = NOBODY.to_string();
+    let name = nix::unistd::User::from_uid(NOBODY.into()).expect("a table of users");
+    let name = name.expect("nobody has a name").name;
+    for said in [
+        &[("SUDO_UID", &*nobody)][..],
+        &[("SUDO_USER", &name)],
+        &[("DOAS_USER", &name)],
+        &[("PKEXEC_UID", &nobody)],
+    ] {
+        let output = run(said);
+        assert_eq!(
+            words(&output.stdout),
+            format!("{NOBODY}\n"),
+            "{said:?}: {output:?}"
+        );
+        assert!(!words(&output.stderr).contains("root"), "{output:?}");
+    }
+    for said in [
+        &[("SUDO_UID", "me")][..],
+        &[("SUDO_UID", "4000000000")],
+        &[("SUDO_UID", "1"), ("SUDO_GID", "")],
+        &[("SUDO_GID", "1")],
+        &[("DOAS_USER", "nobody of this name")],
+        &[("PKEXEC_UID", "-2")],
+        &[("SUDO_UID", "1"), ("DOAS_USER", &name)],
+    ] {
+        let refused = run(said);
+        assert_eq!(refused.status.code(), Some(2), "{said:?}: {refused:?}");
+        assert!(refused.stdout.is_empty(), "{said:?}: {refused:?}");
+        assert_eq!(words(&refused.stderr).lines().count(), 1, "{refused:?}");
+    }
+    let root = run(&[]);
+    assert_eq!(words(&root.stdout), "0\n", "{root:?}");
+    assert!(
+        words(&root.stderr).contains("the program runs as root"),
+        "{root:?}"
+    );
+}
+
+#[test]
+fn the_program_inherits_no_file_of_ours() {
+    if !as_root() {
+        return;
+    }
+    const LISTS: &str = "for file in /proc/$$/fd/*; do readlink $file; done; true";
+    let folder = folder_of_nobody();
+    let files = |command: &mut Command| {
+        let output = command
+            .args(["-c", LISTS])
+            .stdin(Stdio::null())
+            .current_dir(folder.path())
+            .output()
+            .expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+        let kind = |file: &str| file.split(['[', '(']).next().map(str::to_owned);
+        words(&output.stdout).lines().map(kind).collect::<Vec<_>>()
+    };
+    // What the test itself has inherited is passed on, as by any program.
+    let inherited = files(&mut Command::new("sh"));
+    let arguments = [
+        "-q",
+        "--down",
+        "rate:50",
+        "--log-down",
+        "log",
+        "--out",
+        "out",
+    ];
+    let within = files(shell_for(NOBODY, &arguments).args(["--", "sh"]));
+    assert_eq!(within, inherited);
+}
+
+#[test]
+fn what_the_program_leaves_running_does_not_keep_the_path() {
+    if !as_root() {
+        return;
+    }
+    alone(|notes| {
+        let before = host();
+        let leaves = "setsid sleep 60 >/dev/null 2>&1 </dev/null & echo $!";
+        let output = output(&["-q", "--down", "rate:50", "--", "sh", "-c", leaves]);
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(host(), before);
+        assert!(!notes.exists(), "notes");
+        let devices = fs::read_to_string("/proc/thread-self/net/dev").expect("a table");
+        assert!(!devices.contains("verus"), "{devices}");
+        let left = words(&output.stdout).trim().parse().expect("a process");
+        let left = nix::unistd::Pid::from_raw(left);
+        nix::sys::signal::kill(left, nix::sys::signal::Signal::SIGKILL).expect("it runs");
+    });
+}
+
+#[test]
+fn a_packet_that_a_device_does_not_take_ends_no_shell() {
+    if !as_root() {
+        return;
+    }
+    // Echoes come back to a device that is down, and packets leave that are larger than the path's.
+    let echo = std::net::UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    let port = echo.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        let mut packet = [0; 2048];
+        while let Ok((length, from)) = echo.recv_from(&mut packet) {
+            let _ = echo.send_to(&packet[..length], from);
+        }
+    });
+    let abuses = format!(
+        r#"device=$(ip -o link | grep -o 'verus[0-9]*' | head -n 1)
+        exec 3<>/dev/udp/$MAHIMAHI_BASE/{port}
+        for round in 1 2 3; do
+            echo some >&3; ip link set $device down; sleep 0.1; ip link set $device up
+        done
+        ip route add default dev $device
+        ip link set $device mtu 9000
+        head -c 8000 /dev/zero >&3
+        sleep 0.1
+        exec 3<>/dev/udp/$MAHIMAHI_BASE/{port}
+        echo lives >&3; timeout 5 head -c 6 <&3; exit 5"#
+    );
+    let output = output(&["-q", "--down", "rate:50", "--", "bash", "-c", &abuses]);
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    assert_eq!(words(&output.stdout), "lives\n", "{output:?}");
+}
+
+/// A host beside this one, until it is dropped: a network namespace and a pair of devices between.
+struct Neighbour {
+    process: Child,
+    network: u8,
+}
+
+impl Neighbour {
+    fn new(network: u8) -> Self {
+        let process = Command::new("unshare")
+            .args(["-n", "sleep", "600"])
+            .spawn()
+            .expect("util-linux");
+        let (id, n) = (process.id(), network);
+        // The process is there before its namespace is.
+        let set_up = format!(
+            "set -e
+            until [ \"$(readlink /proc/{id}/ns/net)\" != \"$(readlink /proc/self/ns/net)\" ]; do sleep 0.01; done
+            ip link set lo up
+            ip link add near{n} type veth peer name far{n}
+            ip link set far{n} netns {id}
+            ip address add 10.{n}.0.1/24 dev near{n}
+            ip link set near{n} up
+            nsenter -t {id} -n ip address add 10.{n}.0.2/24 dev far{n}
+            nsenter -t {id} -n ip link set far{n} up
+            nsenter -t {id} -n ip route add default via 10.{n}.0.1
+            if [ -e /proc/sys/net/ipv6 ]; then
+                ip address add fd0{n}::1/64 dev near{n} nodad
+                nsenter -t {id} -n ip address add fd0{n}::2/64 dev far{n} nodad
+                nsenter -t {id} -n ip route add default via fd0{n}::1
+            fi"
+        );
+        let done = Command::new("sh").args(["-c", &set_up]).status();
+        let neighbour = Neighbour { process, network };
+        assert!(done.expect("a shell").success(), "{set_up}");
+        neighbour
+    }
+
+    fn addresses(&self) -> Vec<std::net::IpAddr> {
+        let n = self.network;
+        let mut addresses = vec![format!("10.{n}.0.2")];
+        if Path::new("/proc/sys/net/ipv6").exists() {
+            addresses.push(format!("fd0{n}::2"));
+        }
+        addresses
+            .iter()
+            .map(|text| text.parse().expect("an address"))
+            .collect()
+    }
+
+    /// Does `work` there.
+    fn there<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let namespace = fs::File::open(format!("/proc/{}/ns/net", self.process.id()));
+        let namespace = namespace.expect("it runs");
+        std::thread::scope(|scope| {
+            let done = scope.spawn(|| {
+                nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).expect("root");
+                work()
+            });
+            done.join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Listens there on port 7000 and greets who comes.
+    fn greet(&self) {
+        for address in self.addresses() {
+            let listener =
+                self.there(|| std::net::TcpListener::bind((address, 7000)).expect("free"));
+            std::thread::spawn(move || {
+                while let Ok((mut stream, _)) = listener.accept() {
+                    let _ = std::io::Write::write_all(&mut stream, b"hello\n");
+                }
+            });
+        }
+    }
+
+    /// Connects from there.
+    fn connect(&self, to: std::net::IpAddr) -> std::io::Result<std::net::TcpStream> {
+        let patience = Duration::from_millis(700);
+        self.there(|| std::net::TcpStream::connect_timeout(&(to, 7000).into(), patience))
+    }
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn while_a_shell_runs_the_host_forwards_for_it_and_for_nobody_else() {
+    if !as_root() {
+        return;
+    }
+    alone(|notes| {
+        let (first, second) = (Neighbour::new(1), Neighbour::new(2));
+        let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
+        if ipv6 {
+            let route = ["-6", "route", "add", "default", "via", "fd02::2"];
+            let routed = Command::new("ip").args(route).status().expect("`ip` runs");
+            assert!(routed.success());
+        }
+        second.greet();
+        let near = |setting: &str| read(&format!("/proc/sys/net/ipv4/conf/near1/{setting}"));
+        let before = (host(), near("forwarding"));
+        let mut asks = "echo begun; ".to_owned();
+        for address in second.addresses() {
+            asks += &format!("exec 3<>/dev/tcp/{address}/7000; head -n 1 <&3; ");
+        }
+        asks += "read end";
+        let mut child = shell(&["-q", "--down", "rate:50", "--delay-ms", "1", "--"])
+            .args(["bash", "-c", &asks])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut told = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        let mut next = || {
+            let mut line = String::new();
+            std::io::BufRead::read_line(&mut told, &mut line).expect("a line");
+            line
+        };
+        assert_eq!(next(), "begun\n");
+        for address in second.addresses() {
+            assert_eq!(next(), "hello\n", "the program reaches {address}");
+        }
+        for address in second.addresses() {
+            let error = first.connect(address).expect_err("the host is no router");
+            assert!(
+                !matches!(error.kind(), std::io::ErrorKind::ConnectionRefused),
+                "{error}"
+            );
+        }
+        let mut programs = vec!["100.64.0.2"];
+        programs.extend(ipv6.then_some("fd76:6572:7573::2"));
+        for address in programs {
+            let address = address.parse().expect("an address");
+            let error = first.connect(address).expect_err("nobody asked for it");
+            assert!(
+                !matches!(error.kind(), std::io::ErrorKind::ConnectionRefused),
+                "{error}"
+            );
+        }
+        drop(child.stdin.take());
+        ended(child);
+        assert_eq!((host(), near("forwarding")), before);
+        assert!(!notes.exists(), "notes");
+    });
 }
 
 #[test]

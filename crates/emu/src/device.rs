@@ -97,7 +97,7 @@ impl Device {
     /// card would have done. Returns whether there was anything.
     ///
     /// # Errors
-    /// If the device is gone. What cannot be split is counted and lost.
+    /// If the device is gone. What cannot be read or split is counted and lost.
     pub fn read(&mut self, mut each: impl FnMut(Packet)) -> io::Result<bool> {
         let read =
             self.tun
@@ -105,10 +105,11 @@ impl Device {
         let count = match read {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) if error.raw_os_error().is_some() => return Err(error),
-            Err(_) => {
+            Err(error) if is_gone(&error) => return Err(error),
+            Err(error) => {
                 self.unreadable += 1;
-                return Ok(true);
+                // There is more to read, unless it was the kernel that failed.
+                return Ok(error.raw_os_error().is_none());
             }
         };
         for (buffer, &size) in self.split.iter_mut().zip(&self.sizes[..count]) {
@@ -133,7 +134,7 @@ impl Device {
         packet.buffer[..HEADROOM].fill(0);
         match self.tun.send(&packet.buffer[..HEADROOM + packet.size]) {
             Ok(_) => Ok(()),
-            Err(error) if error.raw_os_error() == Some(EBADFD) => Err(error),
+            Err(error) if is_gone(&error) => Err(error),
             Err(_) => {
                 self.unwritable += 1;
                 Ok(())
@@ -159,8 +160,12 @@ impl AsFd for Device {
     }
 }
 
-/// The device is not attached any more (`errno` 77 on Linux).
-const EBADFD: i32 = 77;
+/// Whether there is no device any more, rather than a packet that it would not give or take.
+fn is_gone(error: &io::Error) -> bool {
+    /// The file has no device attached.
+    const EBADFD: i32 = 77;
+    error.raw_os_error() == Some(EBADFD)
+}
 
 fn buffer(bytes: usize) -> Box<[u8]> {
     vec![0; bytes].into()

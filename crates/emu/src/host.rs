@@ -3,9 +3,10 @@
 //!
 //! Everything is written down before it is changed, in a folder for the host's network namespace. A file of
 //! that folder that is locked belongs to a path that lives; the kernel takes the lock from whoever dies. The
-//! last path to end, or the first to begin after all others have died, puts things back and removes the folder.
+//! last path to need a setting, or the next to begin after its death, puts that back; the last of all removes the
+//! folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,6 +19,7 @@ use nix::ifaddrs::getifaddrs;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::namespace::Namespace;
+use crate::netlink::{Confinement, Source};
 
 /// Paths at a time on one host: as many as there are networks for them.
 pub const MOST: u8 = 250;
@@ -30,6 +32,10 @@ const LOCK: &str = "lock";
 const FOLDER: &str = "net-";
 /// A path's drafts: what it is writing elsewhere, which is nothing before it is whole.
 const DRAFTS: &str = "drafts";
+/// The settings that a path needs as they are, one a line.
+const NEEDS: &str = "needs";
+/// What the names of paths' devices begin with.
+const DEVICE: &str = "verus";
 const SETTINGS: &str = "/proc/sys/net";
 
 /// A path's place on its host, until it is dropped.
@@ -59,7 +65,7 @@ impl Names {
         // The global ID spells «verus».
         let v6 = |end| Ipv6Addr::new(0xfd76, 0x6572, 0x7573, u16::from(number), 0, 0, 0, end);
         Names {
-            device: format!("verus{number}"),
+            device: format!("{DEVICE}{number}"),
             ipv4: (v4(1), v4(2)),
             ipv6: (v6(1), v6(2)),
         }
@@ -82,9 +88,7 @@ impl Place {
         let folder = notes.join(host);
         let _lock = lock(&folder).map_err(named)?;
         let living = sweep(&folder)?;
-        if living.is_empty() {
-            put_back(&folder)?;
-        }
+        put_back(&folder, &living)?;
         let addresses: Vec<Ipv4Addr> = getifaddrs()?
             .filter_map(|interface| Some(interface.address?.as_sockaddr_in()?.ip()))
             .collect();
@@ -114,7 +118,7 @@ impl Place {
         self.folder.join(format!("{}.{name}", self.number))
     }
 
-    /// Notes that `path` is a draft, to be removed should this process die before it has done so itself or given
+    /// Notes that the file `path` is a draft, to be removed should this process die before it has done so itself or given
     /// it its name.
     ///
     /// # Errors
@@ -128,43 +132,84 @@ impl Place {
         file.write_all(b"\0")
     }
 
-    /// Lets the host forward packets between its interfaces, until no path needs it any more.
+    /// Lets the host forward packets from this path's `device` and back to it, until the path ends. Where the host
+    /// would not forward otherwise, the answer keeps it from forwarding anything else as long as that is kept.
+    ///
+    /// A packet is forwarded if the interface that it came by says so: the device, and any by which answers come.
+    /// For IPv6 only the whole host can say so (the kernel's ip-sysctl, `conf/all/forwarding`).
     ///
     /// # Errors
-    /// If a setting cannot be changed or noted.
-    pub fn forward(&self, ipv6: bool) -> io::Result<()> {
+    /// If a setting cannot be changed or noted, or the rest cannot be confined: nothing is forwarded then.
+    pub fn forward(&self, device: &str, ipv6: bool) -> io::Result<Option<Confinement>> {
         let _lock = lock(&self.folder)?;
-        // The kernel changes these with it (ip-sysctl).
-        let along = ["ipv4/conf/*/forwarding", "ipv4/conf/*/accept_redirects"];
-        self.set("ipv4/ip_forward", "1", &along)?;
+        let noted = notes(&self.folder)?;
+        let ours = |name: &str| -> io::Result<bool> {
+            Ok(read(name)? == "0" || noted.contains_key(&format!("0 {name}")))
+        };
+        let table = format!("{device}-{}-forward", std::process::id());
         if ipv6 {
+            const ALL: &str = "ipv6/conf/all/forwarding";
+            let confinement = ours(ALL)?
+                .then(|| Confinement::new(&table, true, &[Source::AnyBut(DEVICE)], DEVICE))
+                .transpose()?;
             // A host that forwards ignores router advertisements, and with them its own default
             // route, unless told otherwise (the kernel's ip-sysctl, accept_ra).
             for name in matching("ipv6/conf/*/accept_ra")? {
-                if read(&name)? == "1" {
+                if read(&name)? == "1" || noted.contains_key(&format!("0 {name}")) {
                     self.set(&name, "2", &[])?;
                 }
             }
-            let along = ["ipv6/conf/*/forwarding"];
-            self.set("ipv6/conf/all/forwarding", "1", &along)?;
+            self.set(ALL, "1", &["ipv6/conf/*/forwarding"])?;
+            return Ok(confinement);
         }
-        Ok(())
+        let name = |interface: &str| format!("ipv4/conf/{interface}/forwarding");
+        let mut answering = Vec::new();
+        for entry in fs::read_dir(Path::new(SETTINGS).join("ipv4/conf"))? {
+            let Ok(interface) = entry?.file_name().into_string() else {
+                continue;
+            };
+            let real = !["all", "default", "lo"].contains(&interface.as_str());
+            // One that is just going away answers nobody.
+            if real && !interface.starts_with(DEVICE) && ours(&name(&interface)).unwrap_or(false) {
+                answering.push(interface);
+            }
+        }
+        let sources: Vec<Source<'_>> = answering
+            .iter()
+            .map(|interface| Source::Interface(interface))
+            .collect();
+        let confinement = (!sources.is_empty())
+            .then(|| Confinement::new(&table, false, &sources, DEVICE))
+            .transpose()?;
+        for interface in &answering {
+            self.set(&name(interface), "1", &[])?;
+        }
+        // This goes with the device.
+        write(&name(device), "1")?;
+        Ok(confinement)
     }
 
-    /// Sets `name` to `value`, having noted what it was, with all of `along`, which change with it.
+    /// Sets `name` to `value`, having noted what it was, with all of `along`, which change with it, and that this
+    /// path needs them so.
     fn set(&self, name: &str, value: &str, along: &[&str]) -> io::Result<()> {
-        let before = read(name)?;
-        if before == value {
+        let mut names = vec![name.to_owned()];
+        for pattern in along {
+            names.extend(matching(pattern)?);
+        }
+        let mut needs = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.file(NEEDS))?;
+        needs.write_all((names.join("\n") + "\n").as_bytes())?;
+        if read(name)? == value {
             return Ok(());
         }
         let mut notes = notes(&self.folder)?;
-        // In the order of putting back: the one that the others follow comes first.
-        notes.entry(format!("0 {name}")).or_insert(before);
-        for pattern in along {
-            for other in matching(pattern)? {
-                let before = read(&other)?;
-                notes.entry(format!("1 {other}")).or_insert(before);
-            }
+        for (index, name) in names.iter().enumerate() {
+            // In the order of putting back: the one that the others follow comes first.
+            let order = usize::from(index > 0);
+            let before = read(name)?;
+            notes.entry(format!("{order} {name}")).or_insert(before);
         }
         note(&self.folder, &notes)?;
         write(name, value)
@@ -178,9 +223,10 @@ impl Drop for Place {
             return;
         };
         let _ = remove(&self.folder, self.number);
-        if sweep(&self.folder).is_ok_and(|living| living.is_empty())
-            && put_back(&self.folder).is_ok()
-        {
+        let Ok(living) = sweep(&self.folder) else {
+            return;
+        };
+        if put_back(&self.folder, &living).is_ok() && living.is_empty() {
             let _ = fs::remove_dir_all(&self.folder);
             // Unless there are others.
             let _ = self.folder.parent().map(fs::remove_dir);
@@ -288,7 +334,7 @@ fn sweep(folder: &Path) -> io::Result<Vec<u8>> {
 fn remove(folder: &Path, number: u8) -> io::Result<()> {
     let drafts = fs::read(folder.join(format!("{number}.{DRAFTS}"))).unwrap_or_default();
     for draft in drafts.split(|&byte| byte == 0).map(OsStr::from_bytes) {
-        let _ = fs::remove_file(draft).or_else(|_| fs::remove_dir_all(draft));
+        let _ = fs::remove_file(draft);
     }
     let own = format!("{number}.");
     for entry in fs::read_dir(folder)? {
@@ -339,21 +385,39 @@ pub fn hush(device: &str) -> io::Result<()> {
     write(&format!("ipv6/conf/{device}/router_solicitations"), "0")
 }
 
-/// Restores the settings as they were noted.
-fn put_back(folder: &Path) -> io::Result<()> {
-    for (name, value) in notes(folder)? {
-        let Some((_, name)) = name.split_once(' ') else {
+/// Restores the settings as they were noted, but for those that a living path needs.
+fn put_back(folder: &Path, living: &[u8]) -> io::Result<()> {
+    let mut needed = BTreeSet::new();
+    for number in living {
+        match fs::read_to_string(folder.join(format!("{number}.{NEEDS}"))) {
+            Ok(names) => needed.extend(names.lines().map(str::to_owned)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let all = notes(folder)?;
+    if all.is_empty() {
+        return Ok(());
+    }
+    let is_needed = |key: &String| {
+        let name = key.split_once(' ').map(|(_, name)| name);
+        name.is_some_and(|name| needed.contains(name))
+    };
+    let (kept, due): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        all.into_iter().partition(|(key, _)| is_needed(key));
+    for (key, value) in &due {
+        let Some((_, name)) = key.split_once(' ') else {
             continue;
         };
         // An interface may be gone.
-        if read(name).is_ok_and(|now| now != value) {
-            write(name, &value)?;
+        if read(name).is_ok_and(|now| now != *value) {
+            write(name, value)?;
         }
     }
-    match fs::remove_file(folder.join(BEFORE)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+    if !kept.is_empty() {
+        return note(folder, &kept);
     }
+    fs::remove_file(folder.join(BEFORE))
 }
 
 fn read(name: &str) -> io::Result<String> {

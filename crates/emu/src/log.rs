@@ -1,8 +1,7 @@
 //! Mahimahi's log of a link while it runs: a thread of its own writes, so that no delivery waits for a disk.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -31,8 +30,6 @@ pub struct LinkLog {
     to: SyncSender<Vec<(Time, Bytes, Event)>>,
     writer: JoinHandle<io::Result<()>>,
     lost: u64,
-    draft: PathBuf,
-    path: PathBuf,
 }
 
 /// What the head of a log says.
@@ -47,15 +44,13 @@ pub struct Heading {
 }
 
 impl LinkLog {
-    /// A log that becomes the file `path` when it is finished. `service` says which opportunities there are.
+    /// A log in `file`. `service` says which opportunities there are.
     ///
     /// # Errors
-    /// If no file can be made beside `path`.
-    pub fn create(path: &Path, heading: &Heading, service: Option<Service>) -> io::Result<Self> {
-        let draft = LinkLog::draft(path);
-        let file = BufWriter::new(File::create(&draft)?);
+    /// If it cannot be written, or there is no thread to be had.
+    pub fn new(file: File, heading: &Heading, service: Option<Service>) -> io::Result<Self> {
         let log = LogWriter::new(
-            file,
+            BufWriter::new(file),
             heading.link,
             &heading.channel,
             &heading.queue,
@@ -70,15 +65,7 @@ impl LinkLog {
             to,
             writer,
             lost: 0,
-            draft,
-            path: path.to_owned(),
         })
-    }
-
-    /// Where this process writes the log that becomes `path`.
-    pub fn draft(path: &Path) -> PathBuf {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        path.with_file_name(format!(".{name}-{}.part", std::process::id()))
     }
 
     /// A packet reached the queue.
@@ -110,10 +97,10 @@ impl LinkLog {
         }
     }
 
-    /// Writes the rest, with the opportunities until `end`, and puts the file in its place.
+    /// Writes the rest, with the opportunities until `end`.
     ///
     /// # Errors
-    /// If it could not be written, or not as fast as events came; there is no file then.
+    /// If it could not be written, or not as fast as events came: the file is of no use then.
     pub fn finish(mut self, end: Time) -> io::Result<()> {
         self.batch.push((end, Bytes::ZERO, Event::End));
         let LinkLog {
@@ -121,23 +108,17 @@ impl LinkLog {
             to,
             writer,
             lost,
-            draft,
-            path,
         } = self;
         let _ = to.send(batch);
         drop(to);
-        let mut written = writer
+        let written = writer
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        if written.is_ok() && lost > 0 {
+        if lost > 0 {
             let late = format!("{lost} events came faster than they could be written");
-            written = Err(io::Error::other(late));
+            return written.and(Err(io::Error::other(late)));
         }
-        let done = written.and_then(|()| fs::rename(&draft, path));
-        if done.is_err() {
-            let _ = fs::remove_file(draft);
-        }
-        done
+        written
     }
 }
 

@@ -6,9 +6,13 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 
-use netlink_bindings::nftables::{self, CmpOps, Nfgenmsg, PayloadBase, Registers, TableFlags};
+use netlink_bindings::nftables::{
+    self, CmpOps, CtKeys, MetaKeys, Nfgenmsg, PayloadBase, PushExprListAttrs, Registers,
+    TableFlags, VerdictCode,
+};
 use netlink_bindings::rt_link::{self, Ifinfomsg};
 use netlink_bindings::rt_route::{self, Rtmsg};
+use netlink_bindings::traits::Pusher;
 use netlink_socket2::{NetlinkSocket, ReplyError};
 
 // <linux/if.h>, <linux/rtnetlink.h>, <linux/socket.h>, <linux/netfilter.h>, <linux/nfnetlink.h>
@@ -20,9 +24,14 @@ const RT_TABLE_MAIN: u8 = 254;
 const RTPROT_STATIC: u8 = 4;
 const RT_SCOPE_LINK: u8 = 253;
 const RTN_UNICAST: u8 = 1;
+const NF_INET_FORWARD: u32 = 2;
 const NF_INET_POST_ROUTING: u32 = 4;
+const NF_IP_PRI_FILTER: i32 = 0;
 const NF_IP_PRI_NAT_SRC: i32 = 100;
 const NFNL_SUBSYS_NFTABLES: u16 = 10;
+/// The chain of what is forwarded, and sequence numbers for the most rules that there may be.
+const FORWARD: &[u8] = b"forward";
+const REQUESTS: u32 = 1 << 16;
 
 /// Switches the loopback interface on, which a new namespace has switched off.
 ///
@@ -147,8 +156,6 @@ impl Masquerade {
     /// # Errors
     /// If the kernel has no nftables, or refuses.
     pub fn new(table: &str, source: IpAddr) -> io::Result<Self> {
-        let mut socket = NetlinkSocket::new();
-        let mut batch = nftables::Chained::new(socket.reserve_seq(8));
         let family = Nfgenmsg {
             nfgen_family: match source {
                 IpAddr::V4(_) => AF_INET,
@@ -156,68 +163,270 @@ impl Masquerade {
             },
             ..Default::default()
         };
-        let mut whole = Nfgenmsg::default();
-        whole.set_res_id(NFNL_SUBSYS_NFTABLES);
-        batch.request().op_batch_begin_do(&whole);
-        batch
-            .request()
-            .set_create()
-            .op_newtable_do(&family)
-            .encode()
-            .push_name_bytes(table.as_bytes())
-            .push_flags(TableFlags::Owner as u32);
-        batch
-            .request()
-            .set_create()
-            .op_newchain_do(&family)
-            .encode()
-            .push_table_bytes(table.as_bytes())
-            .push_name_bytes(b"postrouting")
-            .nested_hook()
-            .push_num(NF_INET_POST_ROUTING)
-            .push_priority(NF_IP_PRI_NAT_SRC)
-            .end_nested()
-            .push_type_bytes(b"nat");
+        let hook = Hook {
+            chain: b"postrouting",
+            kind: b"nat",
+            number: NF_INET_POST_ROUTING,
+            priority: NF_IP_PRI_NAT_SRC,
+        };
         // ip saddr SOURCE masquerade
         let (offset, address) = match source {
             IpAddr::V4(address) => (12, address.octets().to_vec()),
             IpAddr::V6(address) => (8, address.octets().to_vec()),
         };
-        batch
-            .request()
-            .set_create()
-            .set_append()
-            .op_newrule_do(&family)
-            .encode()
-            .push_table_bytes(table.as_bytes())
-            .push_chain_bytes(b"postrouting")
-            .nested_expressions()
-            .nested_elem()
-            .nested_data_payload()
-            .push_dreg(Registers::Reg1 as u32)
-            .push_base(PayloadBase::NetworkHeader as u32)
-            .push_offset(offset)
-            .push_len(address.len() as u32)
-            .end_nested()
-            .end_nested()
-            .nested_elem()
-            .nested_data_cmp()
-            .push_sreg(Registers::Reg1 as u32)
-            .push_op(CmpOps::Eq as u32)
-            .nested_data()
-            .push_value(&address)
-            .end_nested()
-            .end_nested()
-            .end_nested()
-            .nested_elem()
-            .push_name(c"masq")
-            .end_nested()
-            .end_nested();
-        batch.request().op_batch_end_do(&whole);
-        let batch = batch.finalize();
-        acknowledged(socket.request_chained(&batch)?.recv_all())?;
-        Ok(Masquerade { _owner: socket })
+        let owner = own_table(table, &family, &hook, |batch| {
+            batch
+                .request()
+                .set_create()
+                .set_append()
+                .op_newrule_do(&family)
+                .encode()
+                .push_table_bytes(table.as_bytes())
+                .push_chain_bytes(b"postrouting")
+                .nested_expressions()
+                .nested_elem()
+                .nested_data_payload()
+                .push_dreg(Registers::Reg1 as u32)
+                .push_base(PayloadBase::NetworkHeader as u32)
+                .push_offset(offset)
+                .push_len(address.len() as u32)
+                .end_nested()
+                .end_nested()
+                .nested_elem()
+                .nested_data_cmp()
+                .push_sreg(Registers::Reg1 as u32)
+                .push_op(CmpOps::Eq as u32)
+                .nested_data()
+                .push_value(&address)
+                .end_nested()
+                .end_nested()
+                .end_nested()
+                .nested_elem()
+                .push_name(c"masq")
+                .end_nested()
+                .end_nested();
+        })?;
+        Ok(Masquerade { _owner: owner })
     }
+}
+
+/// Keeps the host from forwarding anything but to and from emulated paths, where it forwards only for them; as long
+/// as [`Masquerade`] lasts.
+pub struct Confinement {
+    _owner: NetlinkSocket,
+}
+
+impl fmt::Debug for Confinement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Confinement").finish_non_exhaustive()
+    }
+}
+
+/// What comes in by an interface.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// By the one of this name.
+    Interface(&'a str),
+    /// By any but those whose names begin so.
+    AnyBut(&'a str),
+}
+
+impl Confinement {
+    /// What comes from each of `sources` goes on to interfaces whose names begin with `paths` only, and only if it
+    /// belongs to what began there. `table` names the table that says so.
+    ///
+    /// # Errors
+    /// If the kernel has no nftables, or refuses.
+    pub fn new(table: &str, ipv6: bool, sources: &[Source<'_>], paths: &str) -> io::Result<Self> {
+        let family = Nfgenmsg {
+            nfgen_family: if ipv6 { AF_INET6 } else { AF_INET },
+            ..Default::default()
+        };
+        let hook = Hook {
+            chain: FORWARD,
+            kind: b"filter",
+            number: NF_INET_FORWARD,
+            priority: NF_IP_PRI_FILTER,
+        };
+        let owner = own_table(table, &family, &hook, |batch| {
+            for &source in sources {
+                elsewhere(batch, &family, table, source, paths);
+                unasked(batch, &family, table, source);
+            }
+        })?;
+        Ok(Confinement { _owner: owner })
+    }
+}
+
+/// `iifname SOURCE oifname != PATHS* drop`
+fn elsewhere(
+    batch: &mut nftables::Chained<'_>,
+    family: &Nfgenmsg,
+    table: &str,
+    source: Source<'_>,
+    paths: &str,
+) {
+    let mut rule = batch
+        .request()
+        .set_create()
+        .set_append()
+        .op_newrule_do(family);
+    let expressions = rule
+        .encode()
+        .push_table_bytes(table.as_bytes())
+        .push_chain_bytes(FORWARD)
+        .nested_expressions();
+    let (op, name) = source.compared();
+    let expressions = compare_name(expressions, MetaKeys::Iifname, op, &name);
+    let expressions = compare_name(
+        expressions,
+        MetaKeys::Oifname,
+        CmpOps::Neq,
+        paths.as_bytes(),
+    );
+    drop_it(expressions).end_nested();
+}
+
+/// `iifname SOURCE ct state & (established | related) == 0 drop`
+fn unasked(batch: &mut nftables::Chained<'_>, family: &Nfgenmsg, table: &str, source: Source<'_>) {
+    // <linux/netfilter/nf_conntrack_common.h>
+    const ESTABLISHED_OR_RELATED: u32 = 1 << 1 | 1 << 2;
+    let mut rule = batch
+        .request()
+        .set_create()
+        .set_append()
+        .op_newrule_do(family);
+    let expressions = rule
+        .encode()
+        .push_table_bytes(table.as_bytes())
+        .push_chain_bytes(FORWARD)
+        .nested_expressions();
+    let (op, name) = source.compared();
+    let expressions = compare_name(expressions, MetaKeys::Iifname, op, &name)
+        .nested_elem()
+        .nested_data_ct()
+        .push_dreg(Registers::Reg1 as u32)
+        .push_key(CtKeys::State as u32)
+        .end_nested()
+        .end_nested()
+        .nested_elem()
+        .nested_data_bitwise()
+        .push_sreg(Registers::Reg1 as u32)
+        .push_dreg(Registers::Reg1 as u32)
+        .push_len(4)
+        .nested_mask()
+        .push_value(&ESTABLISHED_OR_RELATED.to_ne_bytes())
+        .end_nested()
+        .nested_xor()
+        .push_value(&[0; 4])
+        .end_nested()
+        .end_nested()
+        .end_nested()
+        .nested_elem()
+        .nested_data_cmp()
+        .push_sreg(Registers::Reg1 as u32)
+        .push_op(CmpOps::Eq as u32)
+        .nested_data()
+        .push_value(&[0; 4])
+        .end_nested()
+        .end_nested()
+        .end_nested();
+    drop_it(expressions).end_nested();
+}
+
+/// Goes on if the name of the packet's interface `which` compares so.
+fn compare_name<P: Pusher>(
+    expressions: PushExprListAttrs<P>,
+    which: MetaKeys,
+    op: CmpOps,
+    name: &[u8],
+) -> PushExprListAttrs<P> {
+    expressions
+        .nested_elem()
+        .nested_data_meta()
+        .push_dreg(Registers::Reg1 as u32)
+        .push_key(which as u32)
+        .end_nested()
+        .end_nested()
+        .nested_elem()
+        .nested_data_cmp()
+        .push_sreg(Registers::Reg1 as u32)
+        .push_op(op as u32)
+        .nested_data()
+        .push_value(name)
+        .end_nested()
+        .end_nested()
+        .end_nested()
+}
+
+fn drop_it<P: Pusher>(expressions: PushExprListAttrs<P>) -> PushExprListAttrs<P> {
+    expressions
+        .nested_elem()
+        .nested_data_immediate()
+        .push_dreg(Registers::RegVerdict as u32)
+        .nested_data()
+        .nested_verdict()
+        .push_code(VerdictCode::Drop as u32)
+        .end_nested()
+        .end_nested()
+        .end_nested()
+        .end_nested()
+}
+
+impl Source<'_> {
+    /// How an interface's name is compared, and with what: a whole name ends with a zero.
+    fn compared(self) -> (CmpOps, Vec<u8>) {
+        match self {
+            Source::Interface(name) => (CmpOps::Eq, [name.as_bytes(), b"\0"].concat()),
+            Source::AnyBut(prefix) => (CmpOps::Neq, prefix.as_bytes().to_vec()),
+        }
+    }
+}
+
+/// Where packets meet a chain of rules.
+struct Hook {
+    chain: &'static [u8],
+    kind: &'static [u8],
+    number: u32,
+    priority: i32,
+}
+
+/// Makes a table with one chain that `rules` fills. The socket owns it.
+fn own_table(
+    table: &str,
+    family: &Nfgenmsg,
+    hook: &Hook,
+    rules: impl FnOnce(&mut nftables::Chained<'_>),
+) -> io::Result<NetlinkSocket> {
+    let mut socket = NetlinkSocket::new();
+    let mut batch = nftables::Chained::new(socket.reserve_seq(REQUESTS));
+    let mut whole = Nfgenmsg::default();
+    whole.set_res_id(NFNL_SUBSYS_NFTABLES);
+    batch.request().op_batch_begin_do(&whole);
+    batch
+        .request()
+        .set_create()
+        .op_newtable_do(family)
+        .encode()
+        .push_name_bytes(table.as_bytes())
+        .push_flags(TableFlags::Owner as u32);
+    batch
+        .request()
+        .set_create()
+        .op_newchain_do(family)
+        .encode()
+        .push_table_bytes(table.as_bytes())
+        .push_name_bytes(hook.chain)
+        .nested_hook()
+        .push_num(hook.number)
+        .push_priority(hook.priority)
+        .end_nested()
+        .push_type_bytes(hook.kind);
+    rules(&mut batch);
+    batch.request().op_batch_end_do(&whole);
+    let batch = batch.finalize();
+    acknowledged(socket.request_chained(&batch)?.recv_all())?;
+    Ok(socket)
 }
 
 fn acknowledged(reply: Result<(), ReplyError>) -> io::Result<()> {

@@ -3,22 +3,38 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use verus_emu::device::{Device, DeviceConfig};
 use verus_emu::host::{Names, Place};
 use verus_emu::namespace::Namespace;
 
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";
-const REDIRECTS: &str = "/proc/sys/net/ipv4/conf/all/accept_redirects";
-const LOOPBACK: &str = "/proc/sys/net/ipv4/conf/lo/forwarding";
+const FORWARD_V6: &str = "/proc/sys/net/ipv6/conf/all/forwarding";
+
+/// Whether what comes by an interface is forwarded.
+fn forwarding(interface: &str) -> String {
+    format!("/proc/sys/net/ipv4/conf/{interface}/forwarding")
+}
+
+fn device(name: &str, network: u8) -> Device {
+    let config = DeviceConfig {
+        name: name.to_owned(),
+        ipv4: Ipv4Addr::new(192, 0, 2, network * 4 + 1),
+        ipv6: None,
+        mtu: 1500,
+    };
+    Device::new(&config).expect("a device")
+}
 
 fn read(path: &str) -> String {
     let text = fs::read_to_string(path).expect("a setting");
     text.trim().to_owned()
 }
 
-/// Does `work` on a host of its own that does not forward and takes no redirects, or says why not.
+/// Does `work` on a host of its own that does not forward, or says why not.
 fn on_a_host(work: impl FnOnce(&Path) + Send) {
     let namespace = match Namespace::new() {
         Ok(namespace) => namespace,
@@ -29,8 +45,12 @@ fn on_a_host(work: impl FnOnce(&Path) + Send) {
     };
     let notes = tempfile::tempdir().expect("a folder");
     let done = namespace.within(|| {
-        if let Err(error) = fs::write(FORWARD, "0").and_then(|()| fs::write(REDIRECTS, "0")) {
+        if let Err(error) = fs::write(FORWARD, "0") {
             eprintln!("skipped: settings of a network namespace cannot be changed here ({error})");
+            return;
+        }
+        if !Path::new("/dev/net/tun").exists() {
+            eprintln!("skipped: there is no /dev/net/tun");
             return;
         }
         work(&notes.path().join("verus"));
@@ -39,24 +59,61 @@ fn on_a_host(work: impl FnOnce(&Path) + Send) {
 }
 
 #[test]
-fn the_last_path_to_end_puts_back_what_was() {
+fn the_last_path_that_needs_a_setting_puts_it_back() {
     on_a_host(|notes| {
+        let _uplink = device("uplink", 1);
         let first = Place::take(notes).expect("a place");
-        first.forward(true).expect("settings");
+        let _first = device("verus0", 2);
+        let confined = first.forward("verus0", false).expect("settings");
+        assert!(confined.is_some(), "nobody else forwards here");
+        let ipv6 = Path::new(FORWARD_V6).exists();
+        let before = ipv6.then(|| read(FORWARD_V6));
+        let confined_v6 = ipv6.then(|| first.forward("verus0", true).expect("settings"));
+        let _late = device("late", 3);
         let second = Place::take(notes).expect("another");
-        second.forward(false).expect("settings");
         assert_ne!(first.number(), second.number());
-        assert_eq!((read(FORWARD), read(LOOPBACK)), ("1".into(), "1".into()));
-        drop(first);
-        assert_eq!(read(FORWARD), "1", "one still needs it");
+        let _second = device("verus1", 4);
+        let also_confined = second.forward("verus1", false).expect("settings");
+        for (interface, on) in [
+            ("verus0", "1"),
+            ("verus1", "1"),
+            ("uplink", "1"),
+            ("late", "1"),
+            ("lo", "0"),
+            ("default", "0"),
+            ("all", "0"),
+        ] {
+            assert_eq!(read(&forwarding(interface)), on, "{interface}");
+        }
         drop(second);
-        assert_eq!((read(FORWARD), read(LOOPBACK)), ("0".into(), "0".into()));
-        assert_eq!(
-            read(REDIRECTS),
-            "0",
-            "the kernel changes this with forwarding"
-        );
+        assert_eq!(read(&forwarding("late")), "0", "the first did not need it");
+        assert_eq!(read(&forwarding("uplink")), "1", "the first still does");
+        assert!(!ipv6 || read(FORWARD_V6) == "1");
+        drop(first);
+        assert_eq!(read(&forwarding("uplink")), "0");
+        assert_eq!(ipv6.then(|| read(FORWARD_V6)), before);
         assert!(!notes.exists(), "nothing is left");
+        drop((confined, confined_v6, also_confined));
+    });
+}
+
+#[test]
+fn what_forwards_already_is_neither_confined_nor_put_back() {
+    on_a_host(|notes| {
+        let _uplink = device("uplink", 1);
+        fs::write(FORWARD, "1").expect("a router");
+        let place = Place::take(notes).expect("a place");
+        let _device = device("verus0", 2);
+        let confined = place.forward("verus0", false).expect("settings");
+        assert!(
+            confined.is_none(),
+            "it is not ours to say what a router forwards"
+        );
+        drop(place);
+        assert_eq!(
+            (read(FORWARD), read(&forwarding("uplink"))),
+            ("1".into(), "1".into())
+        );
     });
 }
 
@@ -64,13 +121,13 @@ fn the_last_path_to_end_puts_back_what_was() {
 fn what_the_dead_left_is_cleared_away() {
     on_a_host(|notes| {
         let drafts = tempfile::tempdir().expect("a folder");
-        let (file, folder) = (drafts.path().join("a.part"), drafts.path().join("b.part"));
+        let file = drafts.path().join("a.part");
         fs::write(&file, "").expect("a file");
-        fs::create_dir(&folder).expect("a folder");
+        let _uplink = device("uplink", 1);
         let dead = Place::take(notes).expect("a place");
-        dead.forward(false).expect("settings");
+        let device = device("verus0", 2);
+        drop(dead.forward("verus0", false).expect("settings"));
         dead.draft(&file).expect("a note");
-        dead.draft(&folder).expect("a note");
         fs::write(dead.file("resolv.conf"), "nameserver 192.0.2.1\n").expect("a file");
         // As after a death: the kernel has taken the lock, and nobody has put anything back.
         let host = fs::read_dir(notes)
@@ -84,18 +141,17 @@ fn what_the_dead_left_is_cleared_away() {
         for entry in fs::read_dir(&host).expect("it").flatten() {
             fs::copy(entry.path(), kept.join(entry.file_name())).expect("a copy");
         }
-        drop(dead);
+        drop((dead, device));
         fs::create_dir_all(notes).expect("a folder");
         fs::rename(&kept, &host).expect("as it was");
         fs::set_permissions(notes, PermissionsExt::from_mode(0o700)).expect("ours");
-        fs::write(FORWARD, "1").expect("as it was");
+        fs::write(forwarding("uplink"), "1").expect("as it was");
         fs::write(&file, "").expect("a file");
-        fs::create_dir_all(&folder).expect("a folder");
 
         let next = Place::take(notes).expect("a place");
         assert_eq!(next.number(), 0, "its number is free again");
-        assert_eq!((read(FORWARD), read(REDIRECTS)), ("0".into(), "0".into()));
-        assert!(!file.exists() && !folder.exists(), "drafts");
+        assert_eq!(read(&forwarding("uplink")), "0");
+        assert!(!file.exists(), "a draft");
         assert!(!next.file("resolv.conf").exists());
         drop(next);
         assert!(!notes.exists(), "nothing is left");

@@ -1,14 +1,17 @@
-//! What the emulator may do here, and as whom the program runs.
+//! What the emulator may do here, and on whose behalf: the program runs as whoever called `sudo`, `doas` or
+//! `pkexec`, and what is left is written with no rights but that user's.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{CString, OsString};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use nix::sched::{CloneFlags, unshare};
-use nix::unistd::{Uid, getegid, geteuid};
+use nix::unistd::{Uid, User, getegid, geteuid, getgrouplist};
 use rustix::fs::{Access, access};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use verus_emu::netlink;
 
 use crate::failure::Failure;
@@ -18,23 +21,149 @@ const TUN: &str = "/dev/net/tun";
 /// As what we run.
 #[derive(Debug)]
 pub enum Standing {
-    /// Root, perhaps on behalf of a user and a group.
-    Root(Option<(u32, u32)>),
+    /// Root, perhaps on behalf of somebody.
+    Root(Option<Caller>),
     /// A user, in a user namespace whose network is empty.
     User,
 }
 
-/// Finds out what we may do. Without root, moves the process to a user namespace and a network namespace of its
-/// own; before there is any thread.
+/// Who called what made us root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    uid: u32,
+    gid: u32,
+    /// All groups, that one among them.
+    groups: Vec<u32>,
+}
+
+/// Finds out who made us root: `None` if nobody says so, or root itself did, or we are not root.
+///
+/// # Errors
+/// If what is said makes no sense, contradicts itself, or names nobody: root would run what a user meant to run.
+pub fn caller() -> Result<Option<Caller>, Failure> {
+    if !geteuid().is_root() {
+        return Ok(None);
+    }
+    let said = |name: &str| env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+    find_caller(said, &|by| match by {
+        By::Id(uid) => User::from_uid(Uid::from_raw(uid)).ok().flatten(),
+        By::Name(name) => User::from_name(name).ok().flatten(),
+    })
+    .map_err(|problem| {
+        Failure::usage(format_args!(
+            "shell cannot tell for whom it is root: {problem}; `env -u` takes a variable away"
+        ))
+    })
+}
+
+/// How a user is looked up.
+enum By<'a> {
+    Id(u32),
+    Name(&'a str),
+}
+
+/// Whoever is named by what `said` gives for the variables of sudo(8), doas(1) and pkexec(1).
+fn find_caller(
+    said: impl Fn(&str) -> Option<String>,
+    look: &dyn Fn(By<'_>) -> Option<User>,
+) -> Result<Option<Caller>, String> {
+    let number = |name: &str| {
+        said(name)
+            .map(|text| match text.parse::<u32>() {
+                // The last number stands for none (setresuid(2)).
+                Ok(number) if number != u32::MAX => Ok(number),
+                _ => Err(format!(
+                    "{name} is `{text}`, not a number of a user or group"
+                )),
+            })
+            .transpose()
+    };
+    let named = |name: &str| {
+        said(name)
+            .map(|text| match look(By::Name(&text)) {
+                Some(user) => Ok(user.uid.as_raw()),
+                None => Err(format!("{name} is `{text}`, and there is no such user")),
+            })
+            .transpose()
+    };
+    let gid = number("SUDO_GID")?;
+    let sudo = match number("SUDO_UID")? {
+        Some(uid) => Some(uid),
+        None => named("SUDO_USER")?,
+    };
+    if sudo.is_none() && gid.is_some() {
+        return Err("SUDO_GID is set, and neither SUDO_UID nor SUDO_USER".to_owned());
+    }
+    let mut callers: Vec<u32> = [sudo, named("DOAS_USER")?, number("PKEXEC_UID")?]
+        .into_iter()
+        .flatten()
+        .collect();
+    callers.dedup();
+    let uid = match callers[..] {
+        [] | [0] => return Ok(None),
+        [uid] => uid,
+        _ => return Err("sudo, doas and pkexec name different users".to_owned()),
+    };
+    let user = look(By::Id(uid));
+    let gid = match (gid, &user) {
+        (Some(gid), _) => gid,
+        (None, Some(user)) => user.gid.as_raw(),
+        (None, None) => return Err(format!("nothing says which groups user {uid} has")),
+    };
+    let mut groups = vec![gid];
+    if let Some(name) = user.and_then(|user| CString::new(user.name).ok()) {
+        let all = getgrouplist(&name, gid.into())
+            .map_err(|error| format!("the groups of user {uid}: {error}"))?;
+        groups = all.into_iter().map(nix::unistd::Gid::as_raw).collect();
+    }
+    Ok(Some(Caller { uid, gid, groups }))
+}
+
+impl Caller {
+    /// From now on the calling thread, and what it starts, may do what the user may. Its real and saved IDs stay
+    /// root's, so that the user may not signal it.
+    fn lend_rights(&self) -> io::Result<()> {
+        use rustix::thread::{Gid, Uid};
+        let groups: Vec<Gid> = self.groups.iter().copied().map(Gid::from_raw).collect();
+        set_thread_groups(&groups)?;
+        set_thread_res_gid(None::<Gid>, Gid::from_raw(self.gid), None::<Gid>)?;
+        set_thread_res_uid(None::<Uid>, Uid::from_raw(self.uid), None::<Uid>)?;
+        Ok(())
+    }
+}
+
+/// Does `work` with the rights of `caller`, if there is one, and waits for it: on a thread, whose rights are its own
+/// on Linux (credentials(7)). What is made belongs to the caller, and no link leads where only root may go.
+///
+/// # Errors
+/// If the rights cannot be given up; nothing is done then.
+pub fn as_caller<T: Send>(
+    caller: Option<&Caller>,
+    work: impl FnOnce() -> T + Send,
+) -> io::Result<T> {
+    let Some(caller) = caller else {
+        return Ok(work());
+    };
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("user".to_owned());
+        let done = thread.spawn_scoped(scope, || {
+            caller.lend_rights()?;
+            Ok(work())
+        })?;
+        done.join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Finds out what we may do, as root on behalf of `caller`. Without root, moves the process to a user namespace and
+/// a network namespace of its own; before there is any thread.
 ///
 /// # Errors
 /// A sentence that says what is missing.
-pub fn acquire() -> Result<Standing, Failure> {
+pub fn acquire(caller: Option<Caller>) -> Result<Standing, Failure> {
     let uid = geteuid();
     if uid.is_root() {
-        let number = |name| env::var(name).ok()?.parse::<u32>().ok();
-        let user = number("SUDO_UID").filter(|&uid| uid != 0);
-        return Ok(Standing::Root(user.zip(number("SUDO_GID"))));
+        return Ok(Standing::Root(caller));
     }
     if let Err(error) = OpenOptions::new().read(true).write(true).open(TUN) {
         return Err(Failure::usage(format_args!(
@@ -104,11 +233,20 @@ impl Standing {
         )
     }
 
-    /// Gives `path`, which was made for the user, to the user; as far as that goes.
-    pub fn hand_over(&self, path: &Path) {
-        if let Standing::Root(Some((uid, gid))) = *self {
-            let _ = std::os::unix::fs::lchown(path, Some(uid), Some(gid));
+    /// [`as_caller`], whoever that is.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn as_caller<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        match self {
+            Standing::Root(caller) => as_caller(caller.as_ref(), work),
+            Standing::User => Ok(work()),
         }
+    }
+
+    /// Whether the program is to run as root.
+    pub fn is_for_root(&self) -> bool {
+        matches!(self, Standing::Root(None))
     }
 
     /// Whether what is beyond this host can be reached from here.
@@ -123,7 +261,7 @@ impl Standing {
             "--parent".into(),
             std::process::id().to_string().into(),
         ];
-        if let Standing::Root(Some((uid, gid))) = self {
+        if let Standing::Root(Some(Caller { uid, gid, .. })) = self {
             words.extend(["--uid".into(), uid.to_string().into()]);
             words.extend(["--gid".into(), gid.to_string().into()]);
         }
@@ -133,5 +271,97 @@ impl Standing {
         words.push("--".into());
         words.extend(command.iter().cloned());
         words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Finds the caller on a system with root and `daemon` (1, of group 1).
+    fn find(said: &[(&str, &str)]) -> Result<Option<(u32, u32)>, String> {
+        let said = |name: &str| {
+            let found = said.iter().find(|(other, _)| *other == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let user = |uid: u32| User {
+            name: format!("nobody-of-this-name-{uid}"),
+            passwd: CString::default(),
+            uid: Uid::from_raw(uid),
+            gid: uid.into(),
+            gecos: CString::default(),
+            dir: "/".into(),
+            shell: "/bin/sh".into(),
+        };
+        let look = |by: By<'_>| match by {
+            By::Id(uid) if uid < 2 => Some(user(uid)),
+            By::Name("root") => Some(user(0)),
+            By::Name("daemon") => Some(user(1)),
+            _ => None,
+        };
+        let found = find_caller(said, &look)?;
+        Ok(found.map(|caller| {
+            assert!(caller.groups.contains(&caller.gid));
+            (caller.uid, caller.gid)
+        }))
+    }
+
+    #[test]
+    fn sudo_doas_and_pkexec_say_who_called_them() {
+        assert_eq!(find(&[]), Ok(None));
+        for (said, caller) in [
+            (
+                &[
+                    ("SUDO_UID", "1"),
+                    ("SUDO_GID", "7"),
+                    ("SUDO_USER", "daemon"),
+                ][..],
+                (1, 7),
+            ),
+            // Without its group it is the user's own, and without a number the name tells.
+            (&[("SUDO_UID", "1")], (1, 1)),
+            (&[("SUDO_USER", "daemon")], (1, 1)),
+            (&[("SUDO_UID", "1000"), ("SUDO_GID", "1000")], (1000, 1000)),
+            (&[("DOAS_USER", "daemon")], (1, 1)),
+            (&[("PKEXEC_UID", "1")], (1, 1)),
+            (
+                &[
+                    ("PKEXEC_UID", "1"),
+                    ("DOAS_USER", "daemon"),
+                    ("SUDO_UID", "1"),
+                ],
+                (1, 1),
+            ),
+        ] {
+            assert_eq!(find(said), Ok(Some(caller)), "{said:?}");
+        }
+        for root in [
+            [("SUDO_UID", "0")],
+            [("DOAS_USER", "root")],
+            [("PKEXEC_UID", "0")],
+        ] {
+            assert_eq!(find(&root), Ok(None), "{root:?}");
+        }
+    }
+
+    #[test]
+    fn what_names_nobody_is_refused_rather_than_taken_for_root() {
+        for (said, word) in [
+            (&[("SUDO_UID", "me")][..], "SUDO_UID"),
+            (&[("SUDO_UID", "")], "SUDO_UID"),
+            (&[("SUDO_UID", "-1")], "SUDO_UID"),
+            (&[("SUDO_UID", "4294967295")], "SUDO_UID"),
+            (&[("SUDO_UID", "1"), ("SUDO_GID", "staff")], "SUDO_GID"),
+            (&[("SUDO_UID", "1000")], "1000"),
+            (&[("SUDO_GID", "1000")], "SUDO_GID"),
+            (&[("SUDO_USER", "ghost")], "ghost"),
+            (&[("DOAS_USER", "ghost")], "ghost"),
+            (&[("PKEXEC_UID", "1000")], "1000"),
+            (&[("PKEXEC_UID", "x")], "PKEXEC_UID"),
+            (&[("SUDO_UID", "0"), ("DOAS_USER", "daemon")], "different"),
+        ] {
+            let problem = find(said).expect_err(word);
+            assert!(problem.contains(word), "{said:?}: {problem}");
+        }
     }
 }

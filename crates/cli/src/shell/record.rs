@@ -10,7 +10,9 @@ use verus_emu::log::LinkLog;
 use verus_emu::packet::Packet;
 use verus_measure::{Meter, Metrics};
 
+use super::privilege::Standing;
 use super::{Args, Asked};
+use crate::draft::DraftFile;
 use crate::failure::Failure;
 use crate::folder::{self, Contents};
 use crate::table::{aligned, number, percent};
@@ -21,26 +23,50 @@ const BIN: Duration = Duration::from_millis(100);
 /// Measures both directions, and logs them where that was asked for. All packets are one flow.
 #[derive(Debug)]
 pub struct Watch {
-    ways: [(Meter, Option<LinkLog>); 2],
+    ways: [(Meter, Option<Log>); 2],
+}
+
+/// A log, and the file that it is in.
+#[derive(Debug)]
+pub struct Log {
+    /// The log.
+    pub log: LinkLog,
+    /// The file.
+    pub draft: DraftFile,
+}
+
+impl Log {
+    /// Has it whole and under its name, or not at all.
+    fn finish(self, end: Time) -> io::Result<()> {
+        self.log.finish(end)?;
+        self.draft.publish()
+    }
 }
 
 impl Watch {
     /// Meters that have seen nothing yet.
-    pub fn new(logs: [Option<LinkLog>; 2]) -> Self {
+    pub fn new(logs: [Option<Log>; 2]) -> Self {
         Watch {
             ways: logs.map(|log| (Meter::new(1, &[], BIN), log)),
         }
     }
 
     /// What it came to. `drops` are packets that the kernel's devices dropped.
-    pub fn finish(self, emulator: &Emulator, asked: &[Asked; 2], drops: u64) -> Summary {
+    pub fn finish(
+        self,
+        emulator: &Emulator,
+        asked: &[Asked; 2],
+        drops: u64,
+        standing: &Standing,
+    ) -> Summary {
         let elapsed = emulator.elapsed().unwrap_or_default();
         let end = Time::ZERO + elapsed;
         let mut logs = Ok(());
         let mut runs = Vec::new();
         let ways = [Way::Forth, Way::Back].into_iter().zip(asked);
         for ((meter, log), (way, asked)) in self.ways.into_iter().zip(ways) {
-            if let Some(Err(error)) = log.map(|log| log.finish(end)) {
+            let finish = |log: Log| standing.as_caller(|| log.finish(end)).and_then(|done| done);
+            if let Some(Err(error)) = log.map(finish) {
                 let named = format!("--log-{}: {error}", asked.way);
                 logs = Err(io::Error::new(error.kind(), named));
             }
@@ -83,7 +109,7 @@ impl Observer for Watch {
         let size = Bytes::new(packet.size as u64);
         meter.on_arrival(now, 0, size);
         if let Some(log) = log {
-            log.on_arrival(now, size);
+            log.log.on_arrival(now, size);
         }
     }
 
@@ -93,7 +119,7 @@ impl Observer for Watch {
         let size = Bytes::new(packet.size as u64);
         meter.on_departure(now, 0, size, entered);
         if let Some(log) = log {
-            log.on_departure(now, size, entered);
+            log.log.on_departure(now, size, entered);
         }
     }
 
@@ -103,7 +129,7 @@ impl Observer for Watch {
         let size = Bytes::new(packet.size as u64);
         meter.on_drop(now, 0, size);
         if let Some(log) = log {
-            log.on_drop(now, size);
+            log.log.on_drop(now, size);
         }
     }
 }

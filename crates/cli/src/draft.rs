@@ -1,0 +1,298 @@
+//! What is written beside its place before it takes it: a file or a folder that nobody else could have made, and
+//! whose folder is held open, so that links planted meanwhile lead nowhere.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+/// Made by this call, or not at all: what is there already is not ours, links among it.
+const NEW: OFlags = OFlags::WRONLY
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+/// What a umask leaves of it.
+const ORDINARY: Mode = Mode::from_raw_mode(0o666);
+
+/// A name for the draft of `path`, in the same folder, which nobody can guess.
+///
+/// # Errors
+/// If the system has no random numbers.
+pub fn name(path: &Path) -> io::Result<OsString> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or(OsStr::new("run")));
+    name.push(format!("-{:016x}.part", u64::from_ne_bytes(random)));
+    Ok(name)
+}
+
+/// The folder in which `path` lies.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// A file that has a place, but not yet its name. It is gone when this is dropped.
+#[derive(Debug)]
+pub struct DraftFile {
+    folder: OwnedFd,
+    draft: OsString,
+    name: OsString,
+    published: bool,
+}
+
+impl DraftFile {
+    /// The empty file that is to become `path`, called `draft` in the same folder until then.
+    ///
+    /// # Errors
+    /// If there is no such folder, or no new file can be made in it.
+    pub fn create(path: &Path, draft: OsString) -> io::Result<(Self, File)> {
+        let none = || io::Error::new(io::ErrorKind::InvalidInput, "it names no file");
+        let name = path.file_name().ok_or_else(none)?.to_owned();
+        let folder = openat(CWD, parent(path), FOLDER, Mode::empty())?;
+        let file = openat(&folder, &draft, NEW, ORDINARY)?;
+        let draft = DraftFile {
+            folder,
+            draft,
+            name,
+            published: false,
+        };
+        Ok((draft, file.into()))
+    }
+
+    /// Gives it its name, and so replaces what had it.
+    ///
+    /// # Errors
+    /// If that cannot be; the file is gone then.
+    pub fn publish(mut self) -> io::Result<()> {
+        renameat(&self.folder, &self.draft, &self.folder, &self.name)?;
+        self.published = true;
+        Ok(())
+    }
+}
+
+impl Drop for DraftFile {
+    fn drop(&mut self) {
+        if !self.published {
+            let _ = unlinkat(&self.folder, &self.draft, AtFlags::empty());
+        }
+    }
+}
+
+/// A folder that has a place, but not yet its name. It is gone, with what was made in it, when this is dropped.
+#[derive(Debug)]
+pub struct DraftFolder {
+    parent: OwnedFd,
+    draft: OsString,
+    name: Option<OsString>,
+    folder: OwnedFd,
+    files: Vec<String>,
+    published: bool,
+}
+
+impl DraftFolder {
+    /// An empty folder that is to become `path`; the folders above it are made if they are missing.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let draft = name(path)?;
+        std::fs::create_dir_all(parent(path))?;
+        let parent = openat(CWD, parent(path), FOLDER, Mode::empty())?;
+        mkdirat(&parent, &draft, Mode::RWXU)?;
+        let folder = openat(&parent, &draft, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
+        Ok(DraftFolder {
+            parent,
+            draft,
+            name: path.file_name().map(OsStr::to_owned),
+            folder,
+            files: Vec::new(),
+            published: false,
+        })
+    }
+
+    /// A new file in it.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn file(&mut self, name: &str) -> io::Result<File> {
+        let file = openat(&self.folder, name, NEW, ORDINARY)?;
+        self.files.push(name.to_owned());
+        Ok(file.into())
+    }
+
+    /// Gives it its name, where there is nothing or an empty folder; if that has contents already, its files go there
+    /// one by one, and `replaced` is asked first which others are to go.
+    ///
+    /// # Errors
+    /// If that cannot be.
+    pub fn publish(
+        mut self,
+        replaced: impl FnOnce(&OwnedFd) -> io::Result<Vec<String>>,
+    ) -> io::Result<()> {
+        self.open_to_others()?;
+        if let Some(name) = &self.name
+            && renameat(&self.parent, &self.draft, &self.parent, name).is_ok()
+        {
+            self.published = true;
+            return Ok(());
+        }
+        // Without a name it is the folder above (`.`, `/`); otherwise whatever the user calls so, links too.
+        let name = self.name.as_deref().unwrap_or(OsStr::new("."));
+        let there = openat(&self.parent, name, FOLDER, Mode::empty())?;
+        for name in replaced(&there)? {
+            if !self.files.contains(&name) {
+                let _ = unlinkat(&there, name, AtFlags::empty());
+            }
+        }
+        for name in &self.files {
+            renameat(&self.folder, name, &there, name)?;
+        }
+        Ok(())
+    }
+
+    /// Who may read the files may look into the folder.
+    fn open_to_others(&self) -> io::Result<()> {
+        if let Some(name) = self.files.first() {
+            let file = rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let read = Mode::from_raw_mode(file.st_mode) & (Mode::RGRP | Mode::ROTH);
+            let enter = Mode::from_raw_mode(read.as_raw_mode() >> 2);
+            rustix::fs::fchmod(&self.folder, Mode::RWXU | read | enter)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for DraftFolder {
+    fn drop(&mut self) {
+        if !self.published {
+            for name in &self.files {
+                let _ = unlinkat(&self.folder, name, AtFlags::empty());
+            }
+            let _ = unlinkat(&self.parent, &self.draft, AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<OsString> {
+        let entries = fs::read_dir(folder).expect("a folder").flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_has_no_name_before_it_is_whole_and_replaces_a_link_rather_than_what_it_points_at() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, precious) = (folder.path().join("log"), folder.path().join("precious"));
+        fs::write(&precious, "precious").expect("a file");
+        symlink(&precious, &path).expect("a link");
+        let draft = name(&path).expect("random numbers");
+        assert_ne!(draft, name(&path).expect("random numbers"), "none to guess");
+        let (draft, mut file) = DraftFile::create(&path, draft).expect("a draft");
+        file.write_all(b"whole").expect("written");
+        assert!(fs::symlink_metadata(&path).expect("a link").is_symlink());
+        draft.publish().expect("published");
+        assert_eq!(fs::read(&path).expect("it"), b"whole");
+        assert_eq!(fs::read(&precious).expect("it"), b"precious");
+        assert_eq!(names(folder.path()), ["log", "precious"]);
+    }
+
+    #[test]
+    fn what_is_there_under_a_drafts_name_is_not_written_to() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, precious) = (folder.path().join("log"), folder.path().join("precious"));
+        fs::write(&precious, "precious").expect("a file");
+        for planted in ["link", "file"] {
+            let draft = folder.path().join(planted);
+            match planted {
+                "link" => symlink(&precious, &draft).expect("a link"),
+                _ => fs::write(&draft, "theirs").expect("a file"),
+            }
+            let error = DraftFile::create(&path, planted.into()).expect_err(planted);
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+            fs::remove_file(draft).expect("still there");
+        }
+        assert_eq!(fs::read(&precious).expect("it"), b"precious");
+    }
+
+    #[test]
+    fn drafts_that_are_given_up_leave_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("out");
+        drop(DraftFile::create(&path, name(&path).expect("random numbers")).expect("a draft"));
+        let mut draft = DraftFolder::create(&path).expect("a draft");
+        draft.file("run.json").expect("a file");
+        let mode = fs::metadata(folder.path().join(&draft.draft))
+            .expect("it")
+            .permissions();
+        assert_eq!(mode.mode() & 0o777, 0o700, "ours alone");
+        drop(draft);
+        assert!(names(folder.path()).is_empty());
+    }
+
+    #[test]
+    fn a_folder_takes_its_place_or_goes_into_what_is_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("out");
+        for (there, left) in [
+            (None, "a"),
+            (Some("empty"), "a"),
+            (Some("full"), "a b"),
+            (Some("link"), "a"),
+        ] {
+            let aim = folder.path().join("aim");
+            match there {
+                None => {}
+                Some("link") => {
+                    fs::create_dir(&aim).expect("a folder");
+                    symlink(&aim, &path).expect("a link");
+                }
+                Some(how) => {
+                    fs::create_dir(&path).expect("a folder");
+                    if how == "full" {
+                        fs::write(path.join("b"), "").expect("a file");
+                        fs::write(path.join("old"), "").expect("a file");
+                    }
+                }
+            }
+            let mut draft = DraftFolder::create(&path).expect("a draft");
+            draft
+                .file("a")
+                .expect("a file")
+                .write_all(b"new")
+                .expect("written");
+            draft
+                .publish(|_| Ok(vec!["old".to_owned(), "a".to_owned()]))
+                .expect("published");
+            let left: Vec<&str> = left.split(' ').collect();
+            assert_eq!(names(&path), left, "{there:?}");
+            assert_eq!(fs::read(path.join("a")).expect("it"), b"new");
+            let mode = fs::metadata(&path).expect("it").permissions().mode();
+            assert_ne!(mode & 0o500, 0, "{mode:o}");
+            fs::remove_dir_all(&aim).ok();
+            fs::remove_file(&path)
+                .or_else(|_| fs::remove_dir_all(&path))
+                .expect("it was there");
+            assert!(names(folder.path()).is_empty(), "{there:?}");
+        }
+    }
+}
