@@ -45,7 +45,7 @@ const VERUS: Disturbance = Disturbance {
     scheme: "verus",
     bytes: 400_000_000,
     kills: 4,
-    twice: 0.03,
+    twice: 0.02,
 };
 
 /// An attempt that takes longer hangs.
