@@ -536,6 +536,10 @@ impl Host {
 }
 
 #[cfg(test)]
+#[path = "hostile.rs"]
+mod hostile;
+
+#[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
 
