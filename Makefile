@@ -111,6 +111,11 @@ soak: build ## Servers under 200 honest clients and all attacks for SOAK_MINUTES
 bench: ## Time the simulator and the transports, each beside a bare program that moves the same
 	cargo bench --locked -p verus-sim -p verus-net -p verus-emu --bench '*'
 
+.PHONY: hostile
+hostile: ## Set 1,000 seeds of receivers that lie against every controller: table of bounds
+	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-faults --test hostile -- --nocapture
+	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-net --lib hostile -- --nocapture
+
 .PHONY: fuzz
 fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust
 	for target in $(FUZZ_TARGETS); do \

@@ -1,9 +1,13 @@
 //! Replays the fuzz target's corpus, and every damage to it that is one byte wide.
 
+#[path = "../../../fuzz/checks/mix.rs"]
+mod mix;
 #[path = "../../../fuzz/checks/replay.rs"]
 mod replay;
 #[path = "../../../fuzz/checks/transfer_frames.rs"]
 mod transfer_frames;
+#[path = "../../../fuzz/checks/transfer_state.rs"]
+mod transfer_state;
 
 #[test]
 fn no_message_in_the_corpus_upsets_a_transfer() {
@@ -23,4 +27,14 @@ fn no_damaged_message_upsets_a_transfer() {
             transfer_frames::check(&bytes[..at]);
         }
     });
+}
+
+#[test]
+fn no_script_in_the_corpus_upsets_either_end_of_a_transfer() {
+    replay::replay("transfer_state", transfer_state::check);
+}
+
+#[test]
+fn no_mixture_of_scripts_upsets_either_end_of_a_transfer() {
+    mix::mix("transfer_state", 0..100, transfer_state::check);
 }

@@ -549,6 +549,10 @@ impl Host {
 }
 
 #[cfg(test)]
+#[path = "hostile.rs"]
+mod hostile;
+
+#[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
 

@@ -1,0 +1,522 @@
+//! Peers that lie to every controller behind the callbacks of a QUIC stack, on a virtual clock.
+//!
+//! A QUIC peer cannot acknowledge what was not sent: the stack closes the connection. It can be late, tell in
+//! bursts, leave packets out, swing between two delays, and claim congestion marks. [`Stack`] is what RFC
+//! 9002 makes of that: it calls the host as quinn does. What must hold is what `crates/faults/tests/hostile.rs`
+//! says; `HOSTILE_SEEDS`, `HOSTILE_SEED` and `HOSTILE_SCHEME` as there.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
+use std::panic::AssertUnwindSafe;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use rand::RngExt;
+use verus_channel::{QueueConfig, RateSchedule, Service};
+use verus_core::algorithm::Scheme;
+use verus_core::model::{About, Sampler, Trainer};
+use verus_core::{Bytes, Duration, LossRule, Rate, Time, random};
+use verus_faults::liar::{Liar, Lie, Lies, Told};
+use verus_faults::{Bottleneck, Datagram, Direction, Faults, Path, Schedule};
+
+use super::Host;
+
+const SIZE: u64 = 1200;
+/// quinn's default send window, above which it holds no data.
+const SEND_WINDOW: u64 = 10_000_000;
+/// kGranularity (RFC 9002 §6.1.2).
+const GRANULARITY: Duration = Duration::from_millis(1);
+/// kPacketThreshold (§6.1.1).
+const PACKET_THRESHOLD: u64 = 3;
+/// kPersistentCongestionThreshold (§7.6.1).
+const PERSISTENT: u64 = 3;
+const AFTERWARDS: Duration = Duration::from_secs(25);
+const RECOVERED: f64 = 0.7;
+const BINS: usize = 5;
+/// Every this often a look inside.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A controller, what may leave while it is lied to in multiples of what the link carries, and how many
+/// seconds of honesty it takes to recover.
+const BOUNDS: [(&str, f64, f64); 10] = [
+    ("verus", 1.5, 10.0),
+    ("verus:mode=paper", 10.0, 20.0),
+    ("verus:mode=prototype", 10.0, 20.0),
+    ("cubic", 1.5, 10.0),
+    ("newreno", 1.5, 10.0),
+    ("vegas", 1.5, 10.0),
+    ("sprout", 1.5, 10.0),
+    // Each epoch may have as many packets as any that the model was trained on.
+    ("model", 30.0, 10.0),
+    ("saturate", 8.0, 10.0),
+    // A rate of its own: 5 times the slowest link.
+    ("constant:rate_mbps=5", 5.0, 10.0),
+];
+
+#[derive(Clone)]
+struct Packet(u64);
+
+impl Datagram for Packet {
+    fn size(&self) -> usize {
+        SIZE as usize
+    }
+
+    fn flip(&mut self, _bit: usize) {}
+}
+
+/// The sending side of a QUIC stack, as far as congestion control sees it.
+struct Stack {
+    host: Host,
+    /// In flight: when each left.
+    sent: BTreeMap<u64, Time>,
+    next_number: u64,
+    largest_acked: Option<u64>,
+    smoothed: Option<Duration>,
+    variance: Duration,
+    latest: Duration,
+    packet_threshold: u64,
+    time_threshold: f64,
+    loss_timer: Option<Time>,
+    last_sent: Time,
+    probes: u32,
+    probe_now: u32,
+}
+
+impl Stack {
+    fn new(scheme: &Scheme, seed: u64) -> Self {
+        let controller = scheme.build(seed);
+        // As the factory configures quinn.
+        let (packet_threshold, time_threshold) = match controller.recovery().loss {
+            LossRule::Rack => (PACKET_THRESHOLD, 9.0 / 8.0),
+            LossRule::DelayTimer { factor } => (u64::MAX, 1.0 + factor),
+            LossRule::FixedTimer { .. } => (u64::MAX, 4.0),
+        };
+        let mut host = Host::new(controller, Time::ZERO, SIZE as u16);
+        host.set_driven(true);
+        Stack {
+            host,
+            sent: BTreeMap::new(),
+            next_number: 0,
+            largest_acked: None,
+            smoothed: None,
+            variance: Duration::ZERO,
+            latest: Duration::ZERO,
+            packet_threshold,
+            time_threshold,
+            loss_timer: None,
+            last_sent: Time::ZERO,
+            probes: 0,
+            probe_now: 0,
+        }
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.sent.len() as u64 * SIZE
+    }
+
+    fn transmit(&mut self, now: Time) -> Option<u64> {
+        self.host.flush();
+        if self.probe_now > 0 {
+            self.probe_now -= 1;
+        } else if self.in_flight() + SIZE >= self.host.limit() || self.in_flight() >= SEND_WINDOW {
+            return None;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        self.sent.insert(number, now);
+        self.last_sent = now;
+        self.host.on_sent(now, SIZE, number);
+        Some(number)
+    }
+
+    /// Returns what is newly acknowledged.
+    fn on_ack(&mut self, now: Time, told: &Told) -> Vec<u64> {
+        let newest = told.ranges[0].last;
+        let mut acked = Vec::new();
+        for range in told.ranges.iter().rev() {
+            while let Some((&number, &at)) = self.sent.range(range.first..=range.last).next() {
+                self.sent.remove(&number);
+                self.host.on_ack(now, Some(at), SIZE, false);
+                acked.push(number);
+                if number == newest {
+                    self.update_rtt(now.since(at));
+                }
+            }
+        }
+        if acked.is_empty() {
+            return acked;
+        }
+        self.largest_acked = self.largest_acked.max(Some(newest));
+        self.probes = 0;
+        self.host.on_end_acks(now, self.in_flight(), false);
+        for _ in 0..told.marked {
+            self.host.on_congestion(now, now, false, 0);
+        }
+        self.detect(now);
+        acked
+    }
+
+    fn update_rtt(&mut self, rtt: Duration) {
+        self.latest = rtt;
+        match self.smoothed {
+            None => (self.smoothed, self.variance) = (Some(rtt), rtt / 2),
+            Some(smoothed) => {
+                self.variance = (self.variance * 3 + smoothed.abs_diff(rtt)) / 4;
+                self.smoothed = Some((smoothed * 7 + rtt) / 8);
+            }
+        }
+    }
+
+    fn detect(&mut self, now: Time) {
+        self.loss_timer = None;
+        let Some(largest) = self.largest_acked else {
+            return;
+        };
+        let delay = self.smoothed.unwrap_or_default().max(self.latest);
+        let wait = delay.mul_f64(self.time_threshold).max(GRANULARITY);
+        let mut lost = Vec::new();
+        for (&number, &at) in self.sent.range(..largest) {
+            let many = largest - number >= self.packet_threshold;
+            if many || at + wait <= now {
+                lost.push((number, at));
+            } else {
+                self.loss_timer = Some(at + wait);
+                break;
+            }
+        }
+        let (Some(first), Some(last)) = (lost.first().copied(), lost.last().copied()) else {
+            return;
+        };
+        for (number, _) in &lost {
+            self.sent.remove(number);
+        }
+        let persistent = last.1.since(first.1) > self.probe_timeout() * PERSISTENT;
+        let bytes = lost.len() as u64 * SIZE;
+        self.host.on_congestion(now, last.1, persistent, bytes);
+    }
+
+    fn probe_timeout(&self) -> Duration {
+        match self.smoothed {
+            None => Duration::from_millis(999),
+            Some(smoothed) => {
+                smoothed + (self.variance * 4).max(GRANULARITY) + Duration::from_millis(25)
+            }
+        }
+    }
+
+    fn probe_at(&self) -> Option<Time> {
+        let wait = self.probe_timeout() * (1 << self.probes.min(10));
+        (!self.sent.is_empty()).then(|| self.last_sent + wait)
+    }
+
+    fn next_timer(&self, now: Time) -> Option<Time> {
+        [self.loss_timer, self.probe_at(), self.host.next_tick(now)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn on_timer(&mut self, now: Time) {
+        if self.loss_timer.is_some_and(|at| at <= now) {
+            self.detect(now);
+        } else if self.probe_at().is_some_and(|at| at <= now) {
+            self.probes += 1;
+            self.probe_now = 2;
+        }
+        if self.host.next_tick(now).is_some_and(|at| at <= now) {
+            self.host.tick(now);
+        }
+    }
+}
+
+/// A path, drawn from a seed.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    mbps: f64,
+    one_way: Duration,
+    queue_bytes: u64,
+}
+
+impl Link {
+    fn random(seed: u64) -> Self {
+        let mut dice = random::stream(seed, "link", 0);
+        let mbps = 12.0f64.powf(dice.random_range(0.0..1.0));
+        let one_way = Duration::from_millis_f64(dice.random_range(5.0..60.0));
+        let round = mbps * 1e6 / 8.0 * 2.0 * one_way.as_secs_f64();
+        Link {
+            mbps,
+            one_way,
+            queue_bytes: (round * dice.random_range(1.0..4.0)) as u64 + 15_000,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Outcome {
+    /// Bytes that came in each second.
+    came: Vec<f64>,
+    sent: u64,
+    sent_lied_to: u64,
+    limit_max: u64,
+    batches_max: usize,
+    /// When each packet left, and when it was acknowledged.
+    packets: Vec<(Time, Option<Time>)>,
+}
+
+fn run(scheme: &Scheme, link: Link, lies: &Lies, until: Time) -> Outcome {
+    let mut stack = Stack::new(scheme, lies.seed);
+    let mut liar = Liar::new(lies.clone(), None);
+    let schedule = Schedule {
+        up: Faults {
+            delay: link.one_way,
+            ..Faults::default()
+        },
+        ..Schedule::default()
+    };
+    let queue = format!("droptail:bytes={}", link.queue_bytes);
+    let mut path = Path::new(&schedule, Direction::Up)
+        .with_capacity(Bytes::new(256 << 20))
+        .with_overhead(Bytes::ZERO)
+        .with_bottleneck(Bottleneck {
+            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(link.mbps))),
+            queue: QueueConfig::parse(&queue).expect("a valid queue"),
+        });
+    let mut back: VecDeque<(Time, Told)> = VecDeque::new();
+    let mut outcome = Outcome {
+        came: vec![0.0; until.as_secs_f64() as usize + 2],
+        ..Outcome::default()
+    };
+    let (mut now, mut at_once, mut timers, mut next_look) = (Time::ZERO, 0, 0u64, Time::ZERO);
+    loop {
+        while let Some(arrived) = path.poll(now) {
+            let Packet(number) = arrived.datagram;
+            outcome.came[now.as_secs_f64() as usize] += SIZE as f64;
+            liar.on_packet(now, number, Bytes::new(SIZE), None);
+        }
+        while let Some(told) = liar.poll(now) {
+            back.push_back((now + link.one_way, told));
+        }
+        while back.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, told) = back.pop_front().expect("there is one");
+            for number in stack.on_ack(now, &told) {
+                outcome.packets[number as usize].1 = Some(now);
+            }
+        }
+        if stack.next_timer(now).is_some_and(|at| at <= now) {
+            stack.on_timer(now);
+            timers += 1;
+        }
+        let before = outcome.sent;
+        while let Some(number) = stack.transmit(now) {
+            outcome.sent += 1;
+            outcome.packets.push((now, None));
+            if (lies.from..lies.until).contains(&now) {
+                outcome.sent_lied_to += SIZE;
+            }
+            path.send(now, Packet(number));
+            assert!(outcome.sent - before < 100_000, "a burst without end");
+        }
+        if now >= next_look {
+            next_look = now + LOOK;
+            look(scheme, &stack, &mut outcome);
+        }
+        let timer = stack.next_timer(now);
+        let next = [
+            path.next(),
+            liar.next(),
+            back.front().map(|(at, _)| *at),
+            timer,
+        ];
+        let Some(next) = next.into_iter().flatten().min().filter(|at| *at < until) else {
+            break;
+        };
+        at_once = if next > now { 0 } else { at_once + 1 };
+        assert!(at_once < 10_000, "it spins at {now:?}");
+        now = now.max(next);
+    }
+    assert!(
+        (timers as f64) < 4.0 * outcome.sent as f64 + 1500.0 * until.as_secs_f64(),
+        "{timers} timers"
+    );
+    outcome
+}
+
+/// A model that was made of Verus on such paths.
+fn model() -> Vec<u8> {
+    let scheme = Scheme::parse("verus").expect("it is in the list");
+    let mut trainer = Trainer::new();
+    for seed in 0..8 {
+        let until = Time::from_millis(30_000);
+        let outcome = run(&scheme, Link::random(seed), &Lies::none(seed), until);
+        for run in Sampler::of_packets(outcome.packets).runs() {
+            trainer.add(run).expect("few enough");
+        }
+    }
+    let model = trainer.finish(5, 99.0, About::default());
+    model.expect("there are samples").to_bytes()
+}
+
+/// What must hold at any time.
+fn look(scheme: &Scheme, stack: &Stack, outcome: &mut Outcome) {
+    let controller = stack.host.controller();
+    let window = controller.window().get();
+    // What a model grants to an epoch may be nothing.
+    assert!(window >= SIZE || scheme.name() == "model", "{window} bytes");
+    assert!(window < 1 << 40, "{window} bytes");
+    outcome.limit_max = outcome.limit_max.max(stack.host.limit());
+    outcome.batches_max = outcome.batches_max.max(stack.host.ring.len());
+    controller.probe(&mut |name, value| {
+        let always = ["phase", "window_packets", "delay_estimate_ms"].contains(&name);
+        let absent = value.is_nan() && !always;
+        assert!(absent || value.abs() < 1e15, "{name} is {value}");
+    });
+}
+
+/// Lies that QUIC lets a peer tell.
+fn lies(seed: u64) -> Lies {
+    let mut lies = Lies::random(seed);
+    lies.lies.retain(|lie| {
+        !matches!(
+            lie,
+            Lie::Early { .. } | Lie::Report(_) | Lie::Times(_) | Lie::Holds { .. }
+        )
+    });
+    if lies.lies.is_empty() {
+        lies.lies.push(Lie::Marks { one_in: 3 });
+    }
+    lies
+}
+
+/// What one seed led to.
+struct Tried {
+    what: String,
+    /// Nothing, if it panicked.
+    found: Option<Found>,
+}
+
+struct Found {
+    /// What left while there were lies, in multiples of what the link carried.
+    sent: f64,
+    /// A megabyte, likewise: a flow that starts knows nothing of the link.
+    start: f64,
+    limit_max: u64,
+    batches_max: usize,
+    recovers_after: f64,
+}
+
+fn try_seed(scheme: &Scheme, seed: u64) -> Tried {
+    let (lies, link) = (lies(seed), Link::random(seed));
+    let until = lies.until + AFTERWARDS;
+    let run = |lies: &Lies| {
+        std::panic::catch_unwind(AssertUnwindSafe(|| run(scheme, link, lies, until))).ok()
+    };
+    let find = || {
+        let (lied_to, honest) = (run(&lies)?, run(&Lies::none(seed))?);
+        let allowed = link.mbps * 1e6 / 8.0 * lies.until.since(lies.from).as_secs_f64();
+        let first = lies.until.as_secs_f64().ceil() as usize;
+        let share =
+            |outcome: &Outcome, from: usize| outcome.came[from..from + BINS].iter().sum::<f64>();
+        let recovered = (first..honest.came.len() - 2 - BINS)
+            .find(|&from| share(&lied_to, from) >= RECOVERED * share(&honest, from));
+        Some(Found {
+            sent: lied_to.sent_lied_to as f64 / allowed,
+            start: 1e6 / allowed,
+            limit_max: lied_to.limit_max,
+            batches_max: lied_to.batches_max,
+            recovers_after: recovered.map_or(f64::INFINITY, |at| (at - first) as f64),
+        })
+    };
+    Tried {
+        what: format!("{lies}, {link:?}"),
+        found: find(),
+    }
+}
+
+#[test]
+fn whatever_a_quic_peer_says_the_connection_stays_within_bounds_and_recovers() {
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse::<u64>().expect(name))
+    };
+    let seeds = match number("HOSTILE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("HOSTILE_SEEDS").unwrap_or(12),
+    };
+    let only = std::env::var("HOSTILE_SCHEME").ok();
+    let mut table = String::new();
+    let mut failures = Vec::new();
+    for (text, bound, within) in BOUNDS {
+        if only.as_deref().is_some_and(|only| only != text) {
+            continue;
+        }
+        let scheme = if text == "model" {
+            Scheme::open("model:file=x", |_| Ok(model()))
+        } else {
+            Scheme::parse(text)
+        };
+        let scheme = scheme.expect("it is in the list");
+        let next = AtomicU64::new(seeds.start);
+        let results = Mutex::new(Vec::new());
+        let workers = thread::available_parallelism().map_or(2, usize::from);
+        thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(|| {
+                    loop {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        if seed >= seeds.end {
+                            break;
+                        }
+                        let result = try_seed(&scheme, seed);
+                        results.lock().expect("nobody panics with it").push(result);
+                    }
+                });
+            }
+        });
+        let results = results.into_inner().expect("nobody panics with it");
+        let (mut sent_max, mut limit_max, mut batches_max) = (0.0f64, 0, 0);
+        let mut recoveries = Vec::new();
+        for result in results {
+            let what = format!("{text}: {}", result.what);
+            let Some(found) = result.found else {
+                failures.push(format!("panicked: {what}"));
+                continue;
+            };
+            sent_max = sent_max.max(found.sent);
+            limit_max = limit_max.max(found.limit_max);
+            batches_max = batches_max.max(found.batches_max);
+            recoveries.push(found.recovers_after);
+            if found.sent > bound + found.start {
+                failures.push(format!("sent {:.2} × the link: {what}", found.sent));
+            }
+            if found.recovers_after > within {
+                failures.push(format!("recovers after {} s: {what}", found.recovers_after));
+            }
+        }
+        recoveries.sort_by(f64::total_cmp);
+        let quantile = |q: f64| {
+            let last = recoveries.len().saturating_sub(1) as f64;
+            recoveries
+                .get((last * q).round() as usize)
+                .copied()
+                .unwrap_or(f64::NAN)
+        };
+        writeln!(
+            table,
+            "| `{text}` | {} | {:.2} | {} | {batches_max} | {:.0} / {:.0} / {:.0} |",
+            recoveries.len(),
+            sent_max,
+            limit_max / 1000,
+            quantile(0.5),
+            quantile(0.99),
+            quantile(1.0),
+        )
+        .expect("a string");
+    }
+    println!("{table}");
+    for failure in failures.iter().take(40) {
+        println!("{failure}");
+    }
+    assert!(failures.is_empty(), "{} failures", failures.len());
+}
