@@ -17,6 +17,7 @@ import json
 import os
 import random
 import statistics
+import signal
 import subprocess
 import sys
 import tempfile
@@ -427,4 +428,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was begun is ended first
     sys.exit(main())
