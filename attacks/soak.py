@@ -16,8 +16,8 @@ import dataclasses
 import json
 import os
 import random
-import statistics
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
