@@ -270,19 +270,19 @@ def load(process: Process, seconds: float) -> float:
 
 @attack("probe-absurd-rate", quick=True, soak=True)
 def absurd_rate(stage: Stage) -> None:
-    """A hello asks for flows whose sources yield 2^61 bit/s each.
+    """Hellos ask for flows whose sources yield 2^61, 10^12 and 99 million bit/s each.
 
     The work is not in proportion to the number: the request is refused, or the server stays below half a processor
     and answers others at once.
     """
     server = stage.probe_server()
-    for flows, packet_bytes in ((1, 200), (8, 200)):
+    for flows, rate_bps in ((1, wire.LARGEST), (8, wire.LARGEST), (8, 10**12), (8, 99_000_000)):
         client = client_of_ours(stage, server)
         request = Request(
             up=0,
             down=flows,
-            packet_bytes=packet_bytes,
-            rate_bps=wire.LARGEST,
+            packet_bytes=200,
+            rate_bps=rate_bps,
             scheme=b"newreno",
             duration_ns=30 * 10**9,
         )

@@ -16,6 +16,7 @@ import dataclasses
 import json
 import os
 import random
+import signal
 import statistics
 import subprocess
 import sys
@@ -427,4 +428,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was begun is ended first
     sys.exit(main())
