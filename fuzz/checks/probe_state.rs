@@ -92,7 +92,7 @@ pub fn check(bytes: &[u8]) {
         status_millis: 20 + u16::from(script.byte()),
         duration_nanos: u64::from(script.byte() % 8) * 500_000_000,
         bytes: u64::from(script.byte()) * 1000,
-        rate_bps: script.number() % 2_000_000,
+        rate_bps: script.number(),
         seed: 1,
         scheme: SCHEMES[usize::from(script.byte()) % SCHEMES.len()].to_owned(),
     };
