@@ -16,6 +16,7 @@ use quinn::crypto::rustls::QuicServerConfig;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use verus_core::algorithm::Scheme;
+use verus_net::transfer::access::Access;
 use verus_net::transfer::digest::{BLOCK, Tally};
 use verus_net::transfer::files::{Place, Source};
 use verus_net::transfer::folder::Folder;
@@ -25,7 +26,6 @@ use verus_net::transfer::frames::{
 use verus_net::transfer::paths::RelativePath;
 use verus_net::transfer::secrets::Identity;
 use verus_net::transfer::trust::Trust;
-use verus_net::transfer::access::Access;
 use verus_net::transfer::{Client, ClientConfig, Gauge, Limits, Server, ServerConfig, bind};
 
 /// Messages of one script.

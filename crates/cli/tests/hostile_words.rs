@@ -16,7 +16,7 @@ use rustix::fs::{CWD, FileType, Mode};
 use serde_json::Value;
 use verus_net::probe::seal::{Key, Keys};
 use verus_net::probe::wire::{
-    Accept, Ending, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason, Request, Retry, Status,
+    self, Accept, Ending, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason, Request, Retry, Status,
 };
 
 use transfer_common::{Scene, succeeded};
@@ -123,7 +123,8 @@ fn hello<T>(
             },
         };
         let covered = hello.encode(&mut buffer);
-        key.seal(&mut buffer, covered);
+        let end = key.seal(&mut buffer, covered);
+        wire::pad(&mut buffer[..MIN_HELLO_BYTES], end);
         socket.send(&buffer[..MIN_HELLO_BYTES]).expect("sent");
         let mut buffer = [0; 1500];
         let length = socket.recv(&mut buffer).expect("an answer");

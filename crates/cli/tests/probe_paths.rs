@@ -90,14 +90,14 @@ impl Drop for Host {
 fn cable(ends: [(&Host, &str, &str); 2]) {
     let [(a, a_name, a_address), (b, b_name, b_address)] = ends;
     ip(&format!(
-        "link add {a_name} netns {} type veth peer name {b_name} netns {}",
+        "link add name {a_name} netns {} type veth peer name {b_name} netns {}",
         a.0, b.0
     ));
     for (host, name, address) in [(a, a_name, a_address), (b, b_name, b_address)] {
         // No waiting for others who might have the address.
         let nodad = if address.contains(':') { " nodad" } else { "" };
         host.ip(&format!("addr add {address} dev {name}{nodad}"));
-        host.ip(&format!("link set {name} up"));
+        host.ip(&format!("link set dev {name} up"));
     }
 }
 

@@ -17,7 +17,7 @@ use transfer_common::{World, noise, path};
 use verus_net::transfer::frames::{Answer, Demand, FileInfo, Request};
 use verus_net::transfer::refusal::Reason;
 use verus_net::transfer::trust::Trust;
-use verus_net::transfer::{Client, ClientConfig, Event, Limits, Trouble};
+use verus_net::transfer::{Client, ClientConfig, Event, Limits, Outcome, Transfer, Trouble};
 
 /// Waits for an event that `wanted` knows, and returns what it makes of it.
 async fn event<T>(world: &mut World, wanted: impl Fn(&Event) -> Option<T>) -> T {
@@ -44,6 +44,10 @@ fn left(event: &Event) -> Option<String> {
 fn failed(event: &Event) -> Option<String> {
     match event {
         Event::Failed { why, .. } => Some(why.clone()),
+        Event::Transfer(Transfer {
+            outcome: Outcome::Failed(why),
+            ..
+        }) => Some(why.clone()),
         _ => None,
     }
 }
