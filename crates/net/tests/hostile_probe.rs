@@ -635,8 +635,8 @@ fn a_stranger_never_gets_more_bytes_than_came_from_its_address() {
     let granted = (server.offers(), server.connections().count());
     assert_eq!(granted, (1, 0), "it was granted a test and has not spoken");
 
-    // And then silence: nothing is said to those who say nothing, and they are forgotten within seconds.
-    for _ in 0..60 {
+    // And then silence: nothing is said to those who say nothing, and they are forgotten.
+    for _ in 0..310 {
         now += Duration::from_millis(100);
         server.on_timer(now);
         books.sent(&drain(&mut server, now));
@@ -1133,7 +1133,11 @@ impl Endpoint for Honest {
 
 #[test]
 fn forged_replayed_truncated_oversized_and_random_packets_change_nothing() {
-    let shared = Secret::stretch(b"secret");
+    let shared = {
+        // It takes 64 MiB for a moment.
+        let _alone = memory_alone();
+        Secret::stretch(b"secret")
+    };
     for seed in 0..20 {
         let secret = (seed % 2 == 0).then(|| shared.clone());
         let config = ServerConfig {
@@ -1348,9 +1352,10 @@ fn wild_ack(dice: &mut ChaCha8Rng, key: &Key, connection: u64) -> Vec<u8> {
     seal(key, |buffer| body.encode(flow, connection, None, buffer), 0)
 }
 
-/// Memory that this process uses; 0 where nobody says.
+/// Memory that this process uses.
 fn memory_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("this is Linux");
     let resident = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
-    resident.map_or(0, |pages: u64| pages * 4096)
+    let pages: u64 = resident.expect("its second field");
+    pages * 4096
 }
