@@ -151,6 +151,18 @@ def test_the_page_of_a_probe_shows_what_was_seen_and_a_dash_for_the_rest(folder:
     }
 
 
+def test_a_test_that_was_cut_and_one_that_a_server_limited_are_read_and_marked(folder: Path, verus: Command) -> None:
+    rows = [{**row(0, "up", 2), "cut": True, "server_limit_mbps": None}, {**row(1, "down", 1), "cut": False}]
+    put(folder / "results.jsonl", rows)
+    assert verus("report", folder).code == 0
+    labels = [cell.label for block in blocks(Results.read(folder)) for cell in block.cells]
+    assert labels == ["Verus R=2 (cut)", "Verus R=2"]
+    put(folder / "results.jsonl", [{**rows[0], "cut": 1}, rows[1]])
+    ran = verus("report", folder)
+    assert ran.code == 2
+    assert "line 1: `cut` must be true or false, not 1" in ran.err
+
+
 def test_no_figure_of_a_probe_draws_a_capacity(folder: Path) -> None:
     for figure in report.page_for(Results.read(folder)).figures():
         text = json.dumps(figure.spec, allow_nan=False)

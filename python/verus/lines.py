@@ -62,6 +62,9 @@ def check(field: pa.Field, value: Any, name: str) -> None:
     if value is None:
         if not field.nullable:
             raise ValueError(f"`{name}` is missing")
+    elif pa.types.is_boolean(kind):
+        if not isinstance(value, bool):
+            raise ValueError(f"`{name}` must be true or false, not {_shown(value)}")
     elif pa.types.is_floating(kind):
         if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
             raise ValueError(f"`{name}` must be a number, not {_shown(value)}")

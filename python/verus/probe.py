@@ -16,7 +16,15 @@ from verus.results import NUMBERS, ROW_SCHEMA, SCHEMA
 #: In a row, what nobody sees on a live path, or saw on this one.
 _UNSEEN = (*NUMBERS, "delay_ms", "trace_sha256")
 
-_ROWS = pa.schema([field.with_nullable(field.name in _UNSEEN) for field in ROW_SCHEMA])
+_ROWS = pa.schema(
+    [
+        *(field.with_nullable(field.name in _UNSEEN) for field in ROW_SCHEMA),
+        # Whether a test ended before what was asked for; what `verus shell` leaves says nothing of that.
+        pa.field("cut", pa.bool_()),
+        # The most that a server granted, if it had a limit.
+        pa.field("server_limit_mbps", pa.float64()),
+    ]
+)
 
 _IDENTITY = (
     pa.field("run", pa.int32(), nullable=False),

@@ -100,8 +100,10 @@ def blocks_of(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
 
 
 def _cell(label: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
+    # A test that ended early is no measurement of what was asked for.
+    cut = any(row.get("cut") for row in rows)
     return Cell(
-        label=label,
+        label=f"{label} (cut)" if cut else label,
         scheme=rows[0]["scheme"],
         params=json.loads(rows[0]["params"]),
         flows=rows[0]["flows"],
