@@ -85,11 +85,11 @@ impl Script<'_> {
     fn info(&mut self) -> FileInfo {
         FileInfo {
             size: self.size(),
-            modified: (self.byte() % 2 == 0).then(|| Modified {
+            modified: self.byte().is_multiple_of(2).then(|| Modified {
                 seconds: i64::from(self.byte()) << (self.byte() % 56),
                 nanos: u32::from(self.byte()),
             }),
-            executable: self.byte() % 2 == 0,
+            executable: self.byte().is_multiple_of(2),
         }
     }
 
@@ -408,7 +408,7 @@ async fn against_the_server(stage: &mut Stage, script: &mut Script<'_>) {
             let request = Request::Put {
                 path: script.path(),
                 file,
-                replace: script.byte() % 2 == 0,
+                replace: script.byte().is_multiple_of(2),
             };
             put(&mut out, &request);
             script.supplies(file.size, &mut out);
