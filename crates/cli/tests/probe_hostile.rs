@@ -87,8 +87,10 @@ fn a_server_that_dies_in_a_test_fails_it_and_what_was_measured_is_marked_as_cut(
         running.push((direction, server, out, child.expect("the binary runs")));
     }
     sleep(Duration::from_secs(2));
-    for (direction, mut server, out, child) in running {
+    for (_, server, ..) in &mut running {
         server.child.kill().expect("it is ours");
+    }
+    for (direction, _server, out, child) in running {
         let output = child.wait_with_output().expect("it ends");
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{direction}: {error}");
