@@ -137,11 +137,11 @@ impl World {
                 self.speak(BURST);
                 self.pass(Duration::from_millis(5));
                 while let Some(packet) = self.up.pop_front() {
-                    self.to_server(address(0), &packet);
+                    self.tell_server(address(0), &packet);
                 }
                 self.speak(BURST);
                 while let Some(packet) = self.down.pop_front() {
-                    self.to_client(&packet);
+                    self.tell_client(&packet);
                 }
             }
             4 => self.speak(1 + at % BURST),
@@ -291,20 +291,20 @@ impl World {
 
     fn carry(&mut self, upward: bool, from: u8, packet: &[u8]) {
         if upward {
-            self.to_server(address(from), packet);
+            self.tell_server(address(from), packet);
         } else {
-            self.to_client(packet);
+            self.tell_client(packet);
         }
     }
 
-    fn to_server(&mut self, from: SocketAddr, packet: &[u8]) {
+    fn tell_server(&mut self, from: SocketAddr, packet: &[u8]) {
         self.strangers.entry(from).or_default().0 += packet.len();
         self.server.handle(self.now, self.now, from, None, packet);
         let open = self.server.connections().count();
         assert!(open <= 64, "{open} tests");
     }
 
-    fn to_client(&mut self, packet: &[u8]) {
+    fn tell_client(&mut self, packet: &[u8]) {
         self.client.handle(self.now, self.now, packet);
     }
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use verus_core::algorithm::Scheme;
@@ -163,14 +163,11 @@ fn a_log_that_nobody_reads_stops_neither_the_server_nor_its_end() {
     assert!(output.status.success(), "{output:?}");
     let id = nix::unistd::Pid::from_raw(server.child.id().cast_signed());
     nix::sys::signal::kill(id, nix::sys::signal::Signal::SIGTERM).expect("it is ours");
-    let asked = Instant::now();
-    let status = loop {
-        if let Some(status) = server.child.try_wait().expect("it is ours") {
-            break status;
-        }
-        assert!(asked.elapsed() < Duration::from_secs(5), "it does not end");
+    let status = (0..250).find_map(|_| {
         sleep(Duration::from_millis(20));
-    };
+        server.child.try_wait().expect("it is ours")
+    });
+    let status = status.expect("it ends within five seconds");
     assert_eq!(status.code(), Some(143));
 }
 

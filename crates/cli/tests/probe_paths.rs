@@ -165,12 +165,12 @@ fn both_ways_are_measured_through_a_translator_whose_mapping_changes_in_the_midd
     }
     let [inside, translator, outside] = [Host::new(), Host::new(), Host::new()];
     cable([
-        (&inside, "up", "192.168.7.2/24"),
-        (&translator, "in", "192.168.7.1/24"),
+        (&inside, "v-up", "192.168.7.2/24"),
+        (&translator, "v-in", "192.168.7.1/24"),
     ]);
     cable([
-        (&translator, "out", "198.18.0.1/24"),
-        (&outside, "down", "198.18.0.9/24"),
+        (&translator, "v-out", "198.18.0.1/24"),
+        (&outside, "v-down", "198.18.0.9/24"),
     ]);
     inside.ip("route add default via 192.168.7.1");
     translator
@@ -188,8 +188,8 @@ fn both_ways_are_measured_through_a_translator_whose_mapping_changes_in_the_midd
         .expect("the binary runs");
     sleep(Duration::from_secs(2));
     // The provider gives another address: the kernel forgets all mappings to the old one.
-    translator.ip("addr del 198.18.0.1/24 dev out");
-    translator.ip("addr add 198.18.0.2/24 dev out");
+    translator.ip("addr del 198.18.0.1/24 dev v-out");
+    translator.ip("addr add 198.18.0.2/24 dev v-out");
     let output = client.wait_with_output().expect("it ends");
     for row in rows(&output) {
         let rate = mbps(&row);
@@ -226,8 +226,14 @@ fn both_ways_are_measured_over_ipv6_beyond_the_host() {
         return;
     }
     let [near, router, far] = [Host::new(), Host::new(), Host::new()];
-    cable([(&near, "a", "fd00:7::2/64"), (&router, "b", "fd00:7::1/64")]);
-    cable([(&router, "c", "fd00:8::1/64"), (&far, "d", "fd00:8::9/64")]);
+    cable([
+        (&near, "v-a", "fd00:7::2/64"),
+        (&router, "v-b", "fd00:7::1/64"),
+    ]);
+    cable([
+        (&router, "v-c", "fd00:8::1/64"),
+        (&far, "v-d", "fd00:8::9/64"),
+    ]);
     near.ip("-6 route add default via fd00:7::1");
     far.ip("-6 route add default via fd00:8::1");
     let forward = "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding";
@@ -273,12 +279,12 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
     }
     let [serving, one, other] = [Host::new(), Host::new(), Host::new()];
     cable([
-        (&serving, "sa", "198.18.1.1/24"),
-        (&one, "a", "198.18.1.2/24"),
+        (&serving, "v-sa", "198.18.1.1/24"),
+        (&one, "v-a", "198.18.1.2/24"),
     ]);
     cable([
-        (&serving, "sb", "198.18.2.1/24"),
-        (&other, "b", "198.18.2.2/24"),
+        (&serving, "v-sb", "198.18.2.1/24"),
+        (&other, "v-b", "198.18.2.2/24"),
     ]);
     let mut server = Server::start(&serving, &[]);
     let witness = Witness::start(&other, "198.18.2.1", 14);
@@ -302,7 +308,7 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
         .spawn();
     let shrinking = shrinking.expect("the binary runs");
     sleep(Duration::from_millis(1500));
-    serving.ip("link set sa mtu 1280");
+    serving.ip("link set v-sa mtu 1280");
     let cut = shrinking.wait_with_output().expect("it ends");
     let error = String::from_utf8_lossy(&cut.stderr);
     assert_eq!(cut.status.code(), Some(1), "{error}");
@@ -315,7 +321,7 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
         "what was measured until then is shown"
     );
     assert!(server.is_alive());
-    serving.ip("link set sa mtu 1500");
+    serving.ip("link set v-sa mtu 1500");
 
     // Routes that refuse, and that are there again before anybody would give up.
     let patient = one
@@ -330,9 +336,9 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
         sleep(Duration::from_millis(200));
         assert!(server.is_alive(), "{kind}");
     }
-    serving.ip("link set sa down");
+    serving.ip("link set v-sa down");
     sleep(Duration::from_millis(200));
-    serving.ip("link set sa up");
+    serving.ip("link set v-sa up");
     let output = patient.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{output:?}");
 
@@ -342,8 +348,8 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
         .spawn();
     let lost = lost.expect("the binary runs");
     sleep(Duration::from_millis(600));
-    serving.ip("addr del 198.18.1.1/24 dev sa");
-    serving.ip("addr add 198.18.1.7/24 dev sa");
+    serving.ip("addr del 198.18.1.1/24 dev v-sa");
+    serving.ip("addr add 198.18.1.7/24 dev v-sa");
     let output = lost.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     one.within(|| from_port_0([198, 18, 1, 2], [198, 18, 1, 7]));

@@ -29,7 +29,7 @@ static SECRET: LazyLock<Secret> = LazyLock::new(|| Secret::stretch(b"a shared se
 const SCHEDULES: u64 = 200;
 /// Of the thousands that were tried once, those that failed: round trips longer than what a server waits
 /// before it asks for another proof of an address.
-const FAILED_ONCE: [u64; 4] = [709, 952, 2563, 3433];
+const FAILED_ONCE: [u64; 5] = [709, 952, 2563, 2899, 3433];
 /// Longer than the longest blackout, so that a test can outlive it.
 const SILENCE: Duration = Duration::from_secs(60);
 /// For how long a server lets a test send.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
@@ -22,6 +22,17 @@ use verus_net::probe::wire::{
     self, Accept, AckBody, Data, Ending as Close, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason,
     Request, Retry, Run, Status,
 };
+
+/// Memory is the whole process's: who measures it waits until the other tests have ended, and they for it.
+static MEMORY: RwLock<()> = RwLock::new(());
+
+fn memory_alone() -> RwLockWriteGuard<'static, ()> {
+    MEMORY.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn memory_shared() -> RwLockReadGuard<'static, ()> {
+    MEMORY.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn request(upload_flows: u16, download_flows: u16, bytes: u64, scheme: &str) -> Request {
     Request {
@@ -415,6 +426,7 @@ const SCHEMES: [&str; 4] = ["verus", "cubic", "newreno", "vegas"];
 
 #[test]
 fn who_acknowledges_what_did_not_come_is_caught_and_gains_nothing() {
+    let _shared = memory_shared();
     for seed in 0..5 {
         for scheme in SCHEMES {
             let (_, honest, _) = download(scheme, Lie::None, seed);
@@ -449,6 +461,7 @@ fn who_acknowledges_what_did_not_come_is_caught_and_gains_nothing() {
 
 #[test]
 fn who_repeats_or_shuffles_acknowledgements_gains_nothing() {
+    let _shared = memory_shared();
     for scheme in SCHEMES {
         let (_, honest, _) = download(scheme, Lie::None, 1);
         let fair = honest.sent_by(Time::MAX);
@@ -474,6 +487,7 @@ fn who_repeats_or_shuffles_acknowledgements_gains_nothing() {
 
 #[test]
 fn who_overstates_how_long_an_acknowledgement_waited_hides_no_queue() {
+    let _shared = memory_shared();
     let queueing =
         |meeting: &world::Meeting| meeting.down.bottleneck.expect("there is one").queueing;
     for scheme in SCHEMES {
@@ -554,6 +568,7 @@ fn mangled(dice: &mut ChaCha8Rng, datagram: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_stranger_never_gets_more_bytes_than_came_from_its_address() {
+    let _shared = memory_shared();
     let mut server = server(1);
     let mut dice = random::stream(2, "strangers", 0);
     let mut books = Books::default();
@@ -636,7 +651,7 @@ fn a_stranger_never_gets_more_bytes_than_came_from_its_address() {
     assert_eq!(granted, (1, 0), "it was granted a test and has not spoken");
 
     // And then silence: nothing is said to those who say nothing, and they are forgotten.
-    for _ in 0..310 {
+    for _ in 0..610 {
         now += Duration::from_millis(100);
         server.on_timer(now);
         books.sent(&drain(&mut server, now));
@@ -685,6 +700,7 @@ fn begin(
 
 #[test]
 fn many_clients_meet_the_servers_limits_and_are_forgotten_when_silent() {
+    let _shared = memory_shared();
     let mut server = server(3);
     let mut now = Time::ZERO;
     let mut refused = 0;
@@ -708,6 +724,7 @@ fn many_clients_meet_the_servers_limits_and_are_forgotten_when_silent() {
 
 #[test]
 fn one_address_takes_neither_all_places_nor_any_that_it_does_not_use() {
+    let _shared = memory_shared();
     let mut server = server(4);
     let now = Time::ZERO;
     let crowd = |number: u32| address(1, 1_000 + number as u16);
@@ -745,6 +762,7 @@ fn one_address_takes_neither_all_places_nor_any_that_it_does_not_use() {
 
 #[test]
 fn who_was_granted_a_test_that_others_took_meanwhile_is_told_so_when_it_speaks() {
+    let _shared = memory_shared();
     let mut config = ServerConfig::default();
     config.limits.clients = 1;
     let mut server = Server::new(config, Catalogue, entropy(5), Time::ZERO);
@@ -803,13 +821,6 @@ fn vanish(asked: Request, seconds: u64, keeps_alive: bool) -> (Vec<usize>, usize
     (sent, woken)
 }
 
-/// Who measures the process's memory must be the only one to use much.
-static MEMORY: Mutex<()> = Mutex::new(());
-
-fn memory_alone() -> MutexGuard<'static, ()> {
-    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[test]
 fn a_client_that_vanishes_is_sent_a_trickle_after_two_seconds_whatever_the_scheme() {
     let _alone = memory_alone();
@@ -841,6 +852,7 @@ fn a_client_that_vanishes_is_sent_a_trickle_after_two_seconds_whatever_the_schem
 
 #[test]
 fn a_source_of_any_rate_costs_as_much_work_as_it_sends() {
+    let _shared = memory_shared();
     // A terabit a second in packets of 200 bytes: one each 1.6 ns.
     let asked = Request {
         packet_bytes: 200,
@@ -862,6 +874,7 @@ fn a_source_of_any_rate_costs_as_much_work_as_it_sends() {
 
 #[test]
 fn rates_above_the_servers_limit_are_refused_and_the_limit_is_told() {
+    let _shared = memory_shared();
     let mut config = ServerConfig::default();
     config.limits.rate_per_client = Some(Rate::from_mbps(5.0));
     let refused = |asked: Request| {
@@ -919,6 +932,7 @@ fn rates_above_the_servers_limit_are_refused_and_the_limit_is_told() {
 
 #[test]
 fn what_comes_from_port_0_is_answered_by_nobody() {
+    let _shared = memory_shared();
     let mut server = server(11);
     let mut liar = Liar::new(Lie::None, request(1, 1, 0, "verus"), 11);
     server.handle(Time::ZERO, Time::ZERO, address(1, 0), None, &liar.hello());
@@ -936,6 +950,7 @@ fn what_comes_from_port_0_is_answered_by_nobody() {
 
 #[test]
 fn packets_that_do_not_fit_a_path_end_one_test_with_the_cause_and_no_other() {
+    let _shared = memory_shared();
     let mut server = server(12);
     let mut now = Time::ZERO;
     let large = Request {
@@ -972,6 +987,7 @@ fn packets_that_do_not_fit_a_path_end_one_test_with_the_cause_and_no_other() {
 
 #[test]
 fn a_packet_stands_for_no_more_data_than_its_size() {
+    let _shared = memory_shared();
     let mut server = server(14);
     let (now, from) = (Time::ZERO, address(1, 1));
     let mut liar = Liar::new(Lie::None, request(1, 0, 0, "verus"), 14);
@@ -1133,11 +1149,8 @@ impl Endpoint for Honest {
 
 #[test]
 fn forged_replayed_truncated_oversized_and_random_packets_change_nothing() {
-    let shared = {
-        // It takes 64 MiB for a moment.
-        let _alone = memory_alone();
-        Secret::stretch(b"secret")
-    };
+    let _shared = memory_shared();
+    let shared = Secret::stretch(b"secret");
     for seed in 0..20 {
         let secret = (seed % 2 == 0).then(|| shared.clone());
         let config = ServerConfig {
@@ -1182,6 +1195,7 @@ fn forged_replayed_truncated_oversized_and_random_packets_change_nothing() {
 
 #[test]
 fn forged_data_does_not_use_up_what_all_clients_share() {
+    let _shared = memory_shared();
     let mut config = ServerConfig::default();
     config.limits.rate = Some(Rate::from_mbps(10.0));
     let mut server = Server::new(config, Catalogue, entropy(1), Time::ZERO);

@@ -25,8 +25,6 @@ const MOST_REPLIES: usize = 256;
 /// so many.
 const MOST_OFFERS: usize = 1024;
 const MOST_OFFERS_OF_ONE: usize = 64;
-/// How long such a client has time to speak: an outage may begin with the answer, and it keeps nobody out.
-const OFFER_LIFETIME: Duration = Duration::from_secs(30);
 /// Packets that all tests together may have in flight: 64 MiB of memory, and what [`connection::MOST_IN_FLIGHT`]
 /// says of timeouts.
 const MOST_IN_FLIGHT: u64 = 1 << 20;
@@ -447,7 +445,8 @@ impl<L: Library> Server<L> {
             stage: Stage::Offered {
                 request: request.clone(),
                 keys: Keys::new(&self.handshake, &hello.nonce, &accept),
-                expires: now + OFFER_LIFETIME,
+                // An outage may begin with the answer to its hello: it costs nobody a place meanwhile.
+                expires: now + self.config.limits.silence,
             },
             client,
             local,
