@@ -12,6 +12,7 @@ use crate::constant::{self, Constant};
 use crate::controller::{Controller, Observer};
 use crate::cubic::{self, Cubic, Lookahead};
 use crate::episode::Period;
+use crate::forward::{self, Forward};
 use crate::hystart::HyStart;
 use crate::model::{Model, ModelDriven, WalkKind};
 use crate::new_reno::{self, NewReno};
@@ -140,6 +141,7 @@ pub struct Scheme {
 enum Config {
     Verus(Box<verus::Config>),
     Cubic(cubic::Config),
+    Forward(forward::Config),
     NewReno(new_reno::Config),
     Vegas(vegas::Config),
     Sprout(sprout::Config),
@@ -176,6 +178,7 @@ impl Scheme {
         let pairs = split_pairs(text, rest)?;
         let config = match name {
             "verus" => parse_verus(text, &pairs)?,
+            "forward" => parse_forward(text, &pairs)?,
             "cubic" => parse_cubic(text, &pairs)?,
             "newreno" => parse_new_reno(text, &pairs)?,
             "vegas" => parse_vegas(text, &pairs)?,
@@ -221,6 +224,7 @@ impl Scheme {
     pub fn name(&self) -> &'static str {
         match self.config {
             Config::Verus(_) => "verus",
+            Config::Forward(_) => "forward",
             Config::Cubic(_) => "cubic",
             Config::NewReno(_) => "newreno",
             Config::Vegas(_) => "vegas",
@@ -272,6 +276,7 @@ impl Scheme {
                     extra(&["ratio", "mode"])
                 )
             }
+            Config::Forward(_) => format!("Forward{}", extra(&[])),
             Config::Cubic(_) => format!("Cubic{}", extra(&[])),
             Config::NewReno(_) => format!("NewReno{}", extra(&[])),
             Config::Vegas(_) => format!("Vegas{}", extra(&[])),
@@ -296,6 +301,7 @@ impl Scheme {
         const CHECKED: &str = "the configuration was checked when the scheme was parsed";
         match &self.config {
             Config::Verus(config) => Box::new(Verus::new((**config).clone(), seed).expect(CHECKED)),
+            Config::Forward(config) => Box::new(Forward::new(config.clone()).expect(CHECKED)),
             Config::Cubic(config) => Box::new(Cubic::new(config.clone()).expect(CHECKED)),
             Config::NewReno(config) => Box::new(NewReno::new(config.clone()).expect(CHECKED)),
             Config::Vegas(config) => Box::new(Vegas::new(config.clone()).expect(CHECKED)),
@@ -851,6 +857,44 @@ fn cubic_keys() -> Vec<Key> {
     ]
 }
 
+fn parse_forward(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
+    let mut config = forward::Config::default();
+    apply(scheme, "forward", &forward_keys(), pairs, |setting| {
+        match setting.key {
+            "queue_ms" => config.queue_ms = setting.number()?,
+            "without" => {
+                let mut words = vec![("none", None)];
+                words.extend(forward::Part::ALL.map(|(word, part)| (word, Some(part))));
+                config.without = setting.word(&words)?;
+            }
+            other => unreachable!("`{other}` is listed but not parsed"),
+        }
+        Ok(())
+    })?;
+    config
+        .validate()
+        .map_err(|error| out_of_range(scheme)(&error))?;
+    Ok(Config::Forward(config))
+}
+
+fn forward_keys() -> Vec<Key> {
+    let d = forward::Config::default();
+    vec![
+        key(
+            "queue_ms",
+            "ms",
+            d.queue_ms,
+            "the queue that one will bear on 10 Mbit/s; elsewhere by the cube root of the rate",
+        ),
+        key(
+            "without",
+            "a part",
+            "none",
+            "leaves a part out, for research: prediction, pacing, drains, early-drains, first-drain, loss-price, fairness, fractions, damping, longer-path, held-rate, cut-silence, receiver-times",
+        ),
+    ]
+}
+
 fn parse_new_reno(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
     let mut config = new_reno::Config::default();
     apply(scheme, "newreno", &new_reno_keys(), pairs, |setting| {
@@ -1142,6 +1186,11 @@ pub fn catalogue() -> Vec<Entry> {
             keys: verus_keys(),
         },
         Entry {
+            name: "forward",
+            summary: "delay-based, one window from delivery rate and round trip, low delay on links of any kind",
+            keys: forward_keys(),
+        },
+        Entry {
             name: "cubic",
             summary: "loss-based, the default of Linux (RFC 9438, HyStart on)",
             keys: cubic_keys(),
@@ -1248,7 +1297,7 @@ mod tests {
         let message = |text: &str| Scheme::parse(text).expect_err("invalid").to_string();
         assert_eq!(
             message("bbr"),
-            "scheme `bbr`: unknown algorithm `bbr`; known are verus, cubic, newreno, vegas, sprout, model, saturate, \
+            "scheme `bbr`: unknown algorithm `bbr`; known are verus, forward, cubic, newreno, vegas, sprout, model, saturate, \
              constant"
         );
         assert!(message("vegas:ratio=2").contains("`vegas` has no key `ratio`"));

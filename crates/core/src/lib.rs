@@ -9,6 +9,7 @@ pub mod controller;
 pub mod cubic;
 pub mod episode;
 pub mod flight;
+pub mod forward;
 pub mod hystart;
 pub mod model;
 pub mod new_reno;

@@ -1,0 +1,876 @@
+//! Forward: one window, from what the receiver got lately and from the queue that one will bear.
+//!
+//! ```text
+//! W = r · (D + q(r) + (q(r) − Q) / 5)          q(r) = queue · ∛(10 Mbit/s ÷ r) ÷ (1 + 150 p)
+//!
+//!            ┌ first drain ┐      ┌─ path not met bare for 4 s, or Q > 1.5 q for a round trip ─┐
+//! slow start ┴─────────────┴▶ law ┴▶ drain: W = 0.15 r D, two round trips or until bare ───────┴▶ law
+//! ```
+//!
+//! r is the delivery rate, D the round trip without a queue, Q the queue that stands, p the share of packets lost.
+//! Below capacity the window grows by (D + q)/D each round trip, by itself; at capacity the queue settles at q (Little).
+//! q falls with the rate, so among flows of one queue, who has less aims at a longer one and gains, until all have the
+//! same, *whatever their round trips*; and the queue of N flows is only ∛N times that of one. A loss is a price on the
+//! queue, the same for all flows of a bottleneck: what a short buffer refuses, it refuses everybody alike, and there is
+//! no reduction to tune or to undo. docs/forward.md derives this, and says what each part is worth and where it falls short.
+//!
+//! For a kernel: integers only, a few hundred bytes, nothing allocated, one timer.
+
+mod drain;
+mod loss;
+mod pace;
+mod path;
+mod rate;
+
+use serde::{Deserialize, Serialize};
+
+use crate::controller::{Controller, Departure, Feedback, Timeout};
+use crate::range::{OutOfRange, Range};
+use crate::recovery::{Recovery, TimeoutRule};
+use crate::units::{Bytes, Duration, Rate, Time};
+
+use drain::Drains;
+use loss::LossShare;
+use pace::{Credit, TICK};
+use path::PathDelay;
+use rate::Deliveries;
+
+/// The rate at which q is what was asked for.
+const REFERENCE: Rate = Rate::from_bps(10_000_000);
+/// What one loss in a thousand takes from the target, in thousandths: a buffer that holds a quarter of the target is
+/// filled at 2 % of loss.
+const LOSS_PRICE: u64 = 150;
+/// The share of its distance from the target that the queue is corrected by at once, beyond what r does by itself.
+const DAMPING: u64 = 5;
+/// What a drain leaves of r D, in per cent: little enough that flows whose D is too long by others' queue empty it too.
+const DRAIN_PERCENT: u64 = 15;
+/// H. For so long without a word the path is taken to go on delivering (grants of LTE, acknowledgements in bursts), and
+/// for so long a silence counts as time in r.
+const HORIZON: Duration = Duration::from_millis(80);
+/// r is measured over two target round trips, since flows pass bursts to each other: at most over this or two D, and
+/// over this many packets (for a second at most).
+const LONGEST_PERIOD: Duration = Duration::from_millis(400);
+const FEWEST_PACKETS: u64 = 16;
+/// The window at the start (RFC 6928).
+const INITIAL_PACKETS: u64 = 10;
+/// A window below this is kept by its pace alone; counted in packets, it would be rounded down for good.
+const SMALL_PACKETS: u64 = 4;
+/// What a timeout leaves to probe with, until anything is answered.
+const PROBE_PACKETS: u64 = 2;
+/// Slow start ends when so many acknowledgements in a row have seen half the target queue, or more than one packet in so
+/// many is lost.
+const QUEUED_SAMPLES: u32 = 3;
+const OVERFLOW: u64 = 32;
+/// The window is never below an eighth of a packet: a packet in eight round trips still learns.
+const LEAST_SHARE: u64 = 8;
+
+/// A part that can be left out, to see what it is worth (docs/forward.md, the ablation).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Silence counts as delivery for up to H.
+    Prediction,
+    /// Departures are spread.
+    Pacing,
+    /// Drains, all of them.
+    Drains,
+    /// Drains before their time, at a queue beyond the target.
+    EarlyDrains,
+    /// The drain that ends slow start.
+    FirstDrain,
+    /// The price of loss.
+    LossPrice,
+    /// q falls with r; without, it is what was asked for at any rate.
+    Fairness,
+    /// Windows between whole packets.
+    Fractions,
+    /// The correction by what the queue is off its target.
+    Damping,
+    /// A queue that a drain does not move is a longer path.
+    LongerPath,
+    /// r is kept while the flow drains, and until that can be seen no more.
+    HeldRate,
+    /// A silence counts as time in r for up to H only.
+    CutSilence,
+    /// The receiver's clock.
+    ReceiverTimes,
+}
+
+impl Part {
+    /// Every part, by its name in a scheme.
+    pub const ALL: [(&'static str, Part); 13] = [
+        ("prediction", Part::Prediction),
+        ("pacing", Part::Pacing),
+        ("drains", Part::Drains),
+        ("early-drains", Part::EarlyDrains),
+        ("first-drain", Part::FirstDrain),
+        ("loss-price", Part::LossPrice),
+        ("fairness", Part::Fairness),
+        ("fractions", Part::Fractions),
+        ("damping", Part::Damping),
+        ("longer-path", Part::LongerPath),
+        ("held-rate", Part::HeldRate),
+        ("cut-silence", Part::CutSilence),
+        ("receiver-times", Part::ReceiverTimes),
+    ];
+}
+
+/// A configuration of forward.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The queue that one will bear, in ms: what stands on a link of 10 Mbit/s that the flow has for itself. On another
+    /// it is longer or shorter by the cube root of the rate: 2.7 times as long on 0.5 Mbit/s, half on 80. 27 brings 95 %
+    /// of the capacity at a p95 of at most 100 ms on 15 of the 24 recordings where that can be had (docs/forward.md).
+    pub queue_ms: f64,
+    /// A part to leave out, for research.
+    pub without: Option<Part>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            queue_ms: 27.0,
+            without: None,
+        }
+    }
+}
+
+impl Config {
+    /// Checks every field's range.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range.
+    pub fn validate(&self) -> Result<(), OutOfRange> {
+        Range("forward").check(
+            (1.0..=1000.0).contains(&self.queue_ms),
+            "queue_ms",
+            "between 1 and 1000 ms",
+            self.queue_ms,
+        )
+    }
+}
+
+/// A flow's forward.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    queue_asked: Duration,
+    without: Option<Part>,
+    packet: Bytes,
+    path: PathDelay,
+    deliveries: Deliveries,
+    losses: LossShare,
+    drains: Drains,
+    credit: Credit,
+    /// r.
+    rate: Rate,
+    /// q(r), the price of loss paid.
+    target: Duration,
+    /// D.
+    base: Duration,
+    /// Q.
+    queue: Duration,
+    smoothed_rtt: Duration,
+    /// Slow start's window, until it ends.
+    starting: Option<Bytes>,
+    queued_samples: u32,
+    /// A timeout fired, and nothing was answered since.
+    silent: bool,
+    window: Bytes,
+    /// What departures are spread at; follows from the window.
+    pace: Rate,
+    /// How long a packet takes at r.
+    packet_time: Duration,
+    in_flight: Bytes,
+    /// Walks evenly through the fractions of a packet, one at each feedback.
+    fraction: u32,
+    /// r as the drain began.
+    rate_before: Rate,
+    /// When the last feedback came that found the flow draining.
+    drained: Option<Time>,
+    now: Time,
+    /// Until when it is known what the path delivered.
+    known_until: Time,
+}
+
+impl Forward {
+    /// A controller for one flow.
+    ///
+    /// # Errors
+    /// If the configuration is out of range.
+    pub fn new(config: Config) -> Result<Self, OutOfRange> {
+        config.validate()?;
+        let packet = Bytes::new(1500);
+        Ok(Forward {
+            queue_asked: Duration::from_millis_f64(config.queue_ms),
+            without: config.without,
+            packet,
+            path: PathDelay::new(),
+            deliveries: Deliveries::new(),
+            losses: LossShare::new(),
+            drains: Drains::new(Time::ZERO),
+            credit: Credit::new(packet * INITIAL_PACKETS, Time::ZERO),
+            rate: Rate::default(),
+            target: Duration::ZERO,
+            base: Duration::ZERO,
+            queue: Duration::ZERO,
+            smoothed_rtt: Duration::ZERO,
+            starting: Some(packet * INITIAL_PACKETS),
+            queued_samples: 0,
+            silent: false,
+            window: packet * INITIAL_PACKETS,
+            pace: Rate::from_bps(1),
+            packet_time: Duration::MAX,
+            in_flight: Bytes::ZERO,
+            fraction: 0,
+            rate_before: Rate::default(),
+            drained: None,
+            now: Time::ZERO,
+            known_until: Time::ZERO,
+        })
+    }
+
+    fn has(&self, part: Part) -> bool {
+        self.without != Some(part)
+    }
+
+    /// q(r).
+    fn target(&self) -> Duration {
+        let root = if self.has(Part::Fairness) {
+            cube_root((REFERENCE.as_bps() << 39) / self.rate.as_bps().max(1))
+        } else {
+            1 << 13
+        };
+        let price = if self.has(Part::LossPrice) {
+            LOSS_PRICE * self.losses.share()
+        } else {
+            0
+        };
+        // The root is in 2^-13, the price in 2^-16. At its most, a second times two million, this takes 53 bits.
+        let nanos = ((self.queue_asked.as_nanos() >> 8) * root) >> 5;
+        Duration::from_nanos((nanos << 16) / ((1 << 16) + price))
+    }
+
+    /// T: what r is measured over.
+    fn period(&self) -> Duration {
+        let rounds = ((self.base + self.target) * 2)
+            .max(self.smoothed_rtt)
+            .min(LONGEST_PERIOD.max(self.base * 2));
+        let packets = self.packet_time * FEWEST_PACKETS;
+        rounds.max(packets.min(Duration::from_secs(1)))
+    }
+
+    /// Takes in what feedback says of path, rate and loss.
+    fn measure(&mut self, feedback: &Feedback<'_>) {
+        let (now, period) = (feedback.now, self.period());
+        let silence = if self.has(Part::CutSilence) {
+            HORIZON
+        } else {
+            Duration::MAX
+        };
+        if !feedback.acked.is_empty() {
+            let told = feedback
+                .acked
+                .iter()
+                .any(|acked| acked.received_at.is_some());
+            self.path.settle(told && self.has(Part::ReceiverTimes));
+        }
+        let (mut acked, mut recovered, mut undated) = (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
+        for sample in feedback.acked.iter().chain(feedback.recovered) {
+            let size = sample.packet.size;
+            acked += size;
+            undated += size;
+            if let Some(at) = self.path.on_acked(now, sample, feedback.smoothed_rtt) {
+                self.deliveries.on_delivery(at, undated, period, silence);
+                undated = Bytes::ZERO;
+            }
+        }
+        self.deliveries.also(undated);
+        for sample in feedback.recovered {
+            recovered += sample.packet.size;
+        }
+        let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
+        self.losses.update(now, self.packet, acked, lost, recovered);
+        self.smoothed_rtt = feedback.smoothed_rtt;
+        self.base = self.path.base().unwrap_or_default();
+        self.queue = self.path.queue();
+        if let Some(rate) = self.deliveries.rate(period, self.base + self.target) {
+            // What a source that ran dry, or a drain, let through is less than what the path would have, unless there
+            // is a queue nevertheless.
+            let dry = feedback
+                .acked
+                .last()
+                .is_some_and(|last| last.packet.app_limited);
+            let seen_for = period + self.smoothed_rtt * 2;
+            let drained = self.has(Part::HeldRate)
+                && self.drained.is_some_and(|at| now.since(at) <= seen_for);
+            if rate > self.rate || !(dry || drained) || self.queue > self.target {
+                self.rate = rate;
+            }
+        }
+        self.target = self.target();
+        if let Some(window) = &mut self.starting {
+            *window += acked;
+        }
+    }
+
+    /// Ends slow start, begins and ends drains.
+    fn change_phase(&mut self, now: Time) {
+        let draining = self.drains.draining();
+        if self.starting.is_none() {
+            self.drain_or_not(now);
+        } else {
+            let queued = self.queue > self.target / 2;
+            self.queued_samples = if queued { self.queued_samples + 1 } else { 0 };
+            if self.queued_samples >= QUEUED_SAMPLES || self.losses.exceeds(OVERFLOW, self.packet) {
+                self.starting = None;
+                self.drains = Drains::new(now);
+                if self.has(Part::Drains) && self.has(Part::FirstDrain) {
+                    self.drains.first(now);
+                }
+            }
+        }
+        if self.drains.draining() {
+            self.drained = Some(now);
+            if !draining {
+                self.rate_before = self.rate;
+            }
+        }
+    }
+
+    fn drain_or_not(&mut self, now: Time) {
+        if !self.has(Part::Drains) {
+            return;
+        }
+        let early = self.has(Part::EarlyDrains);
+        let unmoved = (self.drains).update(now, self.queue, self.target, self.smoothed_rtt, early);
+        if unmoved && self.has(Part::LongerPath) {
+            self.path.lengthen(now);
+            self.base = self.path.base().unwrap_or_default();
+            self.queue = self.path.queue();
+            // What the drain measured was the drain.
+            self.rate = self.rate.max(self.rate_before);
+            self.target = self.target();
+        }
+    }
+
+    /// W of the law.
+    fn law(&self) -> Bytes {
+        let mut span = self.base + self.target;
+        if self.has(Part::Damping) {
+            span = (span + self.target / DAMPING).saturating_sub(self.queue / DAMPING);
+        }
+        self.rate.bytes_in(span.max(self.base / 2))
+    }
+
+    fn set_window(&mut self) {
+        let window = if self.silent {
+            self.packet * PROBE_PACKETS
+        } else if let Some(window) = self.starting {
+            window
+        } else if self.drains.draining() {
+            self.rate.bytes_in(self.base * DRAIN_PERCENT / 100)
+        } else {
+            self.law()
+        };
+        self.window = window.max(self.packet / LEAST_SHARE);
+        self.pace = self.pace();
+        self.packet_time = self.rate.time_for(self.packet);
+    }
+
+    /// Whether what was sent is taken to be delivered though nothing is heard.
+    fn predicts(&self) -> bool {
+        let law = !self.silent && self.starting.is_none() && !self.drains.draining();
+        law && self.has(Part::Prediction)
+    }
+
+    /// What should have been heard of by now beyond the packet that is due.
+    fn unheard(&self) -> Bytes {
+        if !self.predicts() {
+            return Bytes::ZERO;
+        }
+        let age = self.now.since(self.known_until).min(HORIZON);
+        if age <= self.packet_time {
+            return Bytes::ZERO;
+        }
+        let overdue = age.saturating_sub(self.packet_time);
+        self.rate.bytes_in(overdue).min(self.in_flight)
+    }
+
+    fn is_small(&self) -> bool {
+        self.window < self.packet * SMALL_PACKETS
+    }
+
+    /// A small window leaves in one round trip. Any other leaves in half a target round trip, so that a burst of the
+    /// link finds something to carry, but in no less than three quarters of D: where D is long, what is sent ahead of the
+    /// rate would stand in the queue meanwhile.
+    fn pace(&self) -> Rate {
+        let span = if self.is_small() {
+            self.base + self.queue
+        } else {
+            ((self.base + self.target) / 2).max(self.base * 3 / 4)
+        };
+        // A round trip of no time at all is one that is not known yet.
+        let span = span.max(Duration::from_micros(1));
+        (self.window / span).max(Rate::from_bps(1))
+    }
+}
+
+/// ∛x, rounded down.
+fn cube_root(x: u64) -> u64 {
+    let mut root = 0;
+    for bit in (0..21).rev() {
+        let next: u64 = root | 1 << bit;
+        if next * next * next <= x {
+            root = next;
+        }
+    }
+    root
+}
+
+impl Controller for Forward {
+    fn on_start(&mut self, now: Time, packet_size: Bytes) {
+        self.packet = packet_size;
+        (self.now, self.known_until) = (now, now);
+        self.drains = Drains::new(now);
+        self.starting = Some(packet_size * INITIAL_PACKETS);
+        self.credit = Credit::new(packet_size * INITIAL_PACKETS, now);
+        self.set_window();
+    }
+
+    fn on_sent(&mut self, packet: &Departure) {
+        self.now = self.now.max(packet.at);
+        self.in_flight = packet.in_flight;
+        self.credit.spend(packet.size);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.now = self.now.max(feedback.now);
+        self.in_flight = feedback.in_flight;
+        // The golden ratio's multiples are spread evenly, however many there are.
+        self.fraction = self.fraction.wrapping_add(0x9e37_79b9);
+        self.credit.fill(self.now, self.pace, self.packet);
+        self.measure(feedback);
+        if !feedback.acked.is_empty() || !feedback.recovered.is_empty() {
+            self.silent = false;
+            self.known_until = self.now - self.path.back_excess();
+            self.change_phase(feedback.now);
+        }
+        self.set_window();
+    }
+
+    fn on_timeout(&mut self, timeout: &Timeout<'_>) {
+        self.now = self.now.max(timeout.now);
+        self.in_flight = Bytes::ZERO;
+        self.silent = true;
+        if let Some(window) = &mut self.starting {
+            *window = self.packet * INITIAL_PACKETS;
+        }
+        self.credit = Credit::new(self.packet * PROBE_PACKETS, self.now);
+        self.set_window();
+    }
+
+    fn on_tick(&mut self, now: Time, in_flight: Bytes) {
+        self.now = self.now.max(now);
+        self.in_flight = in_flight;
+        self.credit.fill(self.now, self.pace, self.packet);
+    }
+
+    fn on_packet_size(&mut self, size: Bytes) {
+        self.packet = size;
+        self.set_window();
+    }
+
+    fn window(&self) -> Bytes {
+        self.window.max(self.packet)
+    }
+
+    fn sendable(&self, in_flight: Bytes) -> Bytes {
+        let small = self.is_small();
+        let more = if small {
+            self.packet
+        } else if self.has(Part::Fractions) {
+            Bytes::new((u64::from(self.fraction) * self.packet.get()) >> 32)
+        } else {
+            Bytes::ZERO
+        };
+        let room = (self.window + more + self.unheard()).saturating_sub(in_flight);
+        if small || self.has(Part::Pacing) {
+            room.min(self.credit.get())
+        } else {
+            room
+        }
+    }
+
+    fn next_tick(&self) -> Option<Time> {
+        if self.credit.get() < self.packet {
+            let next = self.credit.next(self.pace, self.packet);
+            return Some(next.max(self.now + TICK));
+        }
+        let waits = self.predicts() && self.now.since(self.known_until) < HORIZON;
+        waits.then(|| self.now + self.packet_time.clamp(TICK, HORIZON))
+    }
+
+    fn recovery(&self) -> Recovery {
+        let rack = Recovery::rack();
+        Recovery {
+            timeout: TimeoutRule {
+                // An outage's end is found within a second.
+                max: Duration::from_secs(1),
+                ..rack.timeout
+            },
+            // After an outage nothing was lost, as a rule.
+            probe_with_new_data: true,
+            ..rack
+        }
+    }
+
+    fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
+        let phase = match (self.silent, self.starting, self.drains.draining()) {
+            (true, ..) => 3.0,
+            (_, Some(_), _) => 0.0,
+            (.., true) => 2.0,
+            _ => 1.0,
+        };
+        record("phase", phase);
+        record("rate_mbps", self.rate.as_mbps());
+        record("delay_min_ms", self.base.as_millis_f64());
+        record("queue_ms", self.queue.as_millis_f64());
+        record("target_ms", self.target.as_millis_f64());
+        record("loss_share", self.losses.share() as f64 / 65536.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controller::Acked;
+    use crate::testing::{self, Path, SIZE};
+    use proptest::prelude::*;
+
+    fn forward() -> Path<Forward> {
+        Path::new(Forward::new(Config::default()).expect("the default is in range"))
+    }
+
+    /// A packet that left at `sent_ms`, came in `there_ms` later by a clock that is `offset_ms` ahead, and whose
+    /// acknowledgement took `back_ms`.
+    #[derive(Default)]
+    struct Sample {
+        app_limited: bool,
+        sent_ms: u64,
+        there_ms: u64,
+        back_ms: u64,
+        offset_ms: Option<u64>,
+    }
+
+    fn hear(controller: &mut Forward, number: u64, sample: &Sample) {
+        let now = Time::from_millis(sample.sent_ms + sample.there_ms + sample.back_ms);
+        let packet = Departure {
+            number,
+            at: Time::from_millis(sample.sent_ms),
+            size: SIZE,
+            window: SIZE,
+            in_flight: SIZE,
+            delivered: Bytes::ZERO,
+            delivered_at: Time::ZERO,
+            app_limited: sample.app_limited,
+        };
+        let rtt = now.since(packet.at);
+        let acked = Acked {
+            packet,
+            rtt,
+            received_at: sample
+                .offset_ms
+                .map(|offset| Time::from_millis(sample.sent_ms + sample.there_ms + offset)),
+        };
+        controller.on_feedback(&Feedback {
+            now,
+            acked: &[acked],
+            lost: &[],
+            recovered: &[],
+            marked: 0,
+            report: None,
+            in_flight_before: SIZE,
+            in_flight: Bytes::ZERO,
+            delivered: SIZE * (number + 1),
+            smoothed_rtt: rtt,
+            min_rtt: rtt,
+        });
+    }
+
+    /// A flow in the law, at 8 Mbit/s (a packet each millisecond) over 20 ms there and 20 back.
+    fn settled(offset_ms: Option<u64>) -> Forward {
+        let mut controller = Forward::new(Config::default()).expect("in range");
+        controller.on_start(Time::ZERO, SIZE);
+        controller.starting = None;
+        for number in 0..1000 {
+            let sample = Sample {
+                sent_ms: number,
+                there_ms: 20,
+                back_ms: 20,
+                offset_ms,
+                ..Sample::default()
+            };
+            hear(&mut controller, number, &sample);
+        }
+        controller
+    }
+
+    fn ms(span: Duration) -> f64 {
+        span.as_millis_f64()
+    }
+
+    #[test]
+    fn the_window_is_the_rate_times_round_trip_and_queue() {
+        let controller = settled(None);
+        assert_eq!(controller.rate, Rate::from_mbps(8.0));
+        assert_eq!(ms(controller.base), 40.0);
+        assert_eq!(ms(controller.queue), 0.0);
+        // 27 ms × ∛(10/8) = 29.1 ms, and a fifth more while nothing waits: a packet a millisecond.
+        assert!((ms(controller.target) - 29.08).abs() < 0.05);
+        let window = controller.window.as_f64() / SIZE.as_f64();
+        assert!((window - (40.0 + 29.08 * 1.2)).abs() < 0.1, "{window}");
+    }
+
+    #[test]
+    fn the_target_falls_with_the_cube_root_of_the_rate() {
+        let mut controller = settled(None);
+        let mut at = |mbps| {
+            controller.rate = Rate::from_mbps(mbps);
+            ms(controller.target())
+        };
+        assert!((at(10.0) - 27.0).abs() < 0.05);
+        assert!((at(80.0) - 13.5).abs() < 0.05);
+        assert!((at(1.25) - 54.0).abs() < 0.05);
+        assert!((at(10_000.0) - 2.7).abs() < 0.05);
+    }
+
+    #[test]
+    fn a_queue_on_the_way_back_is_no_queue() {
+        for offset_ms in [0, 1_000_000] {
+            let mut controller = settled(Some(offset_ms));
+            for number in 1000..1400 {
+                let sample = Sample {
+                    sent_ms: number,
+                    there_ms: 20,
+                    back_ms: 70,
+                    offset_ms: Some(offset_ms),
+                    ..Sample::default()
+                };
+                hear(&mut controller, number, &sample);
+            }
+            assert_eq!(ms(controller.queue), 0.0);
+            assert_eq!(controller.rate, Rate::from_mbps(8.0));
+            // Longer for good, once the shorter way is forgotten.
+            for number in 1400..2400 {
+                let sample = Sample {
+                    sent_ms: number,
+                    there_ms: 20,
+                    back_ms: 70,
+                    offset_ms: Some(offset_ms),
+                    ..Sample::default()
+                };
+                hear(&mut controller, number, &sample);
+            }
+            assert_eq!(ms(controller.base), 90.0);
+        }
+    }
+
+    #[test]
+    fn without_the_receivers_clock_the_round_trip_has_to_do() {
+        let mut controller = settled(None);
+        for number in 1000..1400 {
+            let sample = Sample {
+                sent_ms: number,
+                there_ms: 20,
+                back_ms: 70,
+                offset_ms: None,
+                ..Sample::default()
+            };
+            hear(&mut controller, number, &sample);
+        }
+        assert_eq!(ms(controller.queue), 50.0);
+    }
+
+    #[test]
+    fn a_source_that_runs_dry_is_not_taken_for_a_slow_path() {
+        let mut controller = settled(None);
+        for step in 0..500 {
+            let sample = Sample {
+                app_limited: true,
+                sent_ms: 1000 + step * 10,
+                there_ms: 20,
+                back_ms: 20,
+                offset_ms: None,
+            };
+            hear(&mut controller, 1000 + step, &sample);
+        }
+        assert_eq!(controller.rate, Rate::from_mbps(8.0));
+    }
+
+    #[test]
+    fn losses_are_a_price_on_the_queue_and_cut_no_window() {
+        let mut path = forward();
+        path.controller.starting = None;
+        for round in 0..400u64 {
+            path.send(10);
+            path.wait_ms(40);
+            let numbers = path.in_flight_numbers();
+            // One in ten, from the tenth second on.
+            let lost = usize::from(round > 200);
+            path.feedback(
+                numbers[lost..].iter().copied(),
+                numbers[..lost].iter().copied(),
+                [],
+            );
+            path.controller.drains = Drains::new(path.now);
+        }
+        // 10 % lost: a sixteenth of the target is left; D is what it was, and so is nearly all of the window.
+        let free = {
+            let mut free = path.controller.clone();
+            free.losses = LossShare::new();
+            free.target()
+        };
+        let left = ms(path.controller.target) / ms(free);
+        assert!((left - 1.0 / 16.0).abs() < 0.005, "{left}");
+        assert!(path.controller.window >= path.controller.rate.bytes_in(path.controller.base));
+    }
+
+    #[test]
+    fn a_drain_lasts_until_the_path_is_bare_and_keeps_the_rate() {
+        let mut controller = settled(None);
+        let (mut drained, mut number) = (false, 1000);
+        // A queue of 60 ms that does not go away, until the flow drains.
+        while !drained && number < 10_000 {
+            let there_ms = 80;
+            let sample = Sample {
+                sent_ms: number,
+                there_ms,
+                back_ms: 20,
+                offset_ms: None,
+                ..Sample::default()
+            };
+            hear(&mut controller, number, &sample);
+            drained = controller.drains.draining();
+            number += 1;
+        }
+        assert!(drained && number < 2000, "it took until {number}");
+        let before = controller.rate;
+        assert!(controller.window < before.bytes_in(controller.base) / 5);
+        // Bare: one packet in ten milliseconds comes through.
+        for step in 0..10 {
+            let sample = Sample {
+                sent_ms: number + 100 + step * 10,
+                there_ms: 20,
+                back_ms: 20,
+                offset_ms: None,
+                ..Sample::default()
+            };
+            hear(&mut controller, number + step, &sample);
+        }
+        assert!(!controller.drains.draining());
+        assert_eq!(controller.rate, before);
+    }
+
+    #[test]
+    fn silence_counts_as_delivery_for_a_while() {
+        let mut controller = settled(None);
+        let window = controller.window;
+        let at = controller.now;
+        let in_flight = window;
+        controller.in_flight = in_flight;
+        let room = |controller: &mut Forward, ms: u64| {
+            controller.on_tick(at + Duration::from_millis(ms), in_flight);
+            controller.unheard()
+        };
+        assert_eq!(room(&mut controller, 1), Bytes::ZERO);
+        assert_eq!(room(&mut controller, 31), SIZE * 30);
+        assert!(room(&mut controller, 5000) <= SIZE * 80);
+    }
+
+    #[test]
+    fn a_timeout_leaves_two_packets_until_anything_is_answered() {
+        let mut path = forward();
+        path.fill();
+        path.wait_ms(40);
+        path.ack([0, 1, 2]);
+        path.wait_ms(1000);
+        path.time_out();
+        assert_eq!(path.controller.window(), SIZE * 2);
+        path.fill();
+        assert_eq!(path.in_flight(), SIZE * 2);
+        path.wait_ms(40);
+        let numbers = path.in_flight_numbers();
+        path.ack(numbers);
+        assert!(path.controller.window() > SIZE * 2);
+    }
+
+    #[test]
+    fn its_state_is_a_few_hundred_bytes() {
+        let size = std::mem::size_of::<Forward>();
+        assert!(size <= 768, "{size} bytes");
+    }
+
+    #[test]
+    fn the_cube_root_is_the_cube_root() {
+        for x in [0, 1, 7, 8, 26, 27, 1 << 39, u64::from(u32::MAX), 1 << 62] {
+            let root = u128::from(cube_root(x));
+            assert!(
+                root.pow(3) <= x.into() && (root + 1).pow(3) > x.into(),
+                "{x}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_by_name() {
+        for queue_ms in [0.0, -1.0, f64::NAN, 1e9] {
+            let config = Config {
+                queue_ms,
+                ..Config::default()
+            };
+            assert_eq!(Forward::new(config).unwrap_err().field, "queue_ms");
+        }
+    }
+
+    proptest! {
+        /// The window is at least a packet and within what was ever delivered; whoever has nothing in flight may send or
+        /// is woken to; probes are finite; and the same history gives the same windows.
+        #[test]
+        fn whatever_happens_the_window_stays_sound_and_repeats(
+            steps in testing::steps(),
+            queue_ms in 1.0..1000.0f64,
+            without in prop::option::of(prop::sample::select(Part::ALL.map(|(_, part)| part).to_vec())),
+        ) {
+            let windows = || {
+                let config = Config { queue_ms, without };
+                let mut path = Path::new(Forward::new(config).expect("in range"));
+                let mut windows = Vec::new();
+                let mut sent = 0;
+                testing::run(&mut path, &steps, |path| {
+                    let controller = &path.controller;
+                    sent = path.in_flight_numbers().last().map_or(sent, |last| last + 1).max(sent);
+                    assert!(controller.window() >= SIZE);
+                    assert!(controller.window() <= SIZE * (sent + 100) * 4, "{:?}", controller.window());
+                    if controller.sendable(Bytes::ZERO) < SIZE {
+                        let tick = controller.next_tick().expect("it is woken");
+                        assert!(tick > controller.now);
+                    }
+                    controller.probe(&mut |name, value| assert!(value.is_finite(), "{name} is {value}"));
+                    windows.push(controller.window());
+                });
+                // Woken until it may send: within the time that a packet takes at the least pace.
+                let mut free = path.controller.clone();
+                let mut ticks = 0;
+                while free.sendable(Bytes::ZERO) < SIZE {
+                    let at = free.next_tick().expect("it is woken");
+                    free.on_tick(at, Bytes::ZERO);
+                    ticks += 1;
+                    assert!(ticks < 100, "it never may send");
+                }
+                windows
+            };
+            prop_assert_eq!(windows(), windows());
+        }
+    }
+}

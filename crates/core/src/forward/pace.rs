@@ -1,0 +1,76 @@
+//! What may leave at once.
+//!
+//! A credit in bytes fills at the pacing rate and is spent by departures, so that a packet in five round trips and
+//! thousands in one are the same thing: a packet leaves when there is credit for it. Time that nobody used is not saved
+//! up beyond a burst.
+
+use crate::units::{Bytes, Duration, Rate, Time};
+
+/// A timer is never set closer than this: what leaves in a millisecond is a burst that any queue takes.
+pub(super) const TICK: Duration = Duration::from_millis(1);
+
+/// A flow's credit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Credit {
+    bytes: u64,
+    at: Time,
+}
+
+impl Credit {
+    pub(super) fn new(bytes: Bytes, now: Time) -> Self {
+        Credit {
+            bytes: bytes.get(),
+            at: now,
+        }
+    }
+
+    /// Fills up to `now` at `rate`, to at most two packets of `size` or two ticks' worth.
+    pub(super) fn fill(&mut self, now: Time, rate: Rate, size: Bytes) {
+        let more = rate.bytes_in(now.since(self.at)).get();
+        // What is no whole byte yet is kept: time counts from the last one.
+        self.at = now.min(self.at + rate.time_for(Bytes::new(more)));
+        let most = rate.bytes_in(TICK * 2).get().max(size.get() * 2);
+        // The first burst is larger than what is ever saved up.
+        self.bytes = self.bytes.max(self.bytes.saturating_add(more).min(most));
+    }
+
+    pub(super) fn spend(&mut self, size: Bytes) {
+        self.bytes = self.bytes.saturating_sub(size.get());
+    }
+
+    pub(super) fn get(&self) -> Bytes {
+        Bytes::new(self.bytes)
+    }
+
+    /// When there will be credit for a packet of `size`.
+    pub(super) fn next(&self, rate: Rate, size: Bytes) -> Time {
+        self.at + rate.time_for(size.saturating_sub(self.get())).max(TICK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: Bytes = Bytes::new(1500);
+
+    #[test]
+    fn a_packet_in_five_seconds_is_a_rate_like_any_other() {
+        let rate = Rate::from_bps(2400);
+        let mut credit = Credit::new(Bytes::ZERO, Time::ZERO);
+        for ms in (0..=5000).step_by(7) {
+            credit.fill(Time::from_millis(ms), rate, SIZE);
+        }
+        assert!(credit.get() >= Bytes::new(1490) && credit.get() <= SIZE);
+        assert!(credit.next(rate, SIZE) <= Time::from_millis(5020));
+    }
+
+    #[test]
+    fn idle_time_is_not_saved_up() {
+        let mut credit = Credit::new(Bytes::ZERO, Time::ZERO);
+        credit.fill(Time::from_millis(60_000), Rate::from_mbps(1.0), SIZE);
+        assert_eq!(credit.get(), SIZE * 2);
+        credit.fill(Time::from_millis(120_000), Rate::from_mbps(120.0), SIZE);
+        assert_eq!(credit.get(), SIZE * 20);
+    }
+}

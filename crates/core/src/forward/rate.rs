@@ -1,0 +1,144 @@
+//! The delivery rate, by the receiver's clock.
+//!
+//! A silence counts for a bounded time: what a link does after an outage is not told by how long the outage was.
+
+use crate::units::{Bytes, Duration, Rate, Time};
+
+/// Marks kept, and into how many the period is divided: spare ones allow for periods that grow.
+const MARKS: usize = 16;
+const MARKS_PER_PERIOD: u64 = 12;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Mark {
+    /// Time that counted, until then.
+    at: Duration,
+    /// Bytes delivered until then.
+    delivered: u64,
+}
+
+/// What was delivered when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deliveries {
+    /// A ring.
+    marks: [Mark; MARKS],
+    newest: usize,
+    now: Mark,
+    /// The receiver's clock at `now`.
+    last: Option<Time>,
+}
+
+impl Deliveries {
+    pub(super) fn new() -> Self {
+        Deliveries {
+            marks: [Mark::default(); MARKS],
+            newest: 0,
+            now: Mark::default(),
+            last: None,
+        }
+    }
+
+    /// `size` arrived at `at`; the rate is asked for over `period`, and silences count up to `silence`.
+    pub(super) fn on_delivery(
+        &mut self,
+        at: Time,
+        size: Bytes,
+        period: Duration,
+        silence: Duration,
+    ) {
+        let Some(last) = self.last else {
+            // The first packets begin the clock; they took no time that is known.
+            self.last = Some(at);
+            return;
+        };
+        if at > last {
+            let age = self.now.at.saturating_sub(self.marks[self.newest].at);
+            if age >= period / MARKS_PER_PERIOD {
+                self.newest = (self.newest + 1) % MARKS;
+                self.marks[self.newest] = self.now;
+            }
+            self.now.at += at.since(last).min(silence);
+            self.last = Some(at);
+        }
+        self.also(size);
+    }
+
+    /// `size` arrived too, by now.
+    pub(super) fn also(&mut self, size: Bytes) {
+        self.now.delivered = self.now.delivered.wrapping_add(size.get());
+    }
+
+    /// r over the last `period`, or over all there is if that is less, but never over less than `least`: a burst is no
+    /// rate.
+    pub(super) fn rate(&self, period: Duration, least: Duration) -> Option<Rate> {
+        let mut from = self.marks[self.newest];
+        for back in 1..MARKS {
+            if self.now.at.saturating_sub(from.at) >= period {
+                break;
+            }
+            let mark = self.marks[(self.newest + MARKS - back) % MARKS];
+            if mark.at > from.at {
+                break; // the ring has gone round
+            }
+            from = mark;
+        }
+        let span = self.now.at.saturating_sub(from.at);
+        let delivered = self.now.delivered.wrapping_sub(from.delivered);
+        (!span.is_zero()).then(|| Bytes::new(delivered) / span.max(least))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_millis(100);
+    const SILENCE: Duration = Duration::from_millis(80);
+
+    fn every_ms(deliveries: &mut Deliveries, from: u64, to: u64) {
+        for ms in from..to {
+            deliveries.on_delivery(Time::from_millis(ms), Bytes::new(1000), PERIOD, SILENCE);
+        }
+    }
+
+    #[test]
+    fn a_steady_stream_has_its_rate_from_the_second_packet_on() {
+        let mut deliveries = Deliveries::new();
+        every_ms(&mut deliveries, 5, 6);
+        assert_eq!(deliveries.rate(PERIOD, Duration::ZERO), None);
+        for end in [7, 20, 100, 1000] {
+            every_ms(&mut deliveries, end - 1, end);
+            let mut deliveries = Deliveries::new();
+            every_ms(&mut deliveries, 5, end);
+            let rate = deliveries.rate(PERIOD, Duration::ZERO).expect("two");
+            assert_eq!(rate, Rate::from_mbps(8.0), "until {end} ms");
+        }
+    }
+
+    #[test]
+    fn only_the_period_counts() {
+        let mut deliveries = Deliveries::new();
+        every_ms(&mut deliveries, 0, 1000);
+        for ms in 1000..1150 {
+            deliveries.on_delivery(Time::from_millis(ms), Bytes::new(2000), PERIOD, SILENCE);
+        }
+        let rate = deliveries.rate(PERIOD, Duration::ZERO).expect("many");
+        assert_eq!(rate, Rate::from_mbps(16.0));
+    }
+
+    #[test]
+    fn an_outage_counts_for_no_longer_than_a_silence() {
+        let mut deliveries = Deliveries::new();
+        every_ms(&mut deliveries, 0, 1000);
+        every_ms(&mut deliveries, 60_000, 60_001);
+        let rate = deliveries.rate(PERIOD, Duration::ZERO).expect("many");
+        assert!(rate > Rate::from_mbps(1.5), "{rate:?}");
+    }
+
+    #[test]
+    fn a_burst_is_no_rate() {
+        let mut deliveries = Deliveries::new();
+        every_ms(&mut deliveries, 0, 3);
+        let rate = deliveries.rate(PERIOD, Duration::from_millis(40));
+        assert_eq!(rate, Some(Rate::from_mbps(0.4)));
+    }
+}
