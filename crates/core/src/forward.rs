@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::controller::{Controller, Departure, Feedback, Timeout};
 use crate::range::{OutOfRange, Range};
+use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutRule};
 use crate::units::{Bytes, Duration, Rate, Time};
 
@@ -157,6 +158,7 @@ pub struct Forward {
     queue_asked: Duration,
     without: Option<Part>,
     packet: Bytes,
+    clock: ReceiverClock,
     path: PathDelay,
     deliveries: Deliveries,
     losses: LossShare,
@@ -205,6 +207,7 @@ impl Forward {
             queue_asked: Duration::from_millis_f64(config.queue_ms),
             without: config.without,
             packet,
+            clock: ReceiverClock::default(),
             path: PathDelay::new(),
             deliveries: Deliveries::new(),
             losses: LossShare::new(),
@@ -274,6 +277,21 @@ impl Forward {
                 .iter()
                 .any(|acked| acked.received_at.is_some());
             self.path.settle(told && self.has(Part::ReceiverTimes));
+        }
+        let believed = feedback
+            .acked
+            .iter()
+            .chain(feedback.recovered)
+            .all(|acked| {
+                acked
+                    .received_at
+                    .is_none_or(|at| self.clock.believes(now, acked.packet.at, at))
+            });
+        if !believed && self.path.is_timed() {
+            // Made up: ours has to do, and what was learned from them is forgotten.
+            self.path = PathDelay::new();
+            self.path.settle(false);
+            self.deliveries = Deliveries::new();
         }
         let (mut acked, mut recovered, mut undated) = (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
         for sample in feedback.acked.iter().chain(feedback.recovered) {

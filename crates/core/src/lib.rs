@@ -18,6 +18,7 @@ mod prr;
 pub mod random;
 pub mod range;
 pub mod receiver;
+mod receiver_clock;
 pub mod recovery;
 mod resend;
 pub mod saturate;

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::controller::{Acked, Controller, Feedback, Timeout};
 use crate::range::{OutOfRange, Range};
+use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutBase, TimeoutRule};
 use crate::units::{Bytes, Duration, Time};
 
@@ -127,43 +128,6 @@ struct Round {
     longest_queue: Duration,
 }
 
-/// The receiver's clock may run faster or slower than ours by this share.
-const DRIFT: f64 = 2e-4;
-/// And be read so much too early or too late.
-const MISREAD: Duration = Duration::from_millis(200);
-
-/// What the receiver's clock can show. Each packet arrived between its departure and its acknowledgement: that
-/// tells, up to a round trip, by how much the clocks are apart. A receiver whose times do not fit makes them
-/// up, and a path of any rate with them: its clock is not looked at again.
-#[derive(Clone, Copy, Debug)]
-struct Clock {
-    /// From when on the clocks were compared.
-    since: Time,
-    /// By how much the receiver's is ahead, at the least and at the most, ns.
-    ahead: (i64, i64),
-}
-
-impl Clock {
-    /// Whether a packet that left at `sent` and was acknowledged at `now` may have arrived then if its arrival
-    /// was `apart` later than its departure, each by its own clock.
-    fn allows(clock: &mut Option<Clock>, now: Time, sent: Time, apart: i64) -> bool {
-        let least = apart.saturating_sub_unsigned(now.since(sent).as_nanos());
-        let Some(clock) = clock else {
-            *clock = Some(Clock {
-                since: now,
-                ahead: (least, apart),
-            });
-            return true;
-        };
-        let wrong = MISREAD + now.since(clock.since).mul_f64(DRIFT);
-        let wrong = i64::try_from(wrong.as_nanos()).unwrap_or(i64::MAX);
-        let (from, to) = clock.ahead;
-        let fits = apart >= from.saturating_sub(wrong) && least <= to.saturating_add(wrong);
-        clock.ahead = (from.max(least), to.min(apart));
-        fits
-    }
-}
-
 /// A flow that saturates.
 #[derive(Clone, Debug)]
 pub struct Saturate {
@@ -178,9 +142,7 @@ pub struct Saturate {
     overflowed: bool,
     /// The least difference between the two clocks' times of arrival and departure, ns.
     least: Option<i64>,
-    clock: Option<Clock>,
-    /// The receiver's clock makes no sense: ours has to do.
-    made_up: bool,
+    clock: ReceiverClock,
     /// Of the packet acknowledged last: its time in this direction's queue, and the rest of its round trip.
     queue: Duration,
     rest: Duration,
@@ -206,8 +168,7 @@ impl Saturate {
             target: config.delay,
             overflowed: false,
             least: None,
-            clock: None,
-            made_up: false,
+            clock: ReceiverClock::default(),
             queue: Duration::ZERO,
             rest: Duration::ZERO,
             window: Bytes::new(1500) * INITIAL_PACKETS,
@@ -222,13 +183,13 @@ impl Saturate {
         let size = acked.packet.size;
         let sent = acked.packet.at;
         let received_at = acked.received_at.filter(|at| {
-            let apart = at.as_nanos().wrapping_sub(sent.as_nanos()) as i64;
-            if !self.made_up && !Clock::allows(&mut self.clock, feedback.now, sent, apart) {
-                self.made_up = true;
+            let believed = self.clock.believes(feedback.now, sent, *at);
+            if !believed && self.least.is_some() {
+                // Ours has to do.
                 self.least = None;
                 self.deliveries = Deliveries::default();
             }
-            !self.made_up
+            believed
         });
         match received_at {
             Some(at) => {

@@ -89,7 +89,8 @@ const fn bound(scheme: &'static str, sent: Most, remembered: usize, recovers_wit
     }
 }
 
-const BOUNDS: [Bound; 12] = [
+const BOUNDS: [Bound; 13] = [
+    bound("forward", Most::Links(1.5), 20_000, 10.0),
     bound("verus", Most::Links(1.5), 20_000, 10.0),
     // Points of the profile count for ever, and the curve goes on with its slope beyond the last: what a liar
     // charts stays, and a flat curve leads anywhere, as far as the transport lets it. That is the paper's text.

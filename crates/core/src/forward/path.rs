@@ -72,6 +72,11 @@ impl PathDelay {
         self.timed.get_or_insert(told);
     }
 
+    /// Whether the receiver's clock counts.
+    pub(super) fn is_timed(&self) -> bool {
+        self.timed == Some(true)
+    }
+
     /// Takes a sample; returns when the packet was received by the clock that counts, if that is known.
     pub(super) fn on_acked(
         &mut self,

@@ -39,7 +39,8 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// A controller, what may leave while it is lied to in multiples of what the link carries, and how many
 /// seconds of honesty it takes to recover.
-const BOUNDS: [(&str, f64, f64); 10] = [
+const BOUNDS: [(&str, f64, f64); 11] = [
+    ("forward", 1.5, 10.0),
     ("verus", 1.5, 10.0),
     ("verus:mode=paper", 10.0, 20.0),
     ("verus:mode=prototype", 10.0, 20.0),

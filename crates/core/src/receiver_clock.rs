@@ -1,0 +1,85 @@
+//! Whether a receiver's clock is to be believed.
+//!
+//! Each packet arrived between its departure and its acknowledgement: that tells, up to a round trip, by how
+//! much the two clocks are apart. A receiver whose times do not fit makes them up, and a path of any rate with them: its
+//! clock is not looked at again.
+
+use crate::units::{Duration, Time};
+
+/// The receiver's clock may run faster or slower than ours by this share.
+const DRIFT: f64 = 2e-4;
+/// And be read so much too early or too late.
+const MISREAD: Duration = Duration::from_millis(200);
+
+/// What the receiver's clock can show.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ReceiverClock {
+    /// From when on the clocks were compared, and by how much the receiver's is ahead, at the least and at the
+    /// most, ns.
+    compared: Option<(Time, i64, i64)>,
+    made_up: bool,
+}
+
+impl ReceiverClock {
+    /// Whether a packet that left at `sent` and was acknowledged at `now` may have arrived at `received`, by the
+    /// receiver's clock. After the first that cannot have, none is believed.
+    pub(crate) fn believes(&mut self, now: Time, sent: Time, received: Time) -> bool {
+        let apart = received.as_nanos().wrapping_sub(sent.as_nanos()) as i64;
+        let least = apart.saturating_sub_unsigned(now.since(sent).as_nanos());
+        let Some((since, from, to)) = self.compared else {
+            self.compared = Some((now, least, apart));
+            return true;
+        };
+        let wrong = MISREAD + now.since(since).mul_f64(DRIFT);
+        let wrong = i64::try_from(wrong.as_nanos()).unwrap_or(i64::MAX);
+        let fits = apart >= from.saturating_sub(wrong) && least <= to.saturating_add(wrong);
+        self.compared = Some((since, from.max(least), to.min(apart)));
+        self.made_up |= !fits;
+        !self.made_up
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND_TRIP: Duration = Duration::from_millis(100);
+    const AHEAD: Duration = Duration::from_secs(7000);
+
+    /// Packets each 10 ms for a minute, received by a clock that shows `shown` of the true arrival; how many of the
+    /// times were believed.
+    fn believed(shown: impl Fn(Time) -> Time) -> usize {
+        let mut clock = ReceiverClock::default();
+        (0..6000)
+            .map(|index| Time::from_millis(10 * index))
+            .filter(|&sent| {
+                // A queue that comes and goes.
+                let queue = Duration::from_millis(sent.as_nanos() / 50_000_000 % 300);
+                let arrived = sent + ROUND_TRIP / 2 + queue;
+                clock.believes(arrived + ROUND_TRIP / 2, sent, shown(arrived))
+            })
+            .count()
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_and_runs_fast_is_believed() {
+        assert_eq!(believed(|at| at + AHEAD), 6000);
+        assert_eq!(
+            believed(|at| at + AHEAD + at.since(Time::ZERO).mul_f64(1e-4)),
+            6000
+        );
+    }
+
+    #[test]
+    fn times_that_cannot_be_are_the_last_that_are_believed() {
+        for lies in [
+            |_: Time| Time::ZERO + AHEAD,
+            |at: Time| Time::ZERO + AHEAD - at.since(Time::ZERO).min(AHEAD),
+            |at: Time| Time::ZERO + at.since(Time::ZERO) * 2,
+        ] {
+            let from = Time::from_millis(5000);
+            let count = believed(|at| if at < from { at } else { lies(at) });
+            assert!((480..1100).contains(&count), "{count}");
+        }
+    }
+}
