@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 #: Verbs of the Rust binary, which is installed beside the interpreter, and what they do.
@@ -77,7 +77,7 @@ def run(arguments: Sequence[str]) -> int:
     except ValueError as error:
         return _complain(str(error), BAD_INPUT)
     except RuntimeError as error:
-        return _complain(str(error), FAILED)
+        return _complain(str(error), FAILED, getattr(error, "__notes__", ()))
     except KeyboardInterrupt:
         return _complain("interrupted; nothing was written", INTERRUPTED)
 
@@ -87,10 +87,12 @@ def _usage(error: Exception) -> str:
     return " ".join(str(error).split()) + " (`verus --help` shows what there is)"
 
 
-def _complain(message: str, code: int) -> int:
+def _complain(message: str, code: int, more: Iterable[str] = ()) -> int:
     from verus.plain import line
 
     print(line(f"verus: {message}"), file=sys.stderr)
+    for told in more:
+        print(line(f"  {told}"), file=sys.stderr)
     if "-v" in sys.argv or "--verbose" in sys.argv:
         import traceback
 

@@ -176,9 +176,12 @@ def fetch(
         if fresh:
             talk.say(f"  licence: {recording.licence}; cite: {recording.paper}")
     if len(chosen) > 1 and failures:
-        failures.insert(0, f"{len(failures)} of {len(chosen)} recordings could not be fetched:")
+        several = fetching.FetchError(f"{len(failures)} of {len(chosen)} recordings could not be fetched:")
+        for failure in failures:
+            several.add_note(failure)
+        raise several
     if failures:
-        raise fetching.FetchError("\n  ".join(failures))
+        raise fetching.FetchError(failures[0])
     return 0
 
 
