@@ -35,6 +35,9 @@ const DATA: u64 = 1 << 20;
 /// No script takes longer, or somebody waits for what will never come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long either end waits for the other's next word.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// The file that there is to get, and what it is made of: a block, a hole and a torn block.
 const OLD: &str = "old";
 
@@ -289,7 +292,10 @@ impl Stage {
             read_only: false,
             scheme: Scheme::parse("cubic").expect("it is in the list"),
             max_clients: 4,
-            limits: Limits::default(),
+            limits: Limits {
+                silence: SILENCE,
+                ..Limits::default()
+            },
         };
         let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let socket = bind(local)?;
@@ -592,7 +598,7 @@ async fn meet(stage: &Stage) -> Option<(Client, quinn::Connection)> {
         token: None,
         scheme: Scheme::parse("cubic").expect("it is in the list"),
         patience: PATIENCE,
-        silence: PATIENCE,
+        silence: SILENCE,
     };
     let welcome = async {
         let connection = stage.bare_server.accept().await?.await.ok()?;
