@@ -30,13 +30,11 @@ fn no_damaged_message_upsets_a_transfer() {
 }
 
 #[test]
-#[ignore = "a script outlasts the stage's patience since places and silences are limited: to be understood"]
 fn no_script_in_the_corpus_upsets_either_end_of_a_transfer() {
     replay::replay("transfer_state", transfer_state::check);
 }
 
 #[test]
-#[ignore = "a script outlasts the stage's patience since places and silences are limited: to be understood"]
 fn no_mixture_of_scripts_upsets_either_end_of_a_transfer() {
     mix::mix("transfer_state", 0..100, transfer_state::check);
 }

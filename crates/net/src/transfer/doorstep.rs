@@ -7,10 +7,11 @@
 //!   (`connection/mod.rs`, `poll_transmit`: "we always allow a full MTU to be sent"): up to four times of
 //!   what came, where RFC 9000 §8.1 allows three. Here the allowance is exact. What exceeds it is a probe of
 //!   the handshake, which has a long header; nothing else is ever kept back, so that whoever forges the
-//!   address of a client that is known cannot disturb it.
+//!   address of a client that is known cannot disturb it. What a connection is sent once its address is proven
+//!   does not count: the client may begin another from the same port.
 //! - Any other error in sending is a datagram lost, to quinn-udp already; so it is here, whatever quinn does.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -39,6 +40,19 @@ pub(super) struct Doorstep {
     counted: AtomicUsize,
 }
 
+/// An address is proven while this lasts.
+#[derive(Debug)]
+pub(super) struct Proven {
+    doorstep: Arc<Doorstep>,
+    address: SocketAddr,
+}
+
+impl Drop for Proven {
+    fn drop(&mut self) {
+        self.doorstep.guests().leaves(self.address);
+    }
+}
+
 impl Doorstep {
     pub(super) fn new(
         socket: std::net::UdpSocket,
@@ -52,24 +66,29 @@ impl Doorstep {
     }
 
     fn guests(&self) -> MutexGuard<'_, Guests> {
-        let mut guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
-        guests.forget(Instant::now());
-        guests
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A handshake has proven this address, until what is returned is dropped.
+    pub(super) fn proven(self: &Arc<Self>, address: SocketAddr) -> Proven {
+        self.guests().enters(address);
+        Proven {
+            doorstep: Arc::clone(self),
+            address,
+        }
     }
 
     /// Whether a datagram may go out.
     fn let_out(&self, transmit: &Transmit<'_>) -> bool {
-        let is_handshake = transmit.contents.first().is_some_and(|&it| is_long(it));
+        let is_handshake = begins_long(transmit.contents);
         if !is_handshake && self.counted.load(Ordering::Relaxed) == 0 {
             return true;
         }
         let mut guests = self.guests();
-        self.counted.store(guests.0.len(), Ordering::Relaxed);
-        guests.may_go(
-            transmit.destination,
-            transmit.contents.len() as u64,
-            is_handshake,
-        )
+        guests.forget(Instant::now());
+        self.counted.store(guests.counted.len(), Ordering::Relaxed);
+        let bytes = transmit.contents.len() as u64;
+        guests.may_go(transmit.destination, bytes, is_handshake)
     }
 
     /// Looks at what came, several datagrams of one sender in a buffer; whether it is passed on.
@@ -78,24 +97,27 @@ impl Doorstep {
             return false;
         }
         let bytes = &buffer[..meta.len.min(buffer.len())];
-        let is_handshake = |datagram: &[u8]| datagram.first().is_some_and(|&first| is_long(first));
-        if bytes.chunks(meta.stride.max(1)).any(is_handshake) {
+        if bytes.chunks(meta.stride.max(1)).any(begins_long) {
             let mut guests = self.guests();
             guests.came(meta.addr, bytes.len() as u64, Instant::now());
-            self.counted.store(guests.0.len(), Ordering::Relaxed);
+            self.counted.store(guests.counted.len(), Ordering::Relaxed);
         }
         true
     }
 }
 
-/// Whether this first byte begins a packet with a long header (RFC 9000 §17.2).
-fn is_long(first: u8) -> bool {
-    first & 0x80 != 0
+/// Whether a datagram begins with a packet that has a long header (RFC 9000 §17.2), as all of a handshake do.
+fn begins_long(datagram: &[u8]) -> bool {
+    datagram.first().is_some_and(|first| first & 0x80 != 0)
 }
 
-/// Addresses that began a handshake lately, the latest last.
 #[derive(Debug, Default)]
-struct Guests(VecDeque<Guest>);
+struct Guests {
+    /// Addresses that began a handshake lately, the latest last.
+    counted: VecDeque<Guest>,
+    /// Addresses that a handshake has proven, and how many connections each has.
+    proven: BTreeMap<SocketAddr, usize>,
+}
 
 #[derive(Debug)]
 struct Guest {
@@ -108,25 +130,27 @@ struct Guest {
 impl Guests {
     fn find(&mut self, address: SocketAddr) -> Option<&mut Guest> {
         // The latest are the most likely.
-        self.0.iter_mut().rev().find(|it| it.address == address)
+        let mut latest_first = self.counted.iter_mut().rev();
+        latest_first.find(|it| it.address == address)
     }
 
     fn forget(&mut self, now: Instant) {
         let old = |guest: &Guest| now.duration_since(guest.since) >= REMEMBERED;
-        while self.0.front().is_some_and(old) {
-            self.0.pop_front();
+        while self.counted.front().is_some_and(old) {
+            self.counted.pop_front();
         }
     }
 
     fn came(&mut self, address: SocketAddr, bytes: u64, now: Instant) {
+        self.forget(now);
         if let Some(guest) = self.find(address) {
             guest.came = guest.came.saturating_add(bytes);
             return;
         }
-        if self.0.len() == COUNTED {
-            self.0.pop_front();
+        if self.counted.len() == COUNTED {
+            self.counted.pop_front();
         }
-        self.0.push_back(Guest {
+        self.counted.push_back(Guest {
             address,
             since: now,
             came: bytes,
@@ -134,9 +158,25 @@ impl Guests {
         });
     }
 
+    fn enters(&mut self, address: SocketAddr) {
+        *self.proven.entry(address).or_default() += 1;
+    }
+
+    fn leaves(&mut self, address: SocketAddr) {
+        if let Some(connections) = self.proven.get_mut(&address) {
+            *connections -= 1;
+            if *connections == 0 {
+                self.proven.remove(&address);
+            }
+        }
+    }
+
     /// Whether so much may go to an address, which is counted if so. One that is not counted any more has
     /// to show up again, as a client in a handshake does.
     fn may_go(&mut self, address: SocketAddr, bytes: u64, is_handshake: bool) -> bool {
+        if !is_handshake && self.proven.contains_key(&address) {
+            return true;
+        }
         let Some(guest) = self.find(address) else {
             return !is_handshake;
         };
@@ -226,21 +266,36 @@ mod tests {
         assert!(guests.may_go(address(1), 1_000_000, false));
     }
 
+    #[test]
+    fn a_client_that_was_sent_much_may_connect_again_from_the_same_port() {
+        let mut guests = Guests::default();
+        for _ in 0..2 {
+            guests.enters(address(1));
+            guests.came(address(1), 1_200, Instant::now());
+            assert!(guests.may_go(address(1), 1_000_000, false));
+            assert!(guests.may_go(address(1), 3_600, true));
+            assert!(!guests.may_go(address(1), 1, true));
+        }
+        guests.leaves(address(1));
+        assert!(guests.proven.contains_key(&address(1)), "one is left");
+        guests.leaves(address(1));
+        assert!(guests.proven.is_empty());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn addresses_are_counted_for_a_while_and_only_so_many() {
         let mut guests = Guests::default();
         for port in 0..=COUNTED as u16 {
             guests.came(address(port), 10, Instant::now());
         }
-        assert_eq!(guests.0.len(), COUNTED);
+        assert_eq!(guests.counted.len(), COUNTED);
         assert!(!guests.may_go(address(0), 1, true), "forgotten");
         assert!(!guests.may_go(address(COUNTED as u16), 31, true));
         assert!(guests.may_go(address(COUNTED as u16), 30, true));
         guests.came(address(0), 10, Instant::now());
         assert!(guests.may_go(address(0), 30, true), "it has shown up again");
-        tokio::time::advance(REMEMBERED).await;
-        guests.forget(Instant::now());
-        assert!(guests.0.is_empty());
+        guests.forget(Instant::now() + REMEMBERED);
+        assert!(guests.counted.is_empty());
     }
 
     /// A socket that hears one datagram and cannot send.

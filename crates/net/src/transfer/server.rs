@@ -172,6 +172,7 @@ pub struct Server {
 struct Shared {
     config: ServerConfig,
     endpoint: Endpoint,
+    doorstep: Arc<Doorstep>,
     events: mpsc::Sender<Event>,
     strangers: Arc<Places>,
     clients: Arc<Places>,
@@ -249,7 +250,8 @@ impl Server {
         endpoint.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
         let runtime = Arc::new(quinn::TokioRuntime);
         let doorstep = Doorstep::new(socket, &*runtime)?;
-        let endpoint = Endpoint::new_with_abstract_socket(endpoint, Some(quic), doorstep, runtime)?;
+        let socket = Arc::clone(&doorstep);
+        let endpoint = Endpoint::new_with_abstract_socket(endpoint, Some(quic), socket, runtime)?;
         let (sender, events) = mpsc::channel(EVENTS);
         let all = config.max_clients;
         let each = config.limits.clients_each.unwrap_or(all.div_ceil(2));
@@ -260,6 +262,7 @@ impl Server {
         let shared = Arc::new(Shared {
             config,
             endpoint: endpoint.clone(),
+            doorstep,
             events: sender,
             strangers: Places::new(STRANGERS, STRANGERS, Duration::ZERO),
             clients: Places::new(all, each, GRACE),
@@ -376,10 +379,12 @@ async fn serve(shared: Arc<Shared>, incoming: Incoming, stranger: Held) {
     let access_changed = shared.access_changed.subscribe();
     let network = Network::of(address);
     let mut connection = None;
+    let mut proven = None;
     let greeted = async {
         let arrived = incoming
             .await
             .map_err(|error| Trouble::Lost(in_words(&error)))?;
+        proven = Some(shared.doorstep.proven(address));
         greet(&shared, network, connection.insert(arrived)).await
     };
     let greeted = tokio::select! {
@@ -413,7 +418,7 @@ async fn serve(shared: Arc<Shared>, incoming: Incoming, stranger: Held) {
     shared.tell(connected).await;
     let driver = quic::drive(&connection);
     let why = attend(&shared, &connection, &client, &visitor, access_changed).await;
-    drop((driver, client));
+    drop((driver, client, proven));
     let client = connection.remote_address();
     shared.tell(Event::Left { client, name, why }).await;
 }
