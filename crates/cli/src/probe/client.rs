@@ -21,6 +21,7 @@ use verus_net::probe::server::overhead;
 use verus_net::probe::socket::UdpSocket;
 use verus_net::probe::wire::{MAX_SCHEME_BYTES, Request};
 
+use crate::draft::{self, DraftFile};
 use crate::failure::Failure;
 use crate::folder;
 use crate::host::{Family, Host};
@@ -458,22 +459,25 @@ impl Line {
     }
 }
 
+fn failed(log: &Path, error: &io::Error) -> Failure {
+    Failure::run(format_args!("--log: `{}`: {error}", log.display()))
+}
+
 /// The packet log: a CSV file that appears when it is whole.
 struct Log {
     path: PathBuf,
-    draft: PathBuf,
+    draft: DraftFile,
     file: BufWriter<File>,
     events: Vec<Event>,
 }
 
 impl Log {
     fn create(path: &Path) -> Result<Self, Failure> {
-        let mut draft = path.as_os_str().to_owned();
-        draft.push(".part");
-        let draft = PathBuf::from(draft);
-        let file = File::create(&draft).map_err(|error| {
-            Failure::usage(format_args!("--log: `{}`: {error}", draft.display()))
-        })?;
+        let (draft, file) = draft::name(path)
+            .and_then(|name| DraftFile::create(path, name))
+            .map_err(|error| {
+                Failure::usage(format_args!("--log: `{}`: {error}", path.display()))
+            })?;
         let mut log = Log {
             path: path.to_owned(),
             draft,
@@ -481,20 +485,16 @@ impl Log {
             events: Vec::new(),
         };
         let heading = "event,flow,number,at_us,size_bytes,window_bytes,sent_us,rtt_us,received_us";
-        writeln!(log.file, "{heading}").map_err(|error| log.failed(&error))?;
+        writeln!(log.file, "{heading}").map_err(|error| failed(&log.path, &error))?;
         Ok(log)
-    }
-
-    fn failed(&self, error: &io::Error) -> Failure {
-        let _ = std::fs::remove_file(&self.draft);
-        Failure::run(format_args!("--log: `{}`: {error}", self.path.display()))
     }
 
     fn take(&mut self, connection: &mut Connection) -> Result<(), Failure> {
         let mut events = std::mem::take(&mut self.events);
         connection.drain_events(&mut events);
         for event in events.drain(..) {
-            self.line(&event).map_err(|error| self.failed(&error))?;
+            self.line(&event)
+                .map_err(|error| failed(&self.path, &error))?;
         }
         self.events = events;
         Ok(())
@@ -552,10 +552,9 @@ impl Log {
     }
 
     fn finish(mut self) -> Result<(), Failure> {
-        let ended = self
-            .file
+        self.file
             .flush()
-            .and_then(|()| std::fs::rename(&self.draft, &self.path));
-        ended.map_err(|error| self.failed(&error))
+            .and_then(|()| self.draft.publish())
+            .map_err(|error| failed(&self.path, &error))
     }
 }
