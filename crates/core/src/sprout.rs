@@ -259,7 +259,7 @@ impl Sprout {
             due: if self.may_send() && !packet.app_limited {
                 Duration::ZERO
             } else {
-                HEARTBEAT
+                self.heartbeat.since(packet.at)
             },
         }
     }
@@ -278,6 +278,8 @@ impl Sprout {
             .is_none_or(|operative| (report.tick.wrapping_sub(operative.tick) as i32) > 0);
         if newer || now.since(self.heard) > OUTDATED {
             self.heard = now;
+            // The receiver is there: at slow heartbeats it would go on seeing an outage in the time between.
+            self.heartbeat = self.heartbeat.min(now + HEARTBEAT);
             let most = self
                 .unheard_of
                 .front()

@@ -108,7 +108,10 @@ impl Observer for Forecaster {
             self.due = self.due.max(self.tick_at.unwrap_or(at) + tag.due);
         }
         match tag {
-            Some(tag) if tag.heartbeat => self.arrived += 1,
+            Some(tag) if tag.heartbeat => {
+                self.arrived += 1;
+                self.settled.give_up(&tag);
+            }
             Some(tag) => {
                 self.arrived += packet.size.get();
                 self.settled.note(&tag, packet.size.get());
@@ -147,6 +150,12 @@ impl Settled {
     fn note(&mut self, tag: &Tag, size: u64) {
         let at = self.after.partition_point(|&(offset, _)| offset < tag.sent);
         self.after.insert(at, (tag.sent, size));
+        self.give_up(tag);
+    }
+
+    /// What the sender no longer waits for. Where a whole flight is lost, only heartbeats follow, and it is for
+    /// them to say so.
+    fn give_up(&mut self, tag: &Tag) {
         self.before = self
             .before
             .max(tag.sent.saturating_sub(u64::from(tag.open)));
@@ -285,5 +294,26 @@ mod tests {
         assert_eq!(settled.bytes(), 3000);
         settled.note(&tag(4500, 1500), 1500);
         assert_eq!(settled.bytes(), 6000, "the second is given up");
+    }
+
+    #[test]
+    fn a_heartbeat_says_that_a_whole_flight_is_lost() {
+        let mut flow = Flow::new();
+        flow.arrive(0, 50);
+        // Ten packets leave and are lost; then there is no room for more.
+        flow.sent += 10 * SIZE;
+        let heartbeat = Tag {
+            sent: flow.sent,
+            open: 0,
+            due: Duration::from_millis(50),
+            heartbeat: true,
+        };
+        flow.half.on_packet(&Arrival {
+            at: Time::from_millis(100),
+            number: 11,
+            size: Bytes::new(SIZE),
+            stamp: Some(heartbeat.stamp().as_slice()),
+        });
+        assert_eq!(flow.half.latest().settled, flow.sent);
     }
 }
