@@ -60,6 +60,11 @@ test: test-rust test-python ## Build, then run every test
 test-rust: $(STAMPS)/packages
 	cargo test --workspace --locked
 
+# Of what does not ship: recordings and references of others, in ../shared or where VERUS_SHARED says. Fails without them.
+.PHONY: test-recordings
+test-recordings: $(STAMPS)/packages ## What holds on recordings, which must be there (VERUS_SHARED, else ../shared)
+	cargo test --locked -p verus-channel -p verus-measure -p verus-sim -- --ignored
+
 .PHONY: test-python
 test-python: build
 	$(BIN)/python -m pytest
@@ -146,7 +151,7 @@ clean: ## Remove everything that was built, downloaded or drawn
 .PHONY: help
 help:
 	@awk -F ':.*## ' '/^##@/ {printf "\n%s\n", substr($$0, 5)} \
-	  /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' Makefile
+	  /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 # What was done, and whether it must be done again.
 $(STAMPS)/packages: requirements.lock

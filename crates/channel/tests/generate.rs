@@ -205,27 +205,15 @@ fn the_shortest_duration_still_makes_a_trace() {
     assert!(generate::builtin("moon-lte-down", 1, Duration::ZERO).is_none());
 }
 
-/// The folder of recordings, or `None` with the reason printed.
-fn shared() -> Option<PathBuf> {
+#[test]
+#[ignore = "reads recordings: make test-recordings"]
+fn recordings_have_the_published_statistics() {
     let root = std::env::var_os("VERUS_SHARED").map_or_else(
         || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")),
         PathBuf::from,
     );
-    if root.join("reference/trace-statistics.csv").is_file() {
-        return Some(root);
-    }
-    println!(
-        "skipped: no recordings at {} (set VERUS_SHARED to the folder that holds traces/)",
-        root.display()
-    );
-    None
-}
-
-#[test]
-fn recordings_have_the_published_statistics() {
-    let Some(root) = shared() else { return };
     let text = std::fs::read_to_string(root.join("reference/trace-statistics.csv"))
-        .expect("checked above");
+        .unwrap_or_else(|error| panic!("{}: {error}; set VERUS_SHARED", root.display()));
     let mut lines = text.lines().map(|line| {
         // One quoted field (the resolution) may hold a comma.
         let mut quoted = false;

@@ -1,4 +1,4 @@
-//! Against the recordings that the project shares, where they are on this machine.
+//! Against the recordings that the project shares.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,23 +6,21 @@ use std::path::PathBuf;
 use verus_channel::{Trace, catalogue, raw};
 use verus_core::Duration;
 
-/// The shared folder, or `None` (with a word on standard output) where there is none.
-fn shared() -> Option<PathBuf> {
+fn shared() -> PathBuf {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared");
     let folder = std::env::var_os("VERUS_SHARED").map_or(beside.into(), PathBuf::from);
-    if folder.join("traces/MANIFEST.csv").is_file() {
-        return Some(folder);
-    }
-    println!(
-        "skipped: no recordings at {} (set VERUS_SHARED)",
+    assert!(
+        folder.join("traces/MANIFEST.csv").is_file(),
+        "no recordings at {} (set VERUS_SHARED to a folder that has traces/MANIFEST.csv)",
         folder.display()
     );
-    None
+    folder
 }
 
 #[test]
+#[ignore = "reads recordings: make test-recordings"]
 fn raw_logs_become_the_distributed_traces_byte_for_byte() {
-    let Some(shared) = shared() else { return };
+    let shared = shared();
     for recording in [
         "campus-pedestrian-uplink-first60s",
         "city-driving-uplink-first60s",
@@ -40,8 +38,9 @@ fn raw_logs_become_the_distributed_traces_byte_for_byte() {
 }
 
 #[test]
+#[ignore = "reads recordings: make test-recordings"]
 fn every_recording_is_read_as_its_manifest_says() {
-    let Some(shared) = shared() else { return };
+    let shared = shared();
     let folder = shared.join("traces");
     let mut files = 0;
     for row in fs::read_to_string(folder.join("MANIFEST.csv"))
@@ -68,8 +67,9 @@ fn every_recording_is_read_as_its_manifest_says() {
 }
 
 #[test]
+#[ignore = "reads recordings: make test-recordings"]
 fn the_catalogue_knows_each_recording_by_its_content() {
-    let Some(shared) = shared() else { return };
+    let shared = shared();
     let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
     for recording in catalogue::recordings() {
         let file = shared.join("traces").join(recording.name);

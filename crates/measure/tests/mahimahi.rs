@@ -231,22 +231,18 @@ fn what_the_writer_writes_the_parser_reads() {
 
 /// A log saved by the Stanford CS244 reproduction of 2017, kept beside the repository.
 #[test]
+#[ignore = "reads recordings: make test-recordings"]
 fn the_saved_run_of_2017_gives_its_published_figures() {
     let shared = std::env::var_os("VERUS_SHARED").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
         PathBuf::from,
     );
     let stem = shared.join("reference/cs244-2017/camp_ped_log_r2.first20s");
-    let (Ok(log), Ok(expected)) = (
-        std::fs::File::open(stem.with_extension("first20s.log.xz")),
-        std::fs::read(stem.with_extension("first20s.expected.json")),
-    ) else {
-        println!(
-            "skipped: no {}.*; set VERUS_SHARED to the folder of reference data",
-            stem.display()
-        );
-        return;
-    };
+    let missing = |error| -> ! { panic!("{}.*: {error}; set VERUS_SHARED", stem.display()) };
+    let log = std::fs::File::open(stem.with_extension("first20s.log.xz"))
+        .unwrap_or_else(|error| missing(error));
+    let expected = std::fs::read(stem.with_extension("first20s.expected.json"))
+        .unwrap_or_else(|error| missing(error));
     let expected: serde_json::Value = serde_json::from_slice(&expected).expect("JSON");
     let report =
         analyze("camp_ped_log_r2", liblzma::read::XzDecoder::new(log)).expect("a good log");

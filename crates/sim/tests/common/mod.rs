@@ -73,22 +73,21 @@ pub fn trace_file(name: &str, millis: impl IntoIterator<Item = u64>) -> String {
     path.to_str().expect("cargo's paths are text").to_owned()
 }
 
-/// The folder of recordings and references, or `None`, with the reason printed, where this
-/// machine has none.
-pub fn shared() -> Option<PathBuf> {
+/// The folder of recordings and references.
+///
+/// # Panics
+/// Where this machine has none: who asks for tests of recordings is not told that they passed.
+pub fn shared() -> PathBuf {
     let path = match std::env::var_os("VERUS_SHARED") {
         Some(path) => PathBuf::from(path),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
     };
-    if path.join("traces/MANIFEST.csv").is_file() {
-        Some(path)
-    } else {
-        println!(
-            "skipped: no recordings at {} (set VERUS_SHARED to a folder that has traces/MANIFEST.csv)",
-            path.display()
-        );
-        None
-    }
+    assert!(
+        path.join("traces/MANIFEST.csv").is_file(),
+        "no recordings at {} (set VERUS_SHARED to a folder that has traces/MANIFEST.csv)",
+        path.display()
+    );
+    path
 }
 
 /// A table's rows, each a list of (column, value).
