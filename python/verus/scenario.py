@@ -131,6 +131,10 @@ class Run:
         """The scenario as the simulator takes it."""
         return json.dumps(self.scenario, allow_nan=False, sort_keys=True)
 
+    def without_series(self) -> Run:
+        """The same run, of which only metrics and totals are kept: nothing grows with its duration."""
+        return replace(self, scenario={**self.scenario, "series": False})
+
 
 def make_run(
     *,

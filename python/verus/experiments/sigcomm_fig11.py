@@ -179,8 +179,8 @@ EXPERIMENT = reproduction(
             "4.5 at 100 ms; over the five repetitions the mean is 14.2."
         ),
         "up-to-30-percent": (
-            "29 % in the best of five repetitions. It would be 53 % if our Sprout went on waiting for a flight that was "
-            "lost as a whole, as it once did: in the authors' code each packet, heartbeats too, names what is given up."
+            "29 % in the best of five repetitions. It would be 53 % if our Sprout went on waiting for a flight that is "
+            "lost as a whole, as it once did: in the authors' code each packet, heartbeats too, says what is given up."
         ),
     },
 )
