@@ -1,4 +1,4 @@
-//! D_min: the least delay of the path, able to rise again.
+//! Drains: whether D_min still is the least delay of the path, which may have become longer.
 //!
 //! The paper's D_min is "the minimum delay experienced": it never rises, so a handover to a longer
 //! path leaves Verus at its floor for good. Here a flow that has not met D_min for
@@ -21,6 +21,8 @@
 //! others' queue for the path.
 
 use crate::units::{Duration, Time};
+
+use super::View;
 
 /// How long D_min is trusted without meeting it again, outages not counted. BBR's ProbeRTT comes
 /// every 5 s (draft-ietf-ccwg-bbr §5.3.4.3).
@@ -64,11 +66,10 @@ const LAST_SHARE: f64 = 0.7;
 const SMALL_RATIO: f64 = 3.0;
 const NEAR_LIMIT: f64 = 0.4;
 
-/// The least delay, in ms, and the drain that renews it.
+/// When D_min was met, and the drain that looks for it.
 #[derive(Debug, Default)]
-pub struct DelayMinimum {
-    least: Option<f64>,
-    /// The least of the flow's life, which D_min may have risen from.
+pub struct Drains {
+    /// The least delay of the flow's life in ms, which D_min may have risen from.
     ever: Option<f64>,
     /// When D_min was last met; outages since then shift it.
     met: Time,
@@ -108,18 +109,14 @@ struct Drain {
     least: Option<f64>,
 }
 
-impl DelayMinimum {
-    /// No delay seen yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
+/// A drain has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ended {
+    /// D_min in ms, where drains agree that it has risen.
+    pub risen: Option<f64>,
+}
 
-    /// D_min in ms, once there is a sample.
-    #[inline]
-    pub fn get(&self) -> Option<f64> {
-        self.least
-    }
-
+impl Drains {
     /// Whether the flow should hold back to empty its queue.
     #[inline]
     pub fn is_draining(&self) -> bool {
@@ -132,25 +129,17 @@ impl DelayMinimum {
         self.drain.map(|drain| drain.allowed)
     }
 
-    /// A packet that left at `sent` took `delay_ms`.
+    /// A packet that left at `sent` took `delay_ms`; D_min was `delay_min`, both in ms.
     #[inline]
-    pub fn on_sample(&mut self, now: Time, sent: Time, delay_ms: f64) {
+    pub fn on_sample(&mut self, now: Time, sent: Time, delay_ms: f64, delay_min: Option<f64>) {
         if let Some(drain) = &mut self.drain
             && drain.empty.is_some_and(|empty| sent >= empty)
         {
             drain.least = Some(drain.least.map_or(delay_ms, |least| least.min(delay_ms)));
         }
         self.ever = Some(self.ever.map_or(delay_ms, |ever| ever.min(delay_ms)));
-        match self.least {
-            Some(least) if delay_ms >= least => {
-                if delay_ms <= least * NEAR {
-                    self.met = now;
-                }
-            }
-            _ => {
-                self.least = Some(delay_ms);
-                self.met = now;
-            }
+        if delay_min.is_none_or(|least| delay_ms <= least * NEAR) {
+            self.met = now;
         }
     }
 
@@ -170,13 +159,6 @@ impl DelayMinimum {
         }
     }
 
-    /// Raises D_min (the prototype's rule at its floor).
-    pub fn raise(&mut self, by_ms: f64) {
-        if let Some(least) = &mut self.least {
-            *least += by_ms;
-        }
-    }
-
     /// Whether the path seems to have become longer: D_est is `at_floor`, and the delay above what R
     /// tolerates nevertheless.
     fn suspects(&mut self, now: Time, delay_ms: f64, tolerated_ms: f64, at_floor: bool) -> bool {
@@ -191,20 +173,14 @@ impl DelayMinimum {
             && since(self.suspected).is_none_or(|span| span > STALE_AFTER)
     }
 
-    /// Once an epoch: begins, advances or ends a drain. Returns whether one has just ended. `delay_ms`
-    /// is the smoothed delay, `tolerated_ms` the longest that R tolerates; `at_floor`: D_est is D_min.
+    /// Once an epoch: begins, advances or ends a drain.
     #[inline]
-    pub fn advance(
-        &mut self,
-        now: Time,
-        in_flight_packets: u64,
-        delay_ms: f64,
-        tolerated_ms: f64,
-        at_floor: bool,
-    ) -> bool {
-        let Some(least) = self.least else {
-            return false;
-        };
+    pub fn advance(&mut self, now: Time, view: &View) -> Option<Ended> {
+        let least = view.delay_min;
+        let in_flight_packets = view.under_way;
+        let delay_ms = view.rtt.as_millis_f64();
+        let tolerated_ms = view.ratio * least;
+        let at_floor = view.estimate <= least;
         let suspected = self.suspects(now, delay_ms, tolerated_ms, at_floor);
         let Some(drain) = &mut self.drain else {
             let stale = now.since(self.met) > STALE_AFTER;
@@ -227,7 +203,7 @@ impl DelayMinimum {
                     least: None,
                 });
             }
-            return false;
+            return None;
         };
         if drain.allowed > DRAINED_PACKETS && in_flight_packets <= drain.allowed {
             let kept = *drain.kept.get_or_insert(now);
@@ -251,7 +227,7 @@ impl DelayMinimum {
         if self.met > drain.began && !risen {
             self.drain = None;
             self.candidate = None;
-            return true;
+            return Some(Ended { risen: None });
         }
         let observed = HOLD + Duration::from_millis_f64(least);
         let looked = drain
@@ -259,20 +235,19 @@ impl DelayMinimum {
             .is_some_and(|empty| now.since(empty) >= observed);
         let seen = drain.least.filter(|_| looked);
         if seen.is_none() && now.since(drain.began) < GIVE_UP_AFTER {
-            return false;
+            return None;
         }
         self.drain = None;
         self.met = now;
-        if let Some(seen) = seen {
-            self.conclude(now, least, seen);
-        }
-        true
+        let risen = seen.and_then(|seen| self.conclude(now, least, seen));
+        Some(Ended { risen })
     }
 
-    fn conclude(&mut self, now: Time, least: f64, seen: f64) {
+    /// What the least delay that a drain saw says of D_min: what it rises to, if it does.
+    fn conclude(&mut self, now: Time, least: f64, seen: f64) -> Option<f64> {
         if seen <= least * WORTH_RISING {
             self.candidate = None;
-            return;
+            return None;
         }
         let candidate = match self.candidate {
             // A path is a floor: drains may see more than it, but not less.
@@ -288,15 +263,17 @@ impl DelayMinimum {
             },
         };
         if candidate.agreed >= DRAINS_TO_RISE {
-            self.least = Some(candidate.least);
             self.due = Some(now + REVIEW_AFTER);
             self.candidate = None;
-        } else if candidate.drains >= MOST_DRAINS {
+            return Some(candidate.least);
+        }
+        if candidate.drains >= MOST_DRAINS {
             self.candidate = None;
         } else {
             self.due = Some(now + CONFIRM_AFTER);
             self.candidate = Some(candidate);
         }
+        None
     }
 }
 
@@ -304,60 +281,98 @@ impl DelayMinimum {
 mod tests {
     use super::*;
 
+    /// D_min and its drains.
+    #[derive(Default)]
+    struct Minimum {
+        least: Option<f64>,
+        drains: Drains,
+    }
+
+    impl Minimum {
+        fn on_sample(&mut self, now: Time, delay_ms: f64) {
+            self.drains.on_sample(now, now, delay_ms, self.least);
+            self.least = Some(self.least.map_or(delay_ms, |least| least.min(delay_ms)));
+        }
+
+        /// An epoch; whether a drain has just ended.
+        fn advance(
+            &mut self,
+            now: Time,
+            under_way: u64,
+            delay_ms: f64,
+            tolerated_ms: f64,
+            at_floor: bool,
+        ) -> bool {
+            let delay_min = self.least.expect("a sample came first");
+            let view = View {
+                under_way,
+                delay_min,
+                rtt: Duration::from_millis_f64(delay_ms),
+                estimate: if at_floor { delay_min } else { 2.0 * delay_min },
+                ratio: tolerated_ms / delay_min,
+            };
+            let ended = self.drains.advance(now, &view);
+            if let Some(Ended { risen: Some(risen) }) = ended {
+                self.least = Some(risen);
+            }
+            ended.is_some()
+        }
+    }
+
     fn ms(millis: u64) -> Time {
         Time::from_millis(millis)
     }
 
     #[test]
     fn a_minimum_that_is_met_again_is_never_questioned() {
-        let mut minimum = DelayMinimum::new();
+        let mut minimum = Minimum::default();
         for step in 0..400 {
             let delay = if step % 50 == 0 { 41.0 } else { 80.0 };
-            minimum.on_sample(ms(step * 100), ms(step * 100), delay);
+            minimum.on_sample(ms(step * 100), delay);
             minimum.advance(ms(step * 100), 10, 150.0, 100.0, false);
-            assert!(!minimum.is_draining());
+            assert!(!minimum.drains.is_draining());
         }
-        assert_eq!(minimum.get(), Some(41.0));
+        assert_eq!(minimum.least, Some(41.0));
     }
 
     /// Runs epochs until a drain ends, with a path that takes `delay` once the queue is gone.
-    fn drain(minimum: &mut DelayMinimum, now: &mut u64, delay: f64) {
-        while !minimum.is_draining() {
+    fn drain(minimum: &mut Minimum, now: &mut u64, delay: f64) {
+        while !minimum.drains.is_draining() {
             *now += 5;
-            minimum.on_sample(ms(*now), ms(*now), 150.0);
+            minimum.on_sample(ms(*now), 150.0);
             minimum.advance(ms(*now), 20, 150.0, 100.0, false);
         }
         while !minimum.advance(ms(*now), DRAINED_PACKETS, 150.0, 100.0, false) {
             *now += 5;
-            minimum.on_sample(ms(*now), ms(*now), delay);
+            minimum.on_sample(ms(*now), delay);
         }
     }
 
     #[test]
     fn a_longer_path_is_believed_after_five_drains_and_within_ten_seconds() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let mut now = 0;
         for delay in [90.0, 91.0, 92.0, 90.0] {
             drain(&mut minimum, &mut now, delay);
             assert_eq!(
-                minimum.get(),
+                minimum.least,
                 Some(40.0),
                 "few drains may have met an outage"
             );
         }
         drain(&mut minimum, &mut now, 91.0);
-        assert_eq!(minimum.get(), Some(90.0));
+        assert_eq!(minimum.least, Some(90.0));
         assert!(now < 10_000, "{now} ms");
     }
 
     #[test]
     fn a_drain_lowers_the_flight_step_by_step_unless_the_queue_is_not_the_flows_own() {
         let begun = |tolerated_ms| {
-            let mut minimum = DelayMinimum::new();
-            minimum.on_sample(ms(0), ms(0), 40.0);
+            let mut minimum = Minimum::default();
+            minimum.on_sample(ms(0), 40.0);
             let mut now = 0;
-            while !minimum.is_draining() {
+            while !minimum.drains.is_draining() {
                 now += 5;
                 minimum.advance(ms(now), 100, 160.0, tolerated_ms, false);
             }
@@ -365,12 +380,12 @@ mod tests {
         };
         // 100 packets with 160 ms: the path holds 25 in 40 ms.
         let (mut minimum, mut now) = begun(160.0);
-        let mut steps = vec![minimum.allowed_packets().expect("draining")];
+        let mut steps = vec![minimum.drains.allowed_packets().expect("draining")];
         while steps.last() != Some(&DRAINED_PACKETS) {
             now += 1;
             let allowed = *steps.last().expect("begun");
             minimum.advance(ms(now), allowed, 80.0, 240.0, false);
-            let next = minimum.allowed_packets().expect("draining");
+            let next = minimum.drains.allowed_packets().expect("draining");
             if next != allowed {
                 steps.push(next);
             }
@@ -378,42 +393,48 @@ mod tests {
         assert_eq!(steps, [30, 27, 24, 21, 18, DRAINED_PACKETS]);
 
         let (minimum, _) = begun(110.0);
-        assert_eq!(minimum.allowed_packets(), Some(DRAINED_PACKETS));
+        assert_eq!(minimum.drains.allowed_packets(), Some(DRAINED_PACKETS));
     }
 
     #[test]
     fn a_drain_that_meets_the_minimum_ends_at_once() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let mut now = 0;
-        while !minimum.is_draining() {
+        while !minimum.drains.is_draining() {
             now += 5;
             minimum.advance(ms(now), 20, 150.0, 100.0, false);
         }
-        minimum.on_sample(ms(now + 30), ms(now - 10), 41.0);
+        minimum.on_sample(ms(now + 30), 41.0);
         assert!(minimum.advance(ms(now + 30), 10, 150.0, 100.0, false));
-        assert!(!minimum.is_draining());
+        assert!(!minimum.drains.is_draining());
     }
 
     #[test]
     fn an_outage_makes_no_minimum_stale() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
-        minimum.on_silence(ms(6000), Duration::from_millis(5900));
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
+        minimum
+            .drains
+            .on_silence(ms(6000), Duration::from_millis(5900));
         minimum.advance(ms(6000), 20, 150.0, 100.0, false);
-        assert!(!minimum.is_draining());
-        assert!(minimum.met_within(ms(6000), Duration::from_millis(200)));
+        assert!(!minimum.drains.is_draining());
+        assert!(
+            minimum
+                .drains
+                .met_within(ms(6000), Duration::from_millis(200))
+        );
     }
 
     /// Epochs of a flow at its floor, with the delay that a path of `delay_ms` has, until it drains.
     fn suspected_after(delay_ms: f64, lately_met: bool) -> Option<u64> {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let begun: u64 = if lately_met { 0 } else { 2500 };
         (begun..begun + 2000).step_by(5).find(|&now| {
-            minimum.on_sample(ms(now), ms(now), delay_ms);
+            minimum.on_sample(ms(now), delay_ms);
             minimum.advance(ms(now), 4, delay_ms, 80.0, true);
-            minimum.is_draining()
+            minimum.drains.is_draining()
         })
     }
 
@@ -427,19 +448,19 @@ mod tests {
 
     #[test]
     fn drains_that_disagree_saw_a_queue_and_not_a_path() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let mut now = 0;
         for delay in [90.0, 70.0, 95.0, 80.0, 90.0, 65.0] {
             drain(&mut minimum, &mut now, delay);
         }
-        assert_eq!(minimum.get(), Some(40.0));
+        assert_eq!(minimum.least, Some(40.0));
     }
 
     #[test]
     fn a_risen_minimum_is_reviewed_and_falls_at_the_first_lower_delay() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let mut now = 0;
         for _ in 0..DRAINS_TO_RISE {
             drain(&mut minimum, &mut now, 90.0);
@@ -447,35 +468,37 @@ mod tests {
         let risen = now;
         drain(&mut minimum, &mut now, 41.0);
         assert!(now - risen < 3_000);
-        assert_eq!(minimum.get(), Some(41.0));
+        assert_eq!(minimum.least, Some(41.0));
     }
 
     #[test]
     fn a_silence_voids_a_drain() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let mut now = 0;
-        while !minimum.is_draining() {
+        while !minimum.drains.is_draining() {
             now += 5;
             minimum.advance(ms(now), 20, 150.0, 100.0, false);
         }
-        minimum.on_silence(ms(now + 700), Duration::from_millis(700));
-        assert!(!minimum.is_draining());
+        minimum
+            .drains
+            .on_silence(ms(now + 700), Duration::from_millis(700));
+        assert!(!minimum.drains.is_draining());
     }
 
     #[test]
     fn a_drain_without_an_answer_changes_nothing() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let mut now = 0;
-        while !minimum.is_draining() {
+        while !minimum.drains.is_draining() {
             now += 5;
             minimum.advance(ms(now), 20, 150.0, 100.0, false);
         }
-        while minimum.is_draining() {
+        while minimum.drains.is_draining() {
             now += 5;
             minimum.advance(ms(now), 20, 150.0, 100.0, false);
         }
-        assert_eq!(minimum.get(), Some(40.0));
+        assert_eq!(minimum.least, Some(40.0));
     }
 }

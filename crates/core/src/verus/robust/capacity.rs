@@ -92,11 +92,6 @@ impl Capacity {
         self.best = self.largest();
     }
 
-    /// Whether others seemed to use the path too, when that was last looked at.
-    pub fn is_shared(&self) -> bool {
-        self.shared
-    }
-
     /// What a packet beyond a full pipe costs at least, in ms; zero where that is not known.
     pub fn least_slope(&self) -> f64 {
         let alone = self.packets_per_ms().filter(|_| !self.shared);
