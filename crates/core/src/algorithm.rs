@@ -523,6 +523,13 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
                     factor: setting.number()?,
                 }
             }
+            "without" => {
+                let mut words = vec![("none", None)];
+                words.extend(robust::Part::ALL.map(|(word, part)| (word, Some(part))));
+                if let Some(part) = setting.word(&words)? {
+                    config.leave_out(part);
+                }
+            }
             "refill" => config.robust.refill = setting.flag()?,
             "pacing" => config.robust.pacing = setting.flag()?,
             "retransmit" => config.recovery.retransmit = setting.flag()?,
@@ -718,6 +725,12 @@ fn verus_keys() -> Vec<Key> {
             "yes or no",
             "yes",
             "whether lost data is sent again",
+        ),
+        key(
+            "without",
+            "a part",
+            "none",
+            "leaves a part of the default mode out, for research: monotone, memory, curve-above, curve-slope, full-pipe, outages, in-flight, floor, silent-epochs, early-exit, regrowth, chance, shared-regrowth, additive-increase, jitter, company, refill, pacing, drains, suspicion, gentle-drains, least-delay, one-delay, short-timeout, new-data",
         ),
     ]
 }

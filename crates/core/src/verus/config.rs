@@ -12,7 +12,7 @@ use crate::range::{OutOfRange, Range};
 use crate::recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
 use crate::units::{Bytes, Duration};
 
-use super::robust;
+use super::robust::{self, Part};
 
 /// A preset of Verus's configuration and of its sender's recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -251,6 +251,38 @@ impl Config {
                 },
                 ..paper
             },
+        }
+    }
+
+    /// Leaves a part of the default mode out: what decides then is the paper's.
+    pub fn leave_out(&mut self, part: robust::Part) {
+        let paper = Config::preset(Mode::Paper);
+        match part {
+            Part::Monotone => self.fit = paper.fit,
+            Part::InFlight => self.window_reference = paper.window_reference,
+            Part::Floor => self.floor = paper.floor,
+            Part::SilentEpochs => self.silent_epoch = paper.silent_epoch,
+            Part::EarlyExit => self.slow_start_exit = paper.slow_start_exit,
+            Part::OneDelay => self.recovery.loss = paper.recovery.loss,
+            Part::ShortTimeout => self.recovery.timeout = paper.recovery.timeout,
+            Part::NewData => self.recovery.probe_with_new_data = false,
+            Part::Memory => self.robust.point_memory = None,
+            Part::Outages => self.robust.skip_stalls = false,
+            Part::Regrowth => self.robust.regrowth = None,
+            Part::AdditiveIncrease => self.robust.additive_increase = 0.0,
+            Part::Jitter => self.robust.epoch_jitter = 0.0,
+            Part::Refill => self.robust.refill = false,
+            Part::Pacing => self.robust.pacing = false,
+            Part::Drains => self.robust.drains = false,
+            Part::LeastDelay => self.robust.least_delay_ms = 0.0,
+            Part::CurveAbove
+            | Part::CurveSlope
+            | Part::FullPipe
+            | Part::Chance
+            | Part::SharedRegrowth
+            | Part::Company
+            | Part::Suspicion
+            | Part::GentleDrains => self.robust.without = Some(part),
         }
     }
 

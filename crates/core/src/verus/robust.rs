@@ -39,6 +39,93 @@ const ALONE_WITHIN_PER_RATIO: Duration = Duration::from_millis(180);
 /// So soon after an outage D_min may not be met because of the queue that it left.
 const UNSURE_AFTER_OUTAGE: Duration = Duration::from_secs(1);
 
+/// An addition, or a part of one, as an ablation leaves it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// A curve that never falls (the paper: a spline through every point).
+    Monotone,
+    /// Points of the profile fade.
+    Memory,
+    /// No window's delay is above what the path carried makes of it.
+    CurveAbove,
+    /// Nor does the curve rise less than that, for who is alone.
+    CurveSlope,
+    /// The window is not below what the path holds without a queue.
+    FullPipe,
+    /// Outages decide and chart nothing.
+    Outages,
+    /// W_i of Eq. 5 is what is in flight (the paper: the current window).
+    InFlight,
+    /// Case 1 of Eq. 4 stops at D_min.
+    Floor,
+    /// An epoch without an acknowledgement has the delay of the silence.
+    SilentEpochs,
+    /// Slow start ends at 4 · D_min (the paper: 15).
+    EarlyExit,
+    /// The ceiling that a loss leaves.
+    Regrowth,
+    /// Losses by chance leave none.
+    Chance,
+    /// It rises more slowly among others.
+    SharedRegrowth,
+    /// Two packets on top of each window.
+    AdditiveIncrease,
+    /// Epochs among others end late at random.
+    Jitter,
+    /// Whether others use the path is asked at all.
+    Company,
+    /// The window is kept full where a round trip is within an epoch.
+    Refill,
+    /// Large budgets are spread over their epoch.
+    Pacing,
+    /// D_min can rise.
+    Drains,
+    /// At once where the path seems longer.
+    Suspicion,
+    /// Step by step first.
+    GentleDrains,
+    /// D_min is at least 5 ms.
+    LeastDelay,
+    /// A packet is lost after one delay (the paper: three).
+    OneDelay,
+    /// Timeouts back off to a second at most.
+    ShortTimeout,
+    /// New data leaves first after a timeout.
+    NewData,
+}
+
+impl Part {
+    /// Every part, by its name in a scheme.
+    pub const ALL: [(&'static str, Part); 25] = [
+        ("monotone", Part::Monotone),
+        ("memory", Part::Memory),
+        ("curve-above", Part::CurveAbove),
+        ("curve-slope", Part::CurveSlope),
+        ("full-pipe", Part::FullPipe),
+        ("outages", Part::Outages),
+        ("in-flight", Part::InFlight),
+        ("floor", Part::Floor),
+        ("silent-epochs", Part::SilentEpochs),
+        ("early-exit", Part::EarlyExit),
+        ("regrowth", Part::Regrowth),
+        ("chance", Part::Chance),
+        ("shared-regrowth", Part::SharedRegrowth),
+        ("additive-increase", Part::AdditiveIncrease),
+        ("jitter", Part::Jitter),
+        ("company", Part::Company),
+        ("refill", Part::Refill),
+        ("pacing", Part::Pacing),
+        ("drains", Part::Drains),
+        ("suspicion", Part::Suspicion),
+        ("gentle-drains", Part::GentleDrains),
+        ("least-delay", Part::LeastDelay),
+        ("one-delay", Part::OneDelay),
+        ("short-timeout", Part::ShortTimeout),
+        ("new-data", Part::NewData),
+    ];
+}
+
 /// Which of the additions are on, and how strong.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
@@ -72,6 +159,8 @@ pub struct Config {
     /// Shorter delays count as this one in D_min, in ms: what changes within an epoch, such as how
     /// promptly an end is scheduled, is no queue that a decision each epoch could steer.
     pub least_delay_ms: f64,
+    /// A part of these that is left out all the same, for research.
+    pub without: Option<Part>,
 }
 
 impl Config {
@@ -87,6 +176,7 @@ impl Config {
         pacing: false,
         drains: false,
         least_delay_ms: 0.0,
+        without: None,
     };
 
     /// All of them, as in the default mode.
@@ -102,7 +192,12 @@ impl Config {
         pacing: true,
         drains: true,
         least_delay_ms: 5.0,
+        without: None,
     };
+
+    fn has(&self, part: Part) -> bool {
+        self.without != Some(part)
+    }
 
     /// Checks every field's range.
     ///
@@ -191,7 +286,7 @@ impl Robust {
         Robust {
             config,
             outages: Outages::default(),
-            drains: Drains::default(),
+            drains: Drains::new(config.has(Part::Suspicion), config.has(Part::GentleDrains)),
             capacity: Capacity::default(),
             losses: LossMemory::default(),
             shared: false,
@@ -251,7 +346,8 @@ impl Robust {
 
     /// The window was cut to `kept` packets by a loss.
     pub fn on_cut(&mut self, now: Time, lost: Lost, kept: f64) {
-        self.losses.on_loss(now, lost, self.shared, &self.config);
+        let shared = self.shared && self.config.has(Part::SharedRegrowth);
+        self.losses.on_loss(now, lost, shared, &self.config);
         self.capacity.limit(kept / lost.delay_min);
     }
 
@@ -289,14 +385,24 @@ impl Robust {
         self.capacity.end_interval(now);
         // Whoever is alone meets D_min again whenever its queue empties; among others the queue stands.
         let alone = ALONE_WITHIN + ALONE_WITHIN_PER_RATIO.mul_f64(ratio);
-        self.shared = !self.drains.met_within(now, alone)
+        self.shared = self.config.has(Part::Company)
+            && !self.drains.met_within(now, alone)
             && !self.outages.ended_within(now, UNSURE_AFTER_OUTAGE);
         self.capacity.set_shared(self.shared);
         let rate = self.capacity.packets_per_ms()?;
+        let has = |part| self.config.has(part);
         self.config.capacity_bounds.then(|| Bounds {
             delay_min,
-            at_most: 1.0 / rate,
-            at_least: self.capacity.least_slope(),
+            at_most: if has(Part::CurveAbove) {
+                1.0 / rate
+            } else {
+                f64::INFINITY
+            },
+            at_least: if has(Part::CurveSlope) {
+                self.capacity.least_slope()
+            } else {
+                0.0
+            },
         })
     }
 
@@ -342,12 +448,13 @@ impl Robust {
     ) -> (f64, f64) {
         let mut bound = (window, estimate);
         if self.config.capacity_bounds
+            && self.config.has(Part::FullPipe)
             && let Some(rate) = self.capacity.packets_per_ms()
         {
             // What the pipe holds without a queue: less would save no delay.
             bound.0 = window.max(rate * delay_min);
         }
-        self.ceiling = self.losses.ceiling(now);
+        self.ceiling = self.losses.ceiling(now, self.config.has(Part::Chance));
         if let Some(ceiling) = self.ceiling
             && bound.0 > ceiling
         {

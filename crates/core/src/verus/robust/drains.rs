@@ -69,6 +69,8 @@ const NEAR_LIMIT: f64 = 0.4;
 /// When D_min was met, and the drain that looks for it.
 #[derive(Debug, Default)]
 pub struct Drains {
+    suspicion: bool,
+    gentle: bool,
     /// The least delay of the flow's life in ms, which D_min may have risen from.
     ever: Option<f64>,
     /// When D_min was last met; outages since then shift it.
@@ -117,6 +119,15 @@ pub struct Ended {
 }
 
 impl Drains {
+    /// No delay seen yet. `suspicion` and `gentle` are parts that research may leave out.
+    pub fn new(suspicion: bool, gentle: bool) -> Self {
+        Drains {
+            suspicion,
+            gentle,
+            ..Drains::default()
+        }
+    }
+
     /// Whether the flow should hold back to empty its queue.
     #[inline]
     pub fn is_draining(&self) -> bool {
@@ -181,7 +192,7 @@ impl Drains {
         let delay_ms = view.rtt.as_millis_f64();
         let tolerated_ms = view.ratio * least;
         let at_floor = view.estimate <= least;
-        let suspected = self.suspects(now, delay_ms, tolerated_ms, at_floor);
+        let suspected = self.suspicion && self.suspects(now, delay_ms, tolerated_ms, at_floor);
         let Some(drain) = &mut self.drain else {
             let stale = now.since(self.met) > STALE_AFTER;
             if suspected {
@@ -192,7 +203,7 @@ impl Drains {
                 let held = in_flight_packets as f64 * (least / delay_ms).min(1.0); // Little's law
                 let near = delay_ms > tolerated_ms - NEAR_LIMIT * least;
                 let others = near && tolerated_ms < SMALL_RATIO * least;
-                let gentle = !others && self.candidate.is_none();
+                let gentle = self.gentle && !others && self.candidate.is_none();
                 let first = if gentle { FIRST_SHARE } else { 0.0 };
                 self.drain = Some(Drain {
                     began: now,
@@ -282,10 +293,18 @@ mod tests {
     use super::*;
 
     /// D_min and its drains.
-    #[derive(Default)]
     struct Minimum {
         least: Option<f64>,
         drains: Drains,
+    }
+
+    impl Default for Minimum {
+        fn default() -> Self {
+            Minimum {
+                least: None,
+                drains: Drains::new(true, true),
+            }
+        }
     }
 
     impl Minimum {

@@ -151,10 +151,10 @@ impl LossMemory {
         delay_ms > NO_QUEUE * least && delay_ms >= NOT_FULL * longest
     }
 
-    /// The largest window allowed so soon after a loss, in packets; `None` for no limit.
+    /// The largest window allowed so soon after a loss, in packets; `None` for no limit. `chance`: losses may come by it.
     #[inline]
-    pub fn ceiling(&self, now: Time) -> Option<f64> {
-        if self.by_chance >= MANY_BY_CHANCE && !self.is_much() {
+    pub fn ceiling(&self, now: Time, chance: bool) -> Option<f64> {
+        if chance && self.by_chance >= MANY_BY_CHANCE && !self.is_much() {
             return None;
         }
         let last = self.last?;
@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn ceiling(memory: &LossMemory, at_ms: u64) -> Option<f64> {
-        memory.ceiling(ms(at_ms))
+        memory.ceiling(ms(at_ms), true)
     }
 
     #[test]
