@@ -523,6 +523,10 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
                     factor: setting.number()?,
                 }
             }
+            "told_delay_min_ms" => {
+                let told = setting.number()?;
+                config.told_delay_min_ms = (told != 0.0).then_some(told);
+            }
             "without" => {
                 let mut words = vec![("none", None)];
                 words.extend(robust::Part::ALL.map(|(word, part)| (word, Some(part))));
@@ -540,7 +544,8 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
     config
         .validate()
         .map_err(|error| out_of_range(scheme)(&error))?;
-    if config.mode == Mode::Prototype && config.robust != robust::Config::OFF {
+    let told = config.told_delay_min_ms.is_some();
+    if config.mode == Mode::Prototype && (told || config.robust != robust::Config::OFF) {
         let problem = "verus: prototype mode takes no part of the default mode";
         return Err(out_of_range(scheme)(&problem));
     }
@@ -727,10 +732,16 @@ fn verus_keys() -> Vec<Key> {
             "whether lost data is sent again",
         ),
         key(
+            "told_delay_min_ms",
+            "ms",
+            "0",
+            "D_min, told rather than learned, for research (not in prototype mode); 0: learned",
+        ),
+        key(
             "without",
             "a part",
             "none",
-            "leaves a part of the default mode out, for research: monotone, memory, curve-above, curve-slope, full-pipe, outages, in-flight, floor, silent-epochs, early-exit, regrowth, chance, shared-regrowth, additive-increase, jitter, company, refill, pacing, drains, suspicion, gentle-drains, least-delay, one-delay, short-timeout, new-data",
+            "leaves a part of the default mode out, for research: monotone, memory, curve-slope, full-pipe, outages, in-flight, floor, silent-epochs, early-exit, regrowth, chance, shared-regrowth, additive-increase, jitter, company, refill, pacing, drains, suspicion, least-delay, one-delay, short-timeout, new-data",
         ),
     ]
 }

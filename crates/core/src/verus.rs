@@ -191,7 +191,7 @@ impl Verus {
         self.delay.on_sample(now, acked.rtt);
         let delay_ms = acked.rtt.as_millis_f64();
         let delay_ms = (self.robust).on_delay(now, packet.at, delay_ms, self.delay_min);
-        self.delay_min = Some(self.delay_min.map_or(delay_ms, |least| least.min(delay_ms)));
+        self.learn_delay_min(delay_ms);
         if self.phase == Phase::Recovery {
             self.window += 1.0 / self.window;
             self.follow_window();
@@ -205,6 +205,13 @@ impl Verus {
         if self.phase == Phase::SlowStart {
             self.window += 1.0;
         }
+    }
+
+    /// D_min, "the minimum delay experienced by Verus" (§4).
+    #[inline]
+    fn learn_delay_min(&mut self, delay_ms: f64) {
+        let least = self.delay_min.map_or(delay_ms, |least| least.min(delay_ms));
+        self.delay_min = self.config.told_delay_min_ms.or(Some(least));
     }
 
     /// Eq. 6: W = M · W_loss, the window that the lost packet left under. Recovery begins.
@@ -250,7 +257,7 @@ impl Verus {
             self.delay.on_sample(now, acked.rtt);
             self.robust
                 .on_late(now, acked.packet.at, delay_ms, self.delay_min);
-            self.delay_min = Some(self.delay_min.map_or(delay_ms, |least| least.min(delay_ms)));
+            self.learn_delay_min(delay_ms);
         }
         if let Some(before) = self.undo.on_recovered(recovered.len()) {
             self.window = before.window;
@@ -274,7 +281,9 @@ impl Verus {
             Hold::Free => {}
             Hold::Drained(risen) => {
                 self.delay.discard_epoch();
-                self.delay_min = risen.or(self.delay_min);
+                if self.config.told_delay_min_ms.is_none() {
+                    self.delay_min = risen.or(self.delay_min);
+                }
             }
         }
         false
@@ -288,10 +297,10 @@ impl Verus {
     }
 
     fn refit(&mut self, now: Time) {
-        let delay_min = self.delay_min.unwrap_or_default();
-        let bounds = self.robust.look_around(now, delay_min, self.config.ratio);
+        let least_slope = self.robust.look_around(now, self.config.ratio);
         let memory = self.config.robust.point_memory;
-        self.profile.refit(now, self.config.fit, memory, bounds);
+        self.profile
+            .refit(now, self.config.fit, memory, least_slope);
         self.refit_at = now + self.config.update_interval;
     }
 

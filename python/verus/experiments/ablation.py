@@ -22,6 +22,7 @@ from verus.experiments import Experiment, Options, Work
 from verus.experiments.reproduction import Column, Place, columns_for
 from verus.results import Results
 from verus.runner import run_all
+from verus.scenario import PAPER_QUEUE
 from verus.summary import mean
 
 if TYPE_CHECKING:
@@ -77,14 +78,15 @@ class Suite:
     """Runs of one kind, and what is read off them.
 
     Attributes:
-        name: Names its runs.
-        runs: Those of one scheme: `(ratio, keys)` makes its text.
-        values: What a table shows of them, by the head of its column.
+        name: Names its runs, and heads its column.
+        runs: Those of one variant, whose scheme for an R is given, under a part's name.
+        show: What a table shows of them.
+        table: Which.
     """
 
     name: str
     runs: Callable[[Column, Callable[[int], str], str], Sequence[Run]]
-    values: Mapping[str, Callable[[Rows], str]]
+    show: Callable[[Rows], str]
     table: str
 
 
@@ -120,11 +122,10 @@ def _crowd(ratio: int, count: int) -> Suite:
 
     def runs(column: Column, scheme: Callable[[int], str], part: str) -> list[Run]:
         return [
-            column.run(place, scheme(ratio), flows=flows, part=part, duration_s=60.0, series=False)
-            for place in SHARED
+            column.run(place, scheme(ratio), flows=flows, part=part, duration_s=60.0, series=False) for place in SHARED
         ]
 
-    return Suite(name=f"{count} flows, R = {ratio}", runs=runs, values={f"{count}, R = {ratio}": _fair}, table="crowds")
+    return Suite(name=f"{count}, R = {ratio}", runs=runs, show=_fair, table="crowds")
 
 
 def _path(
@@ -142,15 +143,17 @@ def _path(
         told = {"flows": flows, "part": part, "duration_s": duration_s, "series": False, **fields}
         return [column.run(place, scheme(ratio), seed=seed, **told) for seed in column.seeds(seeds)]
 
-    return Suite(name=name, runs=runs, values={name: show}, table="paths")
+    return Suite(name=name, runs=runs, show=show, table="paths")
 
 
 def _alone(column: Column, scheme: Callable[[int], str], part: str) -> list[Run]:
     return [column.run(place, scheme(2), part=part, duration_s=60.0, series=False) for place in CHANNELS]
 
 
-def _change(at_s: float, rate_mbps: float | None = None, delay_ms: float | None = None) -> dict[str, Any]:
-    return {"at_s": at_s, "rate_mbps": rate_mbps, "delay_ms": delay_ms, "loss": None}
+def _change(
+    at_s: float, rate_mbps: float | None = None, delay_ms: float | None = None, loss: float | None = None
+) -> dict[str, Any]:
+    return {"at_s": at_s, "rate_mbps": rate_mbps, "delay_ms": delay_ms, "loss": loss}
 
 
 def _outages(*spans: tuple[float, float]) -> list[dict[str, Any]]:
@@ -176,20 +179,63 @@ def _largest_over_smallest(rows: Rows) -> str:
 _THREE_TRIPS = [{"delay_ms": trip / 2} for trip in (20, 50, 100)]
 
 SUITES = (
-    Suite(name="one flow", runs=_alone, values={"one flow": _used_at}, table="paths"),
+    Suite(name="one flow", runs=_alone, show=_used_at, table="paths"),
     _path("chance loss 1 %", "rate:20", _used_at, loss=0.01),
-    _path("outages", "rate:8", _used_at, changes=_outages((5, 5.5), (10, 14), (20, 20.2))),
+    _path("outages, held", "rate:8", _used_at, changes=_outages((5, 5.5), (10, 14), (20, 20.2))),
+    _path("outage of 4 s, lost", "rate:8", _used_at, changes=[_change(5.0, loss=1.0), _change(9.0, loss=0.0)]),
     _path("+ 50 ms at 15 s", "rate:10", _used_at, duration_s=45.0, changes=[_change(15.0, delay_ms=45.0)]),
-    _path("round trip 1 ms", "rate:50", _used_at, delay_ms=0.5),
-    _path("300 Mbit/s", "rate:300", _used_lost, duration_s=15.0, queue=_drop_tail(1000)),
+    _path("round trip 1 ms", "rate:50", _used_at, duration_s=15.0, delay_ms=0.5),
+    _path("300 Mbit/s, 150 packets", "rate:300", _used_lost, duration_s=10.0, queue=_drop_tail(150)),
     _path("buffer of ¼ BDP", "rate:10", _used_lost, queue=_drop_tail(8)),
     _path("buffer of 1 BDP", "rate:10", _used_lost, queue=_drop_tail(33)),
     _path("CoDel", "rate:10", _used_lost, queue="codel"),
     _path("beside Cubic", "rate:20", _share_of_first, duration_s=60.0, flows=[{}, {"scheme": "cubic"}], seeds=3),
-    _path("three round trips", "rate:60", _largest_over_smallest, duration_s=60.0, flows=_THREE_TRIPS, ratio=6,
-          queue="droptail:bytes=375000", seeds=3),
+    _path(
+        "three round trips",
+        "rate:30",
+        _largest_over_smallest,
+        duration_s=60.0,
+        flows=_THREE_TRIPS,
+        ratio=6,
+        queue=_drop_tail(125),
+        seeds=2,
+    ),
     *(_crowd(ratio, count) for ratio in (2, 4) for count in CROWDS),
 )
+
+#: Why flows are unfair: label → keys, each cause taken away on top of those before it.
+_TOLD = ",told_delay_min_ms=41"
+_CURRENT = f"{_TOLD},window_reference=current_window"
+CAUSES = {
+    "default mode": "",
+    "+ D_min told": _TOLD,
+    "+ Eq. 5 with the current window": _CURRENT,
+    "+ without full-pipe": f"{_CURRENT},without=full-pipe",
+    "+ 6 packets on top": f"{_CURRENT},without=full-pipe,additive_increase=6",
+    "paper mode": ",mode=paper",
+    "paper mode, D_min told": f",mode=paper{_TOLD}",
+}
+CAUSE_COUNTS, CAUSE_RATIOS, CAUSE_S = (5, 10, 20), (2, 4, 6), 60.0
+CAUSE_QUEUES = {"nothing lost": "infinite", "RED": PAPER_QUEUE}
+
+
+def _causes(column: Column) -> list[Run]:
+    return [
+        column.run(
+            "rate:20",
+            f"verus:ratio={ratio}{keys}",
+            flows=[{"start_s": APART_S * at} for at in range(count)],
+            part=f"causes|{ratio}|{label}|{name}|{count}",
+            queue=queue,
+            duration_s=CAUSE_S,
+            series=False,
+        )
+        for ratio in CAUSE_RATIOS
+        for label, keys in CAUSES.items()
+        for name, queue in CAUSE_QUEUES.items()
+        for count in CAUSE_COUNTS
+    ]
+
 
 #: What the tables' numbers are.
 LEGENDS = {
@@ -201,7 +247,15 @@ LEGENDS = {
         f"flows that start {APART_S:g} s apart, mean over {' and '.join(SHARED)}: Jain's index in windows of 1 s, "
         "of the whole run, and the mean queueing delay in ms"
     ),
+    "causes": (
+        f"why flows are unfair: the same three numbers of flows that start {APART_S:g} s apart on 20 Mbit/s, in a "
+        "queue that drops nothing and in the paper's; each line that begins with + takes one more cause away"
+    ),
 }
+
+
+def _scheme(keys: str) -> Callable[[int], str]:
+    return lambda ratio: f"verus:ratio={ratio}{keys}"
 
 
 def prepare(options: Options) -> Work:
@@ -214,8 +268,9 @@ def prepare(options: Options) -> Work:
             run
             for variant, keys in VARIANTS.items()
             for suite in SUITES
-            for run in suite.runs(column, lambda ratio, keys=keys: f"verus:ratio={ratio}{keys}", f"{suite.name}|{variant}")
+            for run in suite.runs(column, _scheme(keys), f"{suite.name}|{variant}")
         ]
+        planned += _causes(column)
         settings = {"experiment": NAME, "seed": options.seed, "repeat": options.repeat, "channels": column.name}
         return Results.collect(planned, run_all(planned, progress=progress), kind=NAME, settings=settings)
 
@@ -224,18 +279,22 @@ def prepare(options: Options) -> Work:
 
 def tables(results: Results) -> dict[str, list[list[str]]]:
     """The rows of each table, heads first."""
-    found: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in results.rows.to_pylist():
-        _, _, suite, variant = row["part"].split("|")
-        found.setdefault((suite, variant), []).append(row)
+        _, _, *names = row["part"].split("|")
+        found.setdefault(tuple(names), []).append(row)
     made = {}
-    for name in LEGENDS:
+    for name in ("paths", "crowds"):
         own = [suite for suite in SUITES if suite.table == name]
-        lines = [["without", *(head for suite in own for head in suite.values)]]
-        for variant in VARIANTS:
-            cells = [show(found[suite.name, variant]) for suite in own for show in suite.values.values()]
-            lines.append([variant, *cells])
-        made[name] = lines
+        made[name] = [["without", *(suite.name for suite in own)]]
+        made[name] += [[variant, *(suite.show(found[suite.name, variant]) for suite in own)] for variant in VARIANTS]
+    heads = [f"{count} flows, {name}" for name in CAUSE_QUEUES for count in CAUSE_COUNTS]
+    made["causes"] = [["", *heads]]
+    cells: dict[tuple[str, str], list[str]] = {}
+    for names, rows in found.items():
+        if names[0] == "causes":
+            cells.setdefault((names[1], names[2]), []).append(_fair(rows))
+    made["causes"] += [[f"R = {ratio}, {label}", *row] for (ratio, label), row in cells.items()]
     return made
 
 
@@ -247,7 +306,9 @@ def summary(results: Results) -> Sequence[RenderableType]:
     parts: list[RenderableType] = []
     for name, (heads, *rows) in tables(results).items():
         grid = Table(
-            title=f"{LEGENDS[name]} ({results.config['settings']['channels']})", title_justify="left", box=box.SIMPLE_HEAD
+            title=f"{LEGENDS[name]} ({results.config['settings']['channels']})",
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
         )
         for position, head in enumerate(heads):
             grid.add_column(head, justify="right" if position else "left", no_wrap=not position)
@@ -264,7 +325,9 @@ def page(results: Results) -> Page:
     sections = []
     for name, (heads, *rows) in tables(results).items():
         cells = [
-            f"<tr><th scope=row>{html.escape(first)}</th>" + "".join(f"<td>{html.escape(c)}</td>" for c in rest) + "</tr>"
+            f"<tr><th scope=row>{html.escape(first)}</th>"
+            + "".join(f"<td>{html.escape(c)}</td>" for c in rest)
+            + "</tr>"
             for first, *rest in rows
         ]
         sections.append(Section(title=name.capitalize(), body=table(heads, cells, caption=html.escape(LEGENDS[name]))))

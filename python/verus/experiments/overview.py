@@ -61,10 +61,10 @@ class Overview:
         sentence += f" {absent} more need recordings that are not on this machine." if absent else ""
         for mode in claims.modes_of(self.judged):
             ours = [one for one in self.judged if one.runs and one.holds_in(mode) is not None]
-            theirs = sum(bool(one.holds_in(mode)) for one in ours)
+            holds, theirs = sum(one.check.met for one in ours), sum(bool(one.holds_in(mode)) for one in ours)
             sentence += (
-                f" Of the {len(ours)} that Verus's default mode takes part in, {sum(one.check.met for one in ours)} hold"
-                f" in it and {theirs} in {mode} mode."
+                f" Of the {len(ours)} that Verus's default mode takes part in, {holds} hold in it and {theirs} in "
+                f"{mode} mode."
             )
         return sentence
 
@@ -120,7 +120,8 @@ class Overview:
             modes = claims.modes_of(judged)
             lines += [f"## {part.title}", "", f"`verus reproduce {part.name}`", ""]
             lines += [
-                f"| claim | measured | wanted | {first.channels} | {first.others} | |" + "".join(f" {m} |" for m in modes),
+                f"| claim | measured | wanted | {first.channels} | {first.others} | |"
+                + "".join(f" {m} |" for m in modes),
                 "|---|---|---|---|---|---|" + "---|" * len(modes),
             ]
             for one in judged:

@@ -449,9 +449,7 @@ def _modes(results: Results) -> Mapping[str, Sequence[str]]:
 def _with_modes(name: str, columns: Sequence[Column], modes: Sequence[str]) -> list[Column]:
     """The columns, and those on which claims are checked again for each mode."""
     checked = {claim.channels for claim in claims.of(name)}
-    again = [
-        dataclasses.replace(column, mode=mode) for mode in modes for column in columns if column.name in checked
-    ]
+    again = [dataclasses.replace(column, mode=mode) for mode in modes for column in columns if column.name in checked]
     return [*columns, *again]
 
 

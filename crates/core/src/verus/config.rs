@@ -150,6 +150,8 @@ pub struct Config {
     pub floor: bool,
     /// D_max of an epoch without acknowledgements.
     pub silent_epoch: SilentEpoch,
+    /// D_min in ms, told rather than learned: for research into what a D_min that is not the path's does.
+    pub told_delay_min_ms: Option<f64>,
     /// How the sender tells loss and silence.
     pub recovery: Recovery,
     /// What the default mode adds.
@@ -183,6 +185,7 @@ impl Config {
             change_threshold_ms: 0.0,
             floor: false,
             silent_epoch: SilentEpoch::Hold,
+            told_delay_min_ms: None,
             recovery: Recovery {
                 // §5.2: "a timeout timer of 3 × delay" for every missing packet.
                 loss: LossRule::DelayTimer { factor: 3.0 },
@@ -264,8 +267,8 @@ impl Config {
             Part::SilentEpochs => self.silent_epoch = paper.silent_epoch,
             Part::EarlyExit => self.slow_start_exit = paper.slow_start_exit,
             Part::OneDelay => self.recovery.loss = paper.recovery.loss,
+            Part::NewData => self.recovery.probe_with_new_data = paper.recovery.probe_with_new_data,
             Part::ShortTimeout => self.recovery.timeout = paper.recovery.timeout,
-            Part::NewData => self.recovery.probe_with_new_data = false,
             Part::Memory => self.robust.point_memory = None,
             Part::Outages => self.robust.skip_stalls = false,
             Part::Regrowth => self.robust.regrowth = None,
@@ -275,14 +278,12 @@ impl Config {
             Part::Pacing => self.robust.pacing = false,
             Part::Drains => self.robust.drains = false,
             Part::LeastDelay => self.robust.least_delay_ms = 0.0,
-            Part::CurveAbove
-            | Part::CurveSlope
+            Part::CurveSlope
             | Part::FullPipe
             | Part::Chance
             | Part::SharedRegrowth
             | Part::Company
-            | Part::Suspicion
-            | Part::GentleDrains => self.robust.without = Some(part),
+            | Part::Suspicion => self.robust.without = Some(part),
         }
     }
 
@@ -341,6 +342,13 @@ impl Config {
             "change_threshold_ms",
             rise,
             threshold,
+        )?;
+        verus.check(
+            self.told_delay_min_ms
+                .is_none_or(|ms| ms > 0.0 && ms <= 1e6),
+            "told_delay_min_ms",
+            "above 0 and at most 1000000 ms",
+            self.told_delay_min_ms.unwrap_or_default(),
         )?;
         self.robust.validate()?;
         if let LossRule::DelayTimer { factor } = self.recovery.loss {

@@ -25,7 +25,7 @@ use crate::pacer::BURST_PACKETS;
 use crate::range::{OutOfRange, Range};
 use crate::units::{Bytes, Duration, Rate, Time};
 
-use super::profile::{Bounds, Profile};
+use super::profile::Profile;
 use capacity::Capacity;
 use drains::Drains;
 use loss::{LossMemory, Lost};
@@ -47,9 +47,7 @@ pub enum Part {
     Monotone,
     /// Points of the profile fade.
     Memory,
-    /// No window's delay is above what the path carried makes of it.
-    CurveAbove,
-    /// Nor does the curve rise less than that, for who is alone.
+    /// The curve rises by no less than what the path carried makes of a packet, for who is alone.
     CurveSlope,
     /// The window is not below what the path holds without a queue.
     FullPipe,
@@ -83,8 +81,6 @@ pub enum Part {
     Drains,
     /// At once where the path seems longer.
     Suspicion,
-    /// Step by step first.
-    GentleDrains,
     /// D_min is at least 5 ms.
     LeastDelay,
     /// A packet is lost after one delay (the paper: three).
@@ -97,10 +93,9 @@ pub enum Part {
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 25] = [
+    pub const ALL: [(&'static str, Part); 23] = [
         ("monotone", Part::Monotone),
         ("memory", Part::Memory),
-        ("curve-above", Part::CurveAbove),
         ("curve-slope", Part::CurveSlope),
         ("full-pipe", Part::FullPipe),
         ("outages", Part::Outages),
@@ -118,7 +113,6 @@ impl Part {
         ("pacing", Part::Pacing),
         ("drains", Part::Drains),
         ("suspicion", Part::Suspicion),
-        ("gentle-drains", Part::GentleDrains),
         ("least-delay", Part::LeastDelay),
         ("one-delay", Part::OneDelay),
         ("short-timeout", Part::ShortTimeout),
@@ -286,7 +280,7 @@ impl Robust {
         Robust {
             config,
             outages: Outages::default(),
-            drains: Drains::new(config.has(Part::Suspicion), config.has(Part::GentleDrains)),
+            drains: Drains::new(config.has(Part::Suspicion)),
             capacity: Capacity::default(),
             losses: LossMemory::default(),
             shared: false,
@@ -380,8 +374,8 @@ impl Robust {
     }
 
     /// Before the curve is fitted anew: ends an interval of the delivery rate, looks whether the flow is alone, and
-    /// says what the curve is bound by.
-    pub fn look_around(&mut self, now: Time, delay_min: f64, ratio: f64) -> Option<Bounds> {
+    /// says what a packet beyond a full pipe adds at least, in ms.
+    pub fn look_around(&mut self, now: Time, ratio: f64) -> f64 {
         self.capacity.end_interval(now);
         // Whoever is alone meets D_min again whenever its queue empties; among others the queue stands.
         let alone = ALONE_WITHIN + ALONE_WITHIN_PER_RATIO.mul_f64(ratio);
@@ -389,21 +383,10 @@ impl Robust {
             && !self.drains.met_within(now, alone)
             && !self.outages.ended_within(now, UNSURE_AFTER_OUTAGE);
         self.capacity.set_shared(self.shared);
-        let rate = self.capacity.packets_per_ms()?;
-        let has = |part| self.config.has(part);
-        self.config.capacity_bounds.then(|| Bounds {
-            delay_min,
-            at_most: if has(Part::CurveAbove) {
-                1.0 / rate
-            } else {
-                f64::INFINITY
-            },
-            at_least: if has(Part::CurveSlope) {
-                self.capacity.least_slope()
-            } else {
-                0.0
-            },
-        })
+        let bounds = self.config.capacity_bounds && self.config.has(Part::CurveSlope);
+        let rate = self.capacity.packets_per_ms();
+        rate.filter(|_| bounds && !self.shared)
+            .map_or(0.0, |rate| 1.0 / rate)
     }
 
     /// What holds the window in the epoch that begins.
