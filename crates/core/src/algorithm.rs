@@ -23,10 +23,9 @@ use crate::sprout::{self, Sprout};
 use crate::units::{Duration, Rate};
 use crate::vegas::{self, Vegas};
 use crate::verus::config::{
-    AboveProfile, AtFloor, ChartedWindow, DelayChange, DelayMin, Fit, SilentEpoch, SlowStartExit,
-    WindowReference,
+    ChartedWindow, DelayChange, Fit, SilentEpoch, SlowStartExit, WindowReference,
 };
-use crate::verus::{self, Mode, Verus};
+use crate::verus::{self, Mode, robust};
 
 /// A parameter of an algorithm, as `verus list schemes` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -300,7 +299,7 @@ impl Scheme {
     pub fn build(&self, seed: u64) -> Box<dyn Controller> {
         const CHECKED: &str = "the configuration was checked when the scheme was parsed";
         match &self.config {
-            Config::Verus(config) => Box::new(Verus::new((**config).clone(), seed).expect(CHECKED)),
+            Config::Verus(config) => verus::controller((**config).clone(), seed).expect(CHECKED),
             Config::Forward(config) => Box::new(Forward::new(config.clone()).expect(CHECKED)),
             Config::Cubic(config) => Box::new(Cubic::new(config.clone()).expect(CHECKED)),
             Config::NewReno(config) => Box::new(NewReno::new(config.clone()).expect(CHECKED)),
@@ -472,7 +471,7 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
             "point_weight" => config.point_weight = setting.number()?,
             "point_memory_ms" => {
                 let memory = setting.millis()?;
-                config.point_memory = (!memory.is_zero()).then_some(memory);
+                config.robust.point_memory = (!memory.is_zero()).then_some(memory);
             }
             "fit" => {
                 config.fit = setting.word(&[
@@ -481,8 +480,8 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
                     ("interpolation", Fit::Interpolation),
                 ])?;
             }
-            "capacity_bounds" => config.capacity_bounds = setting.flag()?,
-            "skip_stalls" => config.skip_stalls = setting.flag()?,
+            "capacity_bounds" => config.robust.capacity_bounds = setting.flag()?,
+            "skip_stalls" => config.robust.skip_stalls = setting.flag()?,
             "window_reference" => {
                 config.window_reference = setting.word(&[
                     ("in_flight", WindowReference::InFlight),
@@ -503,44 +502,40 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
             }
             "change_threshold_ms" => config.change_threshold_ms = setting.number()?,
             "floor" => config.floor = setting.flag()?,
-            "at_floor" => {
-                config.at_floor = setting.word(&[
-                    ("continue", AtFloor::Continue),
-                    ("pause_or_raise", AtFloor::PauseOrRaise),
-                ])?;
-            }
             "silent_epoch" => {
                 config.silent_epoch = setting.word(&[
                     ("hold", SilentEpoch::Hold),
                     ("since_last_ack", SilentEpoch::SinceLastAck),
                 ])?;
             }
-            "above_profile" => {
-                config.above_profile = setting.word(&[
-                    ("extrapolate", AboveProfile::Extrapolate),
-                    ("restart", AboveProfile::Restart),
-                ])?;
-            }
             "delay_min" => {
-                config.delay_min =
-                    setting.word(&[("ever", DelayMin::Ever), ("rising", DelayMin::Rising)])?;
+                config.robust.drains = setting.word(&[("ever", false), ("rising", true)])?;
             }
-            "epochs_in_recovery" => config.epochs_in_recovery = setting.flag()?,
-            "whole_windows" => config.whole_windows = setting.flag()?,
-            "least_delay_ms" => config.least_delay_ms = setting.number()?,
+            "least_delay_ms" => config.robust.least_delay_ms = setting.number()?,
             "regrowth" => {
                 let regrowth = setting.number()?;
-                config.regrowth = (regrowth != 0.0).then_some(regrowth);
+                config.robust.regrowth = (regrowth != 0.0).then_some(regrowth);
             }
-            "epoch_jitter" => config.epoch_jitter = setting.number()?,
-            "additive_increase" => config.additive_increase = setting.number()?,
+            "epoch_jitter" => config.robust.epoch_jitter = setting.number()?,
+            "additive_increase" => config.robust.additive_increase = setting.number()?,
             "loss_delays" => {
                 config.recovery.loss = LossRule::DelayTimer {
                     factor: setting.number()?,
                 }
             }
-            "refill" => config.refill = setting.flag()?,
-            "pacing" => config.pacing = setting.flag()?,
+            "told_delay_min_ms" => {
+                let told = setting.number()?;
+                config.told_delay_min_ms = (told != 0.0).then_some(told);
+            }
+            "without" => {
+                let mut words = vec![("none", None)];
+                words.extend(robust::Part::ALL.map(|(word, part)| (word, Some(part))));
+                if let Some(part) = setting.word(&words)? {
+                    config.leave_out(part);
+                }
+            }
+            "refill" => config.robust.refill = setting.flag()?,
+            "pacing" => config.robust.pacing = setting.flag()?,
             "retransmit" => config.recovery.retransmit = setting.flag()?,
             other => unreachable!("`{other}` is listed but not parsed"),
         }
@@ -549,6 +544,11 @@ fn parse_verus(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
     config
         .validate()
         .map_err(|error| out_of_range(scheme)(&error))?;
+    let told = config.told_delay_min_ms.is_some();
+    if config.mode == Mode::Prototype && (told || config.robust != robust::Config::OFF) {
+        let problem = "verus: prototype mode takes no part of the default mode";
+        return Err(out_of_range(scheme)(&problem));
+    }
     Ok(Config::Verus(Box::new(config)))
 }
 
@@ -672,22 +672,10 @@ fn verus_keys() -> Vec<Key> {
             "whether case 1 of Eq. 4 stops at D_min",
         ),
         key(
-            "at_floor",
-            "continue or pause_or_raise",
-            "continue",
-            "what happens at that floor",
-        ),
-        key(
             "silent_epoch",
             "hold or since_last_ack",
             "since_last_ack",
             "D_max of an epoch without ACKs",
-        ),
-        key(
-            "above_profile",
-            "extrapolate or restart",
-            "extrapolate",
-            "where D_est lies above the curve",
         ),
         key(
             "delay_min",
@@ -696,21 +684,15 @@ fn verus_keys() -> Vec<Key> {
             "whether D_min can rise again",
         ),
         key(
-            "epochs_in_recovery",
-            "yes or no",
-            "no",
-            "whether epochs decide during recovery",
-        ),
-        key(
             "least_delay_ms",
             "ms",
-            d.least_delay_ms,
+            d.robust.least_delay_ms,
             "D_min is never shorter",
         ),
         key(
             "epoch_jitter",
             "",
-            d.epoch_jitter,
+            d.robust.epoch_jitter,
             "share of an epoch by which its end is late at random, lest flows keep step",
         ),
         key(
@@ -728,7 +710,7 @@ fn verus_keys() -> Vec<Key> {
         key(
             "additive_increase",
             "packets",
-            d.additive_increase,
+            d.robust.additive_increase,
             "what a window has beyond the curve's, so that shares even out",
         ),
         key(
@@ -744,16 +726,22 @@ fn verus_keys() -> Vec<Key> {
             "whether a budget above 32 packets is spread over its epoch",
         ),
         key(
-            "whole_windows",
-            "yes or no",
-            "no",
-            "whether windows and budgets are cut to whole packets",
-        ),
-        key(
             "retransmit",
             "yes or no",
             "yes",
             "whether lost data is sent again",
+        ),
+        key(
+            "told_delay_min_ms",
+            "ms",
+            "0",
+            "D_min, told rather than learned, for research (not in prototype mode); 0: learned",
+        ),
+        key(
+            "without",
+            "a part",
+            "none",
+            "leaves a part of the default mode out, for research: monotone, memory, curve-slope, full-pipe, outages, in-flight, floor, silent-epochs, early-exit, regrowth, chance, shared-regrowth, additive-increase, jitter, company, refill, pacing, drains, suspicion, least-delay, one-delay, short-timeout, new-data",
         ),
     ]
 }

@@ -11,6 +11,8 @@ from cyclopts import Parameter
 
 from verus import experiments
 from verus.commands.console import Talk, table_console, tell_rows
+from verus.errors import FieldError
+from verus.files import write_whole
 from verus.scenario import at_least, check_seed
 
 if TYPE_CHECKING:
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 
     from verus.experiments import Experiment
     from verus.results import Results
+
+#: Of Verus, beside the default.
+OTHER_MODES = ("paper", "prototype")
 
 #: It ran, but a checked target was missed.
 TARGET_MISSED = 3
@@ -32,6 +37,7 @@ def reproduce(
     seed: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
     repeat: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
     jobs: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
+    modes: str = "",
     out: Path | None = None,
     force: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
@@ -56,6 +62,9 @@ def reproduce(
         Runs of each cell, where they are repeated. Default: the experiment's own number.
     jobs
         Emulated runs at the same time.
+    modes
+        Modes of Verus, `paper,prototype` or one of them, in which every claim is measured as well: takes as much
+        longer as Verus runs in it.
     out
         Folder for results and report (with several experiments, a folder in it for each). Default: a new
         one in `verus-results`; none with --json.
@@ -75,7 +84,7 @@ def reproduce(
         at_least("repeat", repeat, 1, 1000)
     everything = not names or "all" in names
     options = experiments.Options(
-        traces=traces, built_in=built_in, seed=seed, repeat=repeat, jobs=jobs, lenient=everything
+        traces=traces, built_in=built_in, seed=seed, repeat=repeat, jobs=jobs, modes=_modes(modes), lenient=everything
     )
     wanted = experiments.ALL if everything else dict.fromkeys(names or ())
     chosen = [experiments.find(name) for name in wanted]
@@ -108,6 +117,8 @@ def reproduce(
             with new_folder(own, force=force) as folder:
                 results.write(folder)
                 report.write_page(results, folder)
+                for name, text in (experiment.files(results) if experiment.files else {}).items():
+                    write_whole(folder / name, text.encode())
     overview = Overview.of(done) if several else None
     if overview is not None and not json_:
         _show(overview.summary(), talk)
@@ -117,6 +128,19 @@ def reproduce(
         talk.say(f"Report: {target / 'report.html'}")
     missed = sum(not check.met for experiment, results in done for check in experiment.checks(results))
     return TARGET_MISSED if missed else 0
+
+
+def _modes(text: str) -> tuple[str, ...]:
+    """The modes that were asked for.
+
+    Raises:
+        FieldError: One is none of Verus's others.
+    """
+    named = tuple(dict.fromkeys(text.split(","))) if text else ()
+    for mode in named:
+        if mode not in OTHER_MODES:
+            raise FieldError("modes", f"`{mode}` must be one of {', '.join(OTHER_MODES)}")
+    return named
 
 
 def _show(parts: Sequence[RenderableType], talk: Talk) -> None:

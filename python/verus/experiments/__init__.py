@@ -57,12 +57,13 @@ NAMES = {
     "model-fig12": "Four users that are switched on and off, Verus's and the model's",
     "cs244": "The 2017 reproduction: 24 cells beside both published columns, and the same-queue matrix it left open",
     "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
+    "ablation": "What each part of Verus's default mode is worth: all of it but one (by name only)",
     "agreement": "Emulated against simulated, sender by sender, in real time (by name only; takes root)",
     "peers": "Kernel senders and the prototype behind our emulator and behind Mahimahi's (by name only; takes root)",
 }
 
-#: Those that run when none is named: they take no rights, and no longer than computing takes.
-ALL = tuple(name for name in NAMES if name not in ("agreement", "peers"))
+#: Those that run when none is named: they check what was published, and take no rights.
+ALL = tuple(name for name in NAMES if name not in ("ablation", "agreement", "peers"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,7 @@ class Options:
         seed: Of every run; the first one where runs are repeated.
         repeat: Runs of each cell, where they are repeated; the experiment's own number if None.
         jobs: Runs in real time at the same time.
+        modes: Of Verus, to run beside its default mode.
         lenient: Run what can be run where recordings are not on this machine, rather than refuse.
     """
 
@@ -83,6 +85,7 @@ class Options:
     seed: int = 1
     repeat: int | None = None
     jobs: int = 1
+    modes: tuple[str, ...] = ()
     lenient: bool = False
 
 
@@ -105,6 +108,7 @@ class Experiment:
         title: One line, for lists.
         judged: Each claim of the source (`claims.csv`) and what became of it, where it has such.
         causes: Claim → why it does not hold, for those that do not.
+        files: What else is written beside the results: name → text.
     """
 
     name: str
@@ -116,6 +120,7 @@ class Experiment:
     title: str = ""
     judged: Callable[[Results], list[Judged]] | None = None
     causes: Mapping[str, str] = field(default_factory=dict)
+    files: Callable[[Results], Mapping[str, str]] | None = None
 
 
 def find(name: str) -> Experiment:

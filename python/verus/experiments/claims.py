@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
@@ -109,6 +109,7 @@ class Judged:
         beside: The value on the other channels; None where there is none.
         runs: Whether it could be checked here: recordings may not be on this machine.
         cause: Why it does not hold, where that is known.
+        modes: By mode of Verus, the value on the channels on which it is checked; no mode where Verus takes no part.
     """
 
     claim: Claim
@@ -116,11 +117,17 @@ class Judged:
     beside: float | None
     runs: bool
     cause: str = ""
+    modes: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def missed(self) -> bool:
         """Whether it was checked and does not hold."""
         return self.runs and not self.check.met
+
+    def holds_in(self, mode: str) -> bool | None:
+        """Whether it holds in that mode of Verus; None where that was not looked at."""
+        value = self.modes.get(mode)
+        return None if value is None else self.claim.check(value).met
 
     @property
     def why(self) -> str:
@@ -129,7 +136,10 @@ class Judged:
 
 
 def judge(
-    experiment: str, values: Mapping[str, Mapping[str, float | None]], causes: Mapping[str, str] | None = None
+    experiment: str,
+    values: Mapping[str, Mapping[str, float | None]],
+    causes: Mapping[str, str] | None = None,
+    modes: Mapping[str, Mapping[str, Mapping[str, float | None]]] | None = None,
 ) -> list[Judged]:
     """Every claim of an experiment beside what was measured.
 
@@ -137,6 +147,7 @@ def judge(
         experiment: Which.
         values: By channels (`BUILT_IN`, `RECORDINGS`), the measured value of each claim.
         causes: Why some do not hold.
+        modes: By mode of Verus, the same as `values`, where it was looked at.
 
     Raises:
         ValueError: What was measured is not what is claimed: one is missing, or one too many.
@@ -155,9 +166,15 @@ def judge(
             beside=values.get(claim.others, {}).get(claim.name),
             runs=claim.channels in values,
             cause=(causes or {}).get(claim.name, ""),
+            modes={mode: found.get(claim.channels, {}).get(claim.name) for mode, found in (modes or {}).items()},
         )
         for claim in claims
     ]
+
+
+def modes_of(judged: Sequence[Judged]) -> list[str]:
+    """The modes of Verus that were looked at beside its default."""
+    return list(dict.fromkeys(mode for one in judged for mode in one.modes))
 
 
 def held(judged: Sequence[Judged]) -> tuple[int, int]:

@@ -25,7 +25,9 @@ _ABOUT = (
     "Every sentence and number of the papers that can be measured, as `verus reproduce all` measures it, seed 1. The "
     "list (`claims.csv`) was written down before anything was measured. A claim is checked on one of two sets of "
     "channels, the one named first; bold are those that matter most. Verus is in its default mode, robust, unless a "
-    "cause says otherwise."
+    "cause says otherwise. The last columns, where there are such, have Verus in another mode wherever it is in its "
+    "default one (`--modes paper,prototype`), on the channels on which the claim is checked; bold where the claim does "
+    "not hold."
 )
 
 
@@ -56,7 +58,15 @@ class Overview:
         share = f" ({100 * holds / of:.0f} %)" if of else ""
         sentence = f"{holds} of {of} claims hold{share}; of the headlines {head} of {heads}."
         absent = len(self.judged) - of
-        return sentence + (f" {absent} more need recordings that are not on this machine." if absent else "")
+        sentence += f" {absent} more need recordings that are not on this machine." if absent else ""
+        for mode in claims.modes_of(self.judged):
+            ours = [one for one in self.judged if one.runs and one.holds_in(mode) is not None]
+            holds, theirs = sum(one.check.met for one in ours), sum(bool(one.holds_in(mode)) for one in ours)
+            sentence += (
+                f" Of the {len(ours)} that Verus's default mode takes part in, {holds} hold in it and {theirs} in "
+                f"{mode} mode."
+            )
+        return sentence
 
     def not_held(self) -> list[tuple[Experiment, Judged]]:
         """Those that were checked and do not hold."""
@@ -107,17 +117,21 @@ class Overview:
         lines = ["# What the sources claim, and what comes out", "", f"{_ABOUT} {self.counts()}", ""]
         for part, judged in self.parts:
             first = judged[0].claim
+            modes = claims.modes_of(judged)
             lines += [f"## {part.title}", "", f"`verus reproduce {part.name}`", ""]
             lines += [
-                f"| claim | measured | wanted | {first.channels} | {first.others} | |",
-                "|---|---|---|---|---|---|",
+                f"| claim | measured | wanted | {first.channels} | {first.others} | |"
+                + "".join(f" {m} |" for m in modes),
+                "|---|---|---|---|---|---|" + "---|" * len(modes),
             ]
             for one in judged:
                 claim = one.claim
                 says = f"**{claim.says}**" if claim.headline else claim.says
                 values = [value_text(value, claim.unit) for value in (one.check.value, one.beside)]
                 verdict = "" if not one.runs else "held" if one.check.met else "**not held**"
-                lines.append("| " + " | ".join([says, claim.metric, f"`{claim.wanted}`", *values, verdict]) + " |")
+                cells = [says, claim.metric, f"`{claim.wanted}`", *values, verdict]
+                cells += [_mode_text(one, mode) for mode in modes]
+                lines.append("| " + " | ".join(cells) + " |")
             lines.append("")
             lines += [f"- *{one.claim.says}*: {one.why}" for one in judged if one.missed]
             lines.append("")
@@ -127,12 +141,25 @@ class Overview:
         """A row for each claim: the columns of the list of claims, what was measured, and whether it holds."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["experiment", "claim", "figure", "says", "wanted", "unit", "measured", "beside", "held"])
+        modes = claims.modes_of(self.judged)
+        heads = ["experiment", "claim", "figure", "says", "wanted", "unit", "measured", "beside", "held"]
+        writer.writerow([*heads, *(head for mode in modes for head in (mode, f"{mode}_held"))])
         for part, judged in self.parts:
             for one in judged:
                 claim = one.claim
                 values = ["" if value is None else repr(value) for value in (one.check.value, one.beside)]
                 verdict = "" if not one.runs else "yes" if one.check.met else "no"
                 names = [part.name, claim.name, claim.figure, claim.says, claim.wanted, claim.unit]
-                writer.writerow([*names, *values, verdict])
+                verdicts = []
+                for mode in modes:
+                    value, met = one.modes.get(mode), one.holds_in(mode)
+                    verdicts += ["" if value is None else repr(value), "" if met is None else "yes" if met else "no"]
+                writer.writerow([*names, *values, verdict, *verdicts])
         return text.getvalue()
+
+
+def _mode_text(one: Judged, mode: str) -> str:
+    """What a mode has, in bold where the claim does not hold in it."""
+    met = one.holds_in(mode)
+    text = value_text(one.modes.get(mode), one.claim.unit)
+    return f"**{text}**" if met is False else text

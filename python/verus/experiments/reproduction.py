@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from verus import _verus
 from verus.experiments import Experiment, Options, Work, claims
 from verus.experiments.claims import BUILT_IN, RECORDINGS, Judged
 from verus.experiments.recordings import MissingRecordings, find_recordings
@@ -62,7 +63,7 @@ class Place:
     recording: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Column:
     """One set of channels, and what the user said about the runs.
 
@@ -72,6 +73,7 @@ class Column:
         paths: The same as the simulator finds it.
         seed: The first seed.
         repeat: Runs of each cell; None for the experiment's own number.
+        mode: Of Verus, wherever a scheme does not name one; its default mode if empty.
     """
 
     name: str
@@ -79,6 +81,27 @@ class Column:
     paths: Mapping[str, str]
     seed: int
     repeat: int | None
+    mode: str = ""
+
+    @property
+    def key(self) -> str:
+        """What tells it from the other columns of an experiment."""
+        return f"{self.name}, {self.mode}" if self.mode else self.name
+
+    def in_mode(self, scheme: str) -> str:
+        """The scheme as this column runs it.
+
+        A scheme that names a mode stays what it is, and so does one with a setting that the mode does not know.
+        """
+        name, _, settings = scheme.partition(":")
+        if not self.mode or name != "verus" or "mode=" in settings:
+            return scheme
+        text = f"{name}:mode={self.mode}{',' if settings else ''}{settings}"
+        try:
+            _verus.check_scheme(text)
+        except ValueError:
+            return scheme
+        return text
 
     def seeds(self, count: int) -> range:
         """The seeds of `count` repetitions, or of as many as the user wished."""
@@ -111,9 +134,10 @@ class Column:
             duration_s: Simulated seconds.
             fields: Any other of the scenario, as the simulator has it: `packet_bytes`, `ack`, `changes`, `series` …
         """
-        contestant = Contestant.from_scheme(who, flows=flows if isinstance(flows, int) else len(flows))
-        if label:
-            contestant = dataclasses.replace(contestant, label=label)
+        count = flows if isinstance(flows, int) else len(flows)
+        label = label or Contestant.from_scheme(who).label
+        who = self.in_mode(who)
+        contestant = dataclasses.replace(Contestant.from_scheme(who, flows=count), label=label)
         made = make_run(
             trace=self.channels.get(place, place),
             path=self.paths.get(place),
@@ -121,11 +145,13 @@ class Column:
             contestant=contestant,
             seed=self.seed if seed is None else seed,
             duration_s=duration_s,
-            part=f"{self.name}|{place}|{part}",
+            part=f"{self.key}|{place}|{part}",
         )
         scenario = {**made.scenario, **fields}
         if not isinstance(flows, int):
-            scenario["flows"] = [{"scheme": who, "start_s": 0.0, **flow} for flow in flows]
+            scenario["flows"] = [
+                {"start_s": 0.0, **flow, "scheme": self.in_mode(flow.get("scheme", who))} for flow in flows
+            ]
         return dataclasses.replace(made, scenario=scenario)
 
 
@@ -145,11 +171,13 @@ class Found:
 
     Attributes:
         column: `BUILT_IN` or `RECORDINGS`.
+        key: The column's own.
         results: Everything that was saved, of both columns.
         rows: A row for each run of this column, with the `place` and `part` it was asked under.
     """
 
     column: str
+    key: str
     results: Results
     rows: Sequence[Mapping[str, Any]]
 
@@ -210,7 +238,7 @@ class Found:
     @property
     def measured(self) -> Any:
         """What the experiment found on this column without simulating."""
-        return self.results.config["measured"][self.column]
+        return self.results.config["measured"][self.key]
 
     def kept(self, row: Mapping[str, Any]) -> Any:
         """What `keep` made of one run's packets."""
@@ -326,13 +354,22 @@ def reproduction(
         def work(progress: Progress | None) -> Results:
             from verus.results import Results
 
-            planned = [run for column in columns for run in (runs(column) if runs else ())]
-            computed: dict[str, Any] = {column.name: compute(column) if compute else None for column in columns}
+            plans = {column: list(runs(column)) if runs else [] for column in _with_modes(name, columns, options.modes)}
+            plain = {run.to_json() for column in columns for run in plans[column]}
+            # Where no flow of Verus runs in its default mode, its modes say nothing.
+            plans = {
+                column: planned
+                for column, planned in plans.items()
+                if not column.mode or runs is None or {run.to_json() for run in planned} - plain
+            }
+            planned = [run for plan in plans.values() for run in plan]
+            computed: dict[str, Any] = {column.key: compute(column) if compute else None for column in plans}
             settings = {
                 "experiment": name,
                 "seed": options.seed,
                 "repeat": options.repeat,
-                "columns": {column.name: dict(column.channels) for column in columns},
+                "columns": {column.key: dict(column.channels) for column in plans},
+                "modes": {column.key: [column.name, column.mode] for column in plans if column.mode},
                 "missing": missing,
             }
             outcomes = _run(planned, progress)
@@ -344,16 +381,28 @@ def reproduction(
 
         return work
 
-    def columns_of(results: Results) -> dict[str, Found]:
+    def everything(results: Results) -> dict[str, Found]:
         rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in results.config["settings"]["columns"]}
         for row in results.rows.to_pylist():
-            column, place, part = row["part"].split("|", 2)
-            rows[column].append({**row, "place": place, "part": part})
-        return {name: Found(column=name, results=results, rows=own) for name, own in rows.items()}
+            key, place, part = row["part"].split("|", 2)
+            rows[key].append({**row, "place": place, "part": part})
+        modes = _modes(results)
+        return {
+            key: Found(column=modes.get(key, (key,))[0], key=key, results=results, rows=own)
+            for key, own in rows.items()
+        }
+
+    def columns_of(results: Results) -> dict[str, Found]:
+        modes = _modes(results)
+        return {key: found for key, found in everything(results).items() if key not in modes}
 
     def judged(results: Results) -> list[Judged]:
-        measured = {column: measure(found) for column, found in columns_of(results).items()}
-        return claims.judge(name, measured, causes)
+        found = everything(results)
+        measured = {column: measure(found[column]) for column in columns_of(results)}
+        modes: dict[str, dict[str, Mapping[str, float | None]]] = {}
+        for key, (column, mode) in _modes(results).items():
+            modes.setdefault(mode, {})[column] = measure(found[key])
+        return claims.judge(name, measured, causes, modes)
 
     def summary(results: Results) -> Sequence[RenderableType]:
         parts: list[RenderableType] = [_claims_table(title, judged(results))]
@@ -389,6 +438,19 @@ def reproduction(
         page=page,
         summary=summary,
     )
+
+
+def _modes(results: Results) -> Mapping[str, Sequence[str]]:
+    """Of the columns in which Verus runs in another mode: channels and mode."""
+    modes: Mapping[str, Sequence[str]] = results.config["settings"].get("modes", {})
+    return modes
+
+
+def _with_modes(name: str, columns: Sequence[Column], modes: Sequence[str]) -> list[Column]:
+    """The columns, and those on which claims are checked again for each mode."""
+    checked = {claim.channels for claim in claims.of(name)}
+    again = [dataclasses.replace(column, mode=mode) for mode in modes for column in columns if column.name in checked]
+    return [*columns, *again]
 
 
 def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> tuple[list[Column], str]:
@@ -507,6 +569,9 @@ def _claims_table(title: str, judged: Sequence[Judged]) -> RenderableType:
     for head in (judged[0].claim.channels, judged[0].claim.others):
         grid.add_column(head, justify="right", no_wrap=True)
     grid.add_column("")
+    modes = claims.modes_of(judged)
+    for mode in modes:
+        grid.add_column(mode, justify="right", no_wrap=True)
     for one in judged:
         unit = one.claim.unit
         mark = "" if not one.runs else "[green]held[/]" if one.check.met else "[red]not held[/]"
@@ -516,9 +581,18 @@ def _claims_table(title: str, judged: Sequence[Judged]) -> RenderableType:
             value_text(one.check.value, unit),
             value_text(one.beside, unit),
             mark,
+            *(_mode_cell(one, mode) for mode in modes),
         )
     lines = [f"Not held: {one.claim.says}: {one.why}" for one in judged if one.missed]
     return Group(grid, *lines, "")
+
+
+def _mode_cell(one: Judged, mode: str) -> str:
+    """For a terminal: what a mode has, and whether the claim holds in it."""
+    value = one.modes.get(mode)
+    if value is None:
+        return "–"
+    return f"[{'green' if one.holds_in(mode) else 'red'}]{value_text(value, one.claim.unit)}[/]"
 
 
 def claims_html(judged: Sequence[Judged]) -> str:
@@ -526,6 +600,7 @@ def claims_html(judged: Sequence[Judged]) -> str:
     from verus.report import table
 
     rows = []
+    modes = claims.modes_of(judged)
     for one in judged:
         claim = one.claim
         name = "met" if one.check.met else "missed"
@@ -535,6 +610,10 @@ def claims_html(judged: Sequence[Judged]) -> str:
             else f"<td class={name}>{'held' if one.check.met else 'not held'}</td>"
         )
         why = f"<br><small>{html.escape(one.why)}</small>" if one.missed else ""
+        for mode in modes:
+            met = one.holds_in(mode)
+            name = "aside" if met is None else "met" if met else "missed"
+            verdict += f"<td class={name}>{html.escape(value_text(one.modes.get(mode), claim.unit))}</td>"
         rows.append(
             f"<tr><th scope=row class=text>{html.escape(claim.says)}{why}</th>"
             f"<td class=text>{html.escape(claim.metric)}</td>"
@@ -542,6 +621,6 @@ def claims_html(judged: Sequence[Judged]) -> str:
             f"<td class=aside>{html.escape(value_text(one.beside, claim.unit))}</td>{verdict}</tr>"
         )
     first = judged[0].claim
-    heads = ["the source's claim", "measured", "wanted", first.channels, first.others, ""]
+    heads = ["the source's claim", "measured", "wanted", first.channels, first.others, "", *modes]
     holds, of = claims.held(judged)
     return table(heads, rows, caption=f"{holds} of {of} hold")

@@ -52,6 +52,9 @@ PROPAGATION_MS = 20.0
 
 VERUS, MODEL = "Verus", "model"
 
+#: What models are trained on.
+WATCHED = "verus"
+
 #: How every experiment with models is set up, for its page.
 SET_UP = (
     "Training: five LTE downlinks, 300 s each (built-in places, realisation 101); evaluation: five other stretches of "
@@ -75,9 +78,12 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @cache
-def _trained(channels: tuple[str, ...], users: tuple[int, ...], quantization_ms: int, seed: int, name: str) -> Path:
+def _trained(
+    scheme: str, channels: tuple[str, ...], users: tuple[int, ...], quantization_ms: int, seed: int, name: str
+) -> Path:
     path = Path(_folder().name) / name
     watched = training.Training(
+        scheme=scheme,
         traces=channels,
         users=users,
         duration_s=DURATION_S,
@@ -96,8 +102,9 @@ def model(column: Column, users: Iterable[int], *, quantization_ms: int = QUANTI
     """
     channels, counts = tuple(column.paths[place] for place in TRAINING), tuple(users)
     spoken = "-".join(map(str, counts))
-    name = f"{column.name}-{spoken}-users-{quantization_ms}-ms-seed-{column.seed}.model"
-    return _trained(channels, counts, quantization_ms, column.seed, name)
+    kind = f"{column.name}-{column.mode}" if column.mode else column.name
+    name = f"{kind}-{spoken}-users-{quantization_ms}-ms-seed-{column.seed}.model"
+    return _trained(column.in_mode(WATCHED), channels, counts, quantization_ms, column.seed, name)
 
 
 def about(path: Path) -> dict[str, Any]:

@@ -1,14 +1,18 @@
 //! Verus's parameters, and the three modes as presets of them.
 //!
 //! The paper leaves holes and its authors' released prototype fills them, at times against the
-//! text. Each difference is a field here, so a mode is only a preset and every field can be set
-//! by itself.
+//! text. Each such difference is a field here, so a mode is a preset and every field can be set
+//! by itself. What the default mode adds is a [configuration of its own](robust::Config); what only the
+//! prototype does is no field but a [controller of its own](super::prototype).
 
 use serde::{Deserialize, Serialize};
 
+use crate::controller::Departure;
 use crate::range::{OutOfRange, Range};
 use crate::recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
-use crate::units::Duration;
+use crate::units::{Bytes, Duration};
+
+use super::robust::{self, Part};
 
 /// A preset of Verus's configuration and of its sender's recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +61,17 @@ pub enum ChartedWindow {
     Target,
 }
 
+impl ChartedWindow {
+    /// That window of a packet.
+    #[inline]
+    pub fn of(self, packet: &Departure) -> Bytes {
+        match self {
+            ChartedWindow::InFlight => packet.in_flight,
+            ChartedWindow::Target => packet.window,
+        }
+    }
+}
+
 /// ΔD of Eq. 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -77,16 +92,6 @@ pub enum SilentEpoch {
     SinceLastAck,
 }
 
-/// Where D_est lies above the whole curve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum AboveProfile {
-    /// The curve goes on with its slope.
-    Extrapolate,
-    /// Slow start begins again (the prototype).
-    Restart,
-}
-
 /// When slow start ends, short of a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -97,26 +102,15 @@ pub enum SlowStartExit {
     Delay(Duration),
 }
 
-/// What to do when D_est has reached D_min and the ratio is still above R.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AtFloor {
-    /// Nothing special.
-    Continue,
-    /// Send nothing this epoch; with fewer than two packets in flight raise D_min by 10 ms (the
-    /// prototype).
-    PauseOrRaise,
-}
-
-/// What D_min is the minimum of.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DelayMin {
-    /// Every delay of the flow's life.
-    Ever,
-    /// Every delay, but able to rise again once the flow has kept its own queue empty and the
-    /// path still answers more slowly; see `minimum.rs`.
-    Rising,
+impl SlowStartExit {
+    /// Whether a delay is too long, D_min in ms being known.
+    pub fn is_exceeded(self, delay: Duration, delay_min: Option<f64>) -> bool {
+        let delay_ms = delay.as_millis_f64();
+        match self {
+            SlowStartExit::Multiple(n) => delay_min.is_some_and(|least| delay_ms > n * least),
+            SlowStartExit::Delay(limit) => delay_ms > limit.as_millis_f64(),
+        }
+    }
 }
 
 /// A configuration of Verus. Every field can be set by itself; [`Config::preset`] gives the modes.
@@ -128,8 +122,6 @@ pub struct Config {
     pub ratio: f64,
     /// ε: the time between window decisions (§5.3: 5 ms).
     pub epoch: Duration,
-    /// The share of an epoch by which its end is late at random where others use the path (`epochs.rs`).
-    pub epoch_jitter: f64,
     /// δ₁: how far D_est falls when delay rises, in ms (§5.3: 1).
     pub decrement_ms: f64,
     /// δ₂: how far D_est rises, and falls above R, in ms (§5.3: 2).
@@ -146,14 +138,6 @@ pub struct Config {
     pub point_weight: f64,
     /// How the points become a curve.
     pub fit: Fit,
-    /// Whether the delivery rate of the last seconds bounds the curve and the window
-    /// (`capacity.rs`).
-    pub capacity_bounds: bool,
-    /// Whether delays that include an outage are kept out of the profile, and epochs within one
-    /// decide nothing: a silence longer than R · D_min is no queue of the flow's own.
-    pub skip_stalls: bool,
-    /// How long a point keeps half its weight without news; `None`: for ever.
-    pub point_memory: Option<Duration>,
     /// W_i of Eq. 5.
     pub window_reference: WindowReference,
     /// What is charted against a packet's delay.
@@ -164,43 +148,14 @@ pub struct Config {
     pub change_threshold_ms: f64,
     /// Whether case 1 of Eq. 4 stops at D_min too.
     pub floor: bool,
-    /// What happens at that floor.
-    pub at_floor: AtFloor,
     /// D_max of an epoch without acknowledgements.
     pub silent_epoch: SilentEpoch,
-    /// Where D_est lies above the curve.
-    pub above_profile: AboveProfile,
-    /// Whether windows and budgets are cut to whole packets (the prototype) rather than carried
-    /// over.
-    pub whole_windows: bool,
-    /// How fast a flow alone on its path may return to where a loss met it: packets per ms of rate,
-    /// regained in each second (`loss.rs`). `None`: no limit.
-    pub regrowth: Option<f64>,
-    /// Packets that a window has beyond what the curve gives for D_est. A flow's curve is its own: δ₂ ms
-    /// are worth more packets to who has more, both up and down, and shares would never even out. A
-    /// constant on top lets them (Chiu and Jain 1989): the curves then chart the longer delay, which takes
-    /// most from who has most.
-    pub additive_increase: f64,
-    /// Whether the window is kept full all through an epoch where a round trip is no longer than one (n = 1 in
-    /// Eq. 5), rather than filled once as it begins: a round trip of 50 µs leaves the path idle for the other
-    /// 99 in a hundred of 5 ms.
-    pub refill: bool,
-    /// Whether an epoch's budget is spread over the epoch, where it is more than a burst of 32
-    /// packets, rather than sent at once.
-    pub pacing: bool,
-    /// D_min.
-    pub delay_min: DelayMin,
-    /// Shorter delays count as this one in D_min, in ms: what changes within an epoch, such as how
-    /// promptly an end is scheduled, is no queue that a decision each epoch could steer.
-    pub least_delay_ms: f64,
-    /// Whether epochs go on deciding during recovery (the prototype); otherwise W grows by 1/W
-    /// with each acknowledgement alone (§4).
-    pub epochs_in_recovery: bool,
-    /// Whether the flow believes nothing to be in flight after a timeout and ignores what arrives
-    /// late (the prototype); otherwise the window is cut and late acknowledgements undo it.
-    pub forgets_at_timeout: bool,
+    /// D_min in ms, told rather than learned: for research into what a D_min that is not the path's does.
+    pub told_delay_min_ms: Option<f64>,
     /// How the sender tells loss and silence.
     pub recovery: Recovery,
+    /// What the default mode adds.
+    pub robust: robust::Config,
 }
 
 impl Default for Config {
@@ -216,7 +171,6 @@ impl Config {
             mode: Mode::Paper,
             ratio: 2.0,
             epoch: Duration::from_millis(5),
-            epoch_jitter: 0.0,
             decrement_ms: 1.0,
             increment_ms: 2.0,
             history_weight: 0.2,
@@ -225,26 +179,13 @@ impl Config {
             update_interval: Duration::from_secs(1),
             point_weight: 0.875,
             fit: Fit::Interpolation,
-            capacity_bounds: false,
-            skip_stalls: false,
-            point_memory: None,
             window_reference: WindowReference::CurrentWindow,
             charted_window: ChartedWindow::InFlight,
             delay_change: DelayChange::Averaged,
             change_threshold_ms: 0.0,
             floor: false,
-            at_floor: AtFloor::Continue,
             silent_epoch: SilentEpoch::Hold,
-            above_profile: AboveProfile::Extrapolate,
-            whole_windows: false,
-            regrowth: None,
-            additive_increase: 0.0,
-            least_delay_ms: 0.0,
-            refill: false,
-            pacing: false,
-            delay_min: DelayMin::Ever,
-            epochs_in_recovery: false,
-            forgets_at_timeout: false,
+            told_delay_min_ms: None,
             recovery: Recovery {
                 // §5.2: "a timeout timer of 3 × delay" for every missing packet.
                 loss: LossRule::DelayTimer { factor: 3.0 },
@@ -260,27 +201,18 @@ impl Config {
                 tail_probe: false,
                 probe_with_new_data: false,
             },
+            robust: robust::Config::OFF,
         };
         match mode {
             Mode::Paper => paper,
             Mode::Robust => Config {
                 mode,
                 fit: Fit::Monotone,
-                capacity_bounds: true,
-                skip_stalls: true,
-                point_memory: Some(Duration::from_secs(1)),
                 window_reference: WindowReference::InFlight,
                 floor: true,
                 silent_epoch: SilentEpoch::SinceLastAck,
                 slow_start_exit: SlowStartExit::Multiple(4.0),
-                // As NewReno does at a round trip of 58 ms.
-                regrowth: Some(0.3),
-                epoch_jitter: 0.9,
-                additive_increase: 2.0,
-                least_delay_ms: 5.0,
-                refill: true,
-                pacing: true,
-                delay_min: DelayMin::Rising,
+                robust: robust::Config::ON,
                 recovery: Recovery {
                     // What is lost and not yet known to be counts as under way, and is charted as part of
                     // a window that the path seems to hold. To wait for three delays doubles the losses at
@@ -304,12 +236,7 @@ impl Config {
                 delay_change: DelayChange::Raw,
                 change_threshold_ms: 1e-4,
                 floor: true,
-                at_floor: AtFloor::PauseOrRaise,
                 silent_epoch: SilentEpoch::SinceLastAck,
-                above_profile: AboveProfile::Restart,
-                whole_windows: true,
-                epochs_in_recovery: true,
-                forgets_at_timeout: true,
                 recovery: Recovery {
                     loss: LossRule::FixedTimer {
                         after: Duration::from_millis(150),
@@ -327,6 +254,36 @@ impl Config {
                 },
                 ..paper
             },
+        }
+    }
+
+    /// Leaves a part of the default mode out: what decides then is the paper's.
+    pub fn leave_out(&mut self, part: robust::Part) {
+        let paper = Config::preset(Mode::Paper);
+        match part {
+            Part::Monotone => self.fit = paper.fit,
+            Part::InFlight => self.window_reference = paper.window_reference,
+            Part::Floor => self.floor = paper.floor,
+            Part::SilentEpochs => self.silent_epoch = paper.silent_epoch,
+            Part::EarlyExit => self.slow_start_exit = paper.slow_start_exit,
+            Part::OneDelay => self.recovery.loss = paper.recovery.loss,
+            Part::NewData => self.recovery.probe_with_new_data = paper.recovery.probe_with_new_data,
+            Part::ShortTimeout => self.recovery.timeout = paper.recovery.timeout,
+            Part::Memory => self.robust.point_memory = None,
+            Part::Outages => self.robust.skip_stalls = false,
+            Part::Regrowth => self.robust.regrowth = None,
+            Part::AdditiveIncrease => self.robust.additive_increase = 0.0,
+            Part::Jitter => self.robust.epoch_jitter = 0.0,
+            Part::Refill => self.robust.refill = false,
+            Part::Pacing => self.robust.pacing = false,
+            Part::Drains => self.robust.drains = false,
+            Part::LeastDelay => self.robust.least_delay_ms = 0.0,
+            Part::CurveSlope
+            | Part::FullPipe
+            | Part::Chance
+            | Part::SharedRegrowth
+            | Part::Company
+            | Part::Suspicion => self.robust.without = Some(part),
         }
     }
 
@@ -367,7 +324,6 @@ impl Config {
             "between 0.1 and 1000",
             epoch,
         )?;
-        weight("epoch_jitter", self.epoch_jitter)?;
         step("decrement_ms", self.decrement_ms)?;
         step("increment_ms", self.increment_ms)?;
         weight("history_weight", self.history_weight)?;
@@ -387,22 +343,14 @@ impl Config {
             rise,
             threshold,
         )?;
-        let least = self.least_delay_ms;
-        verus.check((0.0..=1e3).contains(&least), "least_delay_ms", rise, least)?;
-        let regrowth = self.regrowth.unwrap_or_default();
         verus.check(
-            (0.0..=1e6).contains(&regrowth),
-            "regrowth",
-            "at least 0 and at most a million packets/ms",
-            regrowth,
+            self.told_delay_min_ms
+                .is_none_or(|ms| ms > 0.0 && ms <= 1e6),
+            "told_delay_min_ms",
+            "above 0 and at most 1000000 ms",
+            self.told_delay_min_ms.unwrap_or_default(),
         )?;
-        let more = self.additive_increase;
-        verus.check(
-            (0.0..=1e3).contains(&more),
-            "additive_increase",
-            "at least 0 and at most 1000 packets",
-            more,
-        )?;
+        self.robust.validate()?;
         if let LossRule::DelayTimer { factor } = self.recovery.loss {
             verus.check(
                 (0.1..=1e3).contains(&factor),

@@ -5,6 +5,15 @@ use crate::units::{Duration, Time};
 
 use super::config::{Config, DelayChange, SilentEpoch};
 
+/// The smoothed round-trip time after one more sample (the weight of history is the prototype's; the paper has no value).
+#[inline]
+pub fn smoothed(rtt: Duration, sample: Duration) -> Duration {
+    match rtt {
+        Duration::ZERO => sample,
+        rtt => (rtt * 7 + sample) / 8,
+    }
+}
+
 /// What one ended epoch says about the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelayReport {
@@ -38,8 +47,7 @@ impl DelayEstimator {
         self.last_ack = now;
     }
 
-    /// The samples of the open epoch say nothing about the path any more (the prototype drops
-    /// them when recovery ends).
+    /// The samples of the open epoch say nothing about the path any more.
     pub fn discard_epoch(&mut self) {
         self.epoch_max = None;
     }

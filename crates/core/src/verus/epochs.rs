@@ -3,8 +3,8 @@
 //! A flow sends as its epochs begin. Flows of equal ε keep their places towards one another, so that the
 //! same one always finds a shared queue full where another has just filled it: what a flow loses, and so
 //! its share, then hangs on when it happened to begin (Floyd and Jacobson 1992, *On Traffic Phase Effects
-//! in Packet-Switched Gateways*, whose remedy this is: a random part in the time of sending). Each epoch
-//! may end at a random moment of the ε after its due time, which leaves the mean length as it is.
+//! in Packet-Switched Gateways*, whose remedy this is: a random part in the time of sending). In the default
+//! mode each epoch of a flow among others may end at a random moment of the ε after its due time, which leaves the mean length as it is.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -16,8 +16,6 @@ use crate::units::{Duration, Time};
 #[derive(Debug)]
 pub struct Epochs {
     length: Duration,
-    /// The share of an epoch by which its end may be late.
-    jitter: f64,
     random: ChaCha8Rng,
     open: Option<Open>,
 }
@@ -41,11 +39,10 @@ pub struct Turn {
 }
 
 impl Epochs {
-    /// Epochs of `length`, which may end late by a random share of it below `jitter`.
-    pub fn new(length: Duration, jitter: f64, seed: u64) -> Self {
+    /// Epochs of `length`; how late they end is drawn from `seed`.
+    pub fn new(length: Duration, seed: u64) -> Self {
         Epochs {
             length,
-            jitter,
             random: random::stream(seed, "epochs", 0),
             open: None,
         }
@@ -60,7 +57,7 @@ impl Epochs {
     /// Begins the first epoch, unless one is open.
     pub fn begin(&mut self, now: Time) {
         if self.open.is_none() {
-            self.open(now, now + self.length, false);
+            self.open(now, now + self.length, 0.0);
         }
     }
 
@@ -70,13 +67,13 @@ impl Epochs {
     }
 
     /// The open epoch ends now, and with it those whose time has passed meanwhile; `None` if none is open.
-    /// The next one ends `late`, or to the moment.
+    /// The next one ends late by a random share of ε below `jitter`.
     #[inline]
-    pub fn turn(&mut self, now: Time, late: bool) -> Option<Turn> {
+    pub fn turn(&mut self, now: Time, jitter: f64) -> Option<Turn> {
         let Open { began, due, end } = self.open?;
         let missed = now.since(due).as_nanos() / self.length.as_nanos();
         let end = end + self.length * missed;
-        let next = self.open(end, due + self.length * (missed + 1), late);
+        let next = self.open(end, due + self.length * (missed + 1), jitter);
         Some(Turn {
             ended: end.since(began) / self.length,
             next,
@@ -84,10 +81,10 @@ impl Epochs {
     }
 
     /// Opens an epoch; returns how long it will be.
-    fn open(&mut self, began: Time, due: Time, late: bool) -> Duration {
+    fn open(&mut self, began: Time, due: Time, jitter: f64) -> Duration {
         let mut end = due;
-        if late && self.jitter > 0.0 {
-            let late = self.jitter * self.random.random::<f64>();
+        if jitter > 0.0 {
+            let late = jitter * self.random.random::<f64>();
             end += self.length.mul_f64(late);
         }
         self.open = Some(Open { began, due, end });
@@ -103,13 +100,13 @@ mod tests {
 
     /// The lengths of a thousand epochs, in ms.
     fn lengths(jitter: f64, seed: u64) -> Vec<f64> {
-        let mut epochs = Epochs::new(EPOCH, jitter, seed);
+        let mut epochs = Epochs::new(EPOCH, seed);
         epochs.begin(Time::ZERO);
         let mut before = Time::ZERO;
         (0..1000)
             .map(|_| {
                 let end = epochs.end().expect("open");
-                let turn = epochs.turn(end, true).expect("open");
+                let turn = epochs.turn(end, jitter).expect("open");
                 let length = end.since(before);
                 assert!((turn.ended - length / EPOCH).abs() < 1e-9);
                 assert_eq!(turn.next, epochs.end().expect("open").since(end));
@@ -139,10 +136,10 @@ mod tests {
 
     #[test]
     fn what_a_late_tick_has_missed_counts() {
-        let mut epochs = Epochs::new(EPOCH, 0.0, 1);
-        assert_eq!(epochs.turn(Time::from_millis(3), true), None);
+        let mut epochs = Epochs::new(EPOCH, 1);
+        assert_eq!(epochs.turn(Time::from_millis(3), 0.0), None);
         epochs.begin(Time::ZERO);
-        let turn = epochs.turn(Time::from_millis(17), true).expect("open");
+        let turn = epochs.turn(Time::from_millis(17), 0.0).expect("open");
         assert_eq!((turn.ended, turn.next), (3.0, EPOCH));
         assert_eq!(epochs.end(), Some(Time::from_millis(20)));
         epochs.stop();

@@ -15,8 +15,7 @@ use interpolation::Interpolation;
 use monotone::Monotone;
 use penalised::Penalised;
 
-use super::capacity::Capacity;
-use super::config::{AboveProfile, Config, Fit};
+use super::config::Fit;
 use crate::controller::ProfileSnapshot;
 use crate::units::{Duration, Time};
 
@@ -53,8 +52,6 @@ struct Curve {
     table: Vec<u32>,
     /// The fit's own values at the last two windows, for the slope beyond.
     last: [f64; 2],
-    /// No window W brings more than `bound.0 + bound.1 · W` ms, where that is known.
-    bound: Option<(f64, f64)>,
 }
 
 impl Curve {
@@ -65,10 +62,7 @@ impl Curve {
 
     /// Adds the delay in ms of the next window.
     #[inline]
-    fn push(&mut self, mut delay_ms: f64) {
-        if let Some((least, per_packet)) = self.bound {
-            delay_ms = delay_ms.min(least + per_packet * (self.table.len() + 1) as f64);
-        }
+    fn push(&mut self, delay_ms: f64) {
         self.last = [self.last[1], delay_ms];
         // Saturates below zero and above 71 minutes.
         let micros = (delay_ms * 1000.0) as u32;
@@ -138,11 +132,10 @@ impl Profile {
         !self.curve.table.is_empty()
     }
 
-    /// Fits the curve anew to the points, within what `capacity` and D_min (`delay_min`, ms)
-    /// allow where the configuration says so.
-    pub fn refit(&mut self, now: Time, delay_min: f64, capacity: &Capacity, config: &Config) {
+    /// Fits the curve anew to the points. A point loses half its weight in a `memory`, if at all; beyond a full pipe each
+    /// packet adds at least `least_slope` ms to a monotone curve.
+    pub fn refit(&mut self, now: Time, fit: Fit, memory: Option<Duration>, least_slope: f64) {
         self.points.clear();
-        let memory = config.point_memory;
         for (window, kept) in self.kept.iter_mut().enumerate() {
             let Some(updated) = kept.updated else {
                 continue;
@@ -168,10 +161,7 @@ impl Profile {
             self.kept.pop();
         }
         let largest = self.largest();
-        let rate = capacity.packets_per_ms().filter(|_| config.capacity_bounds);
-        self.curve.bound = rate.map(|rate| (delay_min, 1.0 / rate));
-        let least_slope = rate.map_or(0.0, |_| capacity.least_slope());
-        match config.fit {
+        match fit {
             Fit::Monotone => {
                 self.monotone
                     .fit(&self.points, largest, least_slope, &mut self.curve);
@@ -200,20 +190,15 @@ impl Profile {
         })
     }
 
-    /// f⁻¹(D): the window in packets, at least 1, whose delay is `delay_ms`. `None` without a curve, or
-    /// where the configuration does not extrapolate and the curve never gets there.
+    /// f⁻¹(D): the window in packets, at least 1, whose delay is `delay_ms`; above the curve, which goes on with its
+    /// slope there, too. `None` without a curve.
     #[inline]
-    pub fn window_at(&mut self, delay_ms: f64, config: &Config) -> Option<f64> {
+    pub fn window_at(&mut self, delay_ms: f64) -> Option<f64> {
         let count = self.curve.table.len();
         if count == 0 {
             return None;
         }
-        let micros = (delay_ms * 1000.0) as u32;
-        let above = self.first_above(micros);
-        if config.whole_windows {
-            // The prototype: one less than the first window of at least 2 past the delay.
-            return self.whole_window(above, delay_ms);
-        }
+        let above = self.first_above((delay_ms * 1000.0) as u32);
         if above == 0 {
             return Some(1.0);
         }
@@ -222,17 +207,18 @@ impl Profile {
             let high = self.curve.delay_ms(above);
             return Some(above as f64 + ((delay_ms - low) / (high - low)).clamp(0.0, 1.0));
         }
-        match config.above_profile {
-            AboveProfile::Restart => None,
-            AboveProfile::Extrapolate => {
-                let window = count as f64 + (delay_ms - low).max(0.0) / self.slope();
-                Some(window.min(LARGEST_WINDOW as f64))
-            }
-        }
+        let window = count as f64 + (delay_ms - low).max(0.0) / self.slope();
+        Some(window.min(LARGEST_WINDOW as f64))
     }
 
-    fn whole_window(&self, above: usize, delay_ms: f64) -> Option<f64> {
+    /// f⁻¹(D) as the prototype looks it up: one less than the first window of at least 2 past the delay. `None` also
+    /// where the curve never gets there.
+    pub fn whole_window_at(&mut self, delay_ms: f64) -> Option<f64> {
         let count = self.curve.table.len();
+        if count == 0 {
+            return None;
+        }
+        let above = self.first_above((delay_ms * 1000.0) as u32);
         if above < count {
             return Some((above as f64).max(1.0));
         }
@@ -305,29 +291,21 @@ const FORGET_AGES: f64 = 8.0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verus::config::Mode;
     use proptest::prelude::*;
 
     /// A profile whose curve was fitted to these (window, delay in ms) points.
-    fn fitted(points: impl IntoIterator<Item = (f64, f64)>, config: &Config) -> Profile {
+    fn fitted(points: impl IntoIterator<Item = (f64, f64)>, fit: Fit) -> Profile {
         let mut profile = Profile::new();
         for (window, delay_ms) in points {
             profile.add(
                 Time::ZERO,
                 window,
                 Duration::from_millis_f64(delay_ms),
-                config.point_weight,
+                0.875,
             );
         }
-        profile.refit(Time::ZERO, 40.0, &Capacity::default(), config);
+        profile.refit(Time::ZERO, fit, None, 0.0);
         profile
-    }
-
-    fn with_fit(fit: Fit) -> Config {
-        Config {
-            fit,
-            ..Config::preset(Mode::Robust)
-        }
     }
 
     #[test]
@@ -342,80 +320,56 @@ mod tests {
 
     #[test]
     fn old_points_fade_and_are_forgotten() {
-        let config = with_fit(Fit::Monotone);
-        let memory = config.point_memory.expect("the default mode forgets");
+        let memory = Duration::from_secs(1);
         let mut profile = Profile::new();
         let old = Duration::from_millis(100);
         profile.add(Time::ZERO, 2.0, old, 0.0);
         let later = Time::ZERO + memory * 9;
         profile.add(later, 1.0, Duration::from_millis(40), 0.0);
-        profile.refit(later, 40.0, &Capacity::default(), &config);
+        profile.refit(later, Fit::Monotone, Some(memory), 0.0);
         assert_eq!(profile.snapshot().points, [(1.0, 40.0)]);
         assert_eq!(profile.largest(), 1);
     }
 
     #[test]
     fn above_the_largest_window_the_curve_goes_on_with_its_slope() {
-        let config = with_fit(Fit::Monotone);
-        let mut profile = fitted(
-            (1..=50).map(|w| (f64::from(w), 2.0 * f64::from(w))),
-            &config,
-        );
-        let window = profile.window_at(200.0, &config).expect("extrapolated");
+        let line = (1..=50).map(|w| (f64::from(w), 2.0 * f64::from(w)));
+        let mut profile = fitted(line, Fit::Monotone);
+        let window = profile.window_at(200.0).expect("extrapolated");
         assert!((window - 100.0).abs() < 1e-6, "{window}");
         let delay = profile.delay_at(100.0).expect("there is a curve");
         assert!((delay - 200.0).abs() < 1e-6, "{delay}");
         assert_eq!(
-            profile.window_at(1e9, &config),
+            profile.window_at(1e9),
             Some(LARGEST_WINDOW as f64),
             "bounded whatever is asked for"
         );
     }
 
     #[test]
-    fn a_curve_without_extrapolation_has_no_inverse_above() {
-        let config = Config {
-            above_profile: AboveProfile::Restart,
-            ..with_fit(Fit::Monotone)
-        };
-        let mut profile = fitted([(1.0, 40.0), (10.0, 100.0)], &config);
-        assert_eq!(profile.window_at(150.0, &config), None);
-        assert!(profile.window_at(70.0, &config).is_some());
-    }
-
-    #[test]
     fn below_the_curve_the_window_is_one_packet_and_without_a_curve_there_is_none() {
-        let config = with_fit(Fit::Monotone);
-        let mut profile = fitted([(1.0, 40.0), (10.0, 100.0)], &config);
-        assert_eq!(profile.window_at(10.0, &config), Some(1.0));
+        let mut profile = fitted([(1.0, 40.0), (10.0, 100.0)], Fit::Monotone);
+        assert_eq!(profile.window_at(10.0), Some(1.0));
         let mut empty = Profile::new();
-        assert_eq!(empty.window_at(10.0, &config), None);
+        assert_eq!(empty.window_at(10.0), None);
         assert_eq!(empty.delay_at(10.0), None);
     }
 
     #[test]
     fn the_prototype_takes_one_less_than_the_first_window_past_the_delay() {
-        let config = Config::preset(Mode::Prototype);
         let line = (1..=30).map(|w| (f64::from(w), 10.0 * f64::from(w)));
-        let mut profile = fitted(line, &config);
-        assert_eq!(profile.window_at(55.0, &config), Some(5.0));
-        assert_eq!(profile.window_at(5.0, &config), Some(1.0));
+        let mut profile = fitted(line, Fit::Penalised);
+        assert_eq!(profile.whole_window_at(55.0), Some(5.0));
+        assert_eq!(profile.whole_window_at(5.0), Some(1.0));
         // Beyond, the line goes on by 10 ms a packet.
-        assert_eq!(profile.window_at(325.0, &config), Some(32.0));
+        assert_eq!(profile.whole_window_at(325.0), Some(32.0));
     }
 
     #[test]
-    fn the_capacity_bounds_the_curve() {
-        // 1 packet/ms and D_min = 40: W packets take at most 40 + W ms, whatever was charted.
-        let config = with_fit(Fit::Monotone);
-        let mut capacity = Capacity::default();
-        capacity.on_acked();
-        (1..1000).for_each(|_| capacity.on_acked());
-        capacity.end_interval(Time::from_millis(1000));
-        let mut profile = Profile::new();
-        profile.add(Time::ZERO, 10.0, Duration::from_millis(500), 0.0);
-        profile.refit(Time::ZERO, 40.0, &capacity, &config);
-        assert_eq!(profile.delay_at(10.0), Some(50.0));
+    fn a_curve_that_ends_flat_has_no_whole_window_above() {
+        let flat = (1..=30).map(|w| (f64::from(w), 40.0));
+        let mut profile = fitted(flat, Fit::Monotone);
+        assert_eq!(profile.whole_window_at(42.0), None);
     }
 
     fn points() -> impl Strategy<Value = Vec<(f64, f64)>> {
@@ -429,7 +383,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_table_never_falls_whatever_the_fit(points in points(), fit in any_fit()) {
-            let profile = fitted(points, &with_fit(fit));
+            let profile = fitted(points, fit);
             let curve = profile.snapshot().curve;
             prop_assert_eq!(curve.len(), profile.largest());
             prop_assert!(curve.windows(2).all(|pair| pair[0].1 <= pair[1].1));
@@ -441,12 +395,11 @@ mod tests {
             fit in any_fit(),
             windows in prop::collection::vec(1.0f64..400.0, 1..20),
         ) {
-            let config = with_fit(fit);
-            let mut profile = fitted(points, &config);
+            let mut profile = fitted(points, fit);
             let count = profile.largest() as f64;
             for window in windows {
                 let delay = profile.delay_at(window).expect("a curve");
-                let back = profile.window_at(delay, &config).expect("extrapolated");
+                let back = profile.window_at(delay).expect("extrapolated");
                 let again = profile.delay_at(back).expect("a curve");
                 prop_assert!((again - delay).abs() < 2e-3, "{again} ms for {delay}");
                 let rises = |at: f64| {
@@ -466,7 +419,7 @@ mod tests {
             points in points(),
             delays in prop::collection::vec(0.0f64..2500.0, 1..50),
         ) {
-            let mut profile = fitted(points, &with_fit(Fit::Monotone));
+            let mut profile = fitted(points, Fit::Monotone);
             for delay in delays {
                 let micros = (delay * 1000.0) as u32;
                 let plain = profile.curve.table.partition_point(|&entry| entry <= micros);

@@ -14,13 +14,9 @@ pub fn next_estimate(
     report: &DelayReport,
     delay_min: f64,
     times: f64,
-    ratio_frozen: bool,
     config: &Config,
 ) -> f64 {
     if report.tested / delay_min > config.ratio {
-        if ratio_frozen {
-            return estimate;
-        }
         let lower = estimate - times * config.increment_ms;
         // The paper states no floor here; without any, the estimate would go below zero.
         if config.floor {
@@ -62,7 +58,7 @@ mod tests {
             ..Config::preset(Mode::Robust)
         };
         let report = DelayReport { tested, change };
-        next_estimate(from, &report, 40.0, 1.0, false, &config)
+        next_estimate(from, &report, 40.0, 1.0, &config)
     }
 
     #[test]

@@ -1,10 +1,8 @@
-//! D_min: the least delay of the path, able to rise again.
+//! Drains: whether D_min still is the least delay of the path, which may have become longer.
 //!
 //! The paper's D_min is "the minimum delay experienced": it never rises, so a handover to a longer
 //! path leaves Verus at its floor for good. Here a flow that has not met D_min for
-//! seconds drains. It lowers what it has in flight, a step each round trip, from a little more
-//! to a little less than the path holds without a queue, and mostly meets D_min on the way, before any of
-//! the path stays idle. If it does not, it keeps at most two packets in flight until it meets D_min, or
+//! seconds drains: it keeps at most two packets in flight until it meets D_min, or
 //! until its own queue is gone and it has looked at the path for a moment. If the least delay that it
 //! then sees is above D_min, four more drains must agree with it before D_min rises, and another
 //! reviews it soon after: an outage looks like a longer path to whoever drains in the middle of it,
@@ -21,6 +19,8 @@
 //! others' queue for the path.
 
 use crate::units::{Duration, Time};
+
+use super::View;
 
 /// How long D_min is trusted without meeting it again, outages not counted. BBR's ProbeRTT comes
 /// every 5 s (draft-ietf-ccwg-bbr §5.3.4.3).
@@ -53,22 +53,12 @@ const HOLD: Duration = Duration::from_millis(50);
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 /// What a draining flow keeps in flight in the end: one packet on each way.
 const DRAINED_PACKETS: u64 = 2;
-/// And before: from this share of what the path holds without a queue, lowered by this factor each round
-/// trip, down to this share. The rate, and so what the path holds, changes by as much meanwhile.
-const FIRST_SHARE: f64 = 1.2;
-const LOWERED: f64 = 0.9;
-const LAST_SHARE: f64 = 0.7;
-/// Where R is this small, a delay as close as this, in D_min, to what it tolerates is not the flow's own
-/// queue alone. Some other flow may take it for the path until all of it is gone, so a drain then skips
-/// those steps. To a larger R a D_min that is somewhat too large matters less than an idle path.
-const SMALL_RATIO: f64 = 3.0;
-const NEAR_LIMIT: f64 = 0.4;
 
-/// The least delay, in ms, and the drain that renews it.
+/// When D_min was met, and the drain that looks for it.
 #[derive(Debug, Default)]
-pub struct DelayMinimum {
-    least: Option<f64>,
-    /// The least of the flow's life, which D_min may have risen from.
+pub struct Drains {
+    suspicion: bool,
+    /// The least delay of the flow's life in ms, which D_min may have risen from.
     ever: Option<f64>,
     /// When D_min was last met; outages since then shift it.
     met: Time,
@@ -96,28 +86,26 @@ struct Candidate {
 #[derive(Clone, Copy, Debug)]
 struct Drain {
     began: Time,
-    /// How many packets may be in flight.
-    allowed: u64,
-    /// How few, unless it is two.
-    fewest: u64,
-    /// Since when no more were.
-    kept: Option<Time>,
     /// When the flow's own queue was gone.
     empty: Option<Time>,
     /// The least delay of packets that left since.
     least: Option<f64>,
 }
 
-impl DelayMinimum {
-    /// No delay seen yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
+/// A drain has ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ended {
+    /// D_min in ms, where drains agree that it has risen.
+    pub risen: Option<f64>,
+}
 
-    /// D_min in ms, once there is a sample.
-    #[inline]
-    pub fn get(&self) -> Option<f64> {
-        self.least
+impl Drains {
+    /// No delay seen yet. `suspicion` is a part that research may leave out.
+    pub fn new(suspicion: bool) -> Self {
+        Drains {
+            suspicion,
+            ..Drains::default()
+        }
     }
 
     /// Whether the flow should hold back to empty its queue.
@@ -129,28 +117,20 @@ impl DelayMinimum {
     /// How many packets a draining flow may have in flight; `None` while it does not drain.
     #[inline]
     pub fn allowed_packets(&self) -> Option<u64> {
-        self.drain.map(|drain| drain.allowed)
+        self.drain.map(|_| DRAINED_PACKETS)
     }
 
-    /// A packet that left at `sent` took `delay_ms`.
+    /// A packet that left at `sent` took `delay_ms`; D_min was `delay_min`, both in ms.
     #[inline]
-    pub fn on_sample(&mut self, now: Time, sent: Time, delay_ms: f64) {
+    pub fn on_sample(&mut self, now: Time, sent: Time, delay_ms: f64, delay_min: Option<f64>) {
         if let Some(drain) = &mut self.drain
             && drain.empty.is_some_and(|empty| sent >= empty)
         {
             drain.least = Some(drain.least.map_or(delay_ms, |least| least.min(delay_ms)));
         }
         self.ever = Some(self.ever.map_or(delay_ms, |ever| ever.min(delay_ms)));
-        match self.least {
-            Some(least) if delay_ms >= least => {
-                if delay_ms <= least * NEAR {
-                    self.met = now;
-                }
-            }
-            _ => {
-                self.least = Some(delay_ms);
-                self.met = now;
-            }
+        if delay_min.is_none_or(|least| delay_ms <= least * NEAR) {
+            self.met = now;
         }
     }
 
@@ -170,13 +150,6 @@ impl DelayMinimum {
         }
     }
 
-    /// Raises D_min (the prototype's rule at its floor).
-    pub fn raise(&mut self, by_ms: f64) {
-        if let Some(least) = &mut self.least {
-            *least += by_ms;
-        }
-    }
-
     /// Whether the path seems to have become longer: D_est is `at_floor`, and the delay above what R
     /// tolerates nevertheless.
     fn suspects(&mut self, now: Time, delay_ms: f64, tolerated_ms: f64, at_floor: bool) -> bool {
@@ -191,21 +164,15 @@ impl DelayMinimum {
             && since(self.suspected).is_none_or(|span| span > STALE_AFTER)
     }
 
-    /// Once an epoch: begins, advances or ends a drain. Returns whether one has just ended. `delay_ms`
-    /// is the smoothed delay, `tolerated_ms` the longest that R tolerates; `at_floor`: D_est is D_min.
+    /// Once an epoch: begins, advances or ends a drain.
     #[inline]
-    pub fn advance(
-        &mut self,
-        now: Time,
-        in_flight_packets: u64,
-        delay_ms: f64,
-        tolerated_ms: f64,
-        at_floor: bool,
-    ) -> bool {
-        let Some(least) = self.least else {
-            return false;
-        };
-        let suspected = self.suspects(now, delay_ms, tolerated_ms, at_floor);
+    pub fn advance(&mut self, now: Time, view: &View) -> Option<Ended> {
+        let least = view.delay_min;
+        let in_flight_packets = view.under_way;
+        let delay_ms = view.rtt.as_millis_f64();
+        let tolerated_ms = view.ratio * least;
+        let at_floor = view.estimate <= least;
+        let suspected = self.suspicion && self.suspects(now, delay_ms, tolerated_ms, at_floor);
         let Some(drain) = &mut self.drain else {
             let stale = now.since(self.met) > STALE_AFTER;
             if suspected {
@@ -213,35 +180,14 @@ impl DelayMinimum {
             }
             if stale || suspected || self.due.is_some_and(|due| now >= due) {
                 self.due = None;
-                let held = in_flight_packets as f64 * (least / delay_ms).min(1.0); // Little's law
-                let near = delay_ms > tolerated_ms - NEAR_LIMIT * least;
-                let others = near && tolerated_ms < SMALL_RATIO * least;
-                let gentle = !others && self.candidate.is_none();
-                let first = if gentle { FIRST_SHARE } else { 0.0 };
                 self.drain = Some(Drain {
                     began: now,
-                    allowed: ((first * held) as u64).max(DRAINED_PACKETS),
-                    fewest: (LAST_SHARE * held) as u64,
-                    kept: None,
                     empty: None,
                     least: None,
                 });
             }
-            return false;
+            return None;
         };
-        if drain.allowed > DRAINED_PACKETS && in_flight_packets <= drain.allowed {
-            let kept = *drain.kept.get_or_insert(now);
-            // What left then would have met D_min by now.
-            if now.since(kept).as_millis_f64() >= NEAR * least {
-                let lower = (LOWERED * drain.allowed as f64) as u64;
-                drain.allowed = if lower < drain.fewest {
-                    DRAINED_PACKETS
-                } else {
-                    lower.max(DRAINED_PACKETS)
-                };
-                drain.kept = None;
-            }
-        }
         if drain.empty.is_none() && in_flight_packets <= DRAINED_PACKETS {
             drain.empty = Some(now);
         }
@@ -251,7 +197,7 @@ impl DelayMinimum {
         if self.met > drain.began && !risen {
             self.drain = None;
             self.candidate = None;
-            return true;
+            return Some(Ended { risen: None });
         }
         let observed = HOLD + Duration::from_millis_f64(least);
         let looked = drain
@@ -259,20 +205,19 @@ impl DelayMinimum {
             .is_some_and(|empty| now.since(empty) >= observed);
         let seen = drain.least.filter(|_| looked);
         if seen.is_none() && now.since(drain.began) < GIVE_UP_AFTER {
-            return false;
+            return None;
         }
         self.drain = None;
         self.met = now;
-        if let Some(seen) = seen {
-            self.conclude(now, least, seen);
-        }
-        true
+        let risen = seen.and_then(|seen| self.conclude(now, least, seen));
+        Some(Ended { risen })
     }
 
-    fn conclude(&mut self, now: Time, least: f64, seen: f64) {
+    /// What the least delay that a drain saw says of D_min: what it rises to, if it does.
+    fn conclude(&mut self, now: Time, least: f64, seen: f64) -> Option<f64> {
         if seen <= least * WORTH_RISING {
             self.candidate = None;
-            return;
+            return None;
         }
         let candidate = match self.candidate {
             // A path is a floor: drains may see more than it, but not less.
@@ -288,15 +233,17 @@ impl DelayMinimum {
             },
         };
         if candidate.agreed >= DRAINS_TO_RISE {
-            self.least = Some(candidate.least);
             self.due = Some(now + REVIEW_AFTER);
             self.candidate = None;
-        } else if candidate.drains >= MOST_DRAINS {
+            return Some(candidate.least);
+        }
+        if candidate.drains >= MOST_DRAINS {
             self.candidate = None;
         } else {
             self.due = Some(now + CONFIRM_AFTER);
             self.candidate = Some(candidate);
         }
+        None
     }
 }
 
@@ -304,116 +251,138 @@ impl DelayMinimum {
 mod tests {
     use super::*;
 
+    /// D_min and its drains.
+    struct Minimum {
+        least: Option<f64>,
+        drains: Drains,
+    }
+
+    impl Default for Minimum {
+        fn default() -> Self {
+            Minimum {
+                least: None,
+                drains: Drains::new(true),
+            }
+        }
+    }
+
+    impl Minimum {
+        fn on_sample(&mut self, now: Time, delay_ms: f64) {
+            self.drains.on_sample(now, now, delay_ms, self.least);
+            self.least = Some(self.least.map_or(delay_ms, |least| least.min(delay_ms)));
+        }
+
+        /// An epoch; whether a drain has just ended.
+        fn advance(
+            &mut self,
+            now: Time,
+            under_way: u64,
+            delay_ms: f64,
+            tolerated_ms: f64,
+            at_floor: bool,
+        ) -> bool {
+            let delay_min = self.least.expect("a sample came first");
+            let view = View {
+                under_way,
+                delay_min,
+                rtt: Duration::from_millis_f64(delay_ms),
+                estimate: if at_floor { delay_min } else { 2.0 * delay_min },
+                ratio: tolerated_ms / delay_min,
+            };
+            let ended = self.drains.advance(now, &view);
+            if let Some(Ended { risen: Some(risen) }) = ended {
+                self.least = Some(risen);
+            }
+            ended.is_some()
+        }
+    }
+
     fn ms(millis: u64) -> Time {
         Time::from_millis(millis)
     }
 
     #[test]
     fn a_minimum_that_is_met_again_is_never_questioned() {
-        let mut minimum = DelayMinimum::new();
+        let mut minimum = Minimum::default();
         for step in 0..400 {
             let delay = if step % 50 == 0 { 41.0 } else { 80.0 };
-            minimum.on_sample(ms(step * 100), ms(step * 100), delay);
+            minimum.on_sample(ms(step * 100), delay);
             minimum.advance(ms(step * 100), 10, 150.0, 100.0, false);
-            assert!(!minimum.is_draining());
+            assert!(!minimum.drains.is_draining());
         }
-        assert_eq!(minimum.get(), Some(41.0));
+        assert_eq!(minimum.least, Some(41.0));
     }
 
     /// Runs epochs until a drain ends, with a path that takes `delay` once the queue is gone.
-    fn drain(minimum: &mut DelayMinimum, now: &mut u64, delay: f64) {
-        while !minimum.is_draining() {
+    fn drain(minimum: &mut Minimum, now: &mut u64, delay: f64) {
+        while !minimum.drains.is_draining() {
             *now += 5;
-            minimum.on_sample(ms(*now), ms(*now), 150.0);
+            minimum.on_sample(ms(*now), 150.0);
             minimum.advance(ms(*now), 20, 150.0, 100.0, false);
         }
         while !minimum.advance(ms(*now), DRAINED_PACKETS, 150.0, 100.0, false) {
             *now += 5;
-            minimum.on_sample(ms(*now), ms(*now), delay);
+            minimum.on_sample(ms(*now), delay);
         }
     }
 
     #[test]
     fn a_longer_path_is_believed_after_five_drains_and_within_ten_seconds() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let mut now = 0;
         for delay in [90.0, 91.0, 92.0, 90.0] {
             drain(&mut minimum, &mut now, delay);
             assert_eq!(
-                minimum.get(),
+                minimum.least,
                 Some(40.0),
                 "few drains may have met an outage"
             );
         }
         drain(&mut minimum, &mut now, 91.0);
-        assert_eq!(minimum.get(), Some(90.0));
+        assert_eq!(minimum.least, Some(90.0));
         assert!(now < 10_000, "{now} ms");
     }
 
     #[test]
-    fn a_drain_lowers_the_flight_step_by_step_unless_the_queue_is_not_the_flows_own() {
-        let begun = |tolerated_ms| {
-            let mut minimum = DelayMinimum::new();
-            minimum.on_sample(ms(0), ms(0), 40.0);
-            let mut now = 0;
-            while !minimum.is_draining() {
-                now += 5;
-                minimum.advance(ms(now), 100, 160.0, tolerated_ms, false);
-            }
-            (minimum, now)
-        };
-        // 100 packets with 160 ms: the path holds 25 in 40 ms.
-        let (mut minimum, mut now) = begun(160.0);
-        let mut steps = vec![minimum.allowed_packets().expect("draining")];
-        while steps.last() != Some(&DRAINED_PACKETS) {
-            now += 1;
-            let allowed = *steps.last().expect("begun");
-            minimum.advance(ms(now), allowed, 80.0, 240.0, false);
-            let next = minimum.allowed_packets().expect("draining");
-            if next != allowed {
-                steps.push(next);
-            }
-        }
-        assert_eq!(steps, [30, 27, 24, 21, 18, DRAINED_PACKETS]);
-
-        let (minimum, _) = begun(110.0);
-        assert_eq!(minimum.allowed_packets(), Some(DRAINED_PACKETS));
-    }
-
-    #[test]
     fn a_drain_that_meets_the_minimum_ends_at_once() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let mut now = 0;
-        while !minimum.is_draining() {
+        while !minimum.drains.is_draining() {
             now += 5;
             minimum.advance(ms(now), 20, 150.0, 100.0, false);
         }
-        minimum.on_sample(ms(now + 30), ms(now - 10), 41.0);
+        minimum.on_sample(ms(now + 30), 41.0);
         assert!(minimum.advance(ms(now + 30), 10, 150.0, 100.0, false));
-        assert!(!minimum.is_draining());
+        assert!(!minimum.drains.is_draining());
     }
 
     #[test]
     fn an_outage_makes_no_minimum_stale() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
-        minimum.on_silence(ms(6000), Duration::from_millis(5900));
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
+        minimum
+            .drains
+            .on_silence(ms(6000), Duration::from_millis(5900));
         minimum.advance(ms(6000), 20, 150.0, 100.0, false);
-        assert!(!minimum.is_draining());
-        assert!(minimum.met_within(ms(6000), Duration::from_millis(200)));
+        assert!(!minimum.drains.is_draining());
+        assert!(
+            minimum
+                .drains
+                .met_within(ms(6000), Duration::from_millis(200))
+        );
     }
 
     /// Epochs of a flow at its floor, with the delay that a path of `delay_ms` has, until it drains.
     fn suspected_after(delay_ms: f64, lately_met: bool) -> Option<u64> {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let begun: u64 = if lately_met { 0 } else { 2500 };
         (begun..begun + 2000).step_by(5).find(|&now| {
-            minimum.on_sample(ms(now), ms(now), delay_ms);
+            minimum.on_sample(ms(now), delay_ms);
             minimum.advance(ms(now), 4, delay_ms, 80.0, true);
-            minimum.is_draining()
+            minimum.drains.is_draining()
         })
     }
 
@@ -427,19 +396,19 @@ mod tests {
 
     #[test]
     fn drains_that_disagree_saw_a_queue_and_not_a_path() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let mut now = 0;
         for delay in [90.0, 70.0, 95.0, 80.0, 90.0, 65.0] {
             drain(&mut minimum, &mut now, delay);
         }
-        assert_eq!(minimum.get(), Some(40.0));
+        assert_eq!(minimum.least, Some(40.0));
     }
 
     #[test]
     fn a_risen_minimum_is_reviewed_and_falls_at_the_first_lower_delay() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let mut now = 0;
         for _ in 0..DRAINS_TO_RISE {
             drain(&mut minimum, &mut now, 90.0);
@@ -447,35 +416,37 @@ mod tests {
         let risen = now;
         drain(&mut minimum, &mut now, 41.0);
         assert!(now - risen < 3_000);
-        assert_eq!(minimum.get(), Some(41.0));
+        assert_eq!(minimum.least, Some(41.0));
     }
 
     #[test]
     fn a_silence_voids_a_drain() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let mut now = 0;
-        while !minimum.is_draining() {
+        while !minimum.drains.is_draining() {
             now += 5;
             minimum.advance(ms(now), 20, 150.0, 100.0, false);
         }
-        minimum.on_silence(ms(now + 700), Duration::from_millis(700));
-        assert!(!minimum.is_draining());
+        minimum
+            .drains
+            .on_silence(ms(now + 700), Duration::from_millis(700));
+        assert!(!minimum.drains.is_draining());
     }
 
     #[test]
     fn a_drain_without_an_answer_changes_nothing() {
-        let mut minimum = DelayMinimum::new();
-        minimum.on_sample(ms(0), ms(0), 40.0);
+        let mut minimum = Minimum::default();
+        minimum.on_sample(ms(0), 40.0);
         let mut now = 0;
-        while !minimum.is_draining() {
+        while !minimum.drains.is_draining() {
             now += 5;
             minimum.advance(ms(now), 20, 150.0, 100.0, false);
         }
-        while minimum.is_draining() {
+        while minimum.drains.is_draining() {
             now += 5;
             minimum.advance(ms(now), 20, 150.0, 100.0, false);
         }
-        assert_eq!(minimum.get(), Some(40.0));
+        assert_eq!(minimum.least, Some(40.0));
     }
 }

@@ -16,7 +16,7 @@
 
 use crate::units::{Duration, Time};
 
-use super::config::Config;
+use super::Config;
 
 /// However large the window, it is back after so long: on fast paths additive increase takes minutes.
 const LONGEST_RETURN: Duration = Duration::from_secs(3);
@@ -55,12 +55,24 @@ const NOTHING: Span = Span {
     lost: 0,
 };
 
-/// A loss that cut the window.
+/// A packet that was lost, and cut the window.
+#[derive(Clone, Copy, Debug)]
+pub struct Lost {
+    /// The window that it left under, in packets.
+    pub window: f64,
+    /// What Eq. 6 keeps of it.
+    pub decrease_factor: f64,
+    /// The averaged delay when it was missed, in ms.
+    pub delay_ms: Option<f64>,
+    /// D_min, in ms.
+    pub delay_min: f64,
+}
+
+/// The last loss that cut the window.
 #[derive(Clone, Copy, Debug)]
 struct Loss {
     at: Time,
-    /// The window that was lost, in packets.
-    window: f64,
+    lost: Lost,
     /// How long the ceiling takes back there.
     back: Duration,
 }
@@ -113,30 +125,22 @@ impl LossMemory {
         lost as f64 > MOST_LOST * (lost + arrived) as f64
     }
 
-    /// A packet that left under a window of `window` packets was lost, while the averaged delay was
-    /// `delay_ms` and D_min `delay_min`, both in ms. `shared`: others seem to use the path too.
-    pub fn on_loss(
-        &mut self,
-        now: Time,
-        window: f64,
-        delay_ms: Option<f64>,
-        delay_min: f64,
-        shared: bool,
-        config: &Config,
-    ) {
+    /// A loss cut the window. `shared`: others seem to use the path too.
+    pub fn on_loss(&mut self, now: Time, lost: Lost, shared: bool, config: &Config) {
         let early = self.last.is_some_and(|last| {
-            now.since(last.at) < last.back && window < NOT_YET_BACK * last.window
+            now.since(last.at) < last.back && lost.window < NOT_YET_BACK * last.lost.window
         });
-        if self.is_much() || delay_ms.is_none_or(|delay| self.is_full(delay)) {
+        if self.is_much() || lost.delay_ms.is_none_or(|delay| self.is_full(delay)) {
             self.by_chance = self.by_chance.saturating_sub(1);
         } else if early {
             self.by_chance = (self.by_chance + 1).min(MOST_BY_CHANCE);
         }
-        let rate = window / delay_ms.unwrap_or_default().max(delay_min);
-        self.last = return_time(rate, shared, config).map(|back| Loss {
+        let rate = lost.window / lost.delay_ms.unwrap_or_default().max(lost.delay_min);
+        let missing = (1.0 - lost.decrease_factor) * rate;
+        self.last = config.regrowth.map(|regrowth| Loss {
             at: now,
-            window,
-            back,
+            lost,
+            back: return_time(missing, shared, regrowth),
         });
     }
 
@@ -147,34 +151,39 @@ impl LossMemory {
         delay_ms > NO_QUEUE * least && delay_ms >= NOT_FULL * longest
     }
 
-    /// The largest window allowed so soon after a loss, in packets; `None` for no limit.
-    pub fn ceiling(&self, now: Time, config: &Config) -> Option<f64> {
-        if self.by_chance >= MANY_BY_CHANCE && !self.is_much() {
+    /// The largest window allowed so soon after a loss, in packets; `None` for no limit. `chance`: losses may come by it.
+    #[inline]
+    pub fn ceiling(&self, now: Time, chance: bool) -> Option<f64> {
+        if chance && self.by_chance >= MANY_BY_CHANCE && !self.is_much() {
             return None;
         }
         let last = self.last?;
         let elapsed = now.since(last.at);
-        let kept = config.decrease_factor;
-        (elapsed < last.back).then(|| last.window * (kept + (1.0 - kept) * (elapsed / last.back)))
+        let kept = last.lost.decrease_factor;
+        (elapsed < last.back)
+            .then(|| last.lost.window * (kept + (1.0 - kept) * (elapsed / last.back)))
+    }
+
+    /// Losses that came by chance, less those of a queue.
+    pub fn by_chance(&self) -> u32 {
+        self.by_chance
     }
 }
 
-/// How long the ceiling takes back to a rate, in packets/ms, that was lost; `None` where there is no
-/// ceiling.
-fn return_time(rate: f64, shared: bool, config: &Config) -> Option<Duration> {
+/// How long the ceiling takes until a rate of `missing` packets/ms is regained, at `regrowth` a second for who is alone.
+fn return_time(missing: f64, shared: bool, regrowth: f64) -> Duration {
     let (share, longest) = if shared {
         (SHARED_REGROWTH, LONGEST_SHARED_RETURN)
     } else {
         (1.0, LONGEST_RETURN)
     };
-    let seconds = (1.0 - config.decrease_factor) * rate / (share * config.regrowth?);
-    Some(Duration::from_millis_f64(1e3 * seconds).min(longest))
+    let seconds = missing / (share * regrowth);
+    Duration::from_millis_f64(1e3 * seconds).min(longest)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verus::config::Mode;
 
     const DELAY_MIN: f64 = 40.0;
 
@@ -182,8 +191,13 @@ mod tests {
         Time::from_millis(millis)
     }
 
-    fn config() -> Config {
-        Config::preset(Mode::Robust)
+    fn lost(window: f64, delay_ms: f64) -> Lost {
+        Lost {
+            window,
+            decrease_factor: 0.7,
+            delay_ms: Some(delay_ms),
+            delay_min: DELAY_MIN,
+        }
     }
 
     /// A loss of a window of 240 packets at 1 s, with a full queue of 120 ms.
@@ -191,12 +205,12 @@ mod tests {
         let mut memory = LossMemory::default();
         memory.on_sample(ms(900), 60.0);
         memory.on_sample(ms(1000), 120.0);
-        memory.on_loss(ms(1000), 240.0, Some(120.0), DELAY_MIN, false, &config());
+        memory.on_loss(ms(1000), lost(240.0, 120.0), false, &Config::ON);
         memory
     }
 
     fn ceiling(memory: &LossMemory, at_ms: u64) -> Option<f64> {
-        memory.ceiling(ms(at_ms), &config())
+        memory.ceiling(ms(at_ms), true)
     }
 
     #[test]
@@ -214,14 +228,19 @@ mod tests {
 
     #[test]
     fn who_has_less_is_back_sooner_and_who_shares_later() {
-        let back = |rate, shared| return_time(rate, shared, &config());
-        assert_eq!(back(0.5, false), Some(Duration::from_millis(500)));
-        assert_eq!(back(1.0, false), Some(Duration::from_millis(1000)));
-        assert_eq!(back(100.0, false), Some(LONGEST_RETURN));
-        assert_eq!(back(1.0, true), Some(Duration::from_millis(4000)));
-        assert_eq!(back(100.0, true), Some(LONGEST_SHARED_RETURN));
-        let paper = Config::preset(Mode::Paper);
-        assert_eq!(return_time(0.5, false, &paper), None);
+        let back = |missing, shared| return_time(missing, shared, 0.3);
+        assert_eq!(back(0.15, false), Duration::from_millis(500));
+        assert_eq!(back(0.3, false), Duration::from_millis(1000));
+        assert_eq!(back(30.0, false), LONGEST_RETURN);
+        assert_eq!(back(0.3, true), Duration::from_millis(4000));
+        assert_eq!(back(30.0, true), LONGEST_SHARED_RETURN);
+    }
+
+    #[test]
+    fn where_nothing_limits_regrowth_there_is_no_ceiling() {
+        let mut memory = LossMemory::default();
+        memory.on_loss(ms(1000), lost(240.0, 120.0), false, &Config::OFF);
+        assert_eq!(ceiling(&memory, 1000), None);
     }
 
     /// Losses 100 ms apart, each before the window is back, at this delay among such from 50 to 120 ms.
@@ -231,7 +250,7 @@ mod tests {
             memory.on_sample(ms(now), 50.0);
             memory.on_sample(ms(now), 120.0);
             let window = 240.0 * 0.7_f64.powi(loss as i32);
-            memory.on_loss(ms(now), window, Some(delay_ms), DELAY_MIN, true, &config());
+            memory.on_loss(ms(now), lost(window, delay_ms), true, &Config::ON);
         }
     }
 
@@ -278,7 +297,7 @@ mod tests {
             let now = ms(1000 + 100 * loss);
             memory.on_sample(now, 90.0);
             let window = 80.0 * 0.7_f64.powi(loss as i32);
-            memory.on_loss(now, window, Some(90.0), DELAY_MIN, false, &config());
+            memory.on_loss(now, lost(window, 90.0), false, &Config::ON);
         }
         assert_eq!(ceiling(&memory, 1501), None);
     }

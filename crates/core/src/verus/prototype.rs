@@ -1,0 +1,411 @@
+//! Verus as its authors released it (`yzaki/verus`, 2017), its behavioural hazards included and its memory and security
+//! ones not.
+//!
+//! It shares estimator, profile and window with the paper's [`Verus`](super::Verus), whose parameters say where the two
+//! read Eqs. 2 to 5 differently. Here is what no parameter says:
+//!
+//! - it keeps its own count of packets in flight, and **forgets at timeouts**: nothing is believed to be under way, what
+//!   arrives late is ignored and the window stays, so that it runs away in an outage;
+//! - slow start **grants** what the window has room for with each acknowledgement, whether or not what it granted before
+//!   has left, and runs on through losses at windows of up to 20;
+//! - **epochs decide in recovery**, too; after a delay has ended slow start, the ratio test waits until that is over;
+//! - at D_min, and still above R, it **pauses** for an epoch, or raises D_min by 10 ms if fewer than two packets fly;
+//! - windows and budgets are **whole** packets, and budgets add up until the sending thread has spent them;
+//! - where the curve cannot be inverted it **restarts**: everything is forgotten and slow start begins again.
+
+use crate::controller::{Acked, Controller, Departure, Feedback, ProfileSnapshot, Timeout};
+use crate::range::OutOfRange;
+use crate::recovery::Recovery;
+use crate::units::{Bytes, Duration, Time};
+
+use super::config::{Config, WindowReference};
+use super::delay::{self, DelayEstimator};
+use super::epochs::{Epochs, Turn};
+use super::profile::Profile;
+use super::window;
+
+/// Slow start runs on through losses up to this window, in packets.
+const LOSSES_COUNT_ABOVE: f64 = 20.0;
+/// By how much D_min is raised at the floor, in ms.
+const RAISED_BY_MS: f64 = 10.0;
+/// With fewer packets in flight than these.
+const FEW_IN_FLIGHT: u64 = 2;
+/// After a delay has ended slow start, D_est is this share of what R tolerates.
+const SHARE_OF_TOLERATED: f64 = 0.75;
+
+/// What the flow is doing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    SlowStart,
+    Tracking,
+    Recovery {
+        /// Entered by the delay that ends slow start rather than by a loss.
+        by_threshold: bool,
+    },
+}
+
+/// The prototype's controller.
+#[derive(Debug)]
+pub struct Prototype {
+    config: Config,
+    phase: Phase,
+    packet_size: Bytes,
+    delay: DelayEstimator,
+    profile: Profile,
+    /// W, in packets.
+    window: f64,
+    /// D_est, in ms.
+    estimate: f64,
+    /// D_min, in ms.
+    delay_min: Option<f64>,
+    /// What the epochs have granted and has not left yet, in packets.
+    budget: f64,
+    /// What slow start has granted and has not left yet, in packets.
+    granted: u64,
+    in_flight: u64,
+    /// Packets numbered below this are ignored: they left before the last timeout or restart.
+    session_start: u64,
+    next_number: u64,
+    epochs: Epochs,
+    refit_at: Time,
+    rtt: Duration,
+    restarts: u64,
+}
+
+impl Prototype {
+    /// A controller at the beginning of its slow start.
+    ///
+    /// # Errors
+    /// Names the parameter that is out of range.
+    pub fn new(config: Config, seed: u64) -> Result<Self, OutOfRange> {
+        config.validate()?;
+        Ok(Prototype {
+            epochs: Epochs::new(config.epoch, seed),
+            config,
+            phase: Phase::SlowStart,
+            packet_size: Bytes::new(1),
+            delay: DelayEstimator::new(),
+            profile: Profile::new(),
+            window: 1.0,
+            estimate: 0.0,
+            delay_min: None,
+            budget: 0.0,
+            granted: 1,
+            in_flight: 0,
+            session_start: 0,
+            next_number: 0,
+            refit_at: Time::ZERO,
+            rtt: Duration::ZERO,
+            restarts: 0,
+        })
+    }
+
+    /// An epoch ends and the next begins.
+    #[inline]
+    fn decide(&mut self, now: Time, turn: Turn) {
+        let config = &self.config;
+        let (Some(report), Some(delay_min)) = (self.delay.end_epoch(now, config), self.delay_min)
+        else {
+            return;
+        };
+        let by_threshold = match self.phase {
+            Phase::SlowStart => return,
+            Phase::Tracking => false,
+            Phase::Recovery { by_threshold } => by_threshold,
+        };
+        let above = report.tested / delay_min > config.ratio;
+        if !(above && by_threshold) {
+            self.estimate =
+                window::next_estimate(self.estimate, &report, delay_min, turn.ended, config);
+        }
+        let at_floor = above && !by_threshold && self.estimate <= delay_min;
+        let few = self.in_flight < FEW_IN_FLIGHT;
+        if at_floor && few {
+            self.delay_min = Some(delay_min + RAISED_BY_MS);
+        }
+        let Some(wanted) = self.profile.whole_window_at(self.estimate) else {
+            return self.restart();
+        };
+        let current = match config.window_reference {
+            WindowReference::CurrentWindow => self.window,
+            WindowReference::InFlight => self.in_flight as f64,
+        };
+        self.window = wanted;
+        if !at_floor || few {
+            let under_way = self.in_flight as f64;
+            let granted = window::budget(self.window, current, under_way, self.rtt, turn.next);
+            self.budget = self.budget.max(0.0) + granted.floor();
+        }
+    }
+
+    #[inline]
+    fn on_acked(&mut self, now: Time, acked: &Acked) {
+        let packet = &acked.packet;
+        if packet.number < self.session_start {
+            return;
+        }
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.rtt = delay::smoothed(self.rtt, acked.rtt);
+        if self.phase == Phase::SlowStart
+            && (self.config.slow_start_exit).is_exceeded(acked.rtt, self.delay_min)
+        {
+            self.cut(now, packet.window, true);
+            if let Some(least) = self.delay_min {
+                self.estimate = SHARE_OF_TOLERATED * least * self.config.ratio;
+            }
+        }
+        if let Phase::Recovery { .. } = self.phase
+            && self.packets(packet.window) <= self.window
+        {
+            self.phase = Phase::Tracking;
+            self.delay.discard_epoch();
+        }
+        self.delay.on_sample(now, acked.rtt);
+        let delay_ms = acked.rtt.as_millis_f64();
+        self.delay_min = Some(self.delay_min.map_or(delay_ms, |least| least.min(delay_ms)));
+        if let Phase::Recovery { .. } = self.phase {
+            self.window += 1.0 / self.window;
+            if let Some(delay) = self.profile.delay_at(self.window) {
+                self.estimate = self.estimate.min(delay);
+            }
+            return;
+        }
+        if !packet.app_limited {
+            let window = self.packets(self.config.charted_window.of(packet));
+            self.profile
+                .add(now, window, acked.rtt, self.config.point_weight);
+        }
+        if self.phase == Phase::SlowStart {
+            self.window += 1.0;
+            let room = self.window - self.in_flight as f64;
+            self.granted += room.max(0.0) as u64;
+        }
+    }
+
+    /// Eq. 6.
+    fn cut(&mut self, now: Time, window_at_loss: Bytes, by_threshold: bool) {
+        let cut = self.config.decrease_factor * self.packets(window_at_loss);
+        self.window = self.window.min(cut).max(1.0);
+        if self.phase == Phase::SlowStart {
+            self.refit(now);
+        }
+        if let Some(delay) = self.profile.delay_at(self.window) {
+            self.estimate = delay;
+        }
+        self.phase = Phase::Recovery { by_threshold };
+        self.budget = 0.0;
+        self.epochs.begin(now);
+    }
+
+    fn on_lost(&mut self, now: Time, lost: &[Departure]) {
+        let known = lost
+            .iter()
+            .filter(|packet| packet.number >= self.session_start)
+            .count() as u64;
+        self.in_flight = self.in_flight.saturating_sub(known);
+        let goes_on = match self.phase {
+            Phase::Recovery { .. } => true,
+            Phase::SlowStart => self.window <= LOSSES_COUNT_ABOVE,
+            Phase::Tracking => false,
+        };
+        if known > 0 && !goes_on {
+            self.cut(now, lost[0].window, false);
+        }
+    }
+
+    /// The curve gives no window for the delay it wants.
+    #[cold]
+    fn restart(&mut self) {
+        self.restarts += 1;
+        self.phase = Phase::SlowStart;
+        self.delay = DelayEstimator::new();
+        self.profile.clear();
+        self.window = 1.0;
+        self.estimate = 0.0;
+        self.delay_min = None;
+        self.budget = 0.0;
+        self.granted = 1;
+        self.in_flight = 0;
+        self.session_start = self.next_number;
+        self.rtt = Duration::ZERO;
+        self.epochs.stop();
+    }
+
+    fn refit(&mut self, now: Time) {
+        self.profile.refit(now, self.config.fit, None, 0.0);
+        self.refit_at = now + self.config.update_interval;
+    }
+
+    fn packets(&self, bytes: Bytes) -> f64 {
+        bytes / self.packet_size
+    }
+}
+
+impl Controller for Prototype {
+    fn on_start(&mut self, now: Time, packet_size: Bytes) {
+        self.packet_size = packet_size;
+        self.refit_at = now + self.config.update_interval;
+    }
+
+    #[inline]
+    fn on_sent(&mut self, packet: &Departure) {
+        self.next_number = packet.number + 1;
+        self.in_flight += 1;
+        self.granted = self.granted.saturating_sub(1);
+        self.budget -= 1.0;
+    }
+
+    #[inline]
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        for acked in feedback.acked {
+            self.on_acked(feedback.now, acked);
+        }
+        if !feedback.lost.is_empty() {
+            self.on_lost(feedback.now, feedback.lost);
+        }
+    }
+
+    fn on_timeout(&mut self, _timeout: &Timeout<'_>) {
+        self.in_flight = 0;
+        self.session_start = self.next_number;
+        if let Some(least) = self.delay_min {
+            self.estimate = least;
+        }
+        if self.phase == Phase::SlowStart {
+            self.granted = self.granted.max(1);
+        }
+    }
+
+    #[inline]
+    fn on_tick(&mut self, now: Time, _in_flight: Bytes) {
+        let Some(turn) = self.epochs.turn(now, 0.0) else {
+            return;
+        };
+        if now >= self.refit_at && self.phase == Phase::Tracking {
+            self.refit(now);
+        }
+        self.decide(now, turn);
+    }
+
+    fn on_packet_size(&mut self, size: Bytes) {
+        self.packet_size = size;
+    }
+
+    #[inline]
+    fn window(&self) -> Bytes {
+        self.packet_size.mul_f64(self.window)
+    }
+
+    #[inline]
+    fn sendable(&self, _in_flight: Bytes) -> Bytes {
+        match self.phase {
+            Phase::SlowStart => self.packet_size * self.granted,
+            Phase::Tracking if self.budget < 1.0 => Bytes::ZERO,
+            Phase::Tracking | Phase::Recovery { .. } => self.packet_size.mul_f64(self.budget),
+        }
+    }
+
+    #[inline]
+    fn next_tick(&self) -> Option<Time> {
+        self.epochs.end()
+    }
+
+    fn recovery(&self) -> Recovery {
+        self.config.recovery
+    }
+
+    fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
+        let phase = match self.phase {
+            Phase::SlowStart => 0.0,
+            Phase::Tracking => 1.0,
+            Phase::Recovery { .. } => 2.0,
+        };
+        record("phase", phase);
+        record("window_packets", self.window);
+        record("delay_estimate_ms", self.estimate);
+        record("delay_max_ms", self.delay.delay_max().unwrap_or(f64::NAN));
+        record("delay_min_ms", self.delay_min.unwrap_or(f64::NAN));
+        record("restarts", self.restarts as f64);
+    }
+
+    fn profile(&self) -> Option<ProfileSnapshot> {
+        Some(self.profile.snapshot())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, Path};
+    use crate::verus::{Mode, tests::stays_sound};
+    use proptest::prelude::*;
+
+    fn path() -> Path<Prototype> {
+        Path::new(Prototype::new(Config::preset(Mode::Prototype), 1).expect("in range"))
+    }
+
+    /// One packet at a time, each answered after 40 ms, until the window has grown.
+    fn grow(path: &mut Path<Prototype>, window: f64) {
+        while path.controller.window < window {
+            path.send(1);
+            path.wait_ms(40);
+            let all = path.in_flight_numbers();
+            path.ack(all);
+        }
+    }
+
+    #[test]
+    fn slow_start_ends_at_half_a_second() {
+        let mut path = path();
+        path.fill();
+        path.wait_ms(500);
+        path.ack([0]);
+        assert_eq!(path.controller.phase, Phase::SlowStart);
+        path.fill();
+        path.wait_ms(501);
+        path.ack([1]);
+        assert!(matches!(path.controller.phase, Phase::Recovery { .. }));
+    }
+
+    #[test]
+    fn it_restarts_when_its_curve_cannot_be_inverted() {
+        // Every window charted at 40 ms: nothing brings the 42 ms that the first epoch asks for.
+        let mut path = path();
+        grow(&mut path, 30.0);
+        path.send(2);
+        path.wait_ms(40);
+        let all = path.in_flight_numbers();
+        path.feedback([all[1]], [all[0]], []);
+        assert!(matches!(path.controller.phase, Phase::Recovery { .. }));
+        for _ in 0..4 {
+            path.wait_ms(5);
+            path.tick();
+        }
+        assert_eq!(path.controller.restarts, 1);
+        assert_eq!(path.controller.phase, Phase::SlowStart);
+        assert_eq!(path.controller.window, 1.0);
+        assert_eq!(path.controller.next_tick(), None);
+    }
+
+    #[test]
+    fn its_window_survives_a_timeout_which_makes_it_run_away() {
+        let mut path = path();
+        grow(&mut path, 20.0);
+        path.send(5);
+        path.wait_ms(500);
+        path.time_out();
+        assert_eq!(path.controller.window, 20.0);
+        assert_eq!(path.controller.in_flight, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_the_prototype_stays_sound_and_repeats(
+            ratio in 1.1f64..8.0,
+            steps in testing::steps(),
+        ) {
+            let config = Config { ratio, ..Config::preset(Mode::Prototype) };
+            stays_sound(|| Prototype::new(config.clone(), 1).expect("in range"), &steps);
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! What the default mode adds to the paper, by the question that each part answers.
+//!
+//! **What holds the window?** An [outage](outages), in which nothing that is heard says anything of the path, and a
+//! [drain](drains), which finds out whether D_min still is the path's.
+//!
+//! **What bounds it?** From below what the path lately [carried](capacity), which also bounds the profile's curve;
+//! from above where it [lost](loss).
+//!
+//! **What does a loss mean?** The queue's end, or [chance](loss).
+//!
+//! One sign joins them, whether the flow is [alone](Robust::look_around). Two more parts are but numbers: what a window
+//! has [on top](Config::additive_increase), and how late an [epoch](Config::epoch_jitter) may end. The rest is how a
+//! budget leaves: [spread](Config::pacing) over its epoch, or [refilled](Config::refill) within it.
+//!
+//! In paper mode all of it is off ([`Config::OFF`]).
+
+pub mod capacity;
+pub mod drains;
+pub mod loss;
+pub mod outages;
+
+use serde::{Deserialize, Serialize};
+
+use crate::pacer::BURST_PACKETS;
+use crate::range::{OutOfRange, Range};
+use crate::units::{Bytes, Duration, Rate, Time};
+
+use super::profile::Profile;
+use capacity::Capacity;
+use drains::Drains;
+use loss::{LossMemory, Lost};
+use outages::Outages;
+
+/// A flow alone on its path meets D_min again within a time that grows with R: D_est rises to R · D_min
+/// and falls back by δ₂ an epoch, which at 40 ms takes some 200 ms for each unit of R − 1, and a few round
+/// trips pass meanwhile.
+const ALONE_WITHIN: Duration = Duration::from_millis(40);
+const ALONE_WITHIN_PER_RATIO: Duration = Duration::from_millis(180);
+/// So soon after an outage D_min may not be met because of the queue that it left.
+const UNSURE_AFTER_OUTAGE: Duration = Duration::from_secs(1);
+
+/// An addition, or a part of one, as an ablation leaves it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// A curve that never falls (the paper: a spline through every point).
+    Monotone,
+    /// Points of the profile fade.
+    Memory,
+    /// The curve rises by no less than what the path carried makes of a packet, for who is alone.
+    CurveSlope,
+    /// The window is not below what the path holds without a queue.
+    FullPipe,
+    /// Outages decide and chart nothing.
+    Outages,
+    /// W_i of Eq. 5 is what is in flight (the paper: the current window).
+    InFlight,
+    /// Case 1 of Eq. 4 stops at D_min.
+    Floor,
+    /// An epoch without an acknowledgement has the delay of the silence.
+    SilentEpochs,
+    /// Slow start ends at 4 · D_min (the paper: 15).
+    EarlyExit,
+    /// The ceiling that a loss leaves.
+    Regrowth,
+    /// Losses by chance leave none.
+    Chance,
+    /// It rises more slowly among others.
+    SharedRegrowth,
+    /// Two packets on top of each window.
+    AdditiveIncrease,
+    /// Epochs among others end late at random.
+    Jitter,
+    /// Whether others use the path is asked at all.
+    Company,
+    /// The window is kept full where a round trip is within an epoch.
+    Refill,
+    /// Large budgets are spread over their epoch.
+    Pacing,
+    /// D_min can rise.
+    Drains,
+    /// At once where the path seems longer.
+    Suspicion,
+    /// D_min is at least 5 ms.
+    LeastDelay,
+    /// A packet is lost after one delay (the paper: three).
+    OneDelay,
+    /// Timeouts back off to a second at most.
+    ShortTimeout,
+    /// New data leaves first after a timeout.
+    NewData,
+}
+
+impl Part {
+    /// Every part, by its name in a scheme.
+    pub const ALL: [(&'static str, Part); 23] = [
+        ("monotone", Part::Monotone),
+        ("memory", Part::Memory),
+        ("curve-slope", Part::CurveSlope),
+        ("full-pipe", Part::FullPipe),
+        ("outages", Part::Outages),
+        ("in-flight", Part::InFlight),
+        ("floor", Part::Floor),
+        ("silent-epochs", Part::SilentEpochs),
+        ("early-exit", Part::EarlyExit),
+        ("regrowth", Part::Regrowth),
+        ("chance", Part::Chance),
+        ("shared-regrowth", Part::SharedRegrowth),
+        ("additive-increase", Part::AdditiveIncrease),
+        ("jitter", Part::Jitter),
+        ("company", Part::Company),
+        ("refill", Part::Refill),
+        ("pacing", Part::Pacing),
+        ("drains", Part::Drains),
+        ("suspicion", Part::Suspicion),
+        ("least-delay", Part::LeastDelay),
+        ("one-delay", Part::OneDelay),
+        ("short-timeout", Part::ShortTimeout),
+        ("new-data", Part::NewData),
+    ];
+}
+
+/// Which of the additions are on, and how strong.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    /// Whether the delivery rate of the last seconds bounds the curve and the window
+    /// (`robust/capacity.rs`).
+    pub capacity_bounds: bool,
+    /// Whether delays that include an outage are kept out of the profile, and epochs within one
+    /// decide nothing (`robust/outages.rs`).
+    pub skip_stalls: bool,
+    /// How long a point of the profile keeps half its weight without news; `None`: for ever.
+    pub point_memory: Option<Duration>,
+    /// How fast a flow alone on its path may return to where a loss met it: packets per ms of rate,
+    /// regained in each second (`robust/loss.rs`). `None`: no limit.
+    pub regrowth: Option<f64>,
+    /// Packets that a window has beyond what the curve gives for D_est. A flow's curve is its own: δ₂ ms
+    /// are worth more packets to who has more, both up and down, and shares would never even out. A
+    /// constant on top lets them (Chiu and Jain 1989): the curves then chart the longer delay, which takes
+    /// most from who has most.
+    pub additive_increase: f64,
+    /// The share of an epoch by which its end is late at random where others use the path (`epochs.rs`).
+    pub epoch_jitter: f64,
+    /// Whether the window is kept full all through an epoch where a round trip is no longer than one (n = 1 in
+    /// Eq. 5), rather than filled once as it begins: a round trip of 50 µs leaves the path idle for the other
+    /// 99 in a hundred of 5 ms.
+    pub refill: bool,
+    /// Whether an epoch's budget is spread over the epoch, where it is more than a burst of 32
+    /// packets, rather than sent at once.
+    pub pacing: bool,
+    /// Whether D_min can rise again (`robust/drains.rs`).
+    pub drains: bool,
+    /// Shorter delays count as this one in D_min, in ms: what changes within an epoch, such as how
+    /// promptly an end is scheduled, is no queue that a decision each epoch could steer.
+    pub least_delay_ms: f64,
+    /// A part of these that is left out all the same, for research.
+    pub without: Option<Part>,
+}
+
+impl Config {
+    /// None of them, as in the paper.
+    pub const OFF: Config = Config {
+        capacity_bounds: false,
+        skip_stalls: false,
+        point_memory: None,
+        regrowth: None,
+        additive_increase: 0.0,
+        epoch_jitter: 0.0,
+        refill: false,
+        pacing: false,
+        drains: false,
+        least_delay_ms: 0.0,
+        without: None,
+    };
+
+    /// All of them, as in the default mode.
+    pub const ON: Config = Config {
+        capacity_bounds: true,
+        skip_stalls: true,
+        point_memory: Some(Duration::from_secs(1)),
+        // As NewReno does at a round trip of 58 ms.
+        regrowth: Some(0.3),
+        additive_increase: 2.0,
+        epoch_jitter: 0.9,
+        refill: true,
+        pacing: true,
+        drains: true,
+        least_delay_ms: 5.0,
+        without: None,
+    };
+
+    fn has(&self, part: Part) -> bool {
+        self.without != Some(part)
+    }
+
+    /// Checks every field's range.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range.
+    pub(super) fn validate(&self) -> Result<(), OutOfRange> {
+        let verus = Range("verus");
+        let check = |field, most: f64, expected, value: f64| {
+            verus.check((0.0..=most).contains(&value), field, expected, value)
+        };
+        verus.check(
+            (0.0..1.0).contains(&self.epoch_jitter),
+            "epoch_jitter",
+            "at least 0 and below 1",
+            self.epoch_jitter,
+        )?;
+        check(
+            "least_delay_ms",
+            1e3,
+            "at least 0 and at most 1000 ms",
+            self.least_delay_ms,
+        )?;
+        check(
+            "regrowth",
+            1e6,
+            "at least 0 and at most a million packets/ms",
+            self.regrowth.unwrap_or_default(),
+        )?;
+        check(
+            "additive_increase",
+            1e3,
+            "at least 0 and at most 1000 packets",
+            self.additive_increase,
+        )
+    }
+}
+
+/// What an epoch's decision needs to know of the flow.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// Packets under way.
+    pub under_way: u64,
+    /// D_min, in ms.
+    pub delay_min: f64,
+    /// The smoothed round-trip time.
+    pub rtt: Duration,
+    /// D_est, in ms.
+    pub estimate: f64,
+    /// R.
+    pub ratio: f64,
+}
+
+/// What holds the window in an epoch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Hold {
+    /// Nothing: the epoch decides.
+    Free,
+    /// Nothing, but a drain has just ended: the delays of this epoch are the drain's, and D_min is this, in ms, if it
+    /// has risen.
+    Drained(Option<f64>),
+    /// Nothing leaves but what [`Robust::filled`] allows.
+    Held,
+}
+
+/// The additions of one flow.
+#[derive(Debug)]
+pub struct Robust {
+    config: Config,
+    outages: Outages,
+    drains: Drains,
+    capacity: Capacity,
+    losses: LossMemory,
+    /// Others seem to use the path too.
+    shared: bool,
+    /// The largest window that the last loss left to the open epoch, in packets.
+    ceiling: Option<f64>,
+    /// The window bounds the open epoch rather than a budget: what is acknowledged in it may leave again.
+    refills: bool,
+    /// The rate that spreads the budget over its epoch.
+    pace: Option<Rate>,
+}
+
+impl Robust {
+    /// The additions that `config` names.
+    pub fn new(config: Config) -> Self {
+        Robust {
+            config,
+            outages: Outages::default(),
+            drains: Drains::new(config.has(Part::Suspicion)),
+            capacity: Capacity::default(),
+            losses: LossMemory::default(),
+            shared: false,
+            ceiling: None,
+            refills: false,
+            pace: None,
+        }
+    }
+
+    // What is heard.
+
+    /// The flow begins.
+    pub fn on_start(&mut self, now: Time) {
+        self.capacity.begin(now);
+    }
+
+    /// Something was acknowledged, and `next_number` is the next packet's.
+    #[inline]
+    pub fn on_acks(&mut self, now: Time, in_slow_start: bool, next_number: u64) {
+        if self.config.skip_stalls
+            && let Some(outage) = self.outages.on_acks(now, in_slow_start, next_number)
+        {
+            self.drains.on_silence(now, outage);
+        }
+    }
+
+    /// A packet was delivered.
+    #[inline]
+    pub fn on_delivered(&mut self) {
+        self.capacity.on_acked();
+    }
+
+    /// A packet that left at `sent` took `delay_ms`: the delay that counts for D_min, which was `delay_min`.
+    #[inline]
+    pub fn on_delay(
+        &mut self,
+        now: Time,
+        sent: Time,
+        delay_ms: f64,
+        delay_min: Option<f64>,
+    ) -> f64 {
+        let at_least = delay_ms.max(self.config.least_delay_ms);
+        self.drains.on_sample(now, sent, at_least, delay_min);
+        self.losses.on_sample(now, at_least);
+        at_least
+    }
+
+    /// The same of a packet that was thought lost.
+    pub fn on_late(&mut self, now: Time, sent: Time, delay_ms: f64, delay_min: Option<f64>) {
+        self.drains.on_sample(now, sent, delay_ms, delay_min);
+    }
+
+    /// So many packets were lost.
+    pub fn on_lost(&mut self, packets: usize) {
+        self.losses.on_lost(packets);
+    }
+
+    /// The window was cut to `kept` packets by a loss.
+    pub fn on_cut(&mut self, now: Time, lost: Lost, kept: f64) {
+        let shared = self.shared && self.config.has(Part::SharedRegrowth);
+        self.losses.on_loss(now, lost, shared, &self.config);
+        self.capacity.limit(kept / lost.delay_min);
+    }
+
+    /// The window is cut, by whatever: what the open epoch may send is over.
+    pub fn stop(&mut self) {
+        self.refills = false;
+    }
+
+    // What it says.
+
+    /// Whether the delay of this packet says anything of its window.
+    #[inline]
+    pub fn teaches(&self, number: u64) -> bool {
+        !self.outages.held_up(number)
+    }
+
+    /// By which share of an epoch its end may be late.
+    #[inline]
+    pub fn jitter(&self) -> f64 {
+        if self.shared {
+            self.config.epoch_jitter
+        } else {
+            0.0
+        }
+    }
+
+    /// How long a point of the profile keeps half its weight.
+    pub fn point_memory(&self) -> Option<Duration> {
+        self.config.point_memory
+    }
+
+    /// Before the curve is fitted anew: ends an interval of the delivery rate, looks whether the flow is alone, and
+    /// says what a packet beyond a full pipe adds at least, in ms.
+    pub fn look_around(&mut self, now: Time, ratio: f64) -> f64 {
+        self.capacity.end_interval(now);
+        // Whoever is alone meets D_min again whenever its queue empties; among others the queue stands.
+        let alone = ALONE_WITHIN + ALONE_WITHIN_PER_RATIO.mul_f64(ratio);
+        self.shared = self.config.has(Part::Company)
+            && !self.drains.met_within(now, alone)
+            && !self.outages.ended_within(now, UNSURE_AFTER_OUTAGE);
+        self.capacity.set_shared(self.shared);
+        let bounds = self.config.capacity_bounds && self.config.has(Part::CurveSlope);
+        let rate = self.capacity.packets_per_ms();
+        rate.filter(|_| bounds && !self.shared)
+            .map_or(0.0, |rate| 1.0 / rate)
+    }
+
+    /// What holds the window in the epoch that begins.
+    #[inline]
+    pub fn hold(&mut self, now: Time, view: &View) -> Hold {
+        // With nothing under way there is nothing to be silent about: what a budget of zero
+        // would then keep waiting for is never sent.
+        if self.config.skip_stalls && view.under_way > 0 && self.outages.is_stalled(now) {
+            self.refills = false;
+            return Hold::Held;
+        }
+        if !self.config.drains {
+            return Hold::Free;
+        }
+        match self.drains.advance(now, view) {
+            Some(ended) => Hold::Drained(ended.risen),
+            None if self.drains.is_draining() => Hold::Held,
+            None => Hold::Free,
+        }
+    }
+
+    /// Once an epoch, whatever the flow does: how long a silence is an outage.
+    #[inline]
+    pub fn on_epoch(&mut self, delay_min: Option<f64>, ratio: f64) {
+        let delay_min = delay_min.unwrap_or_default();
+        let drained = self.drains.is_draining();
+        self.outages.on_epoch(
+            Duration::from_millis_f64(delay_min * ratio),
+            drained.then(|| Duration::from_millis_f64(delay_min)),
+        );
+    }
+
+    /// W and D_est within their bounds.
+    #[inline]
+    pub fn bound(
+        &mut self,
+        now: Time,
+        window: f64,
+        estimate: f64,
+        delay_min: f64,
+        profile: &Profile,
+    ) -> (f64, f64) {
+        let mut bound = (window, estimate);
+        if self.config.capacity_bounds
+            && self.config.has(Part::FullPipe)
+            && let Some(rate) = self.capacity.packets_per_ms()
+        {
+            // What the pipe holds without a queue: less would save no delay.
+            bound.0 = window.max(rate * delay_min);
+        }
+        self.ceiling = self.losses.ceiling(now, self.config.has(Part::Chance));
+        if let Some(ceiling) = self.ceiling
+            && bound.0 > ceiling
+        {
+            bound.0 = ceiling.max(1.0);
+            if let Some(delay) = profile.delay_at(bound.0) {
+                bound.1 = estimate.min(delay.max(delay_min));
+            }
+        }
+        bound
+    }
+
+    /// An epoch begins with this budget, in packets of `size`.
+    #[inline]
+    pub fn on_grant(&mut self, budget: f64, size: Bytes, rtt: Duration, epoch: Duration) {
+        self.refill_within(rtt, epoch);
+        let large = self.config.pacing && budget > f64::from(BURST_PACKETS);
+        self.pace = large.then(|| size.mul_f64(budget) / epoch);
+    }
+
+    /// Whether the window is kept full in an epoch of this length.
+    pub fn refill_within(&mut self, rtt: Duration, epoch: Duration) {
+        self.refills = self.config.refill && rtt <= epoch;
+    }
+
+    /// The window that is filled as acknowledgements make room, in place of a budget; `None`: the budget decides.
+    #[inline]
+    pub fn filled(&self, window: Bytes, size: Bytes) -> Option<Bytes> {
+        match self.drains.allowed_packets() {
+            Some(packets) => Some(size * packets),
+            None => self.refills.then_some(window),
+        }
+    }
+
+    /// The rate that spreads the budget over its epoch.
+    #[inline]
+    pub fn pace(&self) -> Option<Rate> {
+        self.pace.filter(|_| !self.refills)
+    }
+
+    /// What a recorder sees of it: the sign, what is held, and both bounds, in packets.
+    pub fn probe(&self, delay_min: f64, record: &mut dyn FnMut(&'static str, f64)) {
+        let allowed = self.drains.allowed_packets();
+        let carried = self.capacity.packets_per_ms();
+        record("shared", f64::from(u8::from(self.shared)));
+        record("drain_packets", allowed.map_or(f64::NAN, |n| n as f64));
+        record("pipe_packets", carried.map_or(f64::NAN, |c| c * delay_min));
+        record("ceiling_packets", self.ceiling.unwrap_or(f64::NAN));
+        record("chance_losses", f64::from(self.losses.by_chance()));
+    }
+}
