@@ -39,55 +39,82 @@ const ALONE_WITHIN_PER_RATIO: Duration = Duration::from_millis(180);
 /// So soon after an outage D_min may not be met because of the queue that it left.
 const UNSURE_AFTER_OUTAGE: Duration = Duration::from_secs(1);
 
-/// An addition, or a part of one, as an ablation leaves it out.
+/// An addition, or a part of one, as an ablation leaves it out, and what that costs (`verus reproduce ablation`: ten
+/// recordings at R = 2, flows 0.5 s apart; Jain's index in windows of 1 s).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Part {
     /// A curve that never falls (the paper: a spline through every point).
+    /// Without: a buffer of a quarter of the product loses 24 % at half the throughput; recordings 90.2 % at 117 ms, with it
+    /// 91.8 at 107.
     Monotone,
     /// Points of the profile fade.
+    /// Without: 147 ms instead of 107 on recordings; ten flows queue 160 ms instead of 94.
     Memory,
     /// The curve rises by no less than what the path carried makes of a packet, for who is alone.
+    /// Without: half of all packets lost at a buffer of a quarter of the product; but ten flows queue 57 ms instead of 94.
     CurveSlope,
     /// The window is not below what the path holds without a queue.
+    /// Without: 87.4 % of the recordings' capacity instead of 91.8; but ten flows have Jain 0.88 instead of 0.73.
     FullPipe,
     /// Outages decide and chart nothing.
+    /// Without: 90.9 % of the recordings' capacity instead of 91.8.
     Outages,
     /// W_i of Eq. 5 is what is in flight (the paper: the current window).
+    /// Without: 182 ms instead of 107 on recordings, 94.5 % instead of 99.2 over outages; but ten flows of R = 4 have Jain
+    /// 0.87 instead of 0.64.
     InFlight,
     /// Case 1 of Eq. 4 stops at D_min.
+    /// Without: 99.5 % instead of 99.9 at a round trip of 1 ms; nearly nothing else.
     Floor,
     /// An epoch without an acknowledgement has the delay of the silence.
+    /// Without: two flows of R = 4 have Jain 0.87 instead of 0.95, ten of R = 2 0.67 instead of 0.73.
     SilentEpochs,
     /// Slow start ends at 4 · D_min (the paper: 15).
+    /// Without: a p95 of 243 ms instead of 107 on recordings.
     EarlyExit,
     /// The ceiling that a loss leaves.
+    /// Without: 5.7 % lost instead of 1.6 at a buffer of a quarter of the product, and a flow's share hangs on its round trip
+    /// (2.4 times instead of 1.1).
     Regrowth,
     /// Losses by chance leave none.
+    /// Without: 26 % of the link instead of 54 where 1 % is lost by chance.
     Chance,
     /// It rises more slowly among others.
+    /// Without: three round trips share 1.24 to 1 instead of 1.13; but ten flows of R = 2 have Jain 0.81 instead of 0.73.
     SharedRegrowth,
     /// Two packets on top of each window.
+    /// Without: five flows queue 60 ms instead of 47, ten have Jain 0.70 instead of 0.73.
     AdditiveIncrease,
     /// Epochs among others end late at random.
+    /// Without: three round trips share 1.83 to 1 instead of 1.13.
     Jitter,
     /// Whether others use the path is asked at all.
+    /// Without: three round trips share 1.76 to 1, ten flows have Jain 0.60 instead of 0.73.
     Company,
     /// The window is kept full where a round trip is within an epoch.
+    /// Without: nothing worse in the simulator; it is for loopback, where a round trip is a hundredth of an epoch.
     Refill,
     /// Large budgets are spread over their epoch.
+    /// Without: 48 % of 300 Mbit/s instead of 77 with a buffer of 150 packets.
     Pacing,
     /// D_min can rise.
+    /// Without: 43 % of a path that became longer by 50 ms instead of 94; two flows have Jain 0.77 instead of 0.98.
     Drains,
     /// At once where the path seems longer.
+    /// Without: 88.5 % of a path that became longer instead of 93.9.
     Suspicion,
     /// D_min is at least 5 ms.
+    /// Without: 98.3 % at 3 ms instead of 99.9 at 23 with a round trip of 1 ms, by a simulator whose ends are never late.
     LeastDelay,
     /// A packet is lost after one delay (the paper: three).
+    /// Without: 5.5 % lost instead of 1.3 at a buffer of one product.
     OneDelay,
     /// Timeouts back off to a second at most.
+    /// Without: 57 % of a link that loses all for 10 s of 30, instead of 64.
     ShortTimeout,
     /// New data leaves first after a timeout.
+    /// Without: the same throughput, more of it sent again: what waited out a silence is not lost.
     NewData,
 }
 
