@@ -30,7 +30,7 @@ use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutRule};
 use crate::units::{Bytes, Duration, Rate, Time};
 
-use drain::Drains;
+use drain::{Allowed, Drains, Seen, Turn};
 use loss::LossShare;
 use pace::{Credit, TICK};
 use path::PathDelay;
@@ -51,7 +51,7 @@ const HORIZON: Duration = Duration::from_millis(80);
 /// r is measured over two target round trips, since flows pass bursts to each other: at most over this or two D, and
 /// over this many packets (for a second at most).
 const LONGEST_PERIOD: Duration = Duration::from_millis(400);
-const FEWEST_PACKETS: u64 = 16;
+const FEWEST_PACKETS: u64 = 8;
 /// The window at the start (RFC 6928).
 const INITIAL_PACKETS: u64 = 10;
 /// A window below this is kept by its pace alone; counted in packets, it would be rounded down for good.
@@ -64,6 +64,8 @@ const QUEUED_SAMPLES: u32 = 3;
 const OVERFLOW: u64 = 32;
 /// The window is never below an eighth of a packet: a packet in eight round trips still learns.
 const LEAST_SHARE: u64 = 8;
+/// And in a drain half a packet: a flow that sends nothing does not see that the path is bare.
+const DRAINED_SHARE: u64 = 2;
 
 /// A part that can be left out, to see what it is worth (docs/forward.md, the ablation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,6 +79,10 @@ pub enum Part {
     Drains,
     /// Drains before their time, at a queue beyond the target.
     EarlyDrains,
+    /// Drains that begin with others'.
+    JoinedDrains,
+    /// Drains that do not wait for what they see.
+    ShortDrains,
     /// The drain that ends slow start.
     FirstDrain,
     /// The price of loss.
@@ -99,11 +105,13 @@ pub enum Part {
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 13] = [
+    pub const ALL: [(&'static str, Part); 15] = [
         ("prediction", Part::Prediction),
         ("pacing", Part::Pacing),
         ("drains", Part::Drains),
         ("early-drains", Part::EarlyDrains),
+        ("joined-drains", Part::JoinedDrains),
+        ("short-drains", Part::ShortDrains),
         ("first-drain", Part::FirstDrain),
         ("loss-price", Part::LossPrice),
         ("fairness", Part::Fairness),
@@ -166,6 +174,9 @@ pub struct Forward {
     credit: Credit,
     /// r.
     rate: Rate,
+    /// The cube root in q(r), in 2^-13, and what r it is of.
+    root: u64,
+    root_of: Rate,
     /// q(r), the price of loss paid.
     target: Duration,
     /// D.
@@ -214,6 +225,8 @@ impl Forward {
             drains: Drains::new(Time::ZERO),
             credit: Credit::new(packet * INITIAL_PACKETS, Time::ZERO),
             rate: Rate::default(),
+            root: cube_root(REFERENCE.as_bps() << 39),
+            root_of: Rate::default(),
             target: Duration::ZERO,
             base: Duration::ZERO,
             queue: Duration::ZERO,
@@ -238,9 +251,15 @@ impl Forward {
     }
 
     /// q(r).
-    fn target(&self) -> Duration {
+    fn target(&mut self) -> Duration {
         let root = if self.has(Part::Fairness) {
-            cube_root((REFERENCE.as_bps() << 39) / self.rate.as_bps().max(1))
+            // The root is taken anew where r has moved by a 64th.
+            let (rate, of) = (self.rate.as_bps(), self.root_of.as_bps());
+            if rate.abs_diff(of) > of / 64 {
+                self.root = cube_root((REFERENCE.as_bps() << 39) / rate.max(1));
+                self.root_of = self.rate;
+            }
+            self.root
         } else {
             1 << 13
         };
@@ -334,9 +353,10 @@ impl Forward {
 
     /// Ends slow start, begins and ends drains.
     fn change_phase(&mut self, now: Time) {
-        let draining = self.drains.draining();
         if self.starting.is_none() {
-            self.drain_or_not(now);
+            if self.has(Part::Drains) {
+                self.drain_or_not(now);
+            }
         } else {
             let queued = self.queue > self.target / 2;
             self.queued_samples = if queued { self.queued_samples + 1 } else { 0 };
@@ -345,30 +365,40 @@ impl Forward {
                 self.drains = Drains::new(now);
                 if self.has(Part::Drains) && self.has(Part::FirstDrain) {
                     self.drains.first(now);
+                    self.rate_before = self.rate;
                 }
             }
         }
         if self.drains.draining() {
             self.drained = Some(now);
-            if !draining {
-                self.rate_before = self.rate;
-            }
         }
     }
 
     fn drain_or_not(&mut self, now: Time) {
-        if !self.has(Part::Drains) {
-            return;
-        }
-        let early = self.has(Part::EarlyDrains);
-        let unmoved = (self.drains).update(now, self.queue, self.target, self.smoothed_rtt, early);
-        if unmoved && self.has(Part::LongerPath) {
-            self.path.lengthen(now);
-            self.base = self.path.base().unwrap_or_default();
-            self.queue = self.path.queue();
-            // What the drain measured was the drain.
-            self.rate = self.rate.max(self.rate_before);
-            self.target = self.target();
+        let seen = Seen {
+            queue: self.queue,
+            target: self.target,
+            base: self.base,
+            smoothed_rtt: self.smoothed_rtt,
+        };
+        let allowed = Allowed {
+            early: self.has(Part::EarlyDrains),
+            joined: self.has(Part::JoinedDrains),
+            short: self.has(Part::ShortDrains),
+        };
+        let turn = self.drains.update(now, &seen, allowed);
+        match turn {
+            Turn::Nothing => {}
+            Turn::Began => self.rate_before = self.rate,
+            Turn::Unmoved if self.has(Part::LongerPath) => {
+                self.path.lengthen();
+                self.base = self.path.base().unwrap_or_default();
+                self.queue = self.path.queue();
+                // What the drain measured was the drain.
+                self.rate = self.rate.max(self.rate_before);
+                self.target = self.target();
+            }
+            Turn::Unmoved => {}
         }
     }
 
@@ -387,11 +417,21 @@ impl Forward {
         } else if let Some(window) = self.starting {
             window
         } else if self.drains.draining() {
-            self.rate.bytes_in(self.base * DRAIN_PERCENT / 100)
+            let share = if self.drains.looking() {
+                100
+            } else {
+                DRAIN_PERCENT
+            };
+            self.rate.bytes_in(self.base * share / 100)
         } else {
             self.law()
         };
-        self.window = window.max(self.packet / LEAST_SHARE);
+        let least = if self.drains.draining() {
+            DRAINED_SHARE
+        } else {
+            LEAST_SHARE
+        };
+        self.window = window.max(self.packet / least);
         self.pace = self.pace();
         self.packet_time = self.rate.time_for(self.packet);
     }
@@ -415,6 +455,23 @@ impl Forward {
         self.rate.bytes_in(overdue).min(self.in_flight)
     }
 
+    /// Until when a drain lets nothing leave.
+    fn paused_until(&self) -> Option<Time> {
+        (!self.silent).then(|| self.drains.paused_until()).flatten()
+    }
+
+    /// What may be in flight, silence apart.
+    fn allowed(&self) -> Bytes {
+        let more = if self.is_small() {
+            self.packet
+        } else if self.has(Part::Fractions) {
+            Bytes::new((u64::from(self.fraction) * self.packet.get()) >> 32)
+        } else {
+            Bytes::ZERO
+        };
+        self.window + more
+    }
+
     fn is_small(&self) -> bool {
         self.window < self.packet * SMALL_PACKETS
     }
@@ -423,6 +480,10 @@ impl Forward {
     /// link finds something to carry, but in no less than three quarters of D: where D is long, what is sent ahead of the
     /// rate would stand in the queue meanwhile.
     fn pace(&self) -> Rate {
+        if self.drains.looking() && !self.silent {
+            // No faster than the path: what a drain has emptied stays empty for those who look later.
+            return self.rate.max(Rate::from_bps(1));
+        }
         let span = if self.is_small() {
             self.base + self.queue
         } else {
@@ -492,6 +553,7 @@ impl Controller for Forward {
         self.now = self.now.max(now);
         self.in_flight = in_flight;
         self.credit.fill(self.now, self.pace, self.packet);
+        self.drains.pass(self.now, self.smoothed_rtt);
     }
 
     fn on_packet_size(&mut self, size: Bytes) {
@@ -504,15 +566,11 @@ impl Controller for Forward {
     }
 
     fn sendable(&self, in_flight: Bytes) -> Bytes {
+        if self.paused_until().is_some() {
+            return Bytes::ZERO;
+        }
         let small = self.is_small();
-        let more = if small {
-            self.packet
-        } else if self.has(Part::Fractions) {
-            Bytes::new((u64::from(self.fraction) * self.packet.get()) >> 32)
-        } else {
-            Bytes::ZERO
-        };
-        let room = (self.window + more + self.unheard()).saturating_sub(in_flight);
+        let room = (self.allowed() + self.unheard()).saturating_sub(in_flight);
         if small || self.has(Part::Pacing) {
             room.min(self.credit.get())
         } else {
@@ -521,12 +579,27 @@ impl Controller for Forward {
     }
 
     fn next_tick(&self) -> Option<Time> {
-        if self.credit.get() < self.packet {
-            let next = self.credit.next(self.pace, self.packet);
-            return Some(next.max(self.now + TICK));
+        let soonest = self.now + TICK;
+        if let Some(until) = self.paused_until() {
+            return Some(until.max(soonest));
         }
-        let waits = self.predicts() && self.now.since(self.known_until) < HORIZON;
-        waits.then(|| self.now + self.packet_time.clamp(TICK, HORIZON))
+        let funded = if self.credit.get() < self.packet {
+            self.credit.next(self.pace, self.packet)
+        } else {
+            soonest
+        };
+        let wanted = self.in_flight + self.packet;
+        let allowed = self.allowed();
+        if wanted <= allowed + self.unheard() {
+            return Some(funded.max(soonest));
+        }
+        if !self.predicts() {
+            return None;
+        }
+        // When so much is overdue that there is room for a packet.
+        let overdue = self.rate.time_for(wanted - allowed);
+        let due = self.packet_time + overdue;
+        (due <= HORIZON).then(|| (self.known_until + due).max(funded).max(soonest))
     }
 
     fn recovery(&self) -> Recovery {
@@ -870,15 +943,19 @@ mod tests {
                     sent = path.in_flight_numbers().last().map_or(sent, |last| last + 1).max(sent);
                     assert!(controller.window() >= SIZE);
                     assert!(controller.window() <= SIZE * (sent + 100) * 4, "{:?}", controller.window());
-                    if controller.sendable(Bytes::ZERO) < SIZE {
-                        let tick = controller.next_tick().expect("it is woken");
-                        assert!(tick > controller.now);
+                    // Who has something in flight will hear of it.
+                    let mut idle = controller.clone();
+                    idle.on_tick(idle.now, Bytes::ZERO);
+                    if idle.sendable(Bytes::ZERO) < SIZE {
+                        let tick = idle.next_tick().expect("it is woken");
+                        assert!(tick > idle.now);
                     }
                     controller.probe(&mut |name, value| assert!(value.is_finite(), "{name} is {value}"));
                     windows.push(controller.window());
                 });
                 // Woken until it may send: within the time that a packet takes at the least pace.
                 let mut free = path.controller.clone();
+                free.on_tick(free.now, Bytes::ZERO);
                 let mut ticks = 0;
                 while free.sendable(Bytes::ZERO) < SIZE {
                     let at = free.next_tick().expect("it is woken");

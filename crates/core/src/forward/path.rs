@@ -9,6 +9,9 @@ use crate::units::{Duration, Time};
 
 /// The way there is remembered for one to two of these. Drains meet the path more often.
 const THERE_MEMORY: Duration = Duration::from_secs(5);
+/// Nothing is forgotten while nothing is heard: a gap counts for so long at most. A drain needs packets to see by, and
+/// an outage, or one packet in a second, has none.
+const LONGEST_GAP: Duration = Duration::from_millis(200);
 /// The way back likewise: long enough to see past acknowledgements that arrive in bursts; and a way back that has got a
 /// queue of its own is a longer path soon.
 const BACK_MEMORY: Duration = Duration::from_millis(500);
@@ -49,6 +52,9 @@ pub(super) struct PathDelay {
     /// Whether the receiver says when packets arrived; settled by the first feedback.
     timed: Option<bool>,
     there: Least,
+    /// For how long packets were heard of, silences apart.
+    heard: Duration,
+    last: Time,
     /// The way there with the queue that stood lately.
     standing: Least,
     back: Least,
@@ -61,6 +67,8 @@ impl PathDelay {
         PathDelay {
             timed: None,
             there: Least::NOTHING,
+            heard: Duration::ZERO,
+            last: Time::ZERO,
             standing: Least::NOTHING,
             back: Least::NOTHING,
             back_excess: Duration::ZERO,
@@ -92,7 +100,10 @@ impl PathDelay {
             _ if self.timed == Some(false) => (acked.rtt.as_nanos() as i64, 0, now),
             _ => return None,
         };
-        self.there.update(now, THERE_MEMORY, there);
+        self.heard += now.since(self.last).min(LONGEST_GAP);
+        self.last = now;
+        self.there
+            .update(Time::ZERO + self.heard, THERE_MEMORY, there);
         self.standing.update(now, smoothed_rtt / 4, there);
         self.back.update(now, BACK_MEMORY, back);
         let excess = back.saturating_sub(self.back.get());
@@ -118,12 +129,12 @@ impl PathDelay {
     }
 
     /// The queue that stands is the path.
-    pub(super) fn lengthen(&mut self, now: Time) {
+    pub(super) fn lengthen(&mut self) {
         let there = self.standing.get();
         self.there = Least {
             older: there,
             newer: there,
-            since: now,
+            since: Time::ZERO + self.heard,
         };
     }
 
