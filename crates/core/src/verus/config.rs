@@ -283,7 +283,8 @@ impl Config {
             | Part::Chance
             | Part::SharedRegrowth
             | Part::Company
-            | Part::Suspicion => self.robust.without = Some(part),
+            | Part::Suspicion
+            | Part::GentleDrains => self.robust.without = Some(part),
         }
     }
 

@@ -104,6 +104,10 @@ pub enum Part {
     /// At once where the path seems longer.
     /// Without: 88.5 % of a path that became longer instead of 93.9.
     Suspicion,
+    /// Step by step first.
+    /// Without: R = 4 and 6 use up to 0.7 % less of a link alone, and five of the papers' claims are lost; but five
+    /// flows of R = 4 have Jain 0.92 instead of 0.83.
+    GentleDrains,
     /// D_min is at least 5 ms.
     /// Without: 98.3 % at 3 ms instead of 99.9 at 23 with a round trip of 1 ms, by a simulator whose ends are never late.
     LeastDelay,
@@ -120,7 +124,7 @@ pub enum Part {
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 23] = [
+    pub const ALL: [(&'static str, Part); 24] = [
         ("monotone", Part::Monotone),
         ("memory", Part::Memory),
         ("curve-slope", Part::CurveSlope),
@@ -140,6 +144,7 @@ impl Part {
         ("pacing", Part::Pacing),
         ("drains", Part::Drains),
         ("suspicion", Part::Suspicion),
+        ("gentle-drains", Part::GentleDrains),
         ("least-delay", Part::LeastDelay),
         ("one-delay", Part::OneDelay),
         ("short-timeout", Part::ShortTimeout),
@@ -307,7 +312,7 @@ impl Robust {
         Robust {
             config,
             outages: Outages::default(),
-            drains: Drains::new(config.has(Part::Suspicion)),
+            drains: Drains::new(config.has(Part::Suspicion), config.has(Part::GentleDrains)),
             capacity: Capacity::default(),
             losses: LossMemory::default(),
             shared: false,
