@@ -741,7 +741,7 @@ fn verus_keys() -> Vec<Key> {
             "without",
             "a part",
             "none",
-            "leaves a part of the default mode out, for research: monotone, memory, curve-slope, full-pipe, outages, in-flight, floor, silent-epochs, early-exit, regrowth, chance, shared-regrowth, additive-increase, jitter, company, refill, pacing, drains, suspicion, least-delay, one-delay, short-timeout, new-data",
+            "leaves a part of the default mode out, for research: monotone, memory, curve-above, curve-slope, full-pipe, outages, in-flight, floor, silent-epochs, early-exit, regrowth, chance, shared-regrowth, additive-increase, jitter, company, refill, pacing, drains, suspicion, gentle-drains, least-delay, one-delay, short-timeout, new-data",
         ),
     ]
 }

@@ -1,16 +1,22 @@
 //! What the path can carry: the largest delivery rate of the last few seconds.
 //!
-//! The paper learns delay from windows alone. Little's law says more: a path that lately carried C packets a millisecond
+//! The paper learns delay from windows alone. That is not enough where the flow once held its
+//! window down, through an outage say: small windows then chart large delays, the curve rises
+//! steeply from the left, and the window cannot grow until D_est has climbed all of it. Little's law
+//! supplies what is missing. A path that lately carried C packets a millisecond
 //!
-//! - takes 1/C longer for each packet beyond what fills it, which bounds the curve's slope from below,
+//! - cannot delay the last of W packets by more than D_min + W/C, which bounds the curve from
+//!   above,
+//! - takes 1/C longer for each packet beyond what fills it, which bounds the curve's slope from
+//!   below,
 //! - holds C · D_min packets without a queue, so a smaller window saves no delay.
 //!
-//! C is what *this flow* carried. Among others that is a share of the path, and the first bound
+//! C is what *this flow* carried. Among others that is a share of the path, and the second bound
 //! would be 1/share: a newcomer with little, whose curve it makes steep, would grow slowly and an
 //! incumbent fast, each in proportion to what it has, which never evens out (Chiu and Jain 1989,
-//! multiplicative increase): it holds only for who is alone. Nor should a newcomer hold for ten seconds what it took in
-//! slow start: C is forgotten sooner among others. The second lets everybody keep what they have, and is worth four
-//! points of the recordings' capacity to who is alone (`verus reproduce ablation`, full-pipe).
+//! multiplicative increase). Nor should a newcomer hold for ten seconds what it took in slow start. Whoever
+//! is alone meets D_min again whenever its queue empties; among others the queue stands. So where D_min
+//! was not met of late, the second bound does not hold and C is forgotten sooner.
 
 use crate::units::{Duration, Time};
 
@@ -86,6 +92,12 @@ impl Capacity {
         self.best = self.largest();
     }
 
+    /// What a packet beyond a full pipe costs at least, in ms; zero where that is not known.
+    pub fn least_slope(&self) -> f64 {
+        let alone = self.packets_per_ms().filter(|_| !self.shared);
+        alone.map_or(0.0, |rate| 1.0 / rate)
+    }
+
     /// C in packets per ms; `None` while nothing was delivered.
     #[inline]
     pub fn packets_per_ms(&self) -> Option<f64> {
@@ -131,6 +143,17 @@ mod tests {
         assert_eq!(capacity.packets_per_ms(), Some(0.3));
         deliver(&mut capacity, 400, 2000);
         assert_eq!(capacity.packets_per_ms(), Some(0.4));
+    }
+
+    #[test]
+    fn a_share_of_the_path_says_nothing_of_what_a_packet_costs() {
+        let mut capacity = Capacity::default();
+        assert_eq!(capacity.least_slope(), 0.0);
+        deliver(&mut capacity, 500, 1000);
+        assert_eq!(capacity.least_slope(), 2.0);
+        capacity.set_shared(true);
+        assert_eq!(capacity.least_slope(), 0.0);
+        assert_eq!(capacity.packets_per_ms(), Some(0.5));
     }
 
     #[test]

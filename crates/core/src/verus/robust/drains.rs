@@ -2,7 +2,9 @@
 //!
 //! The paper's D_min is "the minimum delay experienced": it never rises, so a handover to a longer
 //! path leaves Verus at its floor for good. Here a flow that has not met D_min for
-//! seconds drains: it keeps at most two packets in flight until it meets D_min, or
+//! seconds drains. It lowers what it has in flight, a step each round trip, from a little more
+//! to a little less than the path holds without a queue, and mostly meets D_min on the way, before any of
+//! the path stays idle. If it does not, it keeps at most two packets in flight until it meets D_min, or
 //! until its own queue is gone and it has looked at the path for a moment. If the least delay that it
 //! then sees is above D_min, four more drains must agree with it before D_min rises, and another
 //! reviews it soon after: an outage looks like a longer path to whoever drains in the middle of it,
@@ -53,11 +55,22 @@ const HOLD: Duration = Duration::from_millis(50);
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 /// What a draining flow keeps in flight in the end: one packet on each way.
 const DRAINED_PACKETS: u64 = 2;
+/// And before: from this share of what the path holds without a queue, lowered by this factor each round
+/// trip, down to this share. The rate, and so what the path holds, changes by as much meanwhile.
+const FIRST_SHARE: f64 = 1.2;
+const LOWERED: f64 = 0.9;
+const LAST_SHARE: f64 = 0.7;
+/// Where R is this small, a delay as close as this, in D_min, to what it tolerates is not the flow's own
+/// queue alone. Some other flow may take it for the path until all of it is gone, so a drain then skips
+/// those steps. To a larger R a D_min that is somewhat too large matters less than an idle path.
+const SMALL_RATIO: f64 = 3.0;
+const NEAR_LIMIT: f64 = 0.4;
 
 /// When D_min was met, and the drain that looks for it.
 #[derive(Debug, Default)]
 pub struct Drains {
     suspicion: bool,
+    gentle: bool,
     /// The least delay of the flow's life in ms, which D_min may have risen from.
     ever: Option<f64>,
     /// When D_min was last met; outages since then shift it.
@@ -86,6 +99,12 @@ struct Candidate {
 #[derive(Clone, Copy, Debug)]
 struct Drain {
     began: Time,
+    /// How many packets may be in flight.
+    allowed: u64,
+    /// How few, unless it is two.
+    fewest: u64,
+    /// Since when no more were.
+    kept: Option<Time>,
     /// When the flow's own queue was gone.
     empty: Option<Time>,
     /// The least delay of packets that left since.
@@ -100,10 +119,11 @@ pub struct Ended {
 }
 
 impl Drains {
-    /// No delay seen yet. `suspicion` is a part that research may leave out.
-    pub fn new(suspicion: bool) -> Self {
+    /// No delay seen yet. `suspicion` and `gentle` are parts that research may leave out.
+    pub fn new(suspicion: bool, gentle: bool) -> Self {
         Drains {
             suspicion,
+            gentle,
             ..Drains::default()
         }
     }
@@ -117,7 +137,7 @@ impl Drains {
     /// How many packets a draining flow may have in flight; `None` while it does not drain.
     #[inline]
     pub fn allowed_packets(&self) -> Option<u64> {
-        self.drain.map(|_| DRAINED_PACKETS)
+        self.drain.map(|drain| drain.allowed)
     }
 
     /// A packet that left at `sent` took `delay_ms`; D_min was `delay_min`, both in ms.
@@ -180,14 +200,35 @@ impl Drains {
             }
             if stale || suspected || self.due.is_some_and(|due| now >= due) {
                 self.due = None;
+                let held = in_flight_packets as f64 * (least / delay_ms).min(1.0); // Little's law
+                let near = delay_ms > tolerated_ms - NEAR_LIMIT * least;
+                let others = near && tolerated_ms < SMALL_RATIO * least;
+                let gentle = self.gentle && !others && self.candidate.is_none();
+                let first = if gentle { FIRST_SHARE } else { 0.0 };
                 self.drain = Some(Drain {
                     began: now,
+                    allowed: ((first * held) as u64).max(DRAINED_PACKETS),
+                    fewest: (LAST_SHARE * held) as u64,
+                    kept: None,
                     empty: None,
                     least: None,
                 });
             }
             return None;
         };
+        if drain.allowed > DRAINED_PACKETS && in_flight_packets <= drain.allowed {
+            let kept = *drain.kept.get_or_insert(now);
+            // What left then would have met D_min by now.
+            if now.since(kept).as_millis_f64() >= NEAR * least {
+                let lower = (LOWERED * drain.allowed as f64) as u64;
+                drain.allowed = if lower < drain.fewest {
+                    DRAINED_PACKETS
+                } else {
+                    lower.max(DRAINED_PACKETS)
+                };
+                drain.kept = None;
+            }
+        }
         if drain.empty.is_none() && in_flight_packets <= DRAINED_PACKETS {
             drain.empty = Some(now);
         }
@@ -261,7 +302,7 @@ mod tests {
         fn default() -> Self {
             Minimum {
                 least: None,
-                drains: Drains::new(true),
+                drains: Drains::new(true, true),
             }
         }
     }
@@ -342,6 +383,36 @@ mod tests {
         drain(&mut minimum, &mut now, 91.0);
         assert_eq!(minimum.least, Some(90.0));
         assert!(now < 10_000, "{now} ms");
+    }
+
+    #[test]
+    fn a_drain_lowers_the_flight_step_by_step_unless_the_queue_is_not_the_flows_own() {
+        let begun = |tolerated_ms| {
+            let mut minimum = Minimum::default();
+            minimum.on_sample(ms(0), 40.0);
+            let mut now = 0;
+            while !minimum.drains.is_draining() {
+                now += 5;
+                minimum.advance(ms(now), 100, 160.0, tolerated_ms, false);
+            }
+            (minimum, now)
+        };
+        // 100 packets with 160 ms: the path holds 25 in 40 ms.
+        let (mut minimum, mut now) = begun(160.0);
+        let mut steps = vec![minimum.drains.allowed_packets().expect("draining")];
+        while steps.last() != Some(&DRAINED_PACKETS) {
+            now += 1;
+            let allowed = *steps.last().expect("begun");
+            minimum.advance(ms(now), allowed, 80.0, 240.0, false);
+            let next = minimum.drains.allowed_packets().expect("draining");
+            if next != allowed {
+                steps.push(next);
+            }
+        }
+        assert_eq!(steps, [30, 27, 24, 21, 18, DRAINED_PACKETS]);
+
+        let (minimum, _) = begun(110.0);
+        assert_eq!(minimum.drains.allowed_packets(), Some(DRAINED_PACKETS));
     }
 
     #[test]
