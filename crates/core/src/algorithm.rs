@@ -878,7 +878,7 @@ fn forward_keys() -> Vec<Key> {
             "without",
             "a part",
             "none",
-            "leaves a part out, for research: prediction, pacing, drains, early-drains, first-drain, loss-price, fairness, fractions, damping, longer-path, held-rate, cut-silence, receiver-times",
+            "leaves a part out, for research: prediction, pacing, drains, early-drains, joined-drains, short-drains, first-drain, loss-price, fairness, fractions, damping, longer-path, held-rate, cut-silence, receiver-times",
         ),
     ]
 }
