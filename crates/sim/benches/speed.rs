@@ -20,7 +20,9 @@ use verus_channel::queue::QueueConfig;
 use verus_channel::schedule::Schedule;
 use verus_core::controller::{Arrival, Observer};
 use verus_core::sprout::{self, TICK, receiver::Forecaster};
-use verus_core::verus::{capacity::Capacity, config::Config, profile::Profile};
+use verus_core::verus::config::Config;
+use verus_core::verus::profile::{Bounds, Profile};
+use verus_core::verus::robust::capacity::Capacity;
 use verus_core::{
     Acked, Bytes, Controller, Departure, Duration, Feedback, Time, algorithm::Scheme, random,
 };
@@ -323,7 +325,12 @@ fn micro() {
             profile.add(now, window as f64, rtt, 0.875);
         }
         capacity.end_interval(now);
-        profile.refit(now, 40.0, &capacity, &config);
+        let bounds = capacity.packets_per_ms().map(|rate| Bounds {
+            delay_min: 40.0,
+            at_most: 1.0 / rate,
+            at_least: capacity.least_slope(),
+        });
+        profile.refit(now, config.fit, config.robust.point_memory, bounds);
     }) - nanoseconds(200, || {
         for window in 1..=500 {
             let jitter = (window * 7919 % 13) as f64;
