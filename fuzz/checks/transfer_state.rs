@@ -247,7 +247,7 @@ struct Stage {
     home: PathBuf,
     _home: tempfile::TempDir,
     server: SocketAddr,
-    _server: Server,
+    serving: Server,
     /// Bare QUIC towards the server.
     against_server: quinn::Endpoint,
     server_connection: Option<quinn::Connection>,
@@ -323,7 +323,7 @@ impl Stage {
             home,
             _home: home_folder,
             server: server_address,
-            _server: server,
+            serving: server,
             against_server,
             server_connection: None,
             client: None,
@@ -333,8 +333,9 @@ impl Stage {
         })
     }
 
-    /// The folders as each script finds them.
-    fn reset(&self) {
+    /// The folders as each script finds them, and nothing left to tell, for which clients would have to wait.
+    fn reset(&mut self) {
+        while self.serving.try_event().is_some() {}
         for name in ["served", "mine"] {
             let folder = self.home.join(name);
             for entry in fs::read_dir(&folder).expect("it exists").flatten() {

@@ -3,7 +3,7 @@
 //!
 //! The paper's four elements (§4): the [delay estimator](delay) watches the largest delay of each 5 ms epoch (Eqs. 2, 3),
 //! the [delay profiler](profile) learns delay as a function of the window, the [window estimator](window) steps along
-//! that curve (Eqs. 4, 5), and the loss handler (Eq. 6) is here, with what joins them: [`Verus::decide`] is the loop.
+//! that curve (Eqs. 4, 5), and the loss handler (Eq. 6) is here, with what joins them: `Verus::decide` is the loop.
 //!
 //! ```text
 //!              delay > N·D_min, or a loss
