@@ -279,6 +279,21 @@ fn a_run_past_its_bound_is_invalid_and_its_numbers_are_told() {
     assert_eq!(valid.status.code(), Some(0), "{valid:?}");
 }
 
+/// A shell that heeds all signals: whoever runs the tests in the background has it ignore SIGINT.
+fn heeding(words: &[&str]) -> Command {
+    let shell = shell(words);
+    let mut command = Command::new("env");
+    command
+        .args(["--default-signal=INT,HUP", "--"])
+        .arg(shell.get_program())
+        .args(shell.get_args())
+        .stdin(Stdio::null());
+    for (name, _) in shell.get_envs() {
+        command.env_remove(name);
+    }
+    command
+}
+
 #[test]
 fn signals_reach_the_program_and_the_host_is_as_before() {
     use nix::sys::signal::Signal::{SIGHUP, SIGINT, SIGTERM};
@@ -290,7 +305,7 @@ fn signals_reach_the_program_and_the_host_is_as_before() {
         for (sent, code) in [(SIGINT, 42), (SIGTERM, 43), (SIGHUP, 44)] {
             let traps = "trap 'exit 42' INT; trap 'exit 43' TERM; trap 'exit 44' HUP; echo; \
                          while :; do sleep 0.05; done";
-            let mut child = shell(&["-q", "--down", "rate:50", "--", "sh", "-c", traps])
+            let mut child = heeding(&["-q", "--down", "rate:50", "--", "sh", "-c", traps])
                 .stdout(Stdio::piped())
                 .spawn()
                 .expect("the binary runs");
