@@ -477,7 +477,8 @@ impl Liar {
             }
             FalseReport::Nothing => {
                 let mut bytes = true_one?;
-                bytes[12..].fill(0);
+                // Another lie may have left less than a report.
+                bytes.iter_mut().skip(12).for_each(|byte| *byte = 0);
                 Some(bytes)
             }
             FalseReport::Empty => Some(Vec::new()),
