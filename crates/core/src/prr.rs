@@ -64,8 +64,10 @@ impl Prr {
         self.delivered += delivered.get();
         let allowed = if in_flight > threshold {
             // CEIL(prr_delivered × ssthresh / RecoverFS) − prr_out. In 128 bits: the product of two windows need not fit in 64.
+            // Where recovery began with less than ssthresh in flight, and what a timeout had presumed lost is under
+            // way after all, the ratio is above one: a reduction that would send more than arrives.
             let share = u128::from(self.delivered) * u128::from(threshold.get());
-            let due = share.div_ceil(u128::from(self.flight));
+            let due = share.div_ceil(u128::from(self.flight.max(threshold.get())));
             u64::try_from(due)
                 .unwrap_or(u64::MAX)
                 .saturating_sub(self.out)
@@ -139,6 +141,22 @@ mod tests {
             in_flight: SIZE * 8,
         };
         assert_eq!(prr.on_feedback(&progress, SIZE * 10, SIZE), SIZE * 10);
+    }
+
+    #[test]
+    fn no_more_leaves_than_arrives_though_the_flight_grew_by_what_was_presumed_lost() {
+        // Recovery began with 2 in flight; of a timeout's 200 presumed lost all turn out to be under way.
+        let mut prr = Prr::new(SIZE * 2);
+        let mut sent = 0;
+        for delivered in 1..=100 {
+            let in_flight = 200 + sent - delivered;
+            let window = prr.on_feedback(&acked_one(in_flight, true), SIZE * 90, SIZE);
+            let allowed = (window - SIZE * in_flight).get() / SIZE.get();
+            prr.on_sent(SIZE * allowed);
+            sent += allowed;
+            assert!(sent <= delivered, "{sent} sent for {delivered} delivered");
+        }
+        assert_eq!(sent, 100);
     }
 
     #[test]
