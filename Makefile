@@ -59,6 +59,12 @@ test: test-rust test-python ## Build, then run every test
 .PHONY: test-rust
 test-rust: $(STAMPS)/packages
 	cargo test --workspace --locked
+	@if why=$$(scripts/why-not-test-root); then echo "Not run: make test-root ($$why)"; else $(MAKE) test-root; fi
+
+# Marked as ignored, so that nobody takes them for passed where they cannot run.
+.PHONY: test-root
+test-root: $(STAMPS)/packages ## What takes root, network namespaces and TUN; part of `make test` where it has these
+	cargo test --locked -p verus-emu -p verus-net -p verus-cli --test '*' -- --ignored
 
 # Of what does not ship: recordings and references of others, in ../shared or where VERUS_SHARED says. Fails without them.
 .PHONY: test-recordings

@@ -13,15 +13,6 @@ use verus_emu::netlink::Masquerade;
 
 const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
 
-/// Whether this process may make hosts; says so if it may not.
-fn possible() -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("skipped: this takes root, for network namespaces");
-    }
-    root
-}
-
 /// Runs `ip` with these words, which must succeed.
 fn ip(words: &str) {
     let output = Command::new("ip").args(words.split(' ')).output();
@@ -159,10 +150,8 @@ fn mbps(row: &Value) -> f64 {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn both_ways_are_measured_through_a_translator_whose_mapping_changes_in_the_middle() {
-    if !possible() {
-        return;
-    }
     let [inside, translator, outside] = [Host::new(), Host::new(), Host::new()];
     cable([
         (&inside, "v-up", "192.168.7.2/24"),
@@ -221,10 +210,8 @@ fn both_ways_are_measured_through_a_translator_whose_mapping_changes_in_the_midd
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn both_ways_are_measured_over_ipv6_beyond_the_host() {
-    if !possible() {
-        return;
-    }
     let [near, router, far] = [Host::new(), Host::new(), Host::new()];
     cable([
         (&near, "v-a", "fd00:7::2/64"),
@@ -273,10 +260,8 @@ impl Witness {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
-    if !possible() {
-        return;
-    }
     let [serving, one, other] = [Host::new(), Host::new(), Host::new()];
     cable([
         (&serving, "v-sa", "198.18.1.1/24"),

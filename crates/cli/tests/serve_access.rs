@@ -386,15 +386,6 @@ fn secrets_that_others_may_read_are_refused_at_both_ends() {
     );
 }
 
-/// Whether these tests run as root, which some of them are about.
-fn root() -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        println!("skipped: it is about what root gives up, and this is not root");
-    }
-    root
-}
-
 /// Says of whom a process consists: user and group numbers, and a field more, of each of its threads.
 fn threads(server: &Server, field: &str) -> Vec<(String, String, String)> {
     let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).expect("it runs");
@@ -425,10 +416,8 @@ fn of_nobody(scene: &Scene) {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn root_becomes_whom_the_folder_belongs_to() {
-    if !root() {
-        return;
-    }
     let scene = Scene::new();
     of_nobody(&scene);
     let log = scene.text("audit");
@@ -486,10 +475,8 @@ fn root_becomes_whom_the_folder_belongs_to() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn root_becomes_whom_it_is_told_to() {
-    if !root() {
-        return;
-    }
     let scene = Scene::new();
     of_nobody(&scene);
     chown(scene.path("served"), Some(0), Some(0)).expect("root may");
@@ -518,10 +505,8 @@ fn root_becomes_whom_it_is_told_to() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn root_in_its_own_folder_keeps_none_of_its_capabilities_unless_told_to() {
-    if !root() {
-        return;
-    }
     let scene = Scene::new();
     let server = scene.serve(&[]);
     for (_, _, capabilities) in threads(&server, "CapEff") {
@@ -544,10 +529,8 @@ fn root_in_its_own_folder_keeps_none_of_its_capabilities_unless_told_to() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn only_root_becomes_somebody_else() {
-    if !root() {
-        return;
-    }
     use std::os::unix::process::CommandExt;
     let scene = Scene::new();
     of_nobody(&scene);

@@ -1,5 +1,6 @@
 //! `shell` as a user meets it: programs behind the link, their exit codes, and nothing left behind whatever
-//! happens. What takes root, namespaces and TUN is skipped, with the reason, where there are none.
+//! happens. What takes root, namespaces and TUN is run by
+//! `make test-root`.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -50,27 +51,6 @@ fn output(arguments: &[&str]) -> Output {
 
 fn words(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Whether the system lets this process have an emulated link; says so if it does not.
-fn possible() -> bool {
-    let tried = output(&["-q", "--down", "rate:100", "--", "true"]);
-    if tried.status.success() {
-        return true;
-    }
-    // It must say why, and be that.
-    let error = words(&tried.stderr);
-    assert_eq!(tried.status.code(), Some(2), "{error}");
-    eprintln!("skipped: {}", error.trim());
-    false
-}
-
-fn as_root() -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("skipped: this takes root");
-    }
-    root && possible()
 }
 
 /// What a shell changes of its host, in words that compare.
@@ -188,10 +168,8 @@ fn bad_input_is_refused_with_one_message_and_code_2() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn exit_codes_are_the_programs_or_say_why_there_was_none() {
-    if !possible() {
-        return;
-    }
     for (program, code) in [
         (vec!["true"], 0),
         (vec!["sh", "-c", "exit 3"], 3),
@@ -220,10 +198,8 @@ fn exit_codes_are_the_programs_or_say_why_there_was_none() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn without_a_command_it_is_the_users_shell() {
-    if !possible() {
-        return;
-    }
     let mut command = shell(&["-q", "--down", "rate:50"]);
     let mut child = command
         .env("SHELL", "/bin/sh")
@@ -243,10 +219,8 @@ fn without_a_command_it_is_the_users_shell() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn a_run_past_its_bound_is_invalid_and_its_numbers_are_told() {
-    if !possible() {
-        return;
-    }
     // Something must be delivered for it to be late: a connection that nobody takes.
     let arguments = |bound| {
         let to = "exec 3<>/dev/tcp/$MAHIMAHI_BASE/9 || true";
@@ -295,11 +269,9 @@ fn heeding(words: &[&str]) -> Command {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn signals_reach_the_program_and_the_host_is_as_before() {
     use nix::sys::signal::Signal::{SIGHUP, SIGINT, SIGTERM};
-    if !as_root() {
-        return;
-    }
     alone(|notes| {
         let before = host();
         for (sent, code) in [(SIGINT, 42), (SIGTERM, 43), (SIGHUP, 44)] {
@@ -344,10 +316,8 @@ fn read(path: &str) -> String {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn after_kill_9_at_any_moment_the_next_start_leaves_a_clean_host() {
-    if !as_root() {
-        return;
-    }
     alone(|notes| {
         let before = host();
         let folder = tempfile::tempdir().expect("a folder");
@@ -382,10 +352,8 @@ fn after_kill_9_at_any_moment_the_next_start_leaves_a_clean_host() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn shells_nest_and_several_run_at_once() {
-    if !as_root() {
-        return;
-    }
     alone(|notes| {
         let before = host();
         let inner =
@@ -408,11 +376,9 @@ fn shells_nest_and_several_run_at_once() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn the_program_is_the_invoking_users_and_so_is_what_it_leaves() {
     use std::os::unix::fs::MetadataExt;
-    if !as_root() {
-        return;
-    }
     let folder = folder_of_nobody();
     let path = |name: &str| {
         folder
@@ -441,10 +407,8 @@ fn the_program_is_the_invoking_users_and_so_is_what_it_leaves() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn the_program_cannot_have_root_write_where_it_may_not() {
-    if !as_root() {
-        return;
-    }
     let (work, roots) = (folder_of_nobody(), tempfile::tempdir().expect("a folder"));
     let precious = roots.path().join("precious");
     fs::write(&precious, "precious").expect("a file");
@@ -492,10 +456,8 @@ fn the_program_cannot_have_root_write_where_it_may_not() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn root_writes_nothing_for_a_user_where_the_user_may_not() {
-    if !as_root() {
-        return;
-    }
     let roots = tempfile::tempdir().expect("a folder");
     for (option, name) in [("--out", "run"), ("--log-up", "up.log")] {
         let path = roots.path().join(name);
@@ -511,10 +473,8 @@ fn root_writes_nothing_for_a_user_where_the_user_may_not() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn the_program_runs_as_whoever_called_and_never_as_root_by_mistake() {
-    if !as_root() {
-        return;
-    }
     let run = |said: &[(&str, &str)]| {
         let mut command = shell(&["--down", "rate:50", "--", "id", "-u"]);
         command.envs(said.iter().copied());
@@ -560,10 +520,8 @@ fn the_program_runs_as_whoever_called_and_never_as_root_by_mistake() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn the_program_inherits_no_file_of_ours() {
-    if !as_root() {
-        return;
-    }
     const LISTS: &str = "for file in /proc/$$/fd/*; do readlink $file; done; true";
     let folder = folder_of_nobody();
     let files = |command: &mut Command| {
@@ -593,10 +551,8 @@ fn the_program_inherits_no_file_of_ours() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn what_the_program_leaves_running_does_not_keep_the_path() {
-    if !as_root() {
-        return;
-    }
     alone(|notes| {
         let before = host();
         let leaves = "setsid sleep 60 >/dev/null 2>&1 </dev/null & echo $!";
@@ -613,10 +569,8 @@ fn what_the_program_leaves_running_does_not_keep_the_path() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn a_packet_that_a_device_does_not_take_ends_no_shell() {
-    if !as_root() {
-        return;
-    }
     // Echoes come back to a device that is down, and packets leave that are larger than the path's.
     let echo = std::net::UdpSocket::bind("0.0.0.0:0").expect("a socket");
     let port = echo.local_addr().expect("bound").port();
@@ -735,10 +689,8 @@ impl Drop for Neighbour {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn while_a_shell_runs_the_host_forwards_for_it_and_for_nobody_else() {
-    if !as_root() {
-        return;
-    }
     alone(|notes| {
         let (first, second) = (Neighbour::new(1), Neighbour::new(2));
         let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
@@ -796,11 +748,8 @@ fn while_a_shell_runs_the_host_forwards_for_it_and_for_nobody_else() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn a_user_gets_a_link_or_one_sentence() {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("skipped: without root this is what the other tests do");
-        return;
-    }
     // Where a user may read it.
     let folder = tempfile::tempdir().expect("a folder");
     let binary = folder.path().join("verus-endpoint");
@@ -834,19 +783,17 @@ fn a_user_gets_a_link_or_one_sentence() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn a_resolver_on_the_loopback_interface_is_relayed_to() {
-    if !as_root() {
-        return;
-    }
     alone(|_| {
         // The host's resolver, in this namespace: it says back what it is asked, with its own mark.
         let up = Command::new("ip")
             .args(["link", "set", "lo", "up"])
             .status();
-        if !up.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: there is no `ip`");
-            return;
-        }
+        assert!(
+            up.is_ok_and(|status| status.success()),
+            "`ip` (iproute2) is there"
+        );
         let resolver = std::net::UdpSocket::bind("127.0.0.1:53").expect("a socket");
         resolver
             .set_read_timeout(Some(Duration::from_secs(10)))
@@ -857,10 +804,8 @@ fn a_resolver_on_the_loopback_interface_is_relayed_to() {
         let nothing: Option<&str> = None;
         let over = nix::mount::MsFlags::MS_BIND;
         let target = "/etc/resolv.conf";
-        if nix::mount::mount(Some(&configuration), target, nothing, over, nothing).is_err() {
-            eprintln!("skipped: there is no {target} to cover");
-            return;
-        }
+        nix::mount::mount(Some(&configuration), target, nothing, over, nothing)
+            .expect("it is there");
         let asks = "cat /etc/resolv.conf; exec 3<>/dev/udp/$MAHIMAHI_BASE/53; \
                     printf question >&3; timeout 5 head -c 8 <&3";
         let child = shell(&["-q", "--down", "rate:50", "--", "bash", "-c", asks])
@@ -881,10 +826,8 @@ fn a_resolver_on_the_loopback_interface_is_relayed_to() {
 }
 
 #[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn a_small_packet_size_goes_without_ipv6_and_a_large_one_is_had() {
-    if !possible() {
-        return;
-    }
     for mtu in ["576", "9000"] {
         let asks =
             "cat /sys/class/net/verus*/mtu 2>/dev/null || true; cat /proc/net/dev | grep -c verus";

@@ -4,11 +4,12 @@
 //! - [`Path`]: one direction of a faulty path without a clock, for ends without sockets; it may hold
 //!   a bottleneck ([`Bottleneck`]), whose queueing delay it measures.
 //! - [`world`]: two ends without sockets on a virtual clock, with such paths between them.
-//! - [`liar`]: a receiver that lies.
+//! - [`liar`]: a receiver that lies; [`bound`]: what it may lead each controller to.
 //! - [`Proxy`]: both directions in real time, between UDP sockets on this machine.
 //!
 //! The same schedule means the same in both: only what says the time differs.
 
+pub mod bound;
 pub mod liar;
 pub mod path;
 pub mod proxy;

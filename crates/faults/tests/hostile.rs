@@ -6,10 +6,8 @@
 //! again what it would have been. `HOSTILE_SEEDS` says how many seeds each controller gets (12); those of
 //! one controller alone with `HOSTILE_SCHEME`, one seed with `HOSTILE_SEED`. Ends with a table.
 
-use std::fmt::{self, Write as _};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::fmt::Write as _;
+use std::sync::Arc;
 
 use rand::RngExt;
 use verus_channel::{QueueConfig, RateSchedule, Service};
@@ -18,6 +16,7 @@ use verus_core::model::{About, Model, Sampler, Trainer};
 use verus_core::receiver::{Ack, RANGES_PER_ACK};
 use verus_core::sender::{FalseAck, Sender};
 use verus_core::{Bytes, Duration, Rate, Stamp, Time, random};
+use verus_faults::bound::{self, BOUNDS, Bound};
 use verus_faults::liar::{Liar, Lies, Told};
 use verus_faults::{Bottleneck, Datagram, Direction, Faults, Path, Schedule};
 
@@ -29,100 +28,11 @@ const LONGEST_HOLD: Duration = Duration::from_millis(25);
 const MOST_IN_FLIGHT: Bytes = Bytes::new(64 << 20);
 /// How long a flow goes on after the last lie.
 const AFTERWARDS: Duration = Duration::from_secs(25);
-/// Of what an honest receiver gets, in each of these, so much makes a flow that has recovered.
-const RECOVERED: f64 = 0.7;
 const BIN: Duration = Duration::from_secs(1);
 /// A flow has recovered when it holds its share for so many bins on average.
 const BINS: usize = 5;
 /// Every this often a look inside.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// What bounds that which leaves while a receiver lies. A megabyte comes on top: who begins knows nothing of
-/// the path.
-#[derive(Clone, Copy)]
-enum Most {
-    /// Multiples of what the link carries.
-    Links(f64),
-    /// A rate of its own, Mbit/s, whatever the link.
-    Mbps(f64),
-}
-
-impl Most {
-    fn bytes(self, link: Link, span: Duration) -> f64 {
-        let carried = match self {
-            Most::Links(many) => many * link.bytes_in(span),
-            Most::Mbps(mbps) => mbps * 1e6 / 8.0 * span.as_secs_f64(),
-        };
-        carried + 1e6
-    }
-}
-
-impl fmt::Display for Most {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Most::Links(many) => write!(f, "{many} × the link"),
-            Most::Mbps(mbps) => write!(f, "{mbps} Mbit/s"),
-        }
-    }
-}
-
-/// What a controller may do at the most, whatever its receiver says.
-struct Bound {
-    scheme: &'static str,
-    /// What leaves while it is lied to.
-    sent: Most,
-    /// Numbers and lost data that the sender remembers.
-    remembered: usize,
-    /// How long after the last lie it has recovered, s.
-    recovers_within: f64,
-    /// The share of what an honest receiver gets that this means.
-    share: f64,
-}
-
-const fn bound(scheme: &'static str, sent: Most, remembered: usize, recovers_within: f64) -> Bound {
-    Bound {
-        scheme,
-        sent,
-        remembered,
-        recovers_within,
-        share: RECOVERED,
-    }
-}
-
-const BOUNDS: [Bound; 13] = [
-    bound("forward", Most::Links(1.5), 20_000, 10.0),
-    bound("verus", Most::Links(1.5), 20_000, 10.0),
-    // Points of the profile count for ever, and the curve goes on with its slope beyond the last: what a liar
-    // charts stays, and a flat curve leads anywhere, as far as the transport lets it. That is the paper's text.
-    Bound {
-        share: 0.2,
-        ..bound("verus:mode=paper", Most::Links(40.0), 180_000, 10.0)
-    },
-    // D_min, once raised, does not come back.
-    Bound {
-        share: 0.2,
-        ..bound("verus:mode=prototype", Most::Links(10.0), 60_000, 10.0)
-    },
-    bound("cubic", Most::Links(1.5), 20_000, 10.0),
-    bound("cubic:hystart=plusplus", Most::Links(1.5), 20_000, 10.0),
-    bound("newreno", Most::Links(1.5), 20_000, 10.0),
-    bound("vegas", Most::Links(1.5), 20_000, 10.0),
-    // A forecast of 30 packets a tick for five ticks is out at a time. One packet a tick is what it may settle for,
-    // an honest receiver or not: what arrives in a tick counts as what the link gave, although no more had left.
-    // That is 40 packets/s, 4 % of 12 Mbit/s.
-    Bound {
-        share: 0.03,
-        ..bound("sprout", Most::Mbps(90.0), 20_000, 10.0)
-    },
-    Bound {
-        share: 0.03,
-        ..bound("sprout:receiver=no", Most::Links(1.5), 20_000, 10.0)
-    },
-    // Each epoch may have as many packets as any that the model was trained on.
-    bound("model", Most::Mbps(30.0), 20_000, 10.0),
-    bound("saturate", Most::Links(8.0), 40_000, 10.0),
-    bound("constant:rate_mbps=5", Most::Mbps(5.0), 20_000, 10.0),
-];
 
 #[derive(Clone)]
 struct Packet {
@@ -417,7 +327,7 @@ fn recovery(bound: &Bound, honest: &Outcome, lied_to: &Outcome, lies: &Lies, lin
         // A quarter of the queue more at the most.
         let queue_ms = link.queue_bytes as f64 * 8e-3 / link.mbps;
         let usual = delay(honest) * 1.5 + 0.25 * queue_ms + 20.0;
-        let settled = bound.share < RECOVERED || delay(lied_to) <= usual;
+        let settled = !bound.delay || delay(lied_to) <= usual;
         if settled && sum(lied_to) >= bound.share * sum(honest) {
             return (from - first) as f64;
         }
@@ -425,7 +335,8 @@ fn recovery(bound: &Bound, honest: &Outcome, lied_to: &Outcome, lies: &Lies, lin
     f64::INFINITY
 }
 
-fn try_seed(scheme: &Scheme, seed: u64, bound: &Bound, worst: &mut Worst) {
+fn try_seed(scheme: &Scheme, seed: u64, bound: &Bound) -> Worst {
+    let mut worst = Worst::default();
     let lies = Lies::random(seed);
     let link = Link::random(seed);
     let until = lies.until + AFTERWARDS;
@@ -436,7 +347,7 @@ fn try_seed(scheme: &Scheme, seed: u64, bound: &Bound, worst: &mut Worst) {
         Ok(outcome) => outcome,
         Err(_) => {
             worst.failures.push(format!("panicked: {told}"));
-            return;
+            return worst;
         }
     };
     worst.runs += 1;
@@ -453,7 +364,7 @@ fn try_seed(scheme: &Scheme, seed: u64, bound: &Bound, worst: &mut Worst) {
         worst.window = (lied_to.window_max, seed);
     }
     let span = lies.until.since(lies.from);
-    if lied_to.sent_lied_to as f64 > bound.sent.bytes(link, span) {
+    if lied_to.sent_lied_to as f64 > bound.sent.bytes(link.mbps, span) {
         worst
             .failures
             .push(format!("sent {sent:.2} × the link: {told}"));
@@ -465,7 +376,7 @@ fn try_seed(scheme: &Scheme, seed: u64, bound: &Bound, worst: &mut Worst) {
     }
     if lied_to.caught.is_some() {
         worst.caught += 1;
-        return;
+        return worst;
     }
     // Who gets its share of all that the link carries gets it of what an honest receiver got.
     let all = Outcome {
@@ -475,7 +386,7 @@ fn try_seed(scheme: &Scheme, seed: u64, bound: &Bound, worst: &mut Worst) {
     };
     if recovery(bound, &all, &lied_to, &lies, link) == 0.0 {
         worst.recoveries.push(0.0);
-        return;
+        return worst;
     }
     let honest = run(scheme, link, &Lies::none(seed), until, false);
     if std::env::var_os("HOSTILE_SEED").is_some() {
@@ -498,6 +409,7 @@ fn try_seed(scheme: &Scheme, seed: u64, bound: &Bound, worst: &mut Worst) {
             .failures
             .push(format!("recovers after {seconds} s: {told}"));
     }
+    worst
 }
 
 /// Of the table.
@@ -509,16 +421,7 @@ recovery: bound | recovers, s |
 
 #[test]
 fn whatever_a_receiver_says_the_flow_stays_within_bounds_and_recovers() {
-    let number = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .map(|text| text.parse::<u64>().expect(name))
-    };
-    let seeds: Vec<u64> = match number("HOSTILE_SEED") {
-        Some(seed) => vec![seed],
-        None => (0..number("HOSTILE_SEEDS").unwrap_or(12)).collect(),
-    };
-    let only = std::env::var("HOSTILE_SCHEME").ok();
+    let (bounds, seeds) = bound::asked_for();
     let model = model();
     for entry in catalogue() {
         let listed = |bound: &Bound| bound.scheme.split(':').next() == Some(entry.name);
@@ -530,38 +433,15 @@ fn whatever_a_receiver_says_the_flow_stays_within_bounds_and_recovers() {
     }
     let mut table = String::new();
     let mut failed = 0;
-    for bound in BOUNDS
-        .iter()
-        .filter(|bound| only.as_deref().is_none_or(|only| only == bound.scheme))
-    {
+    for bound in &bounds {
         let scheme = scheme(bound.scheme, &model);
-        let (next, worst) = (AtomicU64::new(0), Mutex::new(Worst::default()));
-        let workers = thread::available_parallelism().map_or(2, usize::from);
-        thread::scope(|scope| {
-            for _ in 0..workers {
-                scope.spawn(|| {
-                    let mut mine = Worst::default();
-                    while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize)
-                    {
-                        try_seed(&scheme, seed, bound, &mut mine);
-                    }
-                    merge(&mut worst.lock().expect("nobody panics with it"), mine);
-                });
-            }
-        });
-        let mut worst = worst.into_inner().expect("nobody panics with it");
-        worst.recoveries.sort_by(f64::total_cmp);
-        let quantile = |q: f64| {
-            let last = worst.recoveries.len().saturating_sub(1) as f64;
-            worst
-                .recoveries
-                .get((last * q).round() as usize)
-                .copied()
-                .unwrap_or(f64::NAN)
-        };
+        let mut worst = Worst::default();
+        for one in bound::each_seed(&seeds, |seed| try_seed(&scheme, seed, bound)) {
+            merge(&mut worst, one);
+        }
         writeln!(
             table,
-            "| `{}` | {} | {} | {} | {:.2} ({}) | {} | {} | {} | {:.0} % in {} s | {:.0} / {:.0} / {:.0} |",
+            "| `{}` | {} | {} | {} | {:.2} ({}) | {} | {} | {} | {:.0} % in {} s | {} |",
             bound.scheme,
             worst.runs,
             worst.caught,
@@ -573,9 +453,7 @@ fn whatever_a_receiver_says_the_flow_stays_within_bounds_and_recovers() {
             worst.profile,
             100.0 * bound.share,
             bound.recovers_within,
-            quantile(0.5),
-            quantile(0.99),
-            quantile(1.0),
+            bound::spread(&mut worst.recoveries),
         )
         .expect("a string");
         failed += worst.failures.len();

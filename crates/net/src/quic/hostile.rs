@@ -8,15 +8,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 
 use rand::RngExt;
 use verus_channel::{QueueConfig, RateSchedule, Service};
 use verus_core::algorithm::Scheme;
 use verus_core::model::{About, Sampler, Trainer};
 use verus_core::{Bytes, Duration, LossRule, Rate, Time, random};
+use verus_faults::bound::{self, Bound};
 use verus_faults::liar::{Liar, Lie, Lies, Told};
 use verus_faults::{Bottleneck, Datagram, Direction, Faults, Path, Schedule};
 
@@ -32,28 +30,9 @@ const PACKET_THRESHOLD: u64 = 3;
 /// kPersistentCongestionThreshold (§7.6.1).
 const PERSISTENT: u64 = 3;
 const AFTERWARDS: Duration = Duration::from_secs(25);
-const RECOVERED: f64 = 0.7;
 const BINS: usize = 5;
 /// Every this often a look inside.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// A controller, what may leave while it is lied to in multiples of what the link carries, and how many
-/// seconds of honesty it takes to recover.
-const BOUNDS: [(&str, f64, f64); 11] = [
-    ("forward", 1.5, 10.0),
-    ("verus", 1.5, 10.0),
-    ("verus:mode=paper", 10.0, 20.0),
-    ("verus:mode=prototype", 10.0, 20.0),
-    ("cubic", 1.5, 10.0),
-    ("newreno", 1.5, 10.0),
-    ("vegas", 1.5, 10.0),
-    ("sprout", 1.5, 10.0),
-    // Each epoch may have as many packets as any that the model was trained on.
-    ("model", 30.0, 10.0),
-    ("saturate", 8.0, 10.0),
-    // A rate of its own: 5 times the slowest link.
-    ("constant:rate_mbps=5", 5.0, 10.0),
-];
 
 #[derive(Clone)]
 struct Packet(u64);
@@ -399,14 +378,14 @@ struct Tried {
 struct Found {
     /// What left while there were lies, in multiples of what the link carried.
     sent: f64,
-    /// A megabyte, likewise: a flow that starts knows nothing of the link.
-    start: f64,
+    /// Whether that was more than the controller's bound.
+    too_much: bool,
     limit_max: u64,
     batches_max: usize,
     recovers_after: f64,
 }
 
-fn try_seed(scheme: &Scheme, seed: u64) -> Tried {
+fn try_seed(scheme: &Scheme, seed: u64, bound: &Bound) -> Tried {
     let (lies, link) = (lies(seed), Link::random(seed));
     let until = lies.until + AFTERWARDS;
     let run = |lies: &Lies| {
@@ -414,15 +393,16 @@ fn try_seed(scheme: &Scheme, seed: u64) -> Tried {
     };
     let find = || {
         let (lied_to, honest) = (run(&lies)?, run(&Lies::none(seed))?);
-        let allowed = link.mbps * 1e6 / 8.0 * lies.until.since(lies.from).as_secs_f64();
+        let span = lies.until.since(lies.from);
+        let carried = link.mbps * 1e6 / 8.0 * span.as_secs_f64();
         let first = lies.until.as_secs_f64().ceil() as usize;
         let share =
             |outcome: &Outcome, from: usize| outcome.came[from..from + BINS].iter().sum::<f64>();
         let recovered = (first..honest.came.len() - 2 - BINS)
-            .find(|&from| share(&lied_to, from) >= RECOVERED * share(&honest, from));
+            .find(|&from| share(&lied_to, from) >= bound.share * share(&honest, from));
         Some(Found {
-            sent: lied_to.sent_lied_to as f64 / allowed,
-            start: 1e6 / allowed,
+            sent: lied_to.sent_lied_to as f64 / carried,
+            too_much: lied_to.sent_lied_to as f64 > bound.sent.bytes(link.mbps, span),
             limit_max: lied_to.limit_max,
             batches_max: lied_to.batches_max,
             recovers_after: recovered.map_or(f64::INFINITY, |at| (at - first) as f64),
@@ -436,46 +416,18 @@ fn try_seed(scheme: &Scheme, seed: u64) -> Tried {
 
 #[test]
 fn whatever_a_quic_peer_says_the_connection_stays_within_bounds_and_recovers() {
-    let number = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .map(|text| text.parse::<u64>().expect(name))
-    };
-    let seeds = match number("HOSTILE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("HOSTILE_SEEDS").unwrap_or(12),
-    };
-    let only = std::env::var("HOSTILE_SCHEME").ok();
+    let (bounds, seeds) = bound::asked_for();
     let mut table = String::new();
     let mut failures = Vec::new();
-    for (text, bound, within) in BOUNDS {
-        if only.as_deref().is_some_and(|only| only != text) {
-            continue;
-        }
+    for bound in &bounds {
+        let text = bound.scheme;
         let scheme = if text == "model" {
             Scheme::open("model:file=x", |_| Ok(model()))
         } else {
             Scheme::parse(text)
         };
         let scheme = scheme.expect("it is in the list");
-        let next = AtomicU64::new(seeds.start);
-        let results = Mutex::new(Vec::new());
-        let workers = thread::available_parallelism().map_or(2, usize::from);
-        thread::scope(|scope| {
-            for _ in 0..workers {
-                scope.spawn(|| {
-                    loop {
-                        let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= seeds.end {
-                            break;
-                        }
-                        let result = try_seed(&scheme, seed);
-                        results.lock().expect("nobody panics with it").push(result);
-                    }
-                });
-            }
-        });
-        let results = results.into_inner().expect("nobody panics with it");
+        let results = bound::each_seed(&seeds, |seed| try_seed(&scheme, seed, bound));
         let (mut sent_max, mut limit_max, mut batches_max) = (0.0f64, 0, 0);
         let mut recoveries = Vec::new();
         for result in results {
@@ -488,30 +440,20 @@ fn whatever_a_quic_peer_says_the_connection_stays_within_bounds_and_recovers() {
             limit_max = limit_max.max(found.limit_max);
             batches_max = batches_max.max(found.batches_max);
             recoveries.push(found.recovers_after);
-            if found.sent > bound + found.start {
+            if found.too_much {
                 failures.push(format!("sent {:.2} × the link: {what}", found.sent));
             }
-            if found.recovers_after > within {
+            if found.recovers_after > bound.recovers_within {
                 failures.push(format!("recovers after {} s: {what}", found.recovers_after));
             }
         }
-        recoveries.sort_by(f64::total_cmp);
-        let quantile = |q: f64| {
-            let last = recoveries.len().saturating_sub(1) as f64;
-            recoveries
-                .get((last * q).round() as usize)
-                .copied()
-                .unwrap_or(f64::NAN)
-        };
         writeln!(
             table,
-            "| `{text}` | {} | {:.2} | {} | {batches_max} | {:.0} / {:.0} / {:.0} |",
+            "| `{text}` | {} | {:.2} | {} | {batches_max} | {} |",
             recoveries.len(),
             sent_max,
             limit_max / 1000,
-            quantile(0.5),
-            quantile(0.99),
-            quantile(1.0),
+            bound::spread(&mut recoveries),
         )
         .expect("a string");
     }

@@ -31,7 +31,8 @@ const STALE_AFTER: Duration = Duration::from_millis(5500);
 /// of two such delays, has nothing left to do about it: the path may have become longer. It drains at once,
 /// but not soon again.
 const UNEXPLAINED_FOR: Duration = Duration::from_millis(100);
-/// Unless that began longer than this after it last met D_min: then the delay is that of others.
+/// Only where the delay passed what R tolerates within this long of D_min having been met: a path becomes longer
+/// from one packet to the next, while the queue of other flows grows over seconds.
 const MET_LATELY: Duration = Duration::from_secs(2);
 /// A delay above D_min is confirmed by further drains, so long after one another.
 const CONFIRM_AFTER: Duration = Duration::from_millis(200);

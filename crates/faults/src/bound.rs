@@ -1,0 +1,189 @@
+//! What receivers that lie may lead each controller to, and what plays many seeds of them.
+//!
+//! The tests of the UDP core and of the QUIC host hold the same bounds.
+
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use verus_core::Duration;
+
+/// Of what an honest receiver gets so much makes a flow that has recovered.
+const RECOVERED: f64 = 0.7;
+
+/// What bounds that which leaves while a receiver lies. A megabyte comes on top: who begins knows nothing of
+/// the path.
+#[derive(Clone, Copy, Debug)]
+pub enum Most {
+    /// Multiples of what the link carries.
+    Links(f64),
+    /// A rate of its own, Mbit/s, whatever the link.
+    Mbps(f64),
+}
+
+impl Most {
+    /// Bytes in `span` on a link of `link_mbps`.
+    pub fn bytes(self, link_mbps: f64, span: Duration) -> f64 {
+        let of = |mbps: f64| mbps * 1e6 / 8.0 * span.as_secs_f64();
+        let carried = match self {
+            Most::Links(many) => many * of(link_mbps),
+            Most::Mbps(mbps) => of(mbps),
+        };
+        carried + 1e6
+    }
+}
+
+impl fmt::Display for Most {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Most::Links(many) => write!(f, "{many} × the link"),
+            Most::Mbps(mbps) => write!(f, "{mbps} Mbit/s"),
+        }
+    }
+}
+
+/// What a controller may do at the most, whatever its receiver says.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// As a user names it; `model` takes a file besides.
+    pub scheme: &'static str,
+    /// What leaves while it is lied to.
+    pub sent: Most,
+    /// Numbers and lost data that the sender remembers.
+    pub remembered: usize,
+    /// How long after the last lie it has recovered, s.
+    pub recovers_within: f64,
+    /// The share of what an honest receiver gets that this means.
+    pub share: f64,
+    /// Whether it means an honest receiver's delay, too.
+    pub delay: bool,
+}
+
+const fn bound(scheme: &'static str, sent: Most, remembered: usize, recovers_within: f64) -> Bound {
+    Bound {
+        scheme,
+        sent,
+        remembered,
+        recovers_within,
+        share: RECOVERED,
+        delay: true,
+    }
+}
+
+/// Of every controller.
+pub const BOUNDS: [Bound; 13] = [
+    bound("forward", Most::Links(1.5), 20_000, 10.0),
+    // Who was told late from its first packet on takes a full queue for the path, and has it back by losses alone:
+    // 19 s under one seed of a thousand.
+    bound("verus", Most::Links(1.5), 20_000, 20.0),
+    // Points of the profile count for ever, and the curve goes on with its slope beyond the last: what a liar
+    // charts stays, and a flat curve leads anywhere, as far as the transport lets it. That is the paper's text.
+    Bound {
+        share: 0.2,
+        delay: false,
+        ..bound("verus:mode=paper", Most::Links(40.0), 180_000, 10.0)
+    },
+    // Its curve leads as far. D_min, once raised, does not come back.
+    Bound {
+        share: 0.2,
+        delay: false,
+        ..bound("verus:mode=prototype", Most::Links(40.0), 180_000, 10.0)
+    },
+    bound("cubic", Most::Links(1.5), 20_000, 10.0),
+    bound("cubic:hystart=plusplus", Most::Links(1.5), 20_000, 10.0),
+    // After timeouts it grows from two packets, by one each round trip: 70 % of what 12 Mbit/s hold in 120 ms are
+    // 90 packets, 11 s. Before that a timer that silence has doubled may have 5 s to go.
+    bound("newreno", Most::Links(1.5), 20_000, 16.0),
+    // It gives back one packet each round trip, too, of 170 that a liar made it queue, and each takes 0.1 to 0.4 s.
+    bound("vegas", Most::Links(1.5), 20_000, 20.0),
+    // A forecast of 30 packets a tick for five ticks is out at a time. One packet a tick is what it may settle for,
+    // an honest receiver or not: what arrives in a tick counts as what the link gave, although no more had left.
+    // That is 40 packets/s, 4 % of 12 Mbit/s.
+    Bound {
+        share: 0.03,
+        delay: false,
+        ..bound("sprout", Most::Mbps(90.0), 20_000, 10.0)
+    },
+    // Loss says nothing to it either: of the 100 ms that it may queue, a queue of 30 ms drops the rest.
+    Bound {
+        share: 0.03,
+        delay: false,
+        ..bound("sprout:receiver=no", Most::Links(2.0), 20_000, 10.0)
+    },
+    // Each epoch may have as many packets as any that the model was trained on. Its states are delays, and it was
+    // trained on several queues: a walk that was led to the delay of a full one goes on there.
+    Bound {
+        delay: false,
+        ..bound("model", Most::Mbps(30.0), 20_000, 10.0)
+    },
+    bound("saturate", Most::Links(8.0), 40_000, 10.0),
+    bound("constant:rate_mbps=5", Most::Mbps(5.0), 20_000, 10.0),
+];
+
+/// Which of [`BOUNDS`] and which seeds to play: those of the environment's `HOSTILE_SCHEME` and `HOSTILE_SEED`, or
+/// `HOSTILE_SEEDS` of them (12).
+///
+/// # Panics
+/// If these are not what they should be.
+pub fn asked_for() -> (Vec<Bound>, Vec<u64>) {
+    let number = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        Some(
+            text.parse::<u64>()
+                .unwrap_or_else(|_| panic!("{name} is a number, not `{text}`")),
+        )
+    };
+    let seeds = match number("HOSTILE_SEED") {
+        Some(seed) => vec![seed],
+        None => (0..number("HOSTILE_SEEDS").unwrap_or(12)).collect(),
+    };
+    let mut bounds = BOUNDS.to_vec();
+    if let Ok(only) = std::env::var("HOSTILE_SCHEME") {
+        bounds.retain(|bound| bound.scheme == only);
+        assert!(
+            !bounds.is_empty(),
+            "there is no bound for HOSTILE_SCHEME `{only}`"
+        );
+    }
+    (bounds, seeds)
+}
+
+/// What `play` says of each seed, in no order; on all of the machine's cores.
+///
+/// # Panics
+/// If `play` does.
+pub fn each_seed<T: Send>(seeds: &[u64], play: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let next = AtomicU64::new(0);
+    let results = Mutex::new(Vec::with_capacity(seeds.len()));
+    let workers = thread::available_parallelism().map_or(2, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    let result = play(seed);
+                    results.lock().expect("nobody panics with it").push(result);
+                }
+            });
+        }
+    });
+    results.into_inner().expect("nobody panics with it")
+}
+
+/// Median, 99th percentile and greatest of `values`, as a table has them; NaN of none.
+pub fn spread(values: &mut [f64]) -> String {
+    values.sort_by(f64::total_cmp);
+    let quantile = |q: f64| {
+        let last = values.len().saturating_sub(1) as f64;
+        values
+            .get((last * q).round() as usize)
+            .copied()
+            .unwrap_or(f64::NAN)
+    };
+    format!(
+        "{:.0} / {:.0} / {:.0}",
+        quantile(0.5),
+        quantile(0.99),
+        quantile(1.0)
+    )
+}
