@@ -10,18 +10,17 @@ use thiserror::Error;
 
 use crate::constant::{self, Constant};
 use crate::controller::{Controller, Observer};
-use crate::cubic::{self, Cubic, Lookahead};
-use crate::episode::Period;
 use crate::forward::{self, Forward};
-use crate::hystart::HyStart;
 use crate::model::{Model, ModelDriven, WalkKind};
-use crate::new_reno::{self, NewReno};
 use crate::receiver::ReceiverConfig;
 use crate::recovery::LossRule;
 use crate::saturate::{self, Saturate};
 use crate::sprout::{self, Sprout};
+use crate::tcp::cubic::Lookahead;
+use crate::tcp::episode::Period;
+use crate::tcp::hystart::HyStart;
+use crate::tcp::{Cubic, NewReno, Vegas, cubic, reno, vegas};
 use crate::units::{Duration, Rate};
-use crate::vegas::{self, Vegas};
 use crate::verus::config::{
     ChartedWindow, DelayChange, Fit, SilentEpoch, SlowStartExit, WindowReference,
 };
@@ -141,7 +140,7 @@ enum Config {
     Verus(Box<verus::Config>),
     Cubic(cubic::Config),
     Forward(forward::Config),
-    NewReno(new_reno::Config),
+    NewReno(reno::Config),
     Vegas(vegas::Config),
     Sprout(sprout::Config),
     Model { model: Arc<Model>, walk: WalkKind },
@@ -884,7 +883,7 @@ fn forward_keys() -> Vec<Key> {
 }
 
 fn parse_new_reno(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError> {
-    let mut config = new_reno::Config::default();
+    let mut config = reno::Config::default();
     apply(scheme, "newreno", &new_reno_keys(), pairs, |setting| {
         match setting.key {
             "initial_window_packets" => config.initial_window_packets = setting.number()?,
@@ -903,7 +902,7 @@ fn parse_new_reno(scheme: &str, pairs: &Pairs<'_>) -> Result<Config, SchemeError
 }
 
 fn new_reno_keys() -> Vec<Key> {
-    let d = new_reno::Config::default();
+    let d = reno::Config::default();
     vec![
         key("period", "round or repair", "repair", PERIOD_MEANING),
         key(

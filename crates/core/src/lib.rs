@@ -6,15 +6,10 @@
 pub mod algorithm;
 pub mod constant;
 pub mod controller;
-pub mod cubic;
-pub mod episode;
 pub mod flight;
 pub mod forward;
-pub mod hystart;
 pub mod model;
-pub mod new_reno;
 pub mod pacer;
-mod prr;
 pub mod random;
 pub mod range;
 pub mod receiver;
@@ -24,10 +19,10 @@ mod resend;
 pub mod saturate;
 pub mod sender;
 pub mod sprout;
+pub mod tcp;
 #[cfg(test)]
 mod testing;
 pub mod units;
-pub mod vegas;
 pub mod verus;
 
 pub use controller::{

@@ -5,19 +5,19 @@
 //! round on loss (§7.3.2), and collapses to one packet on a timeout (RFC 5681 §3.1). Since
 //! every transmission has its own number, the partial acknowledgements that gave NewReno its name
 //! (RFC 6582) mean nothing here: what is kept is one reduction for all that one loss event took, and
-//! [`episode`](crate::episode) decides what that is. On the way down the sender follows proportional rate
+//! [`episode`](super::episode) decides what that is. On the way down the sender follows proportional rate
 //! reduction, and a reduction that proves groundless is undone.
 
 use serde::{Deserialize, Serialize};
 
-use crate::controller::{Controller, Departure, Feedback, Timeout};
-use crate::episode::{Episode, Period};
-use crate::hystart::{HyStart, Sighting, Watch};
+use super::episode::Period;
+use super::hystart::{HyStart, Watch};
+use super::{Common, Law, Seen, Tcp, Window};
 use crate::range::{OutOfRange, Range};
-use crate::units::{Bytes, Time};
+use crate::units::Time;
 
-/// The loss window: what a timeout leaves, in packets (LW, RFC 5681 §3.1).
-pub(crate) const LOSS_WINDOW_PACKETS: f64 = 1.0;
+/// A flow's NewReno.
+pub type NewReno = Tcp<Reno>;
 
 /// A configuration of NewReno.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,285 +61,60 @@ impl Config {
     }
 }
 
-/// Window and threshold, and the arithmetic of RFC 5681 on them: what NewReno and Vegas share.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Reno {
-    /// cwnd, in packets.
-    pub window: f64,
-    /// ssthresh, in packets; `None` until slow start has ended once.
-    pub threshold: Option<f64>,
-}
-
-impl Reno {
-    pub(crate) fn new(window: f64) -> Self {
-        Reno {
-            window,
-            threshold: None,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn in_slow_start(&self) -> bool {
-        self.threshold
-            .is_none_or(|threshold| self.window < threshold)
-    }
-
-    /// Slow start: the window grows by `packets`, up to the threshold. What remains is for
-    /// congestion avoidance, as in Linux, so that one large acknowledgement does not overshoot.
-    #[inline]
-    pub(crate) fn slow_start(&mut self, packets: f64) -> f64 {
-        let grown = self.window + packets;
-        let window = self
-            .threshold
-            .map_or(grown, |threshold| grown.min(threshold));
-        self.window = window;
-        grown - window
-    }
-
-    /// Congestion avoidance: one packet per window acknowledged (RFC 9002 §7.3.3).
-    #[inline]
-    pub(crate) fn avoid(&mut self, acked: f64) {
-        self.window += acked / self.window;
-    }
-
-    /// A loss: the window becomes `factor` of itself, and the threshold with it (RFC 9002 §7.3.2).
-    pub(crate) fn reduce(&mut self, factor: f64, min: f64) {
-        self.window = (self.window * factor).max(min);
-        self.threshold = Some(self.window);
-    }
-
-    /// A timeout: one packet, and slow start up to half of what was in flight (RFC 5681 §3.1, eq.
-    /// 4) if `flight` is given.
-    pub(crate) fn collapse(&mut self, flight: Option<f64>, factor: f64, min: f64) {
-        if let Some(flight) = flight {
-            // Never from more than the window: a flight still draining after a reduction would
-            // otherwise raise the threshold.
-            self.threshold = Some((flight.min(self.window) * factor).max(min));
-        }
-        self.window = LOSS_WINDOW_PACKETS;
-    }
-
-    /// What a groundless reduction took is given back (RFC 4015; as in Linux, a window that has
-    /// grown past the old one meanwhile is kept).
-    pub(crate) fn restore(&mut self, before: &Reno) {
-        self.window = self.window.max(before.window);
-        self.threshold = before.threshold;
-    }
-
-    /// The packet size changed: the same bytes, counted in the new size.
-    pub(crate) fn rescale(&mut self, factor: f64) {
-        self.window = (self.window * factor).max(LOSS_WINDOW_PACKETS);
-        self.threshold = self.threshold.map(|threshold| threshold * factor);
-    }
-
-    pub(crate) fn probe<S: Copy>(
-        &self,
-        episode: &Episode<S>,
-        record: &mut dyn FnMut(&'static str, f64),
-    ) {
-        record("phase", phase(episode, self.in_slow_start()));
-        record("window_packets", self.window);
-        record("ssthresh_packets", self.threshold.unwrap_or(f64::NAN));
-    }
-}
-
-/// Slow start 0, congestion avoidance 1, recovery 2, silence after a timeout 3.
-pub(crate) fn phase<S: Copy>(episode: &Episode<S>, slow_start: bool) -> f64 {
-    if episode.in_recovery() {
-        2.0
-    } else if episode.timed_out() {
-        3.0
-    } else if slow_start {
-        0.0
-    } else {
-        1.0
-    }
-}
-
-/// How many bytes a feedback acknowledges that say that the present window fits: sent since the
-/// last reduction, and not while the source, rather than the window, held the sender back (RFC
-/// 9002 §7.8).
-#[inline]
-pub(crate) fn supporting_bytes<S: Copy>(episode: &Episode<S>, feedback: &Feedback<'_>) -> u64 {
-    let mut bytes = 0;
-    for acked in feedback.acked {
-        if episode.supports_growth(&acked.packet) && !acked.packet.app_limited {
-            bytes += acked.packet.size.get();
-        }
-    }
-    bytes
-}
-
-/// A flow's NewReno.
+/// Additive increase, multiplicative decrease.
 #[derive(Clone, Debug)]
-pub struct NewReno {
+pub struct Reno {
     config: Config,
-    packet_size: Bytes,
-    per_byte: f64,
-    reno: Reno,
-    episode: Episode<Reno>,
     watch: Watch,
-    limit: Bytes,
 }
 
-impl NewReno {
-    /// A controller for one flow.
-    ///
-    /// # Errors
-    /// If the configuration is out of range.
-    pub fn new(config: Config) -> Result<Self, OutOfRange> {
+impl Law for Reno {
+    type Config = Config;
+    type Memory = ();
+
+    fn new(config: Config) -> Result<Self, OutOfRange> {
         config.validate()?;
-        let mut controller = NewReno {
-            episode: Episode::new(config.period),
-            reno: Reno::new(config.initial_window_packets.max(config.min_window_packets)),
-            watch: Watch::new(config.hystart, Time::ZERO),
-            config,
-            packet_size: Bytes::ZERO,
-            per_byte: 0.0,
-            limit: Bytes::ZERO,
-        };
-        controller.set_packet_size(Bytes::new(1500));
-        Ok(controller)
+        let watch = Watch::new(config.hystart, Time::ZERO);
+        Ok(Reno { config, watch })
     }
 
-    fn set_packet_size(&mut self, size: Bytes) {
-        self.packet_size = size;
-        self.per_byte = 1.0 / size.as_f64();
-        self.limit = size.mul_f64(self.reno.window);
+    fn common(&self) -> Common {
+        Common {
+            initial_window_packets: self.config.initial_window_packets,
+            min_window_packets: self.config.min_window_packets,
+            decrease_factor: self.config.decrease_factor,
+            period: self.config.period,
+        }
+    }
+
+    fn memory(&self) {}
+
+    fn recall(&mut self, (): ()) {}
+
+    fn on_start(&mut self, now: Time) {
+        self.watch = Watch::new(self.config.hystart, now);
     }
 
     #[inline]
-    fn grow(&mut self, feedback: &Feedback<'_>) {
-        let bytes = supporting_bytes(&self.episode, feedback);
-        if bytes == 0 {
-            return;
-        }
-        let mut acked = bytes as f64 * self.per_byte;
-        if self.reno.in_slow_start() {
-            acked = self.slow_start(feedback, acked);
+    fn grow(&mut self, window: &mut Window, seen: &Seen<'_>) {
+        let mut acked = seen.supporting;
+        if acked > 0.0 && window.in_slow_start() {
+            acked = seen.slow_start(window, &mut self.watch);
         }
         if acked > 0.0 {
-            self.reno.avoid(acked);
-        }
-        self.limit = self.packet_size.mul_f64(self.reno.window);
-    }
-
-    fn slow_start(&mut self, feedback: &Feedback<'_>, acked: f64) -> f64 {
-        let Some(seen) = sighting(feedback, self.episode.next_number(), self.reno.window) else {
-            return 0.0;
-        };
-        let initial = self.reno.threshold.is_none();
-        match self.watch.on_ack(&seen, initial).growth(acked) {
-            Some(packets) => self.reno.slow_start(packets),
-            None => {
-                self.reno.threshold = Some(self.reno.window);
-                acked
-            }
+            window.avoid(acked);
         }
     }
 
-    #[cold]
-    fn on_trouble(&mut self, feedback: &Feedback<'_>) {
-        if let Some(before) = self.episode.undone_by(feedback) {
-            self.reno.restore(&before);
-        }
-        if self.episode.begun_by(feedback, self.reno) {
-            self.reno
-                .reduce(self.config.decrease_factor, self.config.min_window_packets);
-        }
-        let window = self.packet_size.mul_f64(self.reno.window);
-        match self
-            .episode
-            .recovery_window(feedback, window, self.packet_size)
-        {
-            Some(limit) => self.limit = limit,
-            None => {
-                self.limit = window;
-                self.grow(feedback);
-            }
-        }
-    }
-}
-
-/// What HyStart looks at: the newest packet acknowledged.
-pub(crate) fn sighting(
-    feedback: &Feedback<'_>,
-    next_number: u64,
-    window_packets: f64,
-) -> Option<Sighting> {
-    let newest = feedback.acked.last()?;
-    Some(Sighting {
-        now: feedback.now,
-        number: newest.packet.number,
-        next_number,
-        rtt: newest.rtt,
-        min_rtt: feedback.min_rtt,
-        window_packets,
-    })
-}
-
-/// What a timeout presumes lost, in packets.
-pub(crate) fn presumed_lost_packets(timeout: &Timeout<'_>, per_byte: f64) -> f64 {
-    let flight: Bytes = timeout.presumed_lost.iter().map(|packet| packet.size).sum();
-    flight.as_f64() * per_byte
-}
-
-impl Controller for NewReno {
-    fn on_start(&mut self, now: Time, packet_size: Bytes) {
+    fn on_timeout(&mut self, now: Time, _window: &Window, _reduces: bool) {
         self.watch = Watch::new(self.config.hystart, now);
-        self.set_packet_size(packet_size);
-    }
-
-    #[inline]
-    fn on_sent(&mut self, packet: &Departure) {
-        self.episode.on_sent(packet);
-    }
-
-    #[inline]
-    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        let news = feedback.lost.len() + feedback.recovered.len() + feedback.marked;
-        if news == 0 && self.episode.is_over() {
-            self.grow(feedback);
-        } else {
-            self.on_trouble(feedback);
-        }
-    }
-
-    fn on_timeout(&mut self, timeout: &Timeout<'_>) {
-        let flight = presumed_lost_packets(timeout, self.per_byte);
-        let reduce = self.episode.on_timeout(timeout, self.reno);
-        let Config {
-            decrease_factor,
-            min_window_packets,
-            ..
-        } = self.config;
-        self.reno.collapse(
-            reduce.then_some(flight),
-            decrease_factor,
-            min_window_packets,
-        );
-        self.watch = Watch::new(self.config.hystart, timeout.now);
-        self.limit = self.packet_size.mul_f64(self.reno.window);
-    }
-
-    fn on_packet_size(&mut self, size: Bytes) {
-        self.reno.rescale(self.packet_size / size);
-        self.set_packet_size(size);
-    }
-
-    #[inline]
-    fn window(&self) -> Bytes {
-        self.limit
-    }
-
-    fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        self.reno.probe(&self.episode, record);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::Controller;
     use crate::testing::{self, Path, SIZE};
     use proptest::prelude::*;
 
@@ -365,14 +140,14 @@ mod tests {
         path.wait_ms(40);
         let sent_since = path.in_flight_numbers();
         path.ack(sent_since);
-        path.controller.reno.window = 10.0;
+        path.controller.window.packets = 10.0;
         path.controller.limit = SIZE * 10;
         path.fill();
         path
     }
 
     fn window(path: &Path<NewReno>) -> f64 {
-        path.controller.reno.window
+        path.controller.window.packets
     }
 
     #[test]
@@ -407,7 +182,7 @@ mod tests {
         path.wait_ms(40);
         path.feedback([first + 1], [first], []);
         assert_eq!(window(&path), 5.0);
-        assert_eq!(path.controller.reno.threshold, Some(5.0));
+        assert_eq!(path.controller.window.threshold, Some(5.0));
     }
 
     #[test]
@@ -507,12 +282,12 @@ mod tests {
         path.wait_ms(1000);
         path.time_out();
         assert_eq!(path.controller.window(), SIZE);
-        assert_eq!(path.controller.reno.threshold, Some(5.0));
+        assert_eq!(path.controller.window.threshold, Some(5.0));
         path.fill();
         path.wait_ms(2000);
         path.time_out();
         // The flight is 1 packet by now; the threshold remains half of what it was at first.
-        assert_eq!(path.controller.reno.threshold, Some(5.0));
+        assert_eq!(path.controller.window.threshold, Some(5.0));
     }
 
     #[test]
@@ -551,7 +326,7 @@ mod tests {
     #[test]
     fn a_timeout_that_was_none_gives_window_and_threshold_back() {
         let mut path = at_ten_packets();
-        let before = path.controller.reno;
+        let before = path.controller.window;
         let late = path.in_flight_numbers();
         path.wait_ms(1000);
         path.time_out();
@@ -560,7 +335,7 @@ mod tests {
         path.time_out();
         path.fill();
         path.feedback([], [], [late[0]]);
-        assert_eq!(path.controller.reno, before);
+        assert_eq!(path.controller.window, before);
     }
 
     #[test]
@@ -638,7 +413,7 @@ mod tests {
         #[test]
         fn losses_that_all_arrive_leave_no_trace(count in 1u64..9, acked in 0u64..9) {
             let mut path = at_ten_packets();
-            let before = path.controller.reno;
+            let before = path.controller.window;
             let first = path.in_flight_numbers()[0];
             path.wait_ms(40);
             let acked = acked.min(9 - count);
@@ -646,7 +421,7 @@ mod tests {
             for number in first..first + count {
                 path.feedback([], [], [number]);
             }
-            prop_assert_eq!(path.controller.reno, before);
+            prop_assert_eq!(path.controller.window, before);
         }
     }
 }

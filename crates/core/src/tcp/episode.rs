@@ -27,8 +27,8 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use super::prr::{Progress, Prr};
 use crate::controller::{Acked, Departure, Feedback, Timeout};
-use crate::prr::{Progress, Prr};
 use crate::units::Bytes;
 
 /// How long losses count towards a reduction already made.

@@ -14,11 +14,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::controller::{Controller, Departure, Feedback, Timeout};
-use crate::episode::{Episode, Period};
-use crate::new_reno::{Reno, presumed_lost_packets, supporting_bytes};
+use super::episode::Period;
+use super::{Common, Law, Seen, Tcp, Window};
 use crate::range::{OutOfRange, Range};
-use crate::units::{Bytes, Duration, Time};
+use crate::units::{Duration, Time};
+
+/// A flow's Vegas.
+pub type Vegas = Tcp<Queue>;
 
 /// A round with no more samples than this is Reno's (Linux).
 const TOO_FEW_SAMPLES: u64 = 2;
@@ -101,93 +103,34 @@ struct Round {
     doubles: bool,
 }
 
-/// A flow's Vegas.
+/// What a flow has seen of its own queue.
 #[derive(Clone, Debug)]
-pub struct Vegas {
+pub struct Queue {
     config: Config,
-    packet_size: Bytes,
-    per_byte: f64,
-    reno: Reno,
-    episode: Episode<Reno>,
     round: Round,
     /// The difference between expected and actual rate at the last decision, in packets.
     queued: Option<f64>,
-    limit: Bytes,
 }
 
-impl Vegas {
-    /// A controller for one flow.
-    ///
-    /// # Errors
-    /// If the configuration is out of range.
-    pub fn new(config: Config) -> Result<Self, OutOfRange> {
-        config.validate()?;
-        let mut controller = Vegas {
-            episode: Episode::new(config.period),
-            reno: Reno::new(config.initial_window_packets.max(config.min_window_packets)),
-            config,
-            packet_size: Bytes::ZERO,
-            per_byte: 0.0,
-            round: Round {
-                doubles: true,
-                ..Round::default()
-            },
-            queued: None,
-            limit: Bytes::ZERO,
-        };
-        controller.set_packet_size(Bytes::new(1500));
-        Ok(controller)
-    }
-
-    fn set_packet_size(&mut self, size: Bytes) {
-        self.packet_size = size;
-        self.per_byte = 1.0 / size.as_f64();
-        self.limit = size.mul_f64(self.reno.window);
-    }
-
-    fn grow(&mut self, feedback: &Feedback<'_>) {
-        let Some(newest) = feedback.acked.last() else {
-            return;
-        };
-        let acked = supporting_bytes(&self.episode, feedback) as f64 * self.per_byte;
-        let next = self.episode.next_number();
-        if newest.packet.number >= *self.round.end.get_or_insert(next) {
-            self.decide(feedback.min_rtt, acked > 0.0);
-            self.round = Round {
-                end: Some(next),
-                doubles: !self.round.doubles,
-                ..Round::default()
-            };
-        }
-        for acked in feedback.acked {
-            let least = self.round.min_rtt.unwrap_or(acked.rtt);
-            self.round.min_rtt = Some(least.min(acked.rtt));
-            self.round.samples += 1;
-        }
-        if self.round.doubles && self.reno.in_slow_start() {
-            self.reno.slow_start(acked);
-        }
-        self.limit = self.packet_size.mul_f64(self.reno.window);
-    }
-
+impl Queue {
     /// The decision of each round. `may_grow`: whether the window, not the source, held the
     /// sender back.
-    fn decide(&mut self, base: Duration, may_grow: bool) {
+    fn decide(&mut self, cwnd: &mut Window, base: Duration, may_grow: bool) {
         let Some(rtt) = self.round.min_rtt else {
             return;
         };
-        let slow_start = self.reno.in_slow_start();
+        let slow_start = cwnd.in_slow_start();
         if slow_start && self.round.doubles {
             return; // the samples are of smaller windows than the present one
         }
         if self.round.samples <= TOO_FEW_SAMPLES {
             if !slow_start && may_grow {
-                self.reno.avoid(self.round.samples as f64);
+                cwnd.avoid(self.round.samples as f64);
             }
             return;
         }
         // diff = (Expected − Actual) × BaseRTT = W − W × BaseRTT / RTT.
-        let window = self.reno.window;
+        let window = cwnd.packets;
         let unqueued = if rtt.is_zero() {
             window
         } else {
@@ -199,41 +142,15 @@ impl Vegas {
         if slow_start {
             if queued > self.config.gamma_packets {
                 // What the path holds without a queue, and one more (Linux).
-                self.reno.window = window.min(unqueued + 1.0).max(floor);
-                self.reno.threshold = Some(self.reno.window);
+                cwnd.packets = window.min(unqueued + 1.0).max(floor);
+                cwnd.threshold = Some(cwnd.packets);
             }
         } else if queued > self.config.beta_packets {
-            self.reno.window = (window - 1.0).max(floor);
+            cwnd.packets = (window - 1.0).max(floor);
             // Linear decrease is no slow start, whatever the threshold was.
-            self.reno.threshold = self.reno.threshold.map(|at| at.min(self.reno.window));
+            cwnd.threshold = cwnd.threshold.map(|at| at.min(cwnd.packets));
         } else if queued < self.config.alpha_packets && may_grow {
-            self.reno.window = window + 1.0;
-        }
-    }
-
-    #[cold]
-    fn on_trouble(&mut self, feedback: &Feedback<'_>) {
-        if let Some(before) = self.episode.undone_by(feedback) {
-            self.reno.restore(&before);
-        }
-        if self.episode.begun_by(feedback, self.reno) {
-            self.reno
-                .reduce(self.config.decrease_factor, self.config.min_window_packets);
-        }
-        let window = self.packet_size.mul_f64(self.reno.window);
-        match self
-            .episode
-            .recovery_window(feedback, window, self.packet_size)
-        {
-            Some(limit) => {
-                self.limit = limit;
-                // A round that saw the window fall measures neither window.
-                self.begin_round();
-            }
-            None => {
-                self.limit = window;
-                self.grow(feedback);
-            }
+            cwnd.packets = window + 1.0;
         }
     }
 
@@ -245,55 +162,69 @@ impl Vegas {
     }
 }
 
-impl Controller for Vegas {
-    fn on_start(&mut self, _now: Time, packet_size: Bytes) {
-        self.set_packet_size(packet_size);
+impl Law for Queue {
+    type Config = Config;
+    type Memory = ();
+
+    fn new(config: Config) -> Result<Self, OutOfRange> {
+        config.validate()?;
+        let mut queue = Queue {
+            config,
+            round: Round::default(),
+            queued: None,
+        };
+        queue.begin_round();
+        Ok(queue)
     }
 
-    #[inline]
-    fn on_sent(&mut self, packet: &Departure) {
-        self.episode.on_sent(packet);
-    }
-
-    #[inline]
-    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        let news = feedback.lost.len() + feedback.recovered.len() + feedback.marked;
-        if news == 0 && self.episode.is_over() {
-            self.grow(feedback);
-        } else {
-            self.on_trouble(feedback);
+    fn common(&self) -> Common {
+        Common {
+            initial_window_packets: self.config.initial_window_packets,
+            min_window_packets: self.config.min_window_packets,
+            decrease_factor: self.config.decrease_factor,
+            period: self.config.period,
         }
     }
 
-    fn on_timeout(&mut self, timeout: &Timeout<'_>) {
-        let flight = presumed_lost_packets(timeout, self.per_byte);
-        let reduce = self.episode.on_timeout(timeout, self.reno);
-        let Config {
-            decrease_factor,
-            min_window_packets,
-            ..
-        } = self.config;
-        self.reno.collapse(
-            reduce.then_some(flight),
-            decrease_factor,
-            min_window_packets,
-        );
+    fn memory(&self) {}
+
+    fn recall(&mut self, (): ()) {}
+
+    fn on_start(&mut self, _now: Time) {}
+
+    fn grow(&mut self, window: &mut Window, seen: &Seen<'_>) {
+        let Some(newest) = seen.feedback.acked.last() else {
+            return;
+        };
+        let next = seen.next_number;
+        if newest.packet.number >= *self.round.end.get_or_insert(next) {
+            self.decide(window, seen.feedback.min_rtt, seen.supporting > 0.0);
+            self.round = Round {
+                end: Some(next),
+                doubles: !self.round.doubles,
+                ..Round::default()
+            };
+        }
+        for acked in seen.feedback.acked {
+            let least = self.round.min_rtt.unwrap_or(acked.rtt);
+            self.round.min_rtt = Some(least.min(acked.rtt));
+            self.round.samples += 1;
+        }
+        if self.round.doubles && window.in_slow_start() {
+            window.slow_start(seen.supporting);
+        }
+    }
+
+    fn on_timeout(&mut self, _now: Time, _window: &Window, _reduces: bool) {
         self.begin_round();
-        self.limit = self.packet_size.mul_f64(self.reno.window);
     }
 
-    fn on_packet_size(&mut self, size: Bytes) {
-        self.reno.rescale(self.packet_size / size);
-        self.set_packet_size(size);
-    }
-
-    #[inline]
-    fn window(&self) -> Bytes {
-        self.limit
+    /// A round that saw the window fall measures neither window.
+    fn on_recovery(&mut self) {
+        self.begin_round();
     }
 
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        self.reno.probe(&self.episode, record);
         record("queued_packets", self.queued.unwrap_or(f64::NAN));
     }
 }
@@ -301,6 +232,7 @@ impl Controller for Vegas {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::Controller;
     use crate::testing::{self, Path, SIZE};
     use proptest::prelude::*;
 
@@ -315,19 +247,19 @@ mod tests {
         for number in path.in_flight_numbers() {
             path.ack([number]);
         }
-        path.controller.reno.window
+        path.controller.window.packets
     }
 
     /// In congestion avoidance with the given window and nothing in flight; BaseRTT 100 ms.
     fn avoiding(window: f64) -> Path<Vegas> {
         let mut path = vegas();
         round(&mut path, 100);
-        path.controller.reno = Reno {
-            window,
+        path.controller.window = Window {
+            packets: window,
             threshold: Some(2.0),
         };
         path.controller.limit = SIZE.mul_f64(window);
-        path.controller.begin_round();
+        path.controller.law.begin_round();
         path
     }
 
@@ -345,13 +277,13 @@ mod tests {
         // 20 × (1 − 100/105) = 0.95 packets wait: not above γ = 1.
         round(&mut path, 105);
         round(&mut path, 110);
-        assert_eq!(path.controller.reno.window, 40.0);
+        assert_eq!(path.controller.window.packets, 40.0);
         // 40 × (1 − 100/110) = 3.64 packets wait: 40 × 100/110 + 1 = 37.36 remain.
         round(&mut path, 110);
         round(&mut path, 110);
-        assert!((path.controller.queued.expect("decided") - 40.0 / 11.0).abs() < 1e-9);
-        assert!((path.controller.reno.window - (400.0 / 11.0 + 1.0)).abs() < 1e-9);
-        assert!(!path.controller.reno.in_slow_start());
+        assert!((path.controller.law.queued.expect("decided") - 40.0 / 11.0).abs() < 1e-9);
+        assert!((path.controller.window.packets - (400.0 / 11.0 + 1.0)).abs() < 1e-9);
+        assert!(!path.controller.window.in_slow_start());
     }
 
     #[test]
@@ -360,8 +292,8 @@ mod tests {
         round(&mut path, 110);
         // 20 × (1 − 100/110) = 1.82 < α = 2.
         round(&mut path, 110);
-        assert_eq!(path.controller.reno.window, 21.0);
-        assert!((path.controller.queued.expect("decided") - 20.0 / 11.0).abs() < 1e-9);
+        assert_eq!(path.controller.window.packets, 21.0);
+        assert!((path.controller.law.queued.expect("decided") - 20.0 / 11.0).abs() < 1e-9);
     }
 
     #[test]
@@ -370,7 +302,7 @@ mod tests {
         round(&mut path, 130);
         // 20 × (1 − 100/130) = 4.62 > β = 4.
         round(&mut path, 130);
-        assert_eq!(path.controller.reno.window, 19.0);
+        assert_eq!(path.controller.window.packets, 19.0);
     }
 
     #[test]
@@ -380,7 +312,7 @@ mod tests {
             // 20 × (1 − 100/118) = 3.05.
             round(&mut path, 118);
         }
-        assert_eq!(path.controller.reno.window, 20.0);
+        assert_eq!(path.controller.window.packets, 20.0);
     }
 
     #[test]
@@ -397,7 +329,7 @@ mod tests {
         let next = path.in_flight_numbers()[0];
         path.ack([next]);
         // The least is 110 ms, of one packet of twenty; the others waited 200 ms longer.
-        assert_eq!(path.controller.reno.window, 21.0);
+        assert_eq!(path.controller.window.packets, 21.0);
     }
 
     #[test]
@@ -407,8 +339,8 @@ mod tests {
         // anyway; at four times the base 1.5 would. Reno adds 2/2.
         round(&mut path, 400);
         round(&mut path, 400);
-        assert!(path.controller.queued.is_none());
-        assert!(path.controller.reno.window > 2.0);
+        assert!(path.controller.law.queued.is_none());
+        assert!(path.controller.window.packets > 2.0);
     }
 
     #[test]
@@ -418,7 +350,7 @@ mod tests {
         path.wait_ms(100);
         let first = path.in_flight_numbers()[0];
         path.feedback([first + 1], [first], []);
-        assert_eq!(path.controller.reno.window, 10.0);
+        assert_eq!(path.controller.window.packets, 10.0);
     }
 
     #[test]
@@ -429,7 +361,7 @@ mod tests {
         let first = path.in_flight_numbers()[0];
         path.feedback([first + 1], [first], []);
         path.feedback([], [], [first]);
-        assert_eq!(path.controller.reno.window, 20.0);
+        assert_eq!(path.controller.window.packets, 20.0);
     }
 
     #[test]
@@ -439,7 +371,7 @@ mod tests {
         path.wait_ms(1000);
         path.time_out();
         assert_eq!(path.controller.window(), SIZE);
-        assert_eq!(path.controller.reno.threshold, Some(10.0));
+        assert_eq!(path.controller.window.threshold, Some(10.0));
     }
 
     #[test]
