@@ -6,9 +6,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback, Timeout};
 use crate::range::{OutOfRange, Range};
+use crate::receiver::ReceiverConfig;
 use crate::recovery::Recovery;
+use crate::spec::Row;
 use crate::units::{Bytes, Duration, Rate, Time};
 
 /// What a late timer makes up for at the most: departures further back are left out, since a flood after a
@@ -42,6 +45,41 @@ impl Config {
             "between 0.001 and 100000 Mbit/s",
             rate,
         )
+    }
+}
+
+impl Configuration for Config {
+    const ROWS: &'static [Row<Self>] = &[Row::number(
+        "rate_mbps",
+        "Mbit/s",
+        "what leaves, headers included (SIGCOMM 2015 §3)",
+        |c| c.rate_mbps,
+        |c, v| c.rate_mbps = v,
+    )];
+
+    fn check(&self) -> Result<(), String> {
+        self.validate().map_err(|error| error.to_string())
+    }
+}
+
+impl Configured for Config {
+    fn label(&self) -> (String, &'static [&'static str]) {
+        (
+            format!("Constant {} Mbit/s", self.rate_mbps),
+            &["rate_mbps"],
+        )
+    }
+
+    fn build(&self, _seed: u64) -> Box<dyn Controller> {
+        Box::new(Constant::new(self).expect(CHECKED))
+    }
+
+    fn receiver(&self) -> ReceiverConfig {
+        ReceiverConfig::SELDOM
+    }
+
+    fn fixed_rate(&self) -> Option<Rate> {
+        Some(Rate::from_mbps(self.rate_mbps))
     }
 }
 

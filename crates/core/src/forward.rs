@@ -24,10 +24,12 @@ mod rate;
 
 use serde::{Deserialize, Serialize};
 
+use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback, Timeout};
 use crate::range::{OutOfRange, Range};
 use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutRule};
+use crate::spec::{Row, either, word_for};
 use crate::units::{Bytes, Duration, Rate, Time};
 
 use drain::{Allowed, Drains, Seen, Turn};
@@ -157,6 +159,48 @@ impl Config {
             "between 1 and 1000 ms",
             self.queue_ms,
         )
+    }
+}
+
+impl Configuration for Config {
+    const ROWS: &'static [Row<Self>] = &[
+        Row::number(
+            "queue_ms",
+            "ms",
+            "the queue that one will bear on 10 Mbit/s; elsewhere by the cube root of the rate",
+            |c| c.queue_ms,
+            |c, v| c.queue_ms = v,
+        ),
+        Row::other(
+            "without",
+            || format!("none, {}", either(&Part::ALL)),
+            "leaves a part out, for research",
+            |c| {
+                c.without
+                    .map_or("none".to_owned(), |part| word_for(&Part::ALL, &part))
+            },
+            |c, setting| {
+                c.without = match setting.text() {
+                    "none" => None,
+                    _ => Some(setting.word(&Part::ALL)?),
+                };
+                Ok(())
+            },
+        ),
+    ];
+
+    fn check(&self) -> Result<(), String> {
+        self.validate().map_err(|error| error.to_string())
+    }
+}
+
+impl Configured for Config {
+    fn label(&self) -> (String, &'static [&'static str]) {
+        ("Forward".to_owned(), &[])
+    }
+
+    fn build(&self, _seed: u64) -> Box<dyn Controller> {
+        Box::new(Forward::new(self.clone()).expect(CHECKED))
     }
 }
 

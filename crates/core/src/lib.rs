@@ -4,6 +4,7 @@
 //! A simulator, an emulator, a UDP transport and a QUIC stack all drive the same code.
 
 pub mod algorithm;
+pub mod configuration;
 pub mod constant;
 pub mod controller;
 pub mod flight;
@@ -18,6 +19,7 @@ pub mod recovery;
 mod resend;
 pub mod saturate;
 pub mod sender;
+pub mod spec;
 pub mod sprout;
 pub mod tcp;
 #[cfg(test)]

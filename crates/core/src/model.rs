@@ -21,6 +21,7 @@
 //! - After a timeout one packet leaves for each (backed-off) timeout, until anything is
 //!   acknowledged; then the walk goes on. Single losses are repaired and change nothing.
 
+pub(crate) mod config;
 pub mod epoch;
 pub mod file;
 pub mod matrix;
@@ -41,6 +42,9 @@ pub use matrix::{Grid, Matrix};
 pub use sampler::{Sample, Sampler};
 pub use training::{TrainError, Trainer};
 pub use walk::{Walk, WalkKind};
+
+/// Its name in a scheme.
+pub(crate) const NAME: &str = "model";
 
 /// ε, the time between two steps of the walk: that of the samples (Verus §5.3).
 pub const EPOCH: Duration = Duration::from_millis(5);

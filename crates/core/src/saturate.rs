@@ -23,10 +23,13 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Acked, Controller, Feedback, Timeout};
 use crate::range::{OutOfRange, Range};
+use crate::receiver::ReceiverConfig;
 use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutBase, TimeoutRule};
+use crate::spec::Row;
 use crate::units::{Bytes, Duration, Time};
 
 /// What a rate is measured over: longer than scheduling bursts and most gaps, shorter than fading.
@@ -84,6 +87,33 @@ impl Config {
             "between 10 and 10000 ms",
             delay,
         )
+    }
+}
+
+impl Configuration for Config {
+    const ROWS: &'static [Row<Self>] = &[Row::millis(
+        "delay_ms",
+        "T, the queueing delay that is kept standing",
+        |c| c.delay,
+        |c, v| c.delay = v,
+    )];
+
+    fn check(&self) -> Result<(), String> {
+        self.validate().map_err(|error| error.to_string())
+    }
+}
+
+impl Configured for Config {
+    fn label(&self) -> (String, &'static [&'static str]) {
+        ("Saturate".to_owned(), &[])
+    }
+
+    fn build(&self, _seed: u64) -> Box<dyn Controller> {
+        Box::new(Saturate::new(self.clone()).expect(CHECKED))
+    }
+
+    fn receiver(&self) -> ReceiverConfig {
+        ReceiverConfig::SELDOM
     }
 }
 

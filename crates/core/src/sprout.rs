@@ -27,9 +27,11 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Arrival, Controller, Departure, Feedback, Observer, Stamp, Timeout};
 use crate::range::{OutOfRange, Range};
 use crate::recovery::Recovery;
+use crate::spec::Row;
 use crate::units::{Bytes, Duration, Time};
 
 pub mod belief;
@@ -133,9 +135,72 @@ impl Config {
             self.percentile,
         )
     }
+}
 
-    /// The receiver half, unless the sender is to make the forecast.
-    pub fn observer(&self) -> Option<Box<dyn Observer>> {
+impl Configuration for Config {
+    const ROWS: &'static [Row<Self>] = &[
+        Row::number(
+            "max_rate",
+            "packets/s",
+            "no higher rate is believed (§3.1; binds first, at 11.2 to 11.5 Mbit/s)",
+            |c| c.max_rate,
+            |c, v| c.max_rate = v,
+        ),
+        Row::other(
+            "max_arrivals_per_tick",
+            || "packets".to_owned(),
+            "no more arrivals are counted in a tick of 20 ms (the 18 Mbit/s of Verus §6.1)",
+            |c| c.max_arrivals_per_tick.to_string(),
+            |c, setting| {
+                let whole = setting.text().parse();
+                c.max_arrivals_per_tick = whole.map_err(|_| setting.bad("a whole number"))?;
+                Ok(())
+            },
+        ),
+        Row::number(
+            "volatility",
+            "packets/s/√s",
+            "σ, how the rate wanders (§3.1)",
+            |c| c.volatility,
+            |c, v| c.volatility = v,
+        ),
+        Row::number(
+            "escape_rate",
+            "1/s",
+            "λ_z, how often an outage ends (§3.1)",
+            |c| c.escape_rate,
+            |c, v| c.escape_rate = v,
+        ),
+        Row::number(
+            "percentile",
+            "%",
+            "the chance that less is delivered than forecast (§3.3)",
+            |c| c.percentile,
+            |c, v| c.percentile = v,
+        ),
+        Row::flag(
+            "receiver",
+            "whether the receiver makes the forecast; no, and over QUIC: a forecast at the sender, from acknowledgements",
+            |c| c.receiver,
+            |c, v| c.receiver = v,
+        ),
+    ];
+
+    fn check(&self) -> Result<(), String> {
+        self.validate().map_err(|error| error.to_string())
+    }
+}
+
+impl Configured for Config {
+    fn label(&self) -> (String, &'static [&'static str]) {
+        ("Sprout".to_owned(), &[])
+    }
+
+    fn build(&self, _seed: u64) -> Box<dyn Controller> {
+        Box::new(Sprout::new(self.clone()).expect(CHECKED))
+    }
+
+    fn observer(&self) -> Option<Box<dyn Observer>> {
         self.receiver
             .then(|| Box::new(Forecaster::new(self)) as Box<dyn Observer>)
     }

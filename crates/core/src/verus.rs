@@ -26,6 +26,7 @@
 pub mod config;
 pub mod delay;
 pub mod epochs;
+mod keys;
 pub mod profile;
 pub mod prototype;
 pub mod robust;
@@ -49,17 +50,6 @@ use undo::Undo;
 
 /// After a timeout, how many packets probe the path until one is answered.
 const SILENT_WINDOW_PACKETS: u64 = 2;
-
-/// The controller of `config`'s mode, at the beginning of its slow start. When its epochs end is drawn from `seed`.
-///
-/// # Errors
-/// Names the parameter that is out of range.
-pub fn controller(config: Config, seed: u64) -> Result<Box<dyn Controller>, OutOfRange> {
-    Ok(match config.mode {
-        Mode::Prototype => Box::new(Prototype::new(config, seed)?),
-        Mode::Paper | Mode::Robust => Box::new(Verus::new(config, seed)?),
-    })
-}
 
 /// What the flow is doing.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -21,8 +21,10 @@ use serde::{Deserialize, Serialize};
 use super::episode::Period;
 use super::hystart::{HyStart, Watch};
 use super::{Common, Law, Seen, Tcp, Window};
-use crate::controller::{Departure, Feedback};
+use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::controller::{Controller, Departure, Feedback};
 use crate::range::{OutOfRange, Range};
+use crate::spec::{Row, Words, either, word_for};
 use crate::units::{Duration, Time};
 
 /// A flow's Cubic.
@@ -41,6 +43,13 @@ pub enum Lookahead {
     /// The smoothed round-trip time (RFC 9438 §4.2). Where the flow's own queue makes up most of
     /// the round trip, this grows faster the longer that queue is.
     SmoothedRtt,
+}
+
+impl Lookahead {
+    const WORDS: Words<Lookahead> = &[
+        ("min_rtt", Lookahead::MinRtt),
+        ("smoothed_rtt", Lookahead::SmoothedRtt),
+    ];
 }
 
 /// A configuration of Cubic.
@@ -112,6 +121,93 @@ impl Config {
     /// α_cubic = 3 (1 − β) / (1 + β): Reno's additive increase, fitted to Cubic's decrease (§4.3).
     fn alpha(&self) -> f64 {
         3.0 * (1.0 - self.decrease_factor) / (1.0 + self.decrease_factor)
+    }
+}
+
+impl Configuration for Config {
+    const ROWS: &'static [Row<Self>] = &[
+        Row::other(
+            "period",
+            || either(Period::WORDS),
+            Period::MEANING,
+            |c| word_for(Period::WORDS, &c.period),
+            |c, setting| setting.word(Period::WORDS).map(|v| c.period = v),
+        ),
+        Row::other(
+            "lookahead",
+            || either(Lookahead::WORDS),
+            "how far ahead the cubic function is read (Linux; §4.2)",
+            |c| word_for(Lookahead::WORDS, &c.lookahead),
+            |c, setting| setting.word(Lookahead::WORDS).map(|v| c.lookahead = v),
+        ),
+        Row::number(
+            "initial_window_packets",
+            "packets",
+            "the first window (RFC 6928)",
+            |c| c.initial_window_packets,
+            |c, v| c.initial_window_packets = v,
+        ),
+        Row::number(
+            "min_window_packets",
+            "packets",
+            "no loss takes the window below (RFC 9438 §4.6)",
+            |c| c.min_window_packets,
+            |c, v| c.min_window_packets = v,
+        ),
+        Row::number(
+            "c",
+            "packets/s³",
+            "C, how fast the cubic function grows (§5.1)",
+            |c| c.c,
+            |c, v| c.c = v,
+        ),
+        Row::number(
+            "decrease_factor",
+            "",
+            "β, what a loss leaves of the window (§4.6)",
+            |c| c.decrease_factor,
+            |c, v| c.decrease_factor = v,
+        ),
+        Row::flag(
+            "fast_convergence",
+            "makes room for new flows (§4.7)",
+            |c| c.fast_convergence,
+            |c, v| c.fast_convergence = v,
+        ),
+        Row::flag(
+            "reno_friendly",
+            "never slower than Reno (§4.3)",
+            |c| c.reno_friendly,
+            |c, v| c.reno_friendly = v,
+        ),
+        Row::other(
+            "hystart",
+            || either(HyStart::WORDS),
+            "how slow start ends before a loss (§4.10, RFC 9406)",
+            |c| word_for(HyStart::WORDS, &c.hystart),
+            |c, setting| setting.word(HyStart::WORDS).map(|v| c.hystart = v),
+        ),
+        Row::number(
+            "uncharted_growth",
+            "",
+            "least growth a round while no maximum is known (Linux)",
+            |c| c.uncharted_growth,
+            |c, v| c.uncharted_growth = v,
+        ),
+    ];
+
+    fn check(&self) -> Result<(), String> {
+        self.validate().map_err(|error| error.to_string())
+    }
+}
+
+impl Configured for Config {
+    fn label(&self) -> (String, &'static [&'static str]) {
+        ("Cubic".to_owned(), &[])
+    }
+
+    fn build(&self, _seed: u64) -> Box<dyn Controller> {
+        Box::new(Cubic::new(self.clone()).expect(CHECKED))
     }
 }
 
@@ -360,7 +456,6 @@ impl Law for Curve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Controller;
     use crate::testing::{self, Path, SIZE};
     use proptest::prelude::*;
 

@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use super::prr::{Progress, Prr};
 use crate::controller::{Acked, Departure, Feedback, Timeout};
+use crate::spec::Words;
 use crate::units::Bytes;
 
 /// How long losses count towards a reduction already made.
@@ -42,6 +43,12 @@ pub enum Period {
     /// calls for no other reduction; new data lost meanwhile calls for one at its end.
     #[default]
     Repair,
+}
+
+impl Period {
+    pub(super) const WORDS: Words<Period> = &[("round", Period::Round), ("repair", Period::Repair)];
+    pub(super) const MEANING: &'static str =
+        "how long losses count as one: a round (RFC 9002) or until repaired (RFC 6675)";
 }
 
 /// What is still to be delivered before a period of [`Period::Repair`] ends. A controller does not

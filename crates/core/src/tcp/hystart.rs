@@ -9,6 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::spec::Words;
 use crate::units::{Duration, Time};
 
 /// How slow start is left before a loss.
@@ -22,6 +23,14 @@ pub enum HyStart {
     PlusPlus,
     /// Only a loss ends slow start.
     Off,
+}
+
+impl HyStart {
+    pub(super) const WORDS: Words<HyStart> = &[
+        ("classic", HyStart::Classic),
+        ("plusplus", HyStart::PlusPlus),
+        ("off", HyStart::Off),
+    ];
 }
 
 /// Below this window, in packets, a round has too few samples to judge (Linux: hystart_low_window).

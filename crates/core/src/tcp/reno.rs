@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 use super::episode::Period;
 use super::hystart::{HyStart, Watch};
 use super::{Common, Law, Seen, Tcp, Window};
+use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::controller::Controller;
 use crate::range::{OutOfRange, Range};
+use crate::spec::{Row, either, word_for};
 use crate::units::Time;
 
 /// A flow's NewReno.
@@ -58,6 +61,60 @@ impl Config {
         range.window("initial_window_packets", self.initial_window_packets)?;
         range.window("min_window_packets", self.min_window_packets)?;
         range.share("decrease_factor", self.decrease_factor)
+    }
+}
+
+impl Configuration for Config {
+    const ROWS: &'static [Row<Self>] = &[
+        Row::other(
+            "period",
+            || either(Period::WORDS),
+            Period::MEANING,
+            |c| word_for(Period::WORDS, &c.period),
+            |c, setting| setting.word(Period::WORDS).map(|v| c.period = v),
+        ),
+        Row::number(
+            "initial_window_packets",
+            "packets",
+            "the first window (RFC 6928)",
+            |c| c.initial_window_packets,
+            |c, v| c.initial_window_packets = v,
+        ),
+        Row::number(
+            "min_window_packets",
+            "packets",
+            "no loss takes the window below (RFC 9002 §7.2)",
+            |c| c.min_window_packets,
+            |c, v| c.min_window_packets = v,
+        ),
+        Row::number(
+            "decrease_factor",
+            "",
+            "what a loss leaves of the window (RFC 9002 §7.3.2)",
+            |c| c.decrease_factor,
+            |c, v| c.decrease_factor = v,
+        ),
+        Row::other(
+            "hystart",
+            || either(HyStart::WORDS),
+            "how slow start ends before a loss",
+            |c| word_for(HyStart::WORDS, &c.hystart),
+            |c, setting| setting.word(HyStart::WORDS).map(|v| c.hystart = v),
+        ),
+    ];
+
+    fn check(&self) -> Result<(), String> {
+        self.validate().map_err(|error| error.to_string())
+    }
+}
+
+impl Configured for Config {
+    fn label(&self) -> (String, &'static [&'static str]) {
+        ("NewReno".to_owned(), &[])
+    }
+
+    fn build(&self, _seed: u64) -> Box<dyn Controller> {
+        Box::new(NewReno::new(self.clone()).expect(CHECKED))
     }
 }
 
@@ -114,7 +171,6 @@ impl Law for Reno {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Controller;
     use crate::testing::{self, Path, SIZE};
     use proptest::prelude::*;
 

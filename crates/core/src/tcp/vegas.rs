@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use super::episode::Period;
 use super::{Common, Law, Seen, Tcp, Window};
+use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::controller::Controller;
 use crate::range::{OutOfRange, Range};
+use crate::spec::{Row, either, word_for};
 use crate::units::{Duration, Time};
 
 /// A flow's Vegas.
@@ -88,6 +91,74 @@ impl Config {
         range.window("initial_window_packets", self.initial_window_packets)?;
         range.window("min_window_packets", self.min_window_packets)?;
         range.share("decrease_factor", self.decrease_factor)
+    }
+}
+
+impl Configuration for Config {
+    const ROWS: &'static [Row<Self>] = &[
+        Row::other(
+            "period",
+            || either(Period::WORDS),
+            Period::MEANING,
+            |c| word_for(Period::WORDS, &c.period),
+            |c, setting| setting.word(Period::WORDS).map(|v| c.period = v),
+        ),
+        Row::number(
+            "alpha_packets",
+            "packets",
+            "α, the window grows while fewer wait",
+            |c| c.alpha_packets,
+            |c, v| c.alpha_packets = v,
+        ),
+        Row::number(
+            "beta_packets",
+            "packets",
+            "β, the window shrinks while more wait",
+            |c| c.beta_packets,
+            |c, v| c.beta_packets = v,
+        ),
+        Row::number(
+            "gamma_packets",
+            "packets",
+            "γ, slow start ends when more wait",
+            |c| c.gamma_packets,
+            |c, v| c.gamma_packets = v,
+        ),
+        Row::number(
+            "initial_window_packets",
+            "packets",
+            "the first window (RFC 6928)",
+            |c| c.initial_window_packets,
+            |c, v| c.initial_window_packets = v,
+        ),
+        Row::number(
+            "min_window_packets",
+            "packets",
+            "neither loss nor queue takes the window below",
+            |c| c.min_window_packets,
+            |c, v| c.min_window_packets = v,
+        ),
+        Row::number(
+            "decrease_factor",
+            "",
+            "what a loss leaves of the window",
+            |c| c.decrease_factor,
+            |c, v| c.decrease_factor = v,
+        ),
+    ];
+
+    fn check(&self) -> Result<(), String> {
+        self.validate().map_err(|error| error.to_string())
+    }
+}
+
+impl Configured for Config {
+    fn label(&self) -> (String, &'static [&'static str]) {
+        ("Vegas".to_owned(), &[])
+    }
+
+    fn build(&self, _seed: u64) -> Box<dyn Controller> {
+        Box::new(Vegas::new(self.clone()).expect(CHECKED))
     }
 }
 
@@ -232,7 +303,6 @@ impl Law for Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Controller;
     use crate::testing::{self, Path, SIZE};
     use proptest::prelude::*;
 

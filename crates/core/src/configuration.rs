@@ -1,0 +1,64 @@
+//! What an algorithm is to [the list](crate::algorithm): a configuration, with keys, that makes controllers.
+
+use std::fmt;
+
+use crate::controller::{Controller, Observer};
+use crate::receiver::ReceiverConfig;
+use crate::spec::{Problem, Row};
+use crate::units::Rate;
+
+/// A checked configuration, from which controllers are made.
+pub trait Configured: fmt::Debug + Send + Sync {
+    /// The name for tables and legends, and the keys whose values are part of it.
+    fn label(&self) -> (String, &'static [&'static str]);
+
+    /// A fresh controller. Schemes that draw random numbers draw them from `seed`.
+    fn build(&self, seed: u64) -> Box<dyn Controller>;
+
+    /// The algorithm's receiver half, if it has one.
+    fn observer(&self) -> Option<Box<dyn Observer>> {
+        None
+    }
+
+    /// When receivers of the algorithm's packets acknowledge, where the transport leaves it open: each
+    /// packet, as Verus needs it.
+    fn receiver(&self) -> ReceiverConfig {
+        ReceiverConfig::default()
+    }
+
+    /// The rate at which a flow sends whatever becomes of its packets, if it does that.
+    fn fixed_rate(&self) -> Option<Rate> {
+        None
+    }
+}
+
+/// A configuration that is a table of keys.
+pub trait Configuration: Configured + Default + 'static {
+    /// Its keys.
+    const ROWS: &'static [Row<Self>];
+
+    /// Checks what keys can set.
+    ///
+    /// # Errors
+    /// Says what is out of range, or does not go together.
+    fn check(&self) -> Result<(), String>;
+}
+
+/// What a controller says whose configuration was checked before.
+pub(crate) const CHECKED: &str = "the configuration was checked when the scheme was parsed";
+
+/// Why a text does not become a configuration; the scheme's name is still to come.
+pub(crate) enum Refusal {
+    Spec(Problem),
+    OutOfRange(String),
+    File { file: String, problem: String },
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Refusal::Spec(problem)
+    }
+}
+
+/// What fetches the bytes of a file that a scheme names.
+pub(crate) type Read<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<u8>, String>;

@@ -1,0 +1,80 @@
+//! The model-driven controller in the list of algorithms: a file, and how to walk through it.
+
+use std::sync::Arc;
+
+use super::{Model, ModelDriven, WalkKind};
+use crate::configuration::{Configured, Read, Refusal};
+use crate::controller::Controller;
+use crate::spec::{Given, Key, REQUIRED, Row, Words, either, word_for};
+
+const WALKS: Words<WalkKind> = &[("paper", WalkKind::Paper), ("sampled", WalkKind::Sampled)];
+
+/// What a scheme says of a model.
+#[derive(Debug, Default)]
+struct Asked {
+    file: String,
+    walk: WalkKind,
+}
+
+const ROWS: &[Row<Asked>] = &[
+    Row::other(
+        "file",
+        || "path without a comma".to_owned(),
+        "the model, as `verus train` writes it",
+        |_| REQUIRED.to_owned(),
+        |c, setting| {
+            setting.text().clone_into(&mut c.file);
+            Ok(())
+        },
+    ),
+    Row::other(
+        "walk",
+        || either(WALKS),
+        "nearest probability to an even draw (§3.2), or drawn by probability",
+        |c| word_for(WALKS, &c.walk),
+        |c, setting| setting.word(WALKS).map(|walk| c.walk = walk),
+    ),
+];
+
+/// A model that was read.
+#[derive(Debug)]
+struct Config {
+    model: Arc<Model>,
+    walk: WalkKind,
+}
+
+impl Configured for Config {
+    fn label(&self) -> (String, &'static [&'static str]) {
+        ("Model".to_owned(), &[])
+    }
+
+    fn build(&self, seed: u64) -> Box<dyn Controller> {
+        Box::new(ModelDriven::new(Arc::clone(&self.model), self.walk, seed))
+    }
+}
+
+/// Its keys, for people.
+pub(crate) fn keys() -> Vec<Key> {
+    let nothing = Asked::default();
+    ROWS.iter().map(|row| row.shown(&nothing)).collect()
+}
+
+/// Reads the file that is named.
+pub(crate) fn open(given: &Given<'_>, read: Read<'_>) -> Result<Arc<dyn Configured>, Refusal> {
+    let mut asked = Asked::default();
+    given.apply(ROWS, &mut asked)?;
+    let Asked { file, walk } = asked;
+    if file.is_empty() {
+        let problem = "file must name a model, as `verus train` writes it";
+        return Err(Refusal::OutOfRange(problem.to_owned()));
+    }
+    let found =
+        read(&file).and_then(|bytes| Model::from_bytes(&bytes).map_err(|error| error.to_string()));
+    match found {
+        Ok(model) => Ok(Arc::new(Config {
+            model: Arc::new(model),
+            walk,
+        })),
+        Err(problem) => Err(Refusal::File { file, problem }),
+    }
+}

@@ -1,0 +1,414 @@
+//! Texts of the form `NAME:key=value,key=value`, and the tables of keys that they set.
+//!
+//! A key stands once: as a [`Row`] in the file of the configuration that it sets, with its unit, its meaning and the
+//! two functions that read and write it. What is listed, what is parsed and what is the default follow from that.
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::units::Duration;
+
+/// The default of a key that has none.
+pub const REQUIRED: &str = "required";
+
+/// A key, as `verus list schemes` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Key {
+    /// The word before the equals sign.
+    pub key: &'static str,
+    /// Its unit, or the words it takes.
+    pub unit: String,
+    /// Its value where none is given; [`REQUIRED`] if one must be.
+    pub default: String,
+    /// What it does, and its symbol and source.
+    pub meaning: &'static str,
+}
+
+/// What is wrong with such a text.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Problem {
+    /// There is no such key.
+    #[error("`{name}` has no key `{key}`; its keys are {known}")]
+    UnknownKey {
+        /// What the text is of.
+        name: String,
+        /// The word.
+        key: String,
+        /// The keys there are.
+        known: String,
+    },
+    /// A key without a value, given twice, or with a value that is not of its kind.
+    #[error("{key} must be {expected}, not `{value}`")]
+    BadValue {
+        /// The key.
+        key: String,
+        /// What it takes.
+        expected: String,
+        /// What was given.
+        value: String,
+    },
+}
+
+/// A text taken apart: its name, and its keys with their values, each key once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given<'a> {
+    /// The word before the colon.
+    pub name: &'a str,
+    /// What follows it, in the order given.
+    pub pairs: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Given<'a> {
+    /// Takes `text` apart.
+    ///
+    /// # Errors
+    /// If what follows the colon is not `key=value,…`, or a key is given twice.
+    pub fn parse(text: &'a str) -> Result<Self, Problem> {
+        let (name, rest) = match text.split_once(':') {
+            Some((name, rest)) => (name.trim(), Some(rest)),
+            None => (text.trim(), None),
+        };
+        let mut pairs: Vec<(&str, &str)> = Vec::new();
+        for part in rest.into_iter().flat_map(|rest| rest.split(',')) {
+            let bad = |key: &str, expected: &str, value: &str| Problem::BadValue {
+                key: key.to_owned(),
+                expected: expected.to_owned(),
+                value: value.to_owned(),
+            };
+            let Some((key, value)) = part.split_once('=') else {
+                return Err(bad("each parameter", "key=value", part));
+            };
+            let (key, value) = (key.trim(), value.trim());
+            if pairs.iter().any(|(other, _)| *other == key) {
+                return Err(bad(key, "given once", value));
+            }
+            pairs.push((key, value));
+        }
+        Ok(Given { name, pairs })
+    }
+
+    /// The value of `key`, if it is given.
+    pub fn get(&self, key: &str) -> Option<&'a str> {
+        let found = self.pairs.iter().find(|(other, _)| *other == key);
+        found.map(|&(_, value)| value)
+    }
+
+    /// Sets in `config` all that is given, presets first.
+    ///
+    /// # Errors
+    /// Names the key that `rows` do not have, or the value that is not of its kind.
+    pub fn apply<C>(&self, rows: &[Row<C>], config: &mut C) -> Result<(), Problem> {
+        let mut settings = Vec::with_capacity(self.pairs.len());
+        for &(key, value) in &self.pairs {
+            let row = rows.iter().find(|row| row.key == key);
+            let row = row.ok_or_else(|| Problem::UnknownKey {
+                name: self.name.to_owned(),
+                key: key.to_owned(),
+                known: match rows {
+                    [] => "none".to_owned(),
+                    rows => rows
+                        .iter()
+                        .map(|row| row.key)
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                },
+            })?;
+            settings.push((row, Setting { key, value }));
+        }
+        settings.sort_by_key(|(row, _)| !row.preset);
+        for (row, setting) in settings {
+            row.set(config, &setting)?;
+        }
+        Ok(())
+    }
+}
+
+/// One key and value of a text.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    key: &'a str,
+    value: &'a str,
+}
+
+impl<'a> Setting<'a> {
+    /// The value as given.
+    pub fn text(&self) -> &'a str {
+        self.value
+    }
+
+    /// That the value must be something else.
+    pub fn bad(&self, expected: &str) -> Problem {
+        Problem::BadValue {
+            key: self.key.to_owned(),
+            expected: expected.to_owned(),
+            value: self.value.to_owned(),
+        }
+    }
+
+    /// A finite number.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn number(&self) -> Result<f64, Problem> {
+        let number = self.value.parse().ok().filter(|n: &f64| n.is_finite());
+        number.ok_or_else(|| self.bad("a number"))
+    }
+
+    /// A time in ms, of an hour at the most.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn millis(&self) -> Result<Duration, Problem> {
+        let millis = self.number()?;
+        if (0.0..=3.6e6).contains(&millis) {
+            Ok(Duration::from_millis_f64(millis))
+        } else {
+            Err(self.bad("between 0 and 3600000 ms"))
+        }
+    }
+
+    /// One of `words`.
+    ///
+    /// # Errors
+    /// If it is none of them.
+    pub fn word<T: Copy>(&self, words: Words<T>) -> Result<T, Problem> {
+        let found = words.iter().find(|(word, _)| *word == self.value);
+        found.map(|&(_, value)| value).ok_or_else(|| {
+            let words: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
+            self.bad(&format!("one of {}", words.join(", ")))
+        })
+    }
+}
+
+/// What a key takes that takes words, and what each stands for.
+pub type Words<T> = &'static [(&'static str, T)];
+
+/// The words for yes and no.
+pub const FLAG: Words<bool> = &[("yes", true), ("no", false)];
+
+/// `words`, for people: "a, b or c".
+pub fn either<T>(words: Words<T>) -> String {
+    let words: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
+    match words.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// The word for `value`; "none" if there is none.
+pub fn word_for<T: PartialEq>(words: Words<T>, value: &T) -> String {
+    let found = words.iter().find(|(_, other)| other == value);
+    found.map_or("none", |&(word, _)| word).to_owned()
+}
+
+/// A key of the configuration `C`.
+pub struct Row<C: 'static> {
+    key: &'static str,
+    meaning: &'static str,
+    /// Whether it sets what other keys then change.
+    preset: bool,
+    field: Field<C>,
+}
+
+enum Field<C: 'static> {
+    Number {
+        unit: &'static str,
+        get: fn(&C) -> f64,
+        set: fn(&mut C, f64),
+    },
+    Millis {
+        get: fn(&C) -> Duration,
+        set: fn(&mut C, Duration),
+    },
+    Flag {
+        get: fn(&C) -> bool,
+        set: fn(&mut C, bool),
+    },
+    Other {
+        unit: fn() -> String,
+        get: fn(&C) -> String,
+        set: Set<C>,
+    },
+}
+
+type Set<C> = fn(&mut C, &Setting<'_>) -> Result<(), Problem>;
+
+impl<C> Row<C> {
+    const fn new(key: &'static str, meaning: &'static str, field: Field<C>) -> Self {
+        Row {
+            key,
+            meaning,
+            preset: false,
+            field,
+        }
+    }
+
+    /// A number, in `unit`.
+    pub const fn number(
+        key: &'static str,
+        unit: &'static str,
+        meaning: &'static str,
+        get: fn(&C) -> f64,
+        set: fn(&mut C, f64),
+    ) -> Self {
+        Row::new(key, meaning, Field::Number { unit, get, set })
+    }
+
+    /// A time, in ms.
+    pub const fn millis(
+        key: &'static str,
+        meaning: &'static str,
+        get: fn(&C) -> Duration,
+        set: fn(&mut C, Duration),
+    ) -> Self {
+        Row::new(key, meaning, Field::Millis { get, set })
+    }
+
+    /// Yes or no.
+    pub const fn flag(
+        key: &'static str,
+        meaning: &'static str,
+        get: fn(&C) -> bool,
+        set: fn(&mut C, bool),
+    ) -> Self {
+        Row::new(key, meaning, Field::Flag { get, set })
+    }
+
+    /// Anything else: words ([`either`], [`word_for`], [`Setting::word`]), or a value with a word for none.
+    pub const fn other(
+        key: &'static str,
+        unit: fn() -> String,
+        meaning: &'static str,
+        get: fn(&C) -> String,
+        set: Set<C>,
+    ) -> Self {
+        Row::new(key, meaning, Field::Other { unit, get, set })
+    }
+
+    /// This key sets what others change: it comes first, wherever it stands.
+    pub const fn first(mut self) -> Self {
+        self.preset = true;
+        self
+    }
+
+    fn set(&self, config: &mut C, setting: &Setting<'_>) -> Result<(), Problem> {
+        match &self.field {
+            Field::Number { set, .. } => set(config, setting.number()?),
+            Field::Millis { set, .. } => set(config, setting.millis()?),
+            Field::Flag { set, .. } => set(config, setting.word(FLAG)?),
+            Field::Other { set, .. } => set(config, setting)?,
+        }
+        Ok(())
+    }
+
+    /// The row for people, with the value that `config` has.
+    pub fn shown(&self, config: &C) -> Key {
+        let (unit, default) = match &self.field {
+            Field::Number { unit, get, .. } => ((*unit).to_owned(), get(config).to_string()),
+            Field::Millis { get, .. } => ("ms".to_owned(), get(config).as_millis_f64().to_string()),
+            Field::Flag { get, .. } => (either(FLAG), word_for(FLAG, &get(config))),
+            Field::Other { unit, get, .. } => (unit(), get(config)),
+        };
+        Key {
+            key: self.key,
+            unit,
+            default,
+            meaning: self.meaning,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default, PartialEq)]
+    struct Config {
+        share: f64,
+        wait: Duration,
+        on: bool,
+        kind: u8,
+    }
+
+    const KINDS: Words<u8> = &[("small", 0), ("middle", 1), ("large", 2)];
+
+    const ROWS: &[Row<Config>] = &[
+        Row::number("share", "%", "a share", |c| c.share, |c, v| c.share = v),
+        Row::millis("wait_ms", "a wait", |c| c.wait, |c, v| c.wait = v),
+        Row::flag("on", "a switch", |c| c.on, |c, v| c.on = v),
+        Row::<Config>::other(
+            "kind",
+            || either(KINDS),
+            "sets the share, too",
+            |c| word_for(KINDS, &c.kind),
+            |c, s| {
+                c.kind = s.word(KINDS)?;
+                c.share = f64::from(c.kind);
+                Ok(())
+            },
+        )
+        .first(),
+    ];
+
+    fn read(text: &str) -> Result<Config, String> {
+        let mut config = Config::default();
+        let given = Given::parse(text).map_err(|problem| problem.to_string())?;
+        let applied = given.apply(ROWS, &mut config);
+        applied
+            .map(|()| config)
+            .map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn each_kind_of_value_is_read_and_a_preset_comes_first() {
+        let expected = Config {
+            share: 7.5,
+            wait: Duration::from_millis(20),
+            on: true,
+            kind: 2,
+        };
+        assert_eq!(
+            read("x:share=7.5, wait_ms=20,on=yes,kind=large"),
+            Ok(expected)
+        );
+        assert_eq!(read("x"), Ok(Config::default()));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, words) in [
+            (
+                "x:shore=1",
+                "`x` has no key `shore`; its keys are share, wait_ms, on, kind",
+            ),
+            ("x:share", "each parameter must be key=value, not `share`"),
+            ("x:", "each parameter must be key=value, not ``"),
+            ("x:on=yes,on=no", "on must be given once, not `no`"),
+            ("x:share=inf", "share must be a number, not `inf`"),
+            (
+                "x:wait_ms=-1",
+                "wait_ms must be between 0 and 3600000 ms, not `-1`",
+            ),
+            (
+                "x:kind=huge",
+                "kind must be one of small, middle, large, not `huge`",
+            ),
+        ] {
+            assert_eq!(read(text), Err(words.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_row_is_shown_with_the_configurations_value() {
+        let keys: Vec<_> = ROWS
+            .iter()
+            .map(|row| row.shown(&Config::default()))
+            .collect();
+        let shown = |at: usize| (keys[at].unit.as_str(), keys[at].default.as_str());
+        assert_eq!(shown(0), ("%", "0"));
+        assert_eq!(shown(1), ("ms", "0"));
+        assert_eq!(shown(2), ("yes or no", "no"));
+        assert_eq!(shown(3), ("small, middle or large", "small"));
+    }
+}

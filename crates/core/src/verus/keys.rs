@@ -1,0 +1,317 @@
+//! Verus's keys.
+
+use super::config::{
+    ChartedWindow, Config, DelayChange, Fit, Mode, SilentEpoch, SlowStartExit, WindowReference,
+};
+use super::robust::{self, Part};
+use super::{Prototype, Verus};
+use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::controller::Controller;
+use crate::recovery::LossRule;
+use crate::spec::{Row, Words, either, word_for};
+use crate::units::Duration;
+
+const MODES: Words<Mode> = &[
+    ("robust", Mode::Robust),
+    ("paper", Mode::Paper),
+    ("prototype", Mode::Prototype),
+];
+const FITS: Words<Fit> = &[
+    ("monotone", Fit::Monotone),
+    ("penalised", Fit::Penalised),
+    ("interpolation", Fit::Interpolation),
+];
+const WINDOW_REFERENCES: Words<WindowReference> = &[
+    ("in_flight", WindowReference::InFlight),
+    ("current_window", WindowReference::CurrentWindow),
+];
+const CHARTED_WINDOWS: Words<ChartedWindow> = &[
+    ("in_flight", ChartedWindow::InFlight),
+    ("target", ChartedWindow::Target),
+];
+const DELAY_CHANGES: Words<DelayChange> = &[
+    ("averaged", DelayChange::Averaged),
+    ("raw", DelayChange::Raw),
+];
+const SILENT_EPOCHS: Words<SilentEpoch> = &[
+    ("hold", SilentEpoch::Hold),
+    ("since_last_ack", SilentEpoch::SinceLastAck),
+];
+const DRAINS: Words<bool> = &[("ever", false), ("rising", true)];
+
+impl Configuration for Config {
+    const ROWS: &'static [Row<Self>] = &[
+        Row::number(
+            "ratio",
+            "",
+            "R, the largest D_max/D_min tolerated (Eq. 4)",
+            |c| c.ratio,
+            |c, v| c.ratio = v,
+        ),
+        Row::<Config>::other(
+            "mode",
+            || either(MODES),
+            "preset of everything below and of loss recovery",
+            |c| word_for(MODES, &c.mode),
+            |c, setting| setting.word(MODES).map(|mode| *c = Config::preset(mode)),
+        )
+        .first(),
+        Row::millis(
+            "epoch_ms",
+            "ε, the time between decisions (§5.3)",
+            |c| c.epoch,
+            |c, v| c.epoch = v,
+        ),
+        Row::number(
+            "decrement_ms",
+            "ms",
+            "δ₁, how far D_est falls when delay rises (Eq. 4)",
+            |c| c.decrement_ms,
+            |c, v| c.decrement_ms = v,
+        ),
+        Row::number(
+            "increment_ms",
+            "ms",
+            "δ₂, how far D_est rises, and falls above R (Eq. 4)",
+            |c| c.increment_ms,
+            |c, v| c.increment_ms = v,
+        ),
+        Row::number(
+            "history_weight",
+            "",
+            "α, the weight of history in D_max (Eq. 2)",
+            |c| c.history_weight,
+            |c, v| c.history_weight = v,
+        ),
+        Row::number(
+            "decrease_factor",
+            "",
+            "M, the multiplicative decrease (Eq. 6)",
+            |c| c.decrease_factor,
+            |c, v| c.decrease_factor = v,
+        ),
+        Row::other(
+            "exit_multiple",
+            String::new,
+            "N, slow start ends above N × D_min (§5.1; paper mode: 15)",
+            |c| match c.slow_start_exit {
+                SlowStartExit::Multiple(n) => n.to_string(),
+                SlowStartExit::Delay(_) => "none".to_owned(),
+            },
+            |c, setting| {
+                c.slow_start_exit = SlowStartExit::Multiple(setting.number()?);
+                Ok(())
+            },
+        ),
+        Row::other(
+            "exit_delay_ms",
+            || "ms".to_owned(),
+            "slow start ends above this delay instead (prototype mode: 500)",
+            |c| match c.slow_start_exit {
+                SlowStartExit::Multiple(_) => "none".to_owned(),
+                SlowStartExit::Delay(delay) => delay.as_millis_f64().to_string(),
+            },
+            |c, setting| {
+                c.slow_start_exit = SlowStartExit::Delay(setting.millis()?);
+                Ok(())
+            },
+        ),
+        Row::millis(
+            "update_interval_ms",
+            "how often the profile is fitted (§5.3)",
+            |c| c.update_interval,
+            |c, v| c.update_interval = v,
+        ),
+        Row::other(
+            "fit",
+            || either(FITS),
+            "how the points become a curve (§5.1)",
+            |c| word_for(FITS, &c.fit),
+            |c, setting| setting.word(FITS).map(|v| c.fit = v),
+        ),
+        Row::number(
+            "point_weight",
+            "",
+            "weight of history in a point of the profile",
+            |c| c.point_weight,
+            |c, v| c.point_weight = v,
+        ),
+        Row::millis(
+            "point_memory_ms",
+            "age at which a point has lost half its weight; 0: never",
+            |c| c.robust.point_memory.unwrap_or(Duration::ZERO),
+            |c, v| c.robust.point_memory = (!v.is_zero()).then_some(v),
+        ),
+        Row::flag(
+            "capacity_bounds",
+            "whether the delivery rate of the last seconds bounds curve and window",
+            |c| c.robust.capacity_bounds,
+            |c, v| c.robust.capacity_bounds = v,
+        ),
+        Row::flag(
+            "skip_stalls",
+            "whether outages longer than R × D_min are kept out of profile and decisions",
+            |c| c.robust.skip_stalls,
+            |c, v| c.robust.skip_stalls = v,
+        ),
+        Row::other(
+            "window_reference",
+            || either(WINDOW_REFERENCES),
+            "W_i of Eq. 5",
+            |c| word_for(WINDOW_REFERENCES, &c.window_reference),
+            |c, setting| {
+                setting
+                    .word(WINDOW_REFERENCES)
+                    .map(|v| c.window_reference = v)
+            },
+        ),
+        Row::other(
+            "charted_window",
+            || either(CHARTED_WINDOWS),
+            "the window that a delay is charted against",
+            |c| word_for(CHARTED_WINDOWS, &c.charted_window),
+            |c, setting| setting.word(CHARTED_WINDOWS).map(|v| c.charted_window = v),
+        ),
+        Row::other(
+            "delay_change",
+            || either(DELAY_CHANGES),
+            "ΔD (Eq. 3)",
+            |c| word_for(DELAY_CHANGES, &c.delay_change),
+            |c, setting| setting.word(DELAY_CHANGES).map(|v| c.delay_change = v),
+        ),
+        Row::number(
+            "change_threshold_ms",
+            "ms",
+            "a smaller ΔD is no rise",
+            |c| c.change_threshold_ms,
+            |c, v| c.change_threshold_ms = v,
+        ),
+        Row::flag(
+            "floor",
+            "whether case 1 of Eq. 4 stops at D_min",
+            |c| c.floor,
+            |c, v| c.floor = v,
+        ),
+        Row::other(
+            "silent_epoch",
+            || either(SILENT_EPOCHS),
+            "D_max of an epoch without ACKs",
+            |c| word_for(SILENT_EPOCHS, &c.silent_epoch),
+            |c, setting| setting.word(SILENT_EPOCHS).map(|v| c.silent_epoch = v),
+        ),
+        Row::other(
+            "delay_min",
+            || either(DRAINS),
+            "whether D_min can rise again",
+            |c| word_for(DRAINS, &c.robust.drains),
+            |c, setting| setting.word(DRAINS).map(|v| c.robust.drains = v),
+        ),
+        Row::number(
+            "least_delay_ms",
+            "ms",
+            "D_min is never shorter",
+            |c| c.robust.least_delay_ms,
+            |c, v| c.robust.least_delay_ms = v,
+        ),
+        Row::number(
+            "epoch_jitter",
+            "",
+            "share of an epoch by which its end is late at random, lest flows keep step",
+            |c| c.robust.epoch_jitter,
+            |c, v| c.robust.epoch_jitter = v,
+        ),
+        Row::other(
+            "loss_delays",
+            String::new,
+            "so many delays after it is first missed, a packet is lost (§5.2 and paper mode: 3)",
+            |c| match c.recovery.loss {
+                LossRule::DelayTimer { factor } => factor.to_string(),
+                LossRule::Rack | LossRule::FixedTimer { .. } => "none".to_owned(),
+            },
+            |c, setting| {
+                let factor = setting.number()?;
+                c.recovery.loss = LossRule::DelayTimer { factor };
+                Ok(())
+            },
+        ),
+        Row::number(
+            "regrowth",
+            "packets/ms",
+            "rate that a flow alone may regain each second after a loss; 0: no limit",
+            |c| c.robust.regrowth.unwrap_or(0.0),
+            |c, v| c.robust.regrowth = (v != 0.0).then_some(v),
+        ),
+        Row::number(
+            "additive_increase",
+            "packets",
+            "what a window has beyond the curve's, so that shares even out",
+            |c| c.robust.additive_increase,
+            |c, v| c.robust.additive_increase = v,
+        ),
+        Row::flag(
+            "refill",
+            "whether a window is kept full, not filled once, in an epoch longer than a round trip",
+            |c| c.robust.refill,
+            |c, v| c.robust.refill = v,
+        ),
+        Row::flag(
+            "pacing",
+            "whether a budget above 32 packets is spread over its epoch",
+            |c| c.robust.pacing,
+            |c, v| c.robust.pacing = v,
+        ),
+        Row::flag(
+            "retransmit",
+            "whether lost data is sent again",
+            |c| c.recovery.retransmit,
+            |c, v| c.recovery.retransmit = v,
+        ),
+        Row::number(
+            "told_delay_min_ms",
+            "ms",
+            "D_min, told rather than learned, for research (not in prototype mode); 0: learned",
+            |c| c.told_delay_min_ms.unwrap_or(0.0),
+            |c, v| c.told_delay_min_ms = (v != 0.0).then_some(v),
+        ),
+        Row::other(
+            "without",
+            || format!("none, {}", either(&Part::ALL)),
+            "leaves a part of the default mode out, for research",
+            |_| "none".to_owned(),
+            |c, setting| {
+                if setting.text() != "none" {
+                    c.leave_out(setting.word(&Part::ALL)?);
+                }
+                Ok(())
+            },
+        ),
+    ];
+
+    fn check(&self) -> Result<(), String> {
+        self.validate().map_err(|error| error.to_string())?;
+        let told = self.told_delay_min_ms.is_some();
+        if self.mode == Mode::Prototype && (told || self.robust != robust::Config::OFF) {
+            return Err("verus: prototype mode takes no part of the default mode".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Configured for Config {
+    fn label(&self) -> (String, &'static [&'static str]) {
+        let mode = match self.mode {
+            Mode::Robust => "",
+            Mode::Paper => " paper",
+            Mode::Prototype => " prototype",
+        };
+        (format!("Verus R={}{mode}", self.ratio), &["ratio", "mode"])
+    }
+
+    fn build(&self, seed: u64) -> Box<dyn Controller> {
+        let config = self.clone();
+        match self.mode {
+            Mode::Prototype => Box::new(Prototype::new(config, seed).expect(CHECKED)),
+            Mode::Paper | Mode::Robust => Box::new(Verus::new(config, seed).expect(CHECKED)),
+        }
+    }
+}
