@@ -14,7 +14,6 @@ pub mod loss;
 pub mod queue;
 pub mod raw;
 pub mod schedule;
-pub mod spec;
 pub mod statistics;
 pub mod trace;
 

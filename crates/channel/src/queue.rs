@@ -9,11 +9,10 @@ use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
+use verus_core::spec::{Given, Kind, Problem, Row, Shown, Within, Words, either, shown, word_for};
 use verus_core::{Duration, Time};
 
 use crate::loss::uniform;
-pub use crate::spec::{Key, Kind, SpecProblem};
-use crate::spec::{Settings, key};
 
 /// A queue discipline and its settings. As text (and in serialised form): `KIND[:key=value,…]`, for example
 /// `red:min=375000,max=1125000,p=0.1`, `droptail:bytes=120000`, `codel` or `infinite`; [`catalogue`] lists them all.
@@ -109,92 +108,209 @@ impl Default for CoDelConfig {
 
 // --- Text.
 
-const LIMIT: Key = key("limit", "bytes", "none", "hard limit on what waits");
+const PROBABILITY: Within = Within {
+    words: "above 0 and at most 1",
+    valid: |value| value > 0.0 && value <= 1.0,
+};
 
-const KINDS: &[Kind] = &[
+/// A day: beyond any use, and far from the end of the clock.
+const MILLIS: Within = Within {
+    words: "a number of milliseconds above 0 and at most 86400000",
+    valid: |value| value > 0.0 && value <= 86_400_000.0,
+};
+
+const LIMIT: (&str, &str, &str) = ("limit", "bytes", "hard limit on what waits");
+
+impl RedPreset {
+    const WORDS: Words<RedPreset> = &[
+        ("floyd", RedPreset::Floyd),
+        ("gentle", RedPreset::Gentle),
+        ("cs244", RedPreset::Cs244),
+    ];
+}
+
+impl RedConfig {
+    const ROWS: &'static [Row<Self>] = &[
+        Row::whole(
+            "min",
+            "bytes",
+            "average queue below which nothing is dropped",
+            "",
+            |c| Some(c.min),
+            |c, v| c.min = v,
+        ),
+        Row::whole(
+            "max",
+            "bytes",
+            "average queue above which everything is dropped",
+            "",
+            |c| Some(c.max),
+            |c, v| c.max = v,
+        ),
+        Row::within(
+            "p",
+            "probability",
+            "drop probability as the average reaches max",
+            PROBABILITY,
+            |c| c.p,
+            |c, v| c.p = v,
+        ),
+        Row::whole(
+            LIMIT.0,
+            LIMIT.1,
+            LIMIT.2,
+            "none",
+            |c| c.limit,
+            |c, v| c.limit = Some(v),
+        ),
+        Row::within(
+            "weight",
+            "fraction",
+            "weight of each arrival in the average",
+            PROBABILITY,
+            |c| c.weight,
+            |c, v| c.weight = v,
+        ),
+        Row::other(
+            "preset",
+            || either(RedPreset::WORDS),
+            "as published; dropping ever more between max and 2 max; as in the 2017 reproduction",
+            |c| word_for(RedPreset::WORDS, &c.preset),
+            |c, setting| setting.word(RedPreset::WORDS).map(|v| c.preset = v),
+        ),
+    ];
+
+    fn read(given: &Given<'_>) -> Result<Self, Problem> {
+        let mut config = RedConfig::default();
+        given.apply(Self::ROWS, &mut config)?;
+        if config.min >= config.max {
+            return Err(Problem::bad("min", "less than max", config.min));
+        }
+        Ok(config)
+    }
+}
+
+impl CoDelConfig {
+    const ROWS: &'static [Row<Self>] = &[
+        Row::within(
+            "target_ms",
+            "ms",
+            "acceptable standing delay",
+            MILLIS,
+            |c| c.target_ms,
+            |c, v| c.target_ms = v,
+        ),
+        Row::within(
+            "interval_ms",
+            "ms",
+            "how long it may be exceeded before the first drop",
+            MILLIS,
+            |c| c.interval_ms,
+            |c, v| c.interval_ms = v,
+        ),
+        Row::whole(
+            LIMIT.0,
+            LIMIT.1,
+            LIMIT.2,
+            "none",
+            |c| c.limit,
+            |c, v| c.limit = Some(v),
+        ),
+    ];
+
+    fn read(given: &Given<'_>) -> Result<Self, Problem> {
+        let mut config = CoDelConfig::default();
+        given.apply(Self::ROWS, &mut config)?;
+        if config.target_ms > config.interval_ms {
+            return Err(Problem::bad(
+                "target_ms",
+                "at most interval_ms",
+                config.target_ms,
+            ));
+        }
+        Ok(config)
+    }
+}
+
+/// What a text says of a drop-tail queue.
+#[derive(Default)]
+struct DropTail {
+    bytes: Option<u64>,
+    packets: Option<u64>,
+}
+
+impl DropTail {
+    const NEEDED: &'static str = "one of the two is needed";
+    const ROWS: &'static [Row<Self>] = &[
+        Row::whole(
+            "bytes",
+            "bytes",
+            "bytes that may wait",
+            Self::NEEDED,
+            |c| c.bytes,
+            |c, v| c.bytes = Some(v),
+        ),
+        Row::whole(
+            "packets",
+            "packets",
+            "packets that may wait",
+            Self::NEEDED,
+            |c| c.packets,
+            |c, v| c.packets = Some(v),
+        ),
+    ];
+
+    fn read(given: &Given<'_>) -> Result<Limit, Problem> {
+        let mut config = DropTail::default();
+        given.apply(Self::ROWS, &mut config)?;
+        match (config.bytes, config.packets) {
+            (Some(bytes), None) => Ok(Limit::Bytes(bytes)),
+            (None, Some(packets)) => Ok(Limit::Packets(packets)),
+            _ => {
+                let problem = "`droptail` needs one of bytes=N and packets=N";
+                Err(Problem::Together(problem.to_owned()))
+            }
+        }
+    }
+}
+
+const KINDS: &[Kind<QueueConfig>] = &[
     Kind {
         name: "red",
         summary: "random early detection: drops more often the longer the average queue (Floyd & Jacobson 1993)",
         example: "red:min=375000,max=1125000,p=0.1",
-        keys: &[
-            key(
-                "min",
-                "bytes",
-                "375000",
-                "average queue below which nothing is dropped",
-            ),
-            key(
-                "max",
-                "bytes",
-                "1125000",
-                "average queue above which everything is dropped",
-            ),
-            key(
-                "p",
-                "probability",
-                "0.1",
-                "drop probability as the average reaches max",
-            ),
-            LIMIT,
-            key(
-                "weight",
-                "fraction",
-                "0.002",
-                "weight of each arrival in the average",
-            ),
-            key(
-                "preset",
-                "floyd | gentle | cs244",
-                "floyd",
-                "as published; dropping ever more between max and 2 max; as in the 2017 reproduction",
-            ),
-        ],
+        keys: || shown(RedConfig::ROWS, &RedConfig::default()),
+        read: |given| RedConfig::read(given).map(QueueConfig::Red),
     },
     Kind {
         name: "droptail",
         summary: "first in, first out; refuses what does not fit",
         example: "droptail:bytes=120000",
-        keys: &[
-            key(
-                "bytes",
-                "bytes",
-                "one of the two is needed",
-                "bytes that may wait",
-            ),
-            key(
-                "packets",
-                "packets",
-                "one of the two is needed",
-                "packets that may wait",
-            ),
-        ],
+        keys: || shown(DropTail::ROWS, &DropTail::default()),
+        read: |given| DropTail::read(given).map(QueueConfig::DropTail),
     },
     Kind {
         name: "codel",
         summary: "controlled delay: drops at the head while packets wait too long (RFC 8289)",
         example: "codel:target_ms=5,interval_ms=100",
-        keys: &[
-            key("target_ms", "ms", "5", "acceptable standing delay"),
-            key(
-                "interval_ms",
-                "ms",
-                "100",
-                "how long it may be exceeded before the first drop",
-            ),
-            LIMIT,
-        ],
+        keys: || shown(CoDelConfig::ROWS, &CoDelConfig::default()),
+        read: |given| CoDelConfig::read(given).map(QueueConfig::CoDel),
     },
     Kind {
         name: "infinite",
         summary: "first in, first out; never drops",
         example: "infinite",
-        keys: &[],
+        keys: Vec::new,
+        read: |given| {
+            given.apply(&[], &mut ())?;
+            Ok(QueueConfig::Infinite)
+        },
     },
 ];
 
 /// Every kind of queue with its keys, units and defaults.
-pub fn catalogue() -> &'static [Kind] {
-    KINDS
+pub fn catalogue() -> Vec<Shown> {
+    Kind::list(KINDS)
 }
 
 /// Why a text is no queue.
@@ -204,7 +320,7 @@ pub struct SpecError {
     /// The whole text, as given.
     pub text: String,
     /// What is wrong with it.
-    pub problem: SpecProblem,
+    pub problem: Problem,
 }
 
 impl QueueConfig {
@@ -213,7 +329,7 @@ impl QueueConfig {
     /// # Errors
     /// If a kind, key or value is unknown or out of range; the message names it and lists the valid ones.
     pub fn parse(text: &str) -> Result<QueueConfig, SpecError> {
-        parse(text).map_err(|problem| SpecError {
+        Kind::parse(KINDS, text).map_err(|problem| SpecError {
             text: text.to_owned(),
             problem,
         })
@@ -226,73 +342,6 @@ impl QueueConfig {
     pub fn check(&self) -> Result<(), SpecError> {
         QueueConfig::parse(&self.to_string()).map(drop)
     }
-}
-
-fn parse(text: &str) -> Result<QueueConfig, SpecProblem> {
-    let (kind, settings) = Settings::parse(KINDS, text)?;
-    Ok(match kind.name {
-        "infinite" => QueueConfig::Infinite,
-        "droptail" => QueueConfig::DropTail(
-            match (settings.whole("bytes")?, settings.whole("packets")?) {
-                (Some(bytes), None) => Limit::Bytes(bytes),
-                (None, Some(packets)) => Limit::Packets(packets),
-                _ => {
-                    let problem = "`droptail` needs one of bytes=N and packets=N";
-                    return Err(SpecProblem::Whole(problem));
-                }
-            },
-        ),
-        "codel" => QueueConfig::CoDel(parse_codel(&settings)?),
-        _ => QueueConfig::Red(parse_red(&settings)?),
-    })
-}
-
-fn parse_red(settings: &Settings<'_>) -> Result<RedConfig, SpecProblem> {
-    const PROBABILITY: &str = "above 0 and at most 1";
-    let fraction = |value: &f64| *value > 0.0 && *value <= 1.0;
-    let default = RedConfig::default();
-    let preset = match settings.get("preset") {
-        None | Some("floyd") => RedPreset::Floyd,
-        Some("gentle") => RedPreset::Gentle,
-        Some("cs244") => RedPreset::Cs244,
-        Some(_) => return Err(settings.bad("preset", "", "floyd, gentle or cs244")),
-    };
-    let config = RedConfig {
-        min: settings.whole("min")?.unwrap_or(default.min),
-        max: settings.whole("max")?.unwrap_or(default.max),
-        p: settings
-            .read("p", PROBABILITY, fraction)?
-            .unwrap_or(default.p),
-        limit: settings.whole("limit")?,
-        weight: settings
-            .read("weight", PROBABILITY, fraction)?
-            .unwrap_or(default.weight),
-        preset,
-    };
-    if config.min >= config.max {
-        return Err(settings.bad("min", config.min, "less than max"));
-    }
-    Ok(config)
-}
-
-fn parse_codel(settings: &Settings<'_>) -> Result<CoDelConfig, SpecProblem> {
-    // A day: beyond any use, and far from the end of the clock.
-    const MILLIS: &str = "a number of milliseconds above 0 and at most 86400000";
-    let millis = |value: &f64| *value > 0.0 && *value <= 86_400_000.0;
-    let default = CoDelConfig::default();
-    let config = CoDelConfig {
-        target_ms: settings
-            .read("target_ms", MILLIS, millis)?
-            .unwrap_or(default.target_ms),
-        interval_ms: settings
-            .read("interval_ms", MILLIS, millis)?
-            .unwrap_or(default.interval_ms),
-        limit: settings.whole("limit")?,
-    };
-    if config.target_ms > config.interval_ms {
-        return Err(settings.bad("target_ms", config.target_ms, "at most interval_ms"));
-    }
-    Ok(config)
 }
 
 impl fmt::Display for QueueConfig {
@@ -682,12 +731,12 @@ mod tests {
     fn every_example_and_key_in_the_catalogue_is_understood() {
         for kind in catalogue() {
             QueueConfig::parse(kind.example).unwrap();
-            for key in kind.keys {
+            for key in &kind.keys {
                 let value = if key.key == "preset" { "floyd" } else { "1" };
                 match QueueConfig::parse(&format!("{}:{}={value}", kind.name, key.key)) {
                     Ok(_) => {}
                     Err(SpecError {
-                        problem: SpecProblem::BadValue { .. },
+                        problem: Problem::BadValue { .. },
                         ..
                     }) => {}
                     Err(error) => panic!("{error}"),
@@ -701,32 +750,32 @@ mod tests {
         let cases = [
             (
                 "fifo",
-                "unknown kind `fifo`; the kinds are red, droptail, codel, infinite",
+                "unknown kind `fifo`; known are red, droptail, codel, infinite",
             ),
             (
                 "",
-                "unknown kind ``; the kinds are red, droptail, codel, infinite",
+                "unknown kind ``; known are red, droptail, codel, infinite",
             ),
             (
                 "red:maximum=5",
-                "`red` has no key `maximum`; it has min, max, p, limit, weight, preset",
+                "`red` has no key `maximum`; its keys are min, max, p, limit, weight, preset",
             ),
             (
                 "infinite:bytes=5",
-                "`infinite` has no key `bytes`; it has none",
+                "`infinite` has no key `bytes`; its keys are none",
             ),
-            ("red:min", "`min` is not of the form key=value"),
-            ("red:", "`` is not of the form key=value"),
-            ("red:min=5,min=6", "`min` is given twice"),
-            ("red:p=NaN", "p=NaN: must be above 0 and at most 1"),
-            ("red:p=0", "p=0: must be above 0 and at most 1"),
-            ("red:p=1.5", "p=1.5: must be above 0 and at most 1"),
-            ("red:min=-1", "min=-1: must be a whole number above 0"),
-            ("red:min=5,max=5", "min=5: must be less than max"),
-            ("red:max=1000", "min=375000: must be less than max"),
+            ("red:min", "each parameter must be key=value, not `min`"),
+            ("red:", "each parameter must be key=value, not ``"),
+            ("red:min=5,min=6", "min must be given once, not `6`"),
+            ("red:p=NaN", "p must be above 0 and at most 1, not `NaN`"),
+            ("red:p=0", "p must be above 0 and at most 1, not `0`"),
+            ("red:p=1.5", "p must be above 0 and at most 1, not `1.5`"),
+            ("red:min=-1", "min must be a whole number above 0, not `-1`"),
+            ("red:min=5,max=5", "min must be less than max, not `5`"),
+            ("red:max=1000", "min must be less than max, not `375000`"),
             (
                 "red:preset=linux",
-                "preset=linux: must be floyd, gentle or cs244",
+                "preset must be one of floyd, gentle, cs244, not `linux`",
             ),
             ("droptail", "`droptail` needs one of bytes=N and packets=N"),
             (
@@ -735,19 +784,19 @@ mod tests {
             ),
             (
                 "droptail:bytes=0",
-                "bytes=0: must be a whole number above 0",
+                "bytes must be a whole number above 0, not `0`",
             ),
             (
                 "droptail:bytes=1e5",
-                "bytes=1e5: must be a whole number above 0",
+                "bytes must be a whole number above 0, not `1e5`",
             ),
             (
                 "codel:target_ms=inf",
-                "target_ms=inf: must be a number of milliseconds above 0 and at most 86400000",
+                "target_ms must be a number of milliseconds above 0 and at most 86400000, not `inf`",
             ),
             (
                 "codel:target_ms=200",
-                "target_ms=200: must be at most interval_ms",
+                "target_ms must be at most interval_ms, not `200`",
             ),
         ];
         for (text, problem) in cases {

@@ -12,7 +12,7 @@ use thiserror::Error;
 use crate::configuration::{Configuration, Configured, Read, Refusal};
 use crate::controller::{Controller, Observer};
 use crate::receiver::ReceiverConfig;
-use crate::spec::{Given, Problem, REQUIRED};
+use crate::spec::{Given, Problem, REQUIRED, shown};
 use crate::tcp::{cubic, reno, vegas};
 use crate::units::Rate;
 use crate::{constant, forward, model, saturate, sprout, verus};
@@ -40,17 +40,7 @@ impl Entry {
 /// A scheme that cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum SchemeError {
-    /// No algorithm has this name.
-    #[error("scheme `{scheme}`: unknown algorithm `{name}`; known are {known}")]
-    UnknownName {
-        /// The scheme as given.
-        scheme: String,
-        /// The name in it.
-        name: String,
-        /// The names there are.
-        known: String,
-    },
-    /// A key that the algorithm does not have, or a value that is not of its kind.
+    /// A name that no algorithm has, a key that it does not have, or a value that is not of its kind.
     #[error("scheme `{scheme}`: {problem}")]
     Spec {
         /// The scheme as given.
@@ -103,10 +93,7 @@ impl Algorithm {
         Algorithm {
             name,
             summary,
-            keys: || {
-                let config = C::default();
-                C::ROWS.iter().map(|row| row.shown(&config)).collect()
-            },
+            keys: || shown(C::ROWS, &C::default()),
             open: |given, _| {
                 let mut config = C::default();
                 given.apply(C::ROWS, &mut config)?;
@@ -206,25 +193,17 @@ impl Scheme {
         mut read: impl FnMut(&str) -> Result<Vec<u8>, String>,
     ) -> Result<Self, SchemeError> {
         let scheme = || text.to_owned();
-        let given = Given::parse(text).map_err(|problem| SchemeError::Spec {
+        let refused = |problem| SchemeError::Spec {
             scheme: scheme(),
             problem,
-        })?;
+        };
+        let given = Given::parse(text).map_err(refused)?;
         let found = ALGORITHMS.iter().find(|known| known.name == given.name);
-        let algorithm = found.ok_or_else(|| SchemeError::UnknownName {
-            scheme: scheme(),
-            name: given.name.to_owned(),
-            known: ALGORITHMS
-                .iter()
-                .map(|known| known.name)
-                .collect::<Vec<_>>()
-                .join(", "),
-        })?;
+        let names = ALGORITHMS.iter().map(|known| known.name);
+        let algorithm =
+            found.ok_or_else(|| refused(Problem::unknown("algorithm", given.name, names)))?;
         let config = (algorithm.open)(&given, &mut read).map_err(|refusal| match refusal {
-            Refusal::Spec(problem) => SchemeError::Spec {
-                scheme: scheme(),
-                problem,
-            },
+            Refusal::Spec(problem) => refused(problem),
             Refusal::OutOfRange(problem) => SchemeError::OutOfRange {
                 scheme: scheme(),
                 problem,

@@ -27,6 +27,16 @@ pub struct Key {
 /// What is wrong with such a text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
+    /// Nothing has this name.
+    #[error("unknown {what} `{name}`; known are {known}")]
+    UnknownName {
+        /// What there is none of.
+        what: &'static str,
+        /// The word.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
     /// There is no such key.
     #[error("`{name}` has no key `{key}`; its keys are {known}")]
     UnknownKey {
@@ -47,6 +57,91 @@ pub enum Problem {
         /// What was given.
         value: String,
     },
+    /// Values that do not go together.
+    #[error("{0}")]
+    Together(String),
+}
+
+impl Problem {
+    /// That nothing has this name, of all that have one.
+    pub fn unknown(
+        what: &'static str,
+        name: &str,
+        known: impl Iterator<Item = &'static str>,
+    ) -> Self {
+        Problem::UnknownName {
+            what,
+            name: name.to_owned(),
+            known: known.collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    /// That `key` must be something else than it is.
+    pub fn bad(key: &str, expected: &str, value: impl ToString) -> Self {
+        Problem::BadValue {
+            key: key.to_owned(),
+            expected: expected.to_owned(),
+            value: value.to_string(),
+        }
+    }
+}
+
+/// One kind of a thing that a text describes: a queue, a traffic.
+#[derive(Debug)]
+pub struct Kind<T: 'static> {
+    /// The word before the colon.
+    pub name: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+    /// A complete example.
+    pub example: &'static str,
+    /// Its keys, for people.
+    pub keys: fn() -> Vec<Key>,
+    /// What such a text describes.
+    pub read: fn(&Given<'_>) -> Result<T, Problem>,
+}
+
+/// A [`Kind`], for people: what `verus list queues` prints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Shown {
+    /// The word before the colon.
+    pub name: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+    /// A complete example.
+    pub example: &'static str,
+    /// Its keys.
+    pub keys: Vec<Key>,
+}
+
+impl<T> Kind<T> {
+    /// What `text` describes, of one of `kinds`.
+    ///
+    /// # Errors
+    /// If there is no such kind, or it has no such key, or a value is not of its key's kind.
+    pub fn parse(kinds: &'static [Kind<T>], text: &str) -> Result<T, Problem> {
+        let given = Given::parse(text)?;
+        let kind = kinds.iter().find(|kind| kind.name == given.name);
+        let names = kinds.iter().map(|kind| kind.name);
+        let kind = kind.ok_or_else(|| Problem::unknown("kind", given.name, names))?;
+        (kind.read)(&given)
+    }
+
+    /// `kinds`, for people.
+    pub fn list(kinds: &'static [Kind<T>]) -> Vec<Shown> {
+        let shown = |kind: &Kind<T>| Shown {
+            name: kind.name,
+            summary: kind.summary,
+            example: kind.example,
+            keys: (kind.keys)(),
+        };
+        kinds.iter().map(shown).collect()
+    }
+}
+
+/// `rows`, for people, with the values that `config` has.
+pub fn shown<C>(rows: &[Row<C>], config: &C) -> Vec<Key> {
+    rows.iter().map(|row| row.shown(config)).collect()
 }
 
 /// A text taken apart: its name, and its keys with their values, each key once.
@@ -70,17 +165,12 @@ impl<'a> Given<'a> {
         };
         let mut pairs: Vec<(&str, &str)> = Vec::new();
         for part in rest.into_iter().flat_map(|rest| rest.split(',')) {
-            let bad = |key: &str, expected: &str, value: &str| Problem::BadValue {
-                key: key.to_owned(),
-                expected: expected.to_owned(),
-                value: value.to_owned(),
-            };
             let Some((key, value)) = part.split_once('=') else {
-                return Err(bad("each parameter", "key=value", part));
+                return Err(Problem::bad("each parameter", "key=value", part));
             };
             let (key, value) = (key.trim(), value.trim());
             if pairs.iter().any(|(other, _)| *other == key) {
-                return Err(bad(key, "given once", value));
+                return Err(Problem::bad(key, "given once", value));
             }
             pairs.push((key, value));
         }
@@ -138,11 +228,7 @@ impl<'a> Setting<'a> {
 
     /// That the value must be something else.
     pub fn bad(&self, expected: &str) -> Problem {
-        Problem::BadValue {
-            key: self.key.to_owned(),
-            expected: expected.to_owned(),
-            value: self.value.to_owned(),
-        }
+        Problem::bad(self.key, expected, self.value)
     }
 
     /// A finite number.
@@ -152,6 +238,25 @@ impl<'a> Setting<'a> {
     pub fn number(&self) -> Result<f64, Problem> {
         let number = self.value.parse().ok().filter(|n: &f64| n.is_finite());
         number.ok_or_else(|| self.bad("a number"))
+    }
+
+    /// A finite number within a range.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn within(&self, range: &Within) -> Result<f64, Problem> {
+        let number = self.value.parse().ok().filter(|n: &f64| n.is_finite());
+        let number = number.filter(|&n| (range.valid)(n));
+        number.ok_or_else(|| self.bad(range.words))
+    }
+
+    /// A whole number above 0.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn whole(&self) -> Result<u64, Problem> {
+        let number = self.value.parse().ok().filter(|&n: &u64| n > 0);
+        number.ok_or_else(|| self.bad("a whole number above 0"))
     }
 
     /// A time in ms, of an hour at the most.
@@ -182,6 +287,15 @@ impl<'a> Setting<'a> {
 
 /// What a key takes that takes words, and what each stands for.
 pub type Words<T> = &'static [(&'static str, T)];
+
+/// A range, and its words.
+#[derive(Clone, Copy, Debug)]
+pub struct Within {
+    /// What a value must be.
+    pub words: &'static str,
+    /// Whether it is.
+    pub valid: fn(f64) -> bool,
+}
 
 /// The words for yes and no.
 pub const FLAG: Words<bool> = &[("yes", true), ("no", false)];
@@ -214,8 +328,15 @@ pub struct Row<C: 'static> {
 enum Field<C: 'static> {
     Number {
         unit: &'static str,
+        within: Option<Within>,
         get: fn(&C) -> f64,
         set: fn(&mut C, f64),
+    },
+    Whole {
+        unit: &'static str,
+        none: &'static str,
+        get: fn(&C) -> Option<u64>,
+        set: fn(&mut C, u64),
     },
     Millis {
         get: fn(&C) -> Duration,
@@ -252,7 +373,51 @@ impl<C> Row<C> {
         get: fn(&C) -> f64,
         set: fn(&mut C, f64),
     ) -> Self {
-        Row::new(key, meaning, Field::Number { unit, get, set })
+        let within = None;
+        let field = Field::Number {
+            unit,
+            within,
+            get,
+            set,
+        };
+        Row::new(key, meaning, field)
+    }
+
+    /// A number within a range, in `unit`.
+    pub const fn within(
+        key: &'static str,
+        unit: &'static str,
+        meaning: &'static str,
+        range: Within,
+        get: fn(&C) -> f64,
+        set: fn(&mut C, f64),
+    ) -> Self {
+        let within = Some(range);
+        let field = Field::Number {
+            unit,
+            within,
+            get,
+            set,
+        };
+        Row::new(key, meaning, field)
+    }
+
+    /// A whole number above 0, in `unit`; `none` says for people what it is where there is none.
+    pub const fn whole(
+        key: &'static str,
+        unit: &'static str,
+        meaning: &'static str,
+        none: &'static str,
+        get: fn(&C) -> Option<u64>,
+        set: fn(&mut C, u64),
+    ) -> Self {
+        let field = Field::Whole {
+            unit,
+            none,
+            get,
+            set,
+        };
+        Row::new(key, meaning, field)
     }
 
     /// A time, in ms.
@@ -294,7 +459,11 @@ impl<C> Row<C> {
 
     fn set(&self, config: &mut C, setting: &Setting<'_>) -> Result<(), Problem> {
         match &self.field {
-            Field::Number { set, .. } => set(config, setting.number()?),
+            Field::Number { within, set, .. } => match within {
+                Some(range) => set(config, setting.within(range)?),
+                None => set(config, setting.number()?),
+            },
+            Field::Whole { set, .. } => set(config, setting.whole()?),
             Field::Millis { set, .. } => set(config, setting.millis()?),
             Field::Flag { set, .. } => set(config, setting.word(FLAG)?),
             Field::Other { set, .. } => set(config, setting)?,
@@ -306,6 +475,12 @@ impl<C> Row<C> {
     pub fn shown(&self, config: &C) -> Key {
         let (unit, default) = match &self.field {
             Field::Number { unit, get, .. } => ((*unit).to_owned(), get(config).to_string()),
+            Field::Whole {
+                unit, none, get, ..
+            } => {
+                let value = get(config).map_or((*none).to_owned(), |value| value.to_string());
+                ((*unit).to_owned(), value)
+            }
             Field::Millis { get, .. } => ("ms".to_owned(), get(config).as_millis_f64().to_string()),
             Field::Flag { get, .. } => (either(FLAG), word_for(FLAG, &get(config))),
             Field::Other { unit, get, .. } => (unit(), get(config)),

@@ -22,98 +22,263 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp, LogNormal};
-use verus_channel::spec::{Key, Kind, Settings, SpecProblem, key};
+use verus_core::spec::{
+    Given, Kind, Problem, REQUIRED, Row, Shown, Within, Words, either, shown, word_for,
+};
 use verus_core::{Bytes, Duration, random};
 
 const MB: f64 = 1e6;
 
-const MEAN: &str = "MB";
+/// What the three kinds that pause are made of, as a text gives it.
+struct Asked {
+    pause_s: f64,
+    mean_mb: f64,
+    /// MB or MB², as the kind has it.
+    spread: f64,
+    max_mb: f64,
+    rate_mbps: f64,
+    pause_first: bool,
+}
 
-const KINDS: &[Kind] = &[
+/// Below a millisecond a user would do nothing but switch; the upper end is that of a run.
+const SECONDS: Within = Within {
+    words: "a number of seconds between 0.001 and 1e6",
+    valid: |value| (0.001..=1e6).contains(&value),
+};
+const GAP: Within = Within {
+    words: "a number of seconds between 0 and 1e6",
+    valid: |value| (0.0..=1e6).contains(&value),
+};
+const RATE: Within = Within {
+    words: "a number of Mbit/s between 0.001 and 1e6",
+    valid: |value| (0.001..=1e6).contains(&value),
+};
+const SIZE: Within = Within {
+    words: "a number of MB between 1e-6 and 1e6",
+    valid: |value| (1e-6..=1e6).contains(&value),
+};
+const DEVIATION: Within = Within {
+    words: "a number of MB between 0 and 1e6",
+    valid: |value| (0.0..=1e6).contains(&value),
+};
+const VARIANCE: Within = Within {
+    words: "a number of MB² between 0 and 1e12",
+    valid: |value| (0.0..=1e12).contains(&value),
+};
+
+/// What comes first.
+const BEGIN: Words<bool> = &[("off", true), ("on", false)];
+
+impl Asked {
+    const ON_OFF: Asked = Asked {
+        pause_s: 60.0,
+        mean_mb: 4.0,
+        spread: 3.3,
+        max_mb: 10.0,
+        rate_mbps: 4.0,
+        pause_first: true,
+    };
+    const FTP: Asked = Asked {
+        pause_s: 180.0,
+        mean_mb: 2.0,
+        spread: 0.722,
+        max_mb: 5.0,
+        ..Asked::ON_OFF
+    };
+
+    const fn pause(key: &'static str, meaning: &'static str) -> Row<Self> {
+        Row::within(
+            key,
+            "s",
+            meaning,
+            SECONDS,
+            |c| c.pause_s,
+            |c, v| c.pause_s = v,
+        )
+    }
+
+    const MEAN: Row<Self> = Row::within(
+        "mean_mb",
+        "MB",
+        "mean size (lognormal, before truncation)",
+        SIZE,
+        |c| c.mean_mb,
+        |c, v| c.mean_mb = v,
+    );
+    const MAX: Row<Self> = Row::within(
+        "max_mb",
+        "MB",
+        "largest size; larger ones are drawn again",
+        SIZE,
+        |c| c.max_mb,
+        |c, v| c.max_mb = v,
+    );
+    const FIRST: Row<Self> = Row::other(
+        "begin",
+        || either(BEGIN),
+        "what comes first, a pause or a file",
+        |c| word_for(BEGIN, &c.pause_first),
+        |c, setting| setting.word(BEGIN).map(|v| c.pause_first = v),
+    );
+
+    const ON_OFF_ROWS: &'static [Row<Self>] = &[
+        Self::pause("off_s", "mean time off (exponential)"),
+        Self::MEAN,
+        Row::within(
+            "variance",
+            "MB²",
+            "variance of the size",
+            VARIANCE,
+            |c| c.spread,
+            |c, v| c.spread = v,
+        ),
+        Self::MAX,
+        Row::within(
+            "rate_mbps",
+            "Mbit/s",
+            "rate that turns a size into a time on",
+            RATE,
+            |c| c.rate_mbps,
+            |c, v| c.rate_mbps = v,
+        ),
+        Self::FIRST,
+    ];
+    const FTP_ROWS: &'static [Row<Self>] = &[
+        Self::pause("reading_s", "mean reading time (exponential)"),
+        Self::MEAN,
+        Row::within(
+            "sd_mb",
+            "MB",
+            "standard deviation of the size",
+            DEVIATION,
+            |c| c.spread,
+            |c, v| c.spread = v,
+        ),
+        Self::MAX,
+        Self::FIRST,
+    ];
+
+    fn read(mut self, rows: &[Row<Self>], given: &Given<'_>) -> Result<Self, Problem> {
+        given.apply(rows, &mut self)?;
+        // At least half of all draws are below the mean, so drawing again comes to an end.
+        if self.max_mb < self.mean_mb {
+            return Err(Problem::bad("max_mb", "at least mean_mb", self.max_mb));
+        }
+        Ok(self)
+    }
+
+    fn size(&self, variance: f64) -> Size {
+        Size {
+            mean_mb: self.mean_mb,
+            variance,
+            max_mb: self.max_mb,
+        }
+    }
+}
+
+/// Files of one size, as a text gives them.
+struct Files {
+    bytes: Option<u64>,
+    gap_s: f64,
+    count: Option<u64>,
+}
+
+impl Files {
+    const DEFAULT: Files = Files {
+        bytes: None,
+        gap_s: 1.0,
+        count: None,
+    };
+    const ROWS: &'static [Row<Self>] = &[
+        Row::whole(
+            "bytes",
+            "bytes",
+            "size of a file",
+            REQUIRED,
+            |c| c.bytes,
+            |c, v| c.bytes = Some(v),
+        ),
+        Row::within(
+            "gap_s",
+            "s",
+            "from the end of one to the beginning of the next",
+            GAP,
+            |c| c.gap_s,
+            |c, v| c.gap_s = v,
+        ),
+        Row::whole(
+            "count",
+            "files",
+            "how many",
+            "no end",
+            |c| c.count,
+            |c, v| c.count = Some(v),
+        ),
+    ];
+}
+
+const KINDS: &[Kind<Traffic>] = &[
     Kind {
         name: "full",
         summary: "always something to send",
         example: "full",
-        keys: &[],
+        keys: Vec::new,
+        read: |given| {
+            given.apply(&[], &mut ())?;
+            Ok(Traffic::Full)
+        },
     },
     Kind {
         name: "on-off",
         summary: "on for the time that a file would take, then off; a connection for each (model paper, Table 3)",
         example: "on-off:off_s=60,mean_mb=4,variance=3.3,max_mb=10,rate_mbps=4",
-        keys: &[
-            key("off_s", "s", "60", "mean time off (exponential)"),
-            key(
-                "mean_mb",
-                MEAN,
-                "4",
-                "mean size (lognormal, before truncation)",
-            ),
-            key("variance", "MB²", "3.3", "variance of the size"),
-            MAX_10,
-            key(
-                "rate_mbps",
-                "Mbit/s",
-                "4",
-                "rate that turns a size into a time on",
-            ),
-            BEGIN,
-        ],
+        keys: || shown(Asked::ON_OFF_ROWS, &Asked::ON_OFF),
+        read: |given| {
+            let asked = Asked::ON_OFF.read(Asked::ON_OFF_ROWS, given)?;
+            Ok(Traffic::OnOff {
+                off_s: asked.pause_s,
+                size: asked.size(asked.spread),
+                rate_mbps: asked.rate_mbps,
+                pause_first: asked.pause_first,
+            })
+        },
     },
     Kind {
         name: "c.r1002",
         summary: "files, each read when all of it has come; a connection for each (3GPP2 C.R1002)",
         example: "c.r1002:reading_s=180,mean_mb=2,sd_mb=0.722,max_mb=5",
-        keys: &[
-            key("reading_s", "s", "180", "mean reading time (exponential)"),
-            key(
-                "mean_mb",
-                MEAN,
-                "2",
-                "mean size (lognormal, before truncation)",
-            ),
-            key("sd_mb", MEAN, "0.722", "standard deviation of the size"),
-            key(
-                "max_mb",
-                MEAN,
-                "5",
-                "largest size; larger ones are drawn again",
-            ),
-            BEGIN,
-        ],
+        keys: || shown(Asked::FTP_ROWS, &Asked::FTP),
+        read: |given| {
+            let asked = Asked::FTP.read(Asked::FTP_ROWS, given)?;
+            Ok(Traffic::Ftp {
+                reading_s: asked.pause_s,
+                size: asked.size(asked.spread * asked.spread),
+                pause_first: asked.pause_first,
+            })
+        },
     },
     Kind {
         name: "files",
         summary: "files of one size, one after another; a connection for each",
         example: "files:bytes=100000,gap_s=1",
-        keys: &[
-            key("bytes", "bytes", "required", "size of a file"),
-            key(
-                "gap_s",
-                "s",
-                "1",
-                "from the end of one to the beginning of the next",
-            ),
-            key("count", "files", "no end", "how many"),
-        ],
+        keys: || shown(Files::ROWS, &Files::DEFAULT),
+        read: |given| {
+            let mut files = Files::DEFAULT;
+            given.apply(Files::ROWS, &mut files)?;
+            let size = files.bytes;
+            Ok(Traffic::Files {
+                bytes: size
+                    .ok_or_else(|| Problem::bad("bytes", "given: the size of a file", ""))?,
+                gap_s: files.gap_s,
+                count: files.count,
+            })
+        },
     },
 ];
 
-const MAX_10: Key = key(
-    "max_mb",
-    MEAN,
-    "10",
-    "largest size; larger ones are drawn again",
-);
-const BEGIN: Key = key(
-    "begin",
-    "off | on",
-    "off",
-    "what comes first, a pause or a file",
-);
-
 /// Every kind of traffic with its keys, units and defaults.
-pub fn catalogue() -> &'static [Kind] {
-    KINDS
+pub fn catalogue() -> Vec<Shown> {
+    Kind::list(KINDS)
 }
 
 /// Why a text is no traffic.
@@ -123,7 +288,7 @@ pub struct TrafficError {
     /// The whole text, as given.
     pub text: String,
     /// What is wrong with it.
-    pub problem: SpecProblem,
+    pub problem: Problem,
 }
 
 /// What a user has to send.
@@ -190,7 +355,7 @@ impl Traffic {
     /// # Errors
     /// If a kind, key or value is unknown or out of range; the message names it and lists the valid ones.
     pub fn parse(text: &str) -> Result<Traffic, TrafficError> {
-        parse(text).map_err(|problem| TrafficError {
+        Kind::parse(KINDS, text).map_err(|problem| TrafficError {
             text: text.to_owned(),
             problem,
         })
@@ -209,75 +374,6 @@ impl Traffic {
             begun: 0,
         }
     }
-}
-
-fn parse(text: &str) -> Result<Traffic, SpecProblem> {
-    // Below a millisecond a user would do nothing but switch; the upper ends are those of a run.
-    const SECONDS: &str = "a number of seconds between 0.001 and 1e6";
-    const RATE: &str = "a number of Mbit/s between 0.001 and 1e6";
-    let seconds = |value: &f64| (0.001..=1e6).contains(value);
-    let (kind, settings) = Settings::parse(KINDS, text)?;
-    let pause_first = || match settings.get("begin") {
-        None | Some("off") => Ok(true),
-        Some("on") => Ok(false),
-        Some(_) => Err(settings.bad("begin", "", "off or on")),
-    };
-    Ok(match kind.name {
-        "on-off" => {
-            const VARIANCE: &str = "a number of MB² between 0 and 1e12";
-            let valid = |value: &f64| (0.0..=1e12).contains(value);
-            let variance = settings.read("variance", VARIANCE, valid)?.unwrap_or(3.3);
-            Traffic::OnOff {
-                off_s: settings.read("off_s", SECONDS, seconds)?.unwrap_or(60.0),
-                size: size(&settings, 4.0, variance, 10.0)?,
-                rate_mbps: settings.read("rate_mbps", RATE, seconds)?.unwrap_or(4.0),
-                pause_first: pause_first()?,
-            }
-        }
-        "c.r1002" => {
-            const DEVIATION: &str = "a number of MB between 0 and 1e6";
-            let valid = |value: &f64| (0.0..=1e6).contains(value);
-            let sd_mb = settings.read("sd_mb", DEVIATION, valid)?.unwrap_or(0.722);
-            let reading = settings.read("reading_s", SECONDS, seconds)?;
-            Traffic::Ftp {
-                reading_s: reading.unwrap_or(180.0),
-                size: size(&settings, 2.0, sd_mb * sd_mb, 5.0)?,
-                pause_first: pause_first()?,
-            }
-        }
-        "files" => {
-            const GAP: &str = "a number of seconds between 0 and 1e6";
-            let valid = |value: &f64| (0.0..=1e6).contains(value);
-            Traffic::Files {
-                bytes: settings
-                    .whole("bytes")?
-                    .ok_or_else(|| settings.bad("bytes", "", "given: the size of a file"))?,
-                gap_s: settings.read("gap_s", GAP, valid)?.unwrap_or(1.0),
-                count: settings.whole("count")?,
-            }
-        }
-        _ => Traffic::Full,
-    })
-}
-
-fn size(
-    settings: &Settings<'_>,
-    mean_mb: f64,
-    variance: f64,
-    max_mb: f64,
-) -> Result<Size, SpecProblem> {
-    const SIZE: &str = "a number of MB between 1e-6 and 1e6";
-    let valid = |value: &f64| (1e-6..=1e6).contains(value);
-    let size = Size {
-        mean_mb: settings.read("mean_mb", SIZE, valid)?.unwrap_or(mean_mb),
-        variance,
-        max_mb: settings.read("max_mb", SIZE, valid)?.unwrap_or(max_mb),
-    };
-    // At least half of all draws are below the mean, so drawing again comes to an end.
-    if size.max_mb < size.mean_mb {
-        return Err(settings.bad("max_mb", size.max_mb, "at least mean_mb"));
-    }
-    Ok(size)
 }
 
 impl Size {
@@ -456,24 +552,42 @@ mod tests {
         let cases = [
             (
                 "",
-                "unknown kind ``; the kinds are full, on-off, c.r1002, files",
+                "unknown kind ``; known are full, on-off, c.r1002, files",
             ),
             ("bursts", "unknown kind `bursts`"),
-            ("full:bytes=1", "`full` has no key `bytes`; it has none"),
+            (
+                "full:bytes=1",
+                "`full` has no key `bytes`; its keys are none",
+            ),
             ("on-off:sd_mb=1", "`on-off` has no key `sd_mb`"),
-            ("on-off:off_s=0", "off_s=0: must be a number of seconds"),
-            ("on-off:off_s=nan", "off_s=nan: must be"),
-            ("on-off:mean_mb=20", "max_mb=10: must be at least mean_mb"),
-            ("on-off:variance=-1", "variance=-1: must be"),
-            ("on-off:begin=now", "begin=now: must be off or on"),
+            (
+                "on-off:off_s=0",
+                "off_s must be a number of seconds between 0.001 and 1e6, not `0`",
+            ),
+            ("on-off:off_s=nan", "off_s must be a number of seconds"),
+            (
+                "on-off:mean_mb=20",
+                "max_mb must be at least mean_mb, not `10`",
+            ),
+            ("on-off:variance=-1", "variance must be"),
+            (
+                "on-off:begin=now",
+                "begin must be one of off, on, not `now`",
+            ),
             (
                 "c.r1002:reading_s",
-                "`reading_s` is not of the form key=value",
+                "each parameter must be key=value, not `reading_s`",
             ),
-            ("c.r1002:max_mb=1,max_mb=2", "`max_mb` is given twice"),
-            ("files", "bytes=: must be given"),
-            ("files:bytes=0", "bytes=0: must be a whole number above 0"),
-            ("files:bytes=1,gap_s=-1", "gap_s=-1: must be"),
+            (
+                "c.r1002:max_mb=1,max_mb=2",
+                "max_mb must be given once, not `2`",
+            ),
+            ("files", "bytes must be given"),
+            (
+                "files:bytes=0",
+                "bytes must be a whole number above 0, not `0`",
+            ),
+            ("files:bytes=1,gap_s=-1", "gap_s must be"),
         ];
         for (text, words) in cases {
             let error = Traffic::parse(text).unwrap_err().to_string();

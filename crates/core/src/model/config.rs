@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Model, ModelDriven, WalkKind};
 use crate::configuration::{Configured, Read, Refusal};
 use crate::controller::Controller;
-use crate::spec::{Given, Key, REQUIRED, Row, Words, either, word_for};
+use crate::spec::{Given, Key, REQUIRED, Row, Words, either, shown, word_for};
 
 const WALKS: Words<WalkKind> = &[("paper", WalkKind::Paper), ("sampled", WalkKind::Sampled)];
 
@@ -55,8 +55,7 @@ impl Configured for Config {
 
 /// Its keys, for people.
 pub(crate) fn keys() -> Vec<Key> {
-    let nothing = Asked::default();
-    ROWS.iter().map(|row| row.shown(&nothing)).collect()
+    shown(ROWS, &Asked::default())
 }
 
 /// Reads the file that is named.
