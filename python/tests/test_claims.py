@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from verus import experiments
-from verus.experiments import Options, claims
-from verus.experiments.claims import Judged
+from verus.experiments.shared import claims
+from verus.experiments.shared.claims import Judged
+from verus.experiments.shared.experiment import Options
 
 #: The experiments that measure claims of a paper.
 MEASURING = list(dict.fromkeys(claim.experiment for claim in claims.everything()))

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from verus import experiments
-from verus.experiments import Options, claims, cs244
-from verus.experiments.reproduction import Column, columns_for
-from verus.experiments.target import Check, verdict
+from verus.experiments.others import cs244
+from verus.experiments.shared import claims
+from verus.experiments.shared.experiment import Options
+from verus.experiments.shared.reproduction import Column, columns_for
+from verus.experiments.shared.target import Check, verdict
 from verus.results import Results
 from verus.runner import run_all
 

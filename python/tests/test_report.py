@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from verus import api, figures, report
+from verus import api, comparison, figures, report
+from verus.page import to_html
 from verus.results import Results
 from verus.summary import blocks
 
@@ -89,7 +90,7 @@ def test_text_cannot_become_markup(tmp_path: Path) -> None:
     path = tmp_path / "a" / name.replace("/", "-")
     path.write_text("".join(f"{time}\n" for time in range(1, 1000, 3)))
     found = api.compare(traces=[str(path)], schemes=["cubic"], duration_s=1)
-    page = report.to_html(report.page_for(found.results), found.results.config)
+    page = to_html(report.page_for(found.results), found.results.config)
     assert "<script>alert" not in page
 
 
@@ -122,4 +123,4 @@ def test_several_flows_are_also_drawn_one_by_one(tmp_path: Path) -> None:
     drawn = {figure.name: figure for figure in report.page_for(found.results).figures()}
     panels = drawn["flows-rate-10"].spec["concat"]
     assert [len(panel["layer"][0]["data"]["values"]) for panel in panels] == [3, 3]
-    assert "Jain" in report.results_table(blocks(found.results)[0])
+    assert "Jain" in comparison.results_table(blocks(found.results)[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cyclopts import App, Group
 
 from verus import _verus
-from verus.cli import ENDPOINT_VERBS
+from verus.endpoint import ENDPOINT_VERBS
 
 app = App(
     name="verus",

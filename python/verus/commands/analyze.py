@@ -16,8 +16,8 @@ from rich.table import Table
 
 from verus import _verus
 from verus.commands.console import table_console, tell_rows
+from verus.numbers import DELAY_NOTE
 from verus.plain import line
-from verus.table import DELAY_NOTE
 
 
 def analyze(

@@ -12,13 +12,14 @@ from cyclopts import Parameter
 from verus import experiments
 from verus.commands.console import Talk, table_console, tell_rows
 from verus.errors import FieldError
+from verus.experiments.shared.experiment import Experiment, Options
 from verus.files import write_whole
+from verus.folder import check_folder, new_folder
 from verus.scenario import at_least, check_seed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from verus.experiments import Experiment
     from verus.results import Results
 
 #: Of Verus, beside the default.
@@ -83,7 +84,7 @@ def reproduce(
     if repeat is not None:
         at_least("repeat", repeat, 1, 1000)
     everything = not names or "all" in names
-    options = experiments.Options(
+    options = Options(
         traces=traces, built_in=built_in, seed=seed, repeat=repeat, jobs=jobs, modes=_modes(modes), lenient=everything
     )
     wanted = experiments.ALL if everything else dict.fromkeys(names or ())
@@ -91,8 +92,7 @@ def reproduce(
     work = [experiment.prepare(options) for experiment in chosen]
 
     from verus import report
-    from verus.experiments.overview import Overview
-    from verus.results import check_folder, new_folder
+    from verus.experiments.shared.overview import Overview
 
     several = len(chosen) > 1
     stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
