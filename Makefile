@@ -143,6 +143,10 @@ lock: $(STAMPS)/packages ## Pin the newest allowed versions of the Python packag
 	  --no-emit-index-url --no-emit-find-links --no-header --group dev \
 	  --output-file requirements.lock pyproject.toml
 
+.PHONY: bundle
+bundle: $(STAMPS)/packages ## Write the script that pages carry, after `make lock` brought another vl-convert
+	$(BIN)/python scripts/bundle.py
+
 .PHONY: clean
 clean: ## Remove everything that was built, downloaded or drawn
 	rm -rf .venv .tools target fuzz/target fuzz/found verus-results

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,7 +47,7 @@ def new_folder(target: Path, *, force: bool) -> Iterator[Path]:
     """
     check_folder(target, force=force)
     parent = target.absolute().parent
-    draft = parent / f".{target.name}-{secrets.token_hex(4)}.part"
+    draft = parent / f".{target.name}-{os.urandom(4).hex()}.part"
     made = _make_parents(parent)
     try:
         draft.mkdir()
@@ -79,7 +79,7 @@ def check_folder(target: Path, *, force: bool) -> None:
         raise FieldError("out", f"`{target}` cannot be used ({error.strerror or error})") from error
     if not nearest.is_dir():
         raise FieldError("out", f"`{target}` cannot be written (`{nearest}` is not a folder)")
-    probe = nearest / f".{secrets.token_hex(8)}.part"
+    probe = nearest / f".{os.urandom(8).hex()}.part"
     try:  # permissions alone do not tell: the file system may be full or for reading only
         probe.mkdir()
         probe.rmdir()

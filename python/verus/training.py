@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from verus import _verus
 from verus.errors import FieldError
-from verus.results import Results
 from verus.runner import Progress
 from verus.scenario import Contestant, Run, above_zero, at_least, check_seed, checked, make_run
 
@@ -160,6 +157,10 @@ def train(training: Training, *, threads: int | None = None, progress: Progress 
 
 def _packets(folder: Path) -> list[tuple[Any, Any, Any]]:
     """Flow, departure and acknowledgement of every packet, run by run."""
+    import numpy as np  # here: simulations alone need neither
+
+    from verus.results import Results
+
     records = Results.read(folder).records
     if records is None:
         problem = f"`{folder}` has no records of packets (`verus compare --records` keeps them)"

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from verus import rows
-from verus.commands.console import Talk, table_console, tell_rows
+from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
 from verus.folder import check_folder, new_folder, read_config
 from verus.numbers import DELAY_NOTE, FILES_NOTE
@@ -171,6 +171,7 @@ def _report(
 ) -> None:
     """Prints the table and writes the folder."""
     from verus import report, table
+    from verus.commands.tables import table_console
     from verus.results import Results
 
     results = Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict())

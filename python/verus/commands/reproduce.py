@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from verus import experiments
-from verus.commands.console import Talk, table_console, tell_rows
+from verus.commands.tables import table_console
+from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
 from verus.experiments.shared.experiment import Experiment, Options
 from verus.files import write_whole

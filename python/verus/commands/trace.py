@@ -11,7 +11,8 @@ from rich import box
 from rich.table import Table
 
 from verus import _verus
-from verus.commands.console import Talk, table_console, tell, tell_rows
+from verus.commands.tables import table_console
+from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
 from verus.scenario import above_zero, check_seed, checked

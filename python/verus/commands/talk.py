@@ -1,4 +1,4 @@
-"""What a person sees: progress on a terminal, words on standard error, tables on standard output."""
+"""What a person is told: progress on a terminal, words on standard error, lines of the result on standard output."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import contextlib
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
-from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
-from rich.segment import Segment
 
-from verus.fetch import ByteProgress
-from verus.plain import escaped, line, rows
+from verus.plain import line, rows
 from verus.runner import Progress
 
-#: Columns for tables where the terminal does not say how many it has.
-_WIDE = 110
+if TYPE_CHECKING:  # a download takes what nothing else does
+    from verus.fetch import ByteProgress
 
 
 @Parameter(name="*")
@@ -49,6 +46,7 @@ class Talk:
         if self.quiet or not sys.stderr.isatty():
             yield None
             return
+        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
@@ -67,6 +65,7 @@ class Talk:
         if self.quiet or not sys.stderr.isatty():
             yield None
             return
+        from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, TextColumn
         from rich.progress import Progress as Bar
 
@@ -90,39 +89,3 @@ def tell_rows(values: Iterable[Any]) -> None:
     """Lines of the result for a program: each value as JSON."""
     if text := rows(values):
         print(text)
-
-
-def table_console(*, markup: bool = False) -> Console:
-    """Standard output for tables: as wide as the terminal, and never too narrow for one.
-
-    Args:
-        markup: Whether text may have rich's markup in it, which names that others chose must not.
-    """
-    console = Console(markup=markup, emoji=False)
-    if not console.is_terminal or console.width < 80:
-        console.width = 80 if console.is_terminal else _WIDE
-    console.push_render_hook(_Plainly())
-    return console
-
-
-class _Plainly(RenderHook):
-    """Puts what tables say into letters that are to be seen, after they were laid out and before they get colours."""
-
-    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [_Plain(renderable) for renderable in renderables]
-
-
-@dataclass(frozen=True)
-class _Plain:
-    inner: RenderableType
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for segment in console.render(self.inner, options):
-            if segment.control:
-                yield segment
-                continue
-            for index, text in enumerate(segment.text.split("\n")):
-                if index:
-                    yield Segment.line()
-                if text:
-                    yield Segment(escaped(text), segment.style)
