@@ -105,7 +105,7 @@ def test_the_2017_claims_hold_on_the_recordings(recorded: Column) -> None:
     judged = cs244.EXPERIMENT.judged
     assert judged is not None
     missed = {one.claim.name for one in judged(results) if not one.check.met}
-    assert missed == set(cs244.EXPERIMENT.causes)
+    assert missed == set(claims.causes_of("cs244"))
 
 
 def test_on_built_in_channels_nothing_is_checked(

@@ -22,6 +22,7 @@ __all__ = [
     "check_queue",
     "check_scheme",
     "check_traffic",
+    "default_scenario",
     "jain",
     "list_channels",
     "list_queues",
@@ -99,6 +100,9 @@ class _TraceTimes(TypedDict):
     name: str
     times_ms: NDArray[int64]
     period_ms: int
+
+def default_scenario() -> str:
+    """JSON: every field of a scenario, as it is where nothing is said."""
 
 def simulate(scenario_json: str, progress: Callable[[float], bool | None] | None = None) -> _Outcome:
     """Runs one scenario. `progress` hears the share done; returning False stops the run (`RuntimeError`)."""

@@ -14,7 +14,7 @@ from typing import Any
 from verus import _verus
 from verus.errors import FieldError
 from verus.runner import Progress
-from verus.scenario import Contestant, Run, above_zero, at_least, check_seed, checked, make_run
+from verus.scenario import Contestant, Run, above_zero, at_least, check_seed, checked, make_run, refused
 
 #: The paper's queue: 3 and 9 Mbit of average queue, a drop probability of 0.1 % (section 6.1).
 QUEUE = "red:min=375000,max=1125000,p=0.001"
@@ -71,7 +71,6 @@ class Training:
             at_least("users", users, 1, MOST_USERS)
         above_zero("duration_s", self.duration_s, "seconds", 1_000_000)
         at_least("delay_ms", self.delay_ms, 0, 100_000)
-        at_least("packet_bytes", self.packet_bytes, 1, 65_535)
         at_least("repeat", self.repeat, 1, 100_000)
         at_least("quantization_ms", self.quantization_ms, 1, 10_000)
         if not 0 < self.percentile <= 100:
@@ -144,15 +143,16 @@ def train(training: Training, *, threads: int | None = None, progress: Progress 
             progress(done, len(scenarios), fraction)
         return True
 
-    return _verus.train(
-        scenarios,
-        recorded,
-        json.dumps(about),
-        training.quantization_ms,
-        training.percentile,
-        threads,
-        report,
-    )
+    with refused():
+        return _verus.train(
+            scenarios,
+            recorded,
+            json.dumps(about),
+            training.quantization_ms,
+            training.percentile,
+            threads,
+            report,
+        )
 
 
 def _packets(folder: Path) -> list[tuple[Any, Any, Any]]:

@@ -19,6 +19,12 @@ use crate::{convert, error};
 /// immediate, seldom enough to cost nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// The scenario that runs where nothing is said, as JSON.
+#[pyfunction]
+pub(crate) fn default_scenario() -> PyResult<String> {
+    serde_json::to_string(&Scenario::default()).map_err(error::value)
+}
+
 /// Runs one scenario, written as JSON.
 #[pyfunction]
 #[pyo3(signature = (scenario_json, progress=None))]

@@ -101,7 +101,6 @@ def matching(
     shows: str,
     longest: float,
     claimed: Sequence[str],
-    differs: Mapping[str, str],
 ) -> Experiment:
     """So many users with a model trained with as many, on all five channels, beside Verus (section 6.4).
 
@@ -113,7 +112,6 @@ def matching(
         shows: What the paper shows.
         longest: The delay over Verus's that a channel may have to count.
         claimed: Which of the values are claimed.
-        differs: As for `reproduction`.
     """
 
     def runs(column: Column) -> list[Run]:
@@ -166,6 +164,5 @@ def matching(
         measure=measure,
         tables=tables,
         draw=draw,
-        differs=differs,
         saved=trained_models.saved,
     )

@@ -71,19 +71,5 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-    differs={
-        "two-delay": (
-            "1.64, 77 ms beside 47 ms. A single user of Verus already takes most of this link (18.0 of the 18.5 "
-            "Mbit/s that two take), so a second one with the same model finds only queue to fill. Verus in prototype "
-            "mode gives 1.44, in paper mode 1.38. The decision that matters is capacity_bounds, without which it is "
-            "1.38."
-        ),
-        "throughput-4": (
-            "0.8 % less, 18.55 beside 18.70 Mbit/s. Above the longest round trip of its training a model sends "
-            "nothing; four users meet that together, stop together and let the queue run empty. Verus in prototype "
-            "mode gives 1.06, in paper mode 1.34, without capacity_bounds 1.05: there it leaves more of the link for "
-            "the model to take."
-        ),
-    },
     saved=trained_models.saved,
 )

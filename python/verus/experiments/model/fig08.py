@@ -15,5 +15,4 @@ EXPERIMENT = matching(
     ),
     longest=1.3,
     claimed=("throughput", "delay", "fair", "variable-delay"),
-    differs={},
 )

@@ -16,13 +16,4 @@ EXPERIMENT = matching(
     ),
     longest=1.3,
     claimed=("throughput", "throughput-higher", "delay", "variable-delay", "fair"),
-    differs={
-        "delay": (
-            "On none of five: 38, 55, 61, 47 and 73 % longer. Verus in prototype mode gives one (21, 32, 53, 32, 73 "
-            "%), in paper mode four (-2, 4, 16, 7, 48 %, but with 28 to 38 % more throughput than Verus). The "
-            "decision that matters most is window_reference: as in the paper it gives five (0, 8, 18, 5, 28 %). With "
-            "four users an epoch has few packets, and the paper's walk takes rare large windows more often than they "
-            "were seen."
-        ),
-    },
 )

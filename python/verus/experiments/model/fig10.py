@@ -70,12 +70,5 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-    differs={
-        "throughput": (
-            "0.25 with one user, where the combined model sends 12.1 Mbit/s, that of one user 16.1 and Verus 18.0; at"
-            " most 0.01 with two to four. Of its samples nine in ten come from two to four users, each of which sends"
-            " a share of the link. In prototype mode it is 0.22, in paper mode 0.29, without capacity_bounds 0.16."
-        ),
-    },
     saved=trained_models.saved,
 )

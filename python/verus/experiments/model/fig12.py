@@ -97,23 +97,5 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-    differs={
-        "throughput-overlaps": (
-            "Of no user, since the model has a quarter less throughput than Verus (see below). In prototype mode those "
-            "of one user overlap, in paper mode of three, without capacity_bounds of one."
-        ),
-        "throughput-lower": (
-            "0.75, 10.1 beside 13.5 Mbit/s. Users who are on for seconds and off for a minute are mostly alone, and "
-            "the combined model sends too little there (Fig. 10): most of its samples come from users who shared. In "
-            "prototype mode it is 0.86, in paper mode 0.93, without capacity_bounds 0.85: there Verus itself carries "
-            "less."
-        ),
-        "delay-lower": (
-            "0.66, 40 ms beside 60 ms: less than the paper's slight difference. The combined model sends too little "
-            "for a queue, and it has no slow start, which in short connections is much of Verus's delay: if that ends"
-            " at twice D_min (exit_multiple=2) it is 0.83. In prototype mode, whose slow start overshoots more, it is"
-            " 0.30, in paper mode 0.15."
-        ),
-    },
     saved=trained_models.saved,
 )

@@ -267,4 +267,12 @@ def page(results: Results) -> Page:
     )
 
 
-EXPERIMENT = Experiment(name="agreement", source=SOURCE, prepare=prepare, checks=checks, page=page, summary=summary)
+EXPERIMENT = Experiment(
+    name="agreement",
+    source=SOURCE,
+    prepare=prepare,
+    checks=checks,
+    page=page,
+    summary=summary,
+    files=lambda results: {"agreement.csv": side_by_side.to_csv(_tables(results))},
+)

@@ -441,10 +441,4 @@ EXPERIMENT = reproduction(
     tables=tables,
     sentences=sentences,
     draw=draw,
-    differs={
-        "highway-throughput-2-4": (
-            "R = 2 fills this link already (99 %), so more tolerance of delay cannot add throughput; the difference "
-            "is a few packets."
-        ),
-    },
 )

@@ -218,4 +218,12 @@ def page(results: Results) -> Page:
     )
 
 
-EXPERIMENT = Experiment(name="peers", source=SOURCE, prepare=prepare, checks=checks, page=page, summary=summary)
+EXPERIMENT = Experiment(
+    name="peers",
+    source=SOURCE,
+    prepare=prepare,
+    checks=checks,
+    page=page,
+    summary=summary,
+    files=lambda results: {"peers.csv": side_by_side.to_csv(_tables(results))},
+)

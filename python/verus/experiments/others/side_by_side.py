@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 from collections.abc import Mapping, Sequence
 
 from rich import box
@@ -36,6 +38,14 @@ def page(tables: Tables, headings: Sequence[str], sentences: Sequence[str]) -> s
         rows = ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>" for cells in lines]
         body += table(list(headings), rows, caption=title)
     return body
+
+
+def to_csv(tables: Tables) -> str:
+    """The cells for a program: a line each, after the title of its table."""
+    text = io.StringIO()
+    rows = ([title, *cells] for title, lines in tables.items() for cells in lines)
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def timing(results: Results) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -77,7 +77,6 @@ class Claim:
 @cache
 def everything() -> tuple[Claim, ...]:
     """Every claim, in the order of the file."""
-    text = (resources.files("verus.experiments.shared") / "claims.csv").read_text(encoding="utf-8")
     return tuple(
         Claim(
             experiment=row["experiment"],
@@ -90,13 +89,35 @@ def everything() -> tuple[Claim, ...]:
             headline=row["headline"] == "yes",
             channels=row["channels"],
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in _listed("claims.csv")
     )
+
+
+def _listed(name: str) -> Iterator[dict[str, str]]:
+    text = (resources.files("verus.experiments.shared") / name).read_text(encoding="utf-8")
+    return csv.DictReader(text.splitlines())
 
 
 def of(experiment: str) -> list[Claim]:
     """The claims that an experiment measures."""
     return [claim for claim in everything() if claim.experiment == experiment]
+
+
+def causes_of(experiment: str) -> dict[str, str]:
+    """Claim → why it does not hold (`causes.csv`), and what shows that, for those that do not.
+
+    How much each cause is worth is for the command that it names to say.
+
+    Example:
+        >>> causes_of("sigcomm-fig08")["throughput-cubic-lte"].partition(". ")[2]
+        '`verus reproduce sigcomm-fig08 --modes delay_min=ever` shows it.'
+    """
+    return {
+        row["claim"]: row["cause"]
+        + (f" `verus reproduce {experiment} --modes {row['modes']}` shows it." if row["modes"] else "")
+        for row in _listed("causes.csv")
+        if row["experiment"] == experiment
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +159,6 @@ class Judged:
 def judge(
     experiment: str,
     values: Mapping[str, Mapping[str, float | None]],
-    causes: Mapping[str, str] | None = None,
     modes: Mapping[str, Mapping[str, Mapping[str, float | None]]] | None = None,
 ) -> list[Judged]:
     """Every claim of an experiment beside what was measured.
@@ -146,13 +166,12 @@ def judge(
     Args:
         experiment: Which.
         values: By channels (`BUILT_IN`, `RECORDINGS`), the measured value of each claim.
-        causes: Why some do not hold.
         modes: By mode of Verus, the same as `values`, where it was looked at.
 
     Raises:
         ValueError: What was measured is not what is claimed: one is missing, or one too many.
     """
-    claims = of(experiment)
+    claims, causes = of(experiment), causes_of(experiment)
     for column, measured in values.items():
         wanted = {claim.name for claim in claims if claim.channels == column}
         known = {claim.name for claim in claims}
@@ -165,7 +184,7 @@ def judge(
             check=claim.check(values.get(claim.channels, {}).get(claim.name)),
             beside=values.get(claim.others, {}).get(claim.name),
             runs=claim.channels in values,
-            cause=(causes or {}).get(claim.name, ""),
+            cause=causes.get(claim.name, ""),
             modes={mode: found.get(claim.channels, {}).get(claim.name) for mode, found in (modes or {}).items()},
         )
         for claim in claims

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,17 @@ if TYPE_CHECKING:  # the list of experiments needs none of these
     from verus.runner import Progress
 
 
+def in_mode(scheme: str, mode: str) -> str:
+    """Verus in another mode, or with another setting where that is what `mode` says.
+
+    Example:
+        >>> in_mode("verus:ratio=4", "paper"), in_mode("verus", "delay_min=ever")
+        ('verus:mode=paper,ratio=4', 'verus:delay_min=ever')
+    """
+    name, _, settings = scheme.partition(":")
+    return f"{name}:{mode if '=' in mode else f'mode={mode}'}{',' if settings else ''}{settings}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What a user may say about how an experiment is run.
@@ -27,7 +38,7 @@ class Options:
         seed: Of every run; the first one where runs are repeated.
         repeat: Runs of each cell, where they are repeated; the experiment's own number if None.
         jobs: Runs in real time at the same time.
-        modes: Of Verus, to run beside its default mode.
+        modes: Of Verus, or settings of it, to run beside its default mode.
         lenient: Run what can be run where recordings are not on this machine, rather than refuse.
     """
 
@@ -58,7 +69,6 @@ class Experiment:
         summary: What a terminal shows.
         title: One line, for lists.
         judged: Each claim of the source (`claims.csv`) and what became of it, where it has such.
-        causes: Claim → why it does not hold, for those that do not.
         files: What else is written beside the results: name → text.
     """
 
@@ -70,5 +80,4 @@ class Experiment:
     summary: Callable[[Results], Sequence[RenderableType]]
     title: str = ""
     judged: Callable[[Results], list[Judged]] | None = None
-    causes: Mapping[str, str] = field(default_factory=dict)
     files: Callable[[Results], Mapping[str, str]] | None = None

@@ -26,7 +26,7 @@ from scipy import stats
 from verus import _verus
 from verus.experiments.shared import claims
 from verus.experiments.shared.claims import BUILT_IN, RECORDINGS, Judged
-from verus.experiments.shared.experiment import Experiment, Options, Work
+from verus.experiments.shared.experiment import Experiment, Options, Work, in_mode
 from verus.experiments.shared.recordings import MissingRecordings, find_recordings
 from verus.figures import Figure
 from verus.page import Page, Section, table
@@ -74,7 +74,7 @@ class Column:
         paths: The same as the simulator finds it.
         seed: The first seed.
         repeat: Runs of each cell; None for the experiment's own number.
-        mode: Of Verus, wherever a scheme does not name one; its default mode if empty.
+        mode: Of Verus, wherever a scheme does not name one, or a setting in place of its default; neither if empty.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Column:
         name, _, settings = scheme.partition(":")
         if not self.mode or name != "verus" or "mode=" in settings:
             return scheme
-        text = f"{name}:mode={self.mode}{',' if settings else ''}{settings}"
+        text = in_mode(scheme, self.mode)
         try:
             _verus.check_scheme(text)
         except ValueError:
@@ -323,7 +323,6 @@ def reproduction(
     keep: Callable[[Outcome], Any] | None = None,
     tables: Callable[[Found], Sequence[Table]] | None = None,
     sentences: Callable[[Found], Sequence[str]] | None = None,
-    differs: Mapping[str, str] | None = None,
     saved: Callable[[Run], Run] = lambda run: run,
 ) -> Experiment:
     """An experiment of the common shape.
@@ -342,10 +341,8 @@ def reproduction(
         keep: For runs with `records`: what is saved of a run's packets in place of them, as plain values.
         tables: Numbers beside the figures.
         sentences: What they show, put together from them.
-        differs: For each claim that does not hold: by how much we differ, and the likely cause.
         saved: From a run as the simulator needed it to what results say was run, where these differ.
     """
-    causes = dict(differs or {})
 
     def prepare(options: Options) -> Work:
         columns, missing = columns_for(name, channels, options)
@@ -399,7 +396,7 @@ def reproduction(
         modes: dict[str, dict[str, Mapping[str, float | None]]] = {}
         for key, (column, mode) in _modes(results).items():
             modes.setdefault(mode, {})[column] = measure(found[key])
-        return claims.judge(name, measured, causes, modes)
+        return claims.judge(name, measured, modes)
 
     def summary(results: Results) -> Sequence[RenderableType]:
         parts: list[RenderableType] = [_claims_table(title, judged(results))]
@@ -429,7 +426,6 @@ def reproduction(
         prepare=prepare,
         checks=lambda results: [one.check for one in judged(results) if one.runs],
         judged=judged,
-        causes=causes,
         page=page,
         summary=summary,
     )

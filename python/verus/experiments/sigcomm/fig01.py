@@ -96,12 +96,4 @@ EXPERIMENT = reproduction(
     keep=keep,
     measure=measure,
     draw=draw,
-    differs={
-        "bursts": (
-            "16 % here and 36 % on the recording that the channel is fitted to, an LTE phone at home in New York. Its "
-            "packets mostly arrive one in a millisecond. It is the recording, not the sender: on channels fitted to "
-            "the authors' own downlinks 84 % (campus, on foot) and 89 % (city, driving) arrive together, and on those "
-            "recordings themselves 82 % and 84 %."
-        )
-    },
 )

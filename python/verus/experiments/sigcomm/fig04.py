@@ -165,11 +165,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-    differs={
-        "fluctuates-100ms": (
-            "0.22, and 0.21 to 0.22 with other seeds. No stationary 3G recording is public: the slow part of this "
-            "channel is that of an LTE phone at home, whose own rate varies by 0.22 as well. Our 3G channels that are "
-            "fitted to motion vary by more: 0.32 (campus, on foot), 0.35 (Times Square), 0.42 (city, driving)."
-        )
-    },
 )

@@ -87,25 +87,4 @@ EXPERIMENT = reproduction(
     tables=tables,
     sentences=sentences,
     draw=draw,
-    differs={
-        "delay-vegas-3g": (
-            "Vegas has a fifth of Verus's delay, 36 ms: it keeps 2 to 4 packets of each flow waiting, whatever the "
-            "queue, and R = 6 tolerates 200 ms. No mode of Verus (paper 230 ms, prototype 320 ms) and no queue "
-            "changes that. The paper does not say why its Vegas had so long delays; on its phones more than the "
-            "flows' own queue may have delayed them."
-        ),
-        "throughput-cubic-3g": (
-            "0.4 % less: Cubic never lets its queue run empty, so that nothing can have more. What Verus lacks is "
-            "mostly the price of emptying the queue now and then to see whether D_min has risen: with delay_min=ever "
-            "it lacks 0.1 %. In paper mode it lacks 15.5 %, in prototype mode 0.8 %."
-        ),
-        "delay-vegas-lte": (
-            "Vegas has a fourteenth of Verus's delay, 11 ms: a few packets of each flow are little on a fast link. "
-            "The cause is the same as on 3G; paper mode has 146 ms, prototype mode 223 ms."
-        ),
-        "throughput-cubic-lte": (
-            "0.2 % less: as on 3G, Cubic fills the link wholly. With delay_min=ever it is 0.1 % less, in paper mode "
-            "2.5 %, in prototype mode 0.4 %."
-        ),
-    },
 )

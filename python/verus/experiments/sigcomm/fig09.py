@@ -56,16 +56,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-    differs={
-        "delay-sprout-3g": (
-            "42 ms against 32 ms. R = 2 tolerates a queue of one base round trip, 40 ms here, and uses it; Sprout's "
-            "forecast is cautious on a slow link and leaves 8 % of it unused. Paper mode has 141 ms and prototype "
-            "mode 55 ms; of the decisions tried one at a time additive_increase=0 brings it nearest, to 39 ms, and "
-            "none under Sprout."
-        ),
-        "throughput-sprout-3g": (
-            "7 % more: robust mode fills nearly all of the link with R = 2, Sprout 92 %. Without capacity_bounds "
-            "Verus is 0.4 % above Sprout, in paper mode 26 % below, in prototype mode 5 % above."
-        ),
-    },
 )

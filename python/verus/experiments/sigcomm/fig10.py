@@ -134,36 +134,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-    differs={
-        "delay-cubic-pedestrian": (
-            "4.3 times, 169 ms against 40 ms: at 18 Mbit/s the RED queue begins to drop at 0.17 s, and Verus at R = 2"
-            " keeps one base round trip, 40 ms, so the ratio can hardly be more. In a RED queue of eight times the "
-            "size (3 and 9 megabytes) it is 31; with 5 ms of propagation each way 9, and above 10 with "
-            "additive_increase=0 besides. As the paper has the queue, additive_increase=0 alone gives 4.5, paper mode"
-            " (54 ms) 3.1, prototype mode (48 ms) 3.5."
-        ),
-        "delay-newreno-pedestrian": (
-            "4.1 times, 161 ms against 39 ms: as with Cubic, the RED queue at this rate and the base round trip set "
-            "the ratio. In a RED queue of eight times the size it is 30. Paper mode has 3.0 times, prototype mode "
-            "3.4, additive_increase=0 alone 4.3."
-        ),
-        "delay-cubic-city": (
-            "4.7 times, 192 ms against 41 ms, for the same reason: 35 in a RED queue of eight times the size, 9.5 "
-            "with 5 ms of propagation. With additive_increase=0 it is 4.9, in paper mode (62 ms) 3.1, in prototype "
-            "mode (50 ms) 3.8."
-        ),
-        "delay-newreno-city": (
-            "4.5 times, 183 ms against 41 ms, for the same reason; 32 in a RED queue of eight times the size. With "
-            "additive_increase=0 it is 4.7, in paper mode 2.9, in prototype mode 3.6."
-        ),
-        "delay-cubic-highway": (
-            "4.6 times, 199 ms against 43 ms, for the same reason: 34 in a RED queue of eight times the size, 9 with "
-            "5 ms of propagation. With additive_increase=0 it is 4.8, in paper mode (68 ms) and in prototype mode (69"
-            " ms) 2.9."
-        ),
-        "delay-newreno-highway": (
-            "4.4 times, 190 ms against 43 ms, for the same reason; 32 in a RED queue of eight times the size. With "
-            "additive_increase=0 it is 4.6, in paper and prototype mode 2.8."
-        ),
-    },
 )

@@ -168,17 +168,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-    differs={
-        "sprout-cap": (
-            "The cap is on what the receiver counts and believes, and so on what is forecast for the next 100 ms. The "
-            "sender, in the authors' code as in ours, takes no more to be queued than has not been reported as "
-            "received, and so may send a forecast's worth each round trip: where that is much shorter than 100 ms, "
-            "more than the cap. On a link of 100 Mbit/s it has 28 Mbit/s at a round trip of 10 ms, 14 at 40 ms and "
-            "4.5 at 100 ms; over the five repetitions the mean is 14.2."
-        ),
-        "up-to-30-percent": (
-            "29 % in the best of five repetitions. It would be 53 % if our Sprout went on waiting for a flight that is "
-            "lost as a whole, as it once did: in the authors' code each packet, heartbeats too, says what is given up."
-        ),
-    },
 )

@@ -193,16 +193,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-    differs={
-        "deltas-default": (
-            "0.83, and 0.81 to 0.83 over five seeds; paper mode 0.61, prototype 0.67, additive_increase=0 0.84. Four "
-            "flows that each raise their delay estimate by 2 ms keep a queue of 48 ms (median of the channels), and "
-            "power punishes it: a larger δ1 with δ2 = 1 ms keeps less, and costs little throughput."
-        ),
-        "deltas-range": (
-            "0.88, and 0.87 to 0.89 over five seeds; paper mode 0.81, prototype 0.83, additive_increase=0 0.88. The "
-            "reason is the same: four flows leave so little of the link unused that a larger δ1 buys less delay for "
-            "little throughput. The paper does not say how it judged what is best."
-        ),
-    },
 )

@@ -132,16 +132,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-    differs={
-        "cubic-10": (
-            "87.8 % where 86.2 % is the most: this RED queue drops early and at random, which evens Cubic's flows "
-            "out. In a RED queue of eight times the size (3 and 9 megabytes) the index is 83.5 %."
-        ),
-        "cubic-15": (
-            "88.4 % where 85.2 % is the most, for the same reason: 79.9 % in a RED queue of eight times the size."
-        ),
-        "cubic-20": (
-            "88.5 % where 80.1 % is the most, for the same reason: 76.0 % in a RED queue of eight times the size."
-        ),
-    },
 )
