@@ -61,15 +61,16 @@ def writing(figures: Sequence[Figure], folder: Path) -> Iterator[None]:
         RuntimeError: A figure could not be drawn.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    shares = [figures[start :: os.cpu_count() or 1] for start in range(os.cpu_count() or 1)]
+    count = min(os.cpu_count() or 1, -(-len(figures) // _WORTH_A_CHILD))
+    shares = [figures[start::count] for start in range(count)]
     with _ALONE, tempfile.TemporaryDirectory() as work:
         try:
-            for number, share in enumerate(filter(None, shares)):
+            for number, share in enumerate(shares):
                 path = Path(work, f"{number}.json")
                 path.write_text(json.dumps([[figure.name, figure.spec] for figure in share]), encoding="utf-8")
                 _told(number, [str(path), str(folder.absolute())])
             yield
-            for child in _CHILDREN[: len(list(filter(None, shares)))]:
+            for child in _CHILDREN[:count]:
                 answer = _pipe(child.stdout).readline()
                 if complaint := json.loads(answer) if answer else f"`verus.render` ended with {child.wait()}":
                     raise RuntimeError(f"a figure could not be drawn: {complaint[-400:]}")
@@ -77,6 +78,9 @@ def writing(figures: Sequence[Figure], folder: Path) -> Iterator[None]:
             _end()  # nobody wants what they are at
             raise
 
+
+#: So many figures take about as long as a child takes to start.
+_WORTH_A_CHILD = 3
 
 #: At work, or waiting for some.
 _CHILDREN: list[subprocess.Popen[str]] = []
