@@ -127,6 +127,11 @@ hostile: ## Set 1,000 seeds of receivers that lie against every controller: tabl
 	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-faults --test hostile -- --nocapture
 	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-net --lib hostile -- --nocapture
 
+# Not part of CI: of the claims, those on built-in channels are measured again by every `make test`.
+.PHONY: figures
+figures: build ## Run again what the documents quote, and write docs/results and the pages (needs recordings)
+	$(BIN)/python scripts/figures.py --traces "$${VERUS_SHARED:-../shared}/traces"
+
 .PHONY: fuzz
 fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust
 	for target in $(FUZZ_TARGETS); do \
@@ -148,6 +153,10 @@ lock: $(STAMPS)/packages ## Pin the newest allowed versions of the Python packag
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header --group dev \
 	  --output-file requirements.lock pyproject.toml
+
+.PHONY: bundle
+bundle: $(STAMPS)/packages ## Write the script that pages carry, after `make lock` brought another vl-convert
+	$(BIN)/python scripts/bundle.py
 
 .PHONY: clean
 clean: ## Remove everything that was built, downloaded or drawn

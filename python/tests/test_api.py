@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import verus
 from verus import Flow, Link, Trace, compare, simulate
 from verus.results import Results
+from verus.scenario import DEFAULTS, Settings
 
 
 def test_records_are_arrays_of_one_length() -> None:
@@ -178,3 +180,12 @@ def test_names_are_those_that_are_announced() -> None:
     assert verus.__version__
     with pytest.raises(AttributeError, match="bogus"):
         verus.bogus  # noqa: B018
+
+
+def test_what_is_left_out_is_what_rust_has() -> None:
+    settings = Settings().to_dict()
+    for name in settings.keys() & DEFAULTS.keys() - {"flows"}:
+        assert settings[name] == DEFAULTS[name], name
+    for name, value in dataclasses.asdict(Link(trace=DEFAULTS["trace"])).items():
+        assert value == DEFAULTS[name], name
+    assert settings["queues"] == [DEFAULTS["queue"]]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
 
 from verus import experiments
-from verus.experiments import Options, claims
-from verus.experiments.claims import Judged
+from verus.experiments.shared import claims
+from verus.experiments.shared.claims import Judged
+from verus.experiments.shared.experiment import Options
 
 #: The experiments that measure claims of a paper.
 MEASURING = list(dict.fromkeys(claim.experiment for claim in claims.everything()))
@@ -43,7 +45,7 @@ def test_no_fewer_claims_hold(everything: dict[str, list[Judged]]) -> None:
 def test_what_does_not_hold_has_its_cause_written_down(everything: dict[str, list[Judged]]) -> None:
     for name, judged in everything.items():
         missed = {one.claim.name for one in judged if not one.check.met}
-        causes = experiments.find(name).causes
+        causes = claims.causes_of(name)
         assert set(causes) == missed, name
         assert all(len(cause) > 40 for cause in causes.values()), name
 
@@ -56,6 +58,18 @@ def test_the_document_states_what_comes_out(everything: dict[str, list[Judged]])
             rows = (line for line in text.splitlines() if line.startswith("| "))
             row = next(line for line in rows if one.claim.says in line and one.claim.metric in line)
             assert ("**not held**" in row) == (not one.check.met), row
+
+
+def test_the_result_that_the_document_quotes_is_what_comes_out(everything: dict[str, list[Judged]]) -> None:
+    path = Path(__file__).parents[2] / "docs" / "results" / "claims.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        quoted = {(row["experiment"], row["claim"]): row for row in csv.DictReader(file)}
+    for name, judged in everything.items():
+        for one in judged:
+            row = quoted[name, one.claim.name]
+            text = row["measured" if one.claim.channels == claims.BUILT_IN else "beside"]
+            value = one.check.value if one.claim.channels == claims.BUILT_IN else one.beside
+            assert (float(text) if text else None) == pytest.approx(value, rel=1e-3), (name, row)
 
 
 def test_the_same_seed_gives_the_same_values(everything: dict[str, list[Judged]]) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 Command = Callable[..., Any]
 
-HEAVY = ("numpy", "pyarrow", "vl_convert", "altair", "rich.progress")
+HEAVY = ("numpy", "pyarrow", "scipy", "vl_convert", "rich.progress")
 
 
 def imported(code: str) -> set[str]:
@@ -27,6 +27,20 @@ def imported(code: str) -> set[str]:
 
 def test_help_imports_nothing_heavy() -> None:
     assert not imported("from verus.cli import main; main(['--help'])") & set(HEAVY)
+
+
+@pytest.mark.parametrize("verb", ["compare", "reproduce", "train"])
+def test_help_of_a_verb_imports_nothing_heavy(verb: str) -> None:
+    assert not imported(f"from verus.cli import main; main(['{verb}', '--help'])") & set(HEAVY)
+
+
+def test_the_package_imports_next_to_nothing() -> None:
+    assert not imported("import verus") & {*HEAVY, "cyclopts", "rich", "verus._verus"}
+
+
+def test_a_row_needs_no_array_and_no_table() -> None:
+    words = ["compare", "--json", "--duration", "1", "--trace", "rate:5", "--scheme", "cubic"]
+    assert not imported(f"from verus.cli import main; main({words})") & {*HEAVY, "rich.console", "urllib.request"}
 
 
 def test_the_verbs_of_the_endpoint_import_next_to_nothing(tmp_path: Path) -> None:

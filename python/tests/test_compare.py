@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from verus.results import Results
+
 Command = Callable[..., Any]
 Look = Callable[[Path], list[str]]
 
@@ -268,3 +270,21 @@ def test_ctrl_c_while_drawing_leaves_nothing(tmp_path: Path, left_behind: Look) 
     assert process.returncode == 130
     assert err.decode().splitlines() == ["verus: interrupted; nothing was written"]
     assert left_behind(tmp_path) == []
+
+
+def test_rows_printed_at_once_are_those_of_saved_results(verus: Command, tmp_path: Path) -> None:
+    words = (
+        "compare",
+        "--trace",
+        "rate:8",
+        "--mix",
+        "verus+cubic",
+        "--traffic",
+        "files:bytes=40000",
+        "--duration",
+        "3",
+    )
+    at_once = verus(*words, "--json").out
+    assert verus(*words, "--json", "--out", "here").out == at_once
+    saved = Results.read(tmp_path / "here").to_rows()
+    assert [json.loads(line) for line in at_once.splitlines()] == saved

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from verus import emulation, runner
-from verus.cli import find_endpoint
-from verus.experiments import agreement, side_by_side
-from verus.results import ROW_FIELDS, Results
+from verus.endpoint import find_endpoint
+from verus.experiments.others import agreement, side_by_side
+from verus.results import Results
+from verus.rows import ROW_FIELDS
 from verus.scenario import Contestant, Settings, make_run
 
 from .conftest import Command

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from verus import experiments
-from verus.experiments import Options, claims, cs244
-from verus.experiments.reproduction import Column, columns_for
-from verus.experiments.target import Check, verdict
+from verus.experiments.others import cs244
+from verus.experiments.shared import claims
+from verus.experiments.shared.experiment import Options
+from verus.experiments.shared.reproduction import Column, columns_for
+from verus.experiments.shared.target import Check, verdict
 from verus.results import Results
 from verus.runner import run_all
 
@@ -103,7 +105,7 @@ def test_the_2017_claims_hold_on_the_recordings(recorded: Column) -> None:
     judged = cs244.EXPERIMENT.judged
     assert judged is not None
     missed = {one.claim.name for one in judged(results) if not one.check.met}
-    assert missed == set(cs244.EXPERIMENT.causes)
+    assert missed == set(claims.causes_of("cs244"))
 
 
 def test_on_built_in_channels_nothing_is_checked(

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from verus import report
-from verus.results import NUMBERS, ROW_FIELDS, Results
+from verus.results import Results
+from verus.rows import NUMBERS, ROW_FIELDS
 from verus.summary import blocks
 
 Command = Callable[..., Any]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from verus import api, figures, report
+from verus import api, comparison, figures, render, report
+from verus.page import to_html
 from verus.results import Results
 from verus.summary import blocks
 
@@ -89,7 +91,7 @@ def test_text_cannot_become_markup(tmp_path: Path) -> None:
     path = tmp_path / "a" / name.replace("/", "-")
     path.write_text("".join(f"{time}\n" for time in range(1, 1000, 3)))
     found = api.compare(traces=[str(path)], schemes=["cubic"], duration_s=1)
-    page = report.to_html(report.page_for(found.results), found.results.config)
+    page = to_html(report.page_for(found.results), found.results.config)
     assert "<script>alert" not in page
 
 
@@ -122,4 +124,29 @@ def test_several_flows_are_also_drawn_one_by_one(tmp_path: Path) -> None:
     drawn = {figure.name: figure for figure in report.page_for(found.results).figures()}
     panels = drawn["flows-rate-10"].spec["concat"]
     assert [len(panel["layer"][0]["data"]["values"]) for panel in panels] == [3, 3]
-    assert "Jain" in report.results_table(blocks(found.results)[0])
+    assert "Jain" in comparison.results_table(blocks(found.results)[0])
+
+
+def test_the_script_of_pages_is_the_one_that_draws_files() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "bundle.py"
+    assert render.bundle() == runpy.run_path(str(script))["bundle"](), "`make bundle` writes it again"
+
+
+def test_whoever_draws_stays_for_the_next_page(tmp_path: Path) -> None:
+    figure = figures.trace_rate("rate:5", list(range(0, 2000, 3)))
+    with render.writing([figure], tmp_path):
+        first = list(render._CHILDREN)
+    (tmp_path / f"{figure.name}.png").unlink()
+    with render.writing([figure], tmp_path):
+        assert first == render._CHILDREN
+    assert (tmp_path / f"{figure.name}.png").exists()
+    assert all(child.poll() is None for child in first)
+
+
+def test_a_figure_that_cannot_be_drawn_says_why_and_spoils_no_other(tmp_path: Path) -> None:
+    wrong = figures.Figure(name="wrong", title="", caption="", spec={"mark": 5})
+    with pytest.raises(RuntimeError, match="a figure could not be drawn: "), render.writing([wrong], tmp_path):
+        pass
+    with render.writing([figures.trace_rate("right", list(range(0, 2000, 3)))], tmp_path):
+        pass
+    assert list(tmp_path.glob("*.svg"))

@@ -9,7 +9,7 @@ arrays. The interpreter lock is released while Rust works.
 
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any, TypedDict, type_check_only
+from typing import Any, Literal, TypedDict, overload, type_check_only
 
 from numpy import float64, int32, int64
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ __all__ = [
     "check_queue",
     "check_scheme",
     "check_traffic",
+    "default_scenario",
     "jain",
     "list_channels",
     "list_queues",
@@ -58,12 +59,25 @@ class _Capacity(TypedDict):
     capacity_mbps: NDArray[float64]
 
 @type_check_only
-class _Outcome(TypedDict):
-    """Everything a run yields.
+class _Measured(TypedDict):
+    """What a run amounts to.
 
     `ack_trace` is what acknowledgements crossed, if that was a channel of their own.
     `metrics` has the names of the results' rows, and `per_flow`. `totals` and `counters` (a dictionary a flow) are
-    what the simulator and the senders counted. `series` has one row a flow and bin: `flow`, `time_s` (the
+    what the simulator and the senders counted.
+    """
+
+    metrics: dict[str, Any]
+    trace: _Trace
+    ack_trace: _Trace | None
+    totals: dict[str, int]
+    counters: list[dict[str, int]]
+
+@type_check_only
+class _Outcome(_Measured):
+    """Everything a run yields.
+
+    `series` has one row a flow and bin: `flow`, `time_s` (the
     bin's beginning), `throughput_mbps`, `qdelay_ms`, `qdelay_max_ms`, `window_bytes`,
     `in_flight_bytes` and what the controller shows of itself; what was not observed is NaN. `phase` is a list:
     ``slow_start``, ``steady``, ``recovery``, ``silent``, or None before the flow starts.
@@ -73,11 +87,6 @@ class _Outcome(TypedDict):
     `file_bytes` (NaN if it was to last for a time), `delivered_bytes`.
     """
 
-    metrics: dict[str, Any]
-    trace: _Trace
-    ack_trace: _Trace | None
-    totals: dict[str, int]
-    counters: list[dict[str, int]]
     series: dict[str, Any]
     capacity: _Capacity
     profiles: dict[str, Any]
@@ -92,15 +101,29 @@ class _TraceTimes(TypedDict):
     times_ms: NDArray[int64]
     period_ms: int
 
+def default_scenario() -> str:
+    """JSON: every field of a scenario, as it is where nothing is said."""
+
 def simulate(scenario_json: str, progress: Callable[[float], bool | None] | None = None) -> _Outcome:
     """Runs one scenario. `progress` hears the share done; returning False stops the run (`RuntimeError`)."""
 
+@overload
 def simulate_many(
     scenarios: Sequence[str],
     threads: int | None = None,
     progress: Callable[[int, float], bool | None] | None = None,
-) -> list[_Outcome]:
+    columns: Literal[True] = True,
+) -> list[_Outcome]: ...
+@overload
+def simulate_many(
+    scenarios: Sequence[str],
+    threads: int | None = None,
+    progress: Callable[[int, float], bool | None] | None = None,
+    columns: bool = True,
+) -> list[_Measured]:
     """Runs many, on all cores if `threads` is None; outcomes in the order of `scenarios`.
+
+    Without `columns` nothing is an array, and NumPy is not imported.
 
     `progress` hears how many are done and the share of all the work, in the caller's thread;
     returning False stops all of them (`RuntimeError`).

@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from verus import _verus
 from verus.errors import FieldError
-from verus.results import Results, new_folder
+from verus.folder import new_folder
+from verus.results import Results
 from verus.runner import Progress, run_all
 from verus.scenario import (
     DEFAULT_CHANNELS,

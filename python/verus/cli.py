@@ -11,20 +11,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-#: Verbs of the Rust binary, which is installed beside the interpreter, and what they do.
-ENDPOINT_VERBS = {
-    "probe": "Measure a live path, under any of the controllers.",
-    "serve": "Offer a folder to those with the token, over QUIC.",
-    "send": "Send files and folders to a server.",
-    "receive": "Fetch files and folders from a server.",
-    "shell": "Run any program behind an emulated link, in real time.",
-}
-ENDPOINT = "verus-endpoint"
+from verus.endpoint import BAD_INPUT, ENDPOINT, ENDPOINT_VERBS, find_endpoint
 
 #: Options that may stand before a verb.
 _GLOBAL = ("-v", "--verbose", "-q", "--quiet")
 
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+FAILED, INTERRUPTED = 1, 130
 
 #: Flags whose names differ from the argument of the Python API.
 _FLAGS = {
@@ -116,11 +108,3 @@ def _hand_over(verb: str, arguments: Sequence[str]) -> NoReturn:
         os.execv(binary, ["verus", *arguments])
     except OSError as error:
         sys.exit(_complain(f"`{binary}` cannot be run: {error.strerror}", BAD_INPUT))
-
-
-def find_endpoint() -> tuple[str | None, str]:
-    """Where the Rust binary is, beside the interpreter or this command, and where it was looked for, in words."""
-    # Without pathlib, which costs start-up.
-    folders = dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in (sys.executable, sys.argv[0]))  # noqa: PTH100, PTH120
-    binary = next((path for folder in folders if os.access(path := os.path.join(folder, ENDPOINT), os.X_OK)), None)  # noqa: PTH118
-    return binary, " or ".join(f"`{folder}`" for folder in folders)

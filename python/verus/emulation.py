@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from verus.cli import BAD_INPUT, find_endpoint
+from verus.endpoint import BAD_INPUT, find_endpoint
 from verus.errors import FieldError
 from verus.runner import Outcome, Progress
 from verus.scenario import Run

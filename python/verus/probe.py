@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from verus.columns import ROW_SCHEMA
 from verus.lines import read_lines
-from verus.results import NUMBERS, ROW_SCHEMA, SCHEMA
+from verus.rows import NUMBERS, SCHEMA
 
 #: In a row, what nobody sees on a live path, or saw on this one.
 _UNSEEN = (*NUMBERS, "delay_ms", "trace_sha256")

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from verus import figures
+from verus.comparison import compare_page
 from verus.lines import check
-from verus.report import Page, Section, compare_page, table
+from verus.page import Page, Section, table
 from verus.results import Results
 
 _NUMBER = pa.float64()

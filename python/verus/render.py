@@ -1,28 +1,28 @@
 """Turns figures into files: SVG by Vega, and PNG from that SVG.
 
 Drawing takes longer than simulating, and holds the interpreter lock; so a folder of figures is drawn
-by child processes (`python -m verus.render FOLDER`, figures as JSON on standard input) while the
-parent writes the page.
+by child processes (`python -m verus.render`) while the parent writes the page. They live as long as it does:
+until one has drawn its first figure, it has compiled Vega.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import functools
+import gzip
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO
 
-import vl_convert
-
-if TYPE_CHECKING:
-    from verus.figures import Figure, Spec
+from verus.figures import Figure, Spec
 
 #: Pixels of a PNG for each pixel of its figure, for sharp text on dense screens.
 PNG_SCALE = 2.0
@@ -31,6 +31,8 @@ PNG_SCALE = 2.0
 def svg(spec: Spec) -> str:
     """The figure as an SVG on white, dark text."""
     config = {**spec.get("config", {}), "background": "white", "padding": 14}
+    import vl_convert  # here: who only writes a page needs none
+
     text: str = vl_convert.vegalite_to_svg({**spec, "config": config}, allowed_base_urls=[])
     # Standing alone it has no page to take a text colour from.
     return text.replace("currentColor", "#1b1f24")
@@ -38,6 +40,8 @@ def svg(spec: Spec) -> str:
 
 def png(drawn: str) -> bytes:
     """An SVG as a PNG."""
+    import vl_convert
+
     content: bytes = vl_convert.svg_to_png(drawn, scale=PNG_SCALE)
     return content
 
@@ -57,39 +61,63 @@ def writing(figures: Sequence[Figure], folder: Path) -> Iterator[None]:
         RuntimeError: A figure could not be drawn.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    shares = [figures[start :: os.cpu_count() or 1] for start in range(os.cpu_count() or 1)]
-    children = [_child(share, folder) for share in shares if share]
-    try:
-        yield
-        for child in children:
-            _, complaint = child.communicate()
-            if child.returncode != 0:
-                raise RuntimeError(f"a figure could not be drawn: {complaint.decode(errors='replace').strip()[-400:]}")
-    finally:
-        for child in children:
-            if child.poll() is None:
-                child.kill()
-                child.communicate()
+    count = min(os.cpu_count() or 1, -(-len(figures) // _WORTH_A_CHILD))
+    shares = [figures[start::count] for start in range(count)]
+    with _ALONE, tempfile.TemporaryDirectory() as work:
+        try:
+            for number, share in enumerate(shares):
+                path = Path(work, f"{number}.json")
+                path.write_text(json.dumps([[figure.name, figure.spec] for figure in share]), encoding="utf-8")
+                _told(number, [str(path), str(folder.absolute())])
+            yield
+            for child in _CHILDREN[:count]:
+                answer = _pipe(child.stdout).readline()
+                if complaint := json.loads(answer) if answer else f"`verus.render` ended with {child.wait()}":
+                    raise RuntimeError(f"a figure could not be drawn: {complaint[-400:]}")
+        except BaseException:
+            _end()  # nobody wants what they are at
+            raise
 
 
-def _child(share: Sequence[Figure], folder: Path) -> subprocess.Popen[bytes]:
-    with tempfile.TemporaryFile() as work:
-        work.write(json.dumps([[figure.name, figure.spec] for figure in share]).encode())
-        work.seek(0)
-        return subprocess.Popen(
-            [sys.executable, "-m", "verus.render", str(folder)],
-            stdin=work,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
+#: So many figures take about as long as a child takes to start.
+_WORTH_A_CHILD = 3
+
+#: At work, or waiting for some.
+_CHILDREN: list[subprocess.Popen[str]] = []
+_ALONE = threading.Lock()
+
+
+def _told(number: int, words: list[str]) -> None:
+    """Gives work to one of the children, which is started if it is not there yet."""
+    if number == len(_CHILDREN):
+        child = subprocess.Popen(
+            [sys.executable, "-m", "verus.render"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
+        _CHILDREN.append(child)
+    print(json.dumps(words), file=_pipe(_CHILDREN[number].stdin), flush=True)
 
 
-@functools.cache
+def _pipe(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None  # as they were started
+    return pipe
+
+
+@atexit.register
+def _end() -> None:
+    for child in _CHILDREN:
+        child.kill()
+        child.communicate()
+    _CHILDREN.clear()
+
+
 def bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, for pages that must work without a network."""
-    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return script
+    return gzip.decompress((resources.files("verus") / "vega.js.gz").read_bytes()).decode()
 
 
 def to_json(spec: Spec) -> str:
@@ -98,9 +126,17 @@ def to_json(spec: Spec) -> str:
 
 
 def _main() -> None:
+    """Draws what standard input says, a list of figures and a folder a line; answers with a line of complaint each."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, and ends this process itself
-    for name, spec in json.load(sys.stdin):
-        write(name, spec, Path(sys.argv[1]))
+    for line in sys.stdin:
+        path, folder = json.loads(line)
+        complaint = ""
+        try:
+            for name, spec in json.loads(Path(path).read_text(encoding="utf-8")):
+                write(name, spec, Path(folder))
+        except (OSError, ValueError) as error:
+            complaint = str(error) or repr(error)
+        print(json.dumps(complaint), flush=True)
 
 
 if __name__ == "__main__":

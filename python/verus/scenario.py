@@ -6,10 +6,12 @@ user chose for its trace, queue and scheme, so that results speak the user's lan
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -136,50 +138,50 @@ class Run:
         return replace(self, scenario={**self.scenario, "series": False})
 
 
+#: Every field of a scenario, as it is where nothing is said; their ranges are Rust's to know.
+DEFAULTS: Mapping[str, Any] = json.loads(_verus.default_scenario())
+
+
 def make_run(
     *,
     trace: str,
     queue: str,
     contestant: Contestant,
-    seed: int,
-    duration_s: float,
     path: str | None = None,
-    ack: str = "ideal",
-    ack_queue: str = "infinite",
-    delay_ms: float = 20.0,
-    packet_bytes: int = 1500,
-    opportunity_bytes: int = 1504,
-    ack_every: int = 1,
-    loss: float = 0.0,
-    loop: bool = True,
-    records: bool = False,
-    bin_ms: float = 100.0,
     traffic: str = "full",
     part: str = "",
+    **fields: Any,
 ) -> Run:
-    """Writes down one simulation; `path` is where the trace lies if its name alone does not say so."""
+    """Writes down one simulation.
+
+    Args:
+        trace: The channel as results name it.
+        queue: The bottleneck queue.
+        contestant: Who runs over it.
+        path: Where the trace lies, if its name alone does not say so.
+        traffic: What every flow has to send.
+        part: Which part of an experiment it belongs to.
+        **fields: The scenario's others, in place of `DEFAULTS`.
+    """
     sends = {} if traffic == "full" else {"traffic": traffic}
-    scenario = {
-        "trace": path or trace,
-        "queue": queue,
-        "ack": ack,
-        "ack_queue": ack_queue,
-        "delay_ms": delay_ms,
-        "packet_bytes": packet_bytes,
-        "opportunity_bytes": opportunity_bytes,
-        "loop": loop,
-        "loss": loss,
-        "flows": [
-            {"scheme": text, "start_s": 0.0, "stop_s": None, "delay_ms": None, **sends} for text in contestant.flows
-        ],
-        "duration_s": duration_s,
-        "seed": seed,
-        "records": records,
-        "bin_ms": bin_ms,
-        "ack_every": ack_every,
-        "changes": [],
-    }
+    flows = [{"scheme": text, "start_s": 0.0, "stop_s": None, "delay_ms": None, **sends} for text in contestant.flows]
+    scenario = {**DEFAULTS, **fields, "trace": path or trace, "queue": queue, "flows": flows}
     return Run(trace=trace, queue=queue, contestant=contestant, scenario=scenario, part=part)
+
+
+@contextlib.contextmanager
+def refused() -> Iterator[None]:
+    """What Rust says of a scenario's field (`delay_ms must be …`), filed under its name.
+
+    Raises:
+        FieldError: In place of that `ValueError`.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if found := re.fullmatch(r"(\w+) (must be .*)", str(error)):
+            raise FieldError(found[1], found[2]) from error
+        raise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,15 +247,12 @@ class Settings:
         if not self.schemes and not self.mixes:
             raise FieldError("schemes", "needs at least one scheme or mix")
         above_zero("duration_s", self.duration_s, "seconds", 1_000_000)
-        above_zero("bin_ms", self.bin_ms, "milliseconds")
         at_least("delay_ms", self.delay_ms, 0, 100_000)
-        for name, most in (
-            ("packet_bytes", 65_535),
-            ("ack_every", 1000),
-            ("flows", MOST_FLOWS),
-            ("repeat", MOST_REPETITIONS),
-        ):
-            at_least(name, getattr(self, name), 1, most)
+        at_least("flows", self.flows, 1, MOST_FLOWS)
+        at_least("repeat", self.repeat, 1, MOST_REPETITIONS)
+        for name in ("packet_bytes", "ack_every"):
+            if not 0 <= getattr(self, name) < 2**32:
+                raise FieldError(name, f"must be a whole number that fits 32 bits, not {getattr(self, name)}")
         check_seed(self.seed)
         if self.seed + self.repeat > 2**63:
             raise FieldError("seed", "must fit 63 bits, repetitions included")
@@ -312,24 +311,11 @@ class Settings:
         """
         self.check()
         contestants = self.contestants()
+        own = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name in DEFAULTS}
         return [
             make_run(
-                trace=trace,
-                queue=queue,
+                **{**own, "trace": trace, "queue": queue, "seed": seed, "traffic": self.traffic},
                 contestant=contestant,
-                seed=seed,
-                duration_s=self.duration_s,
-                ack=self.ack,
-                ack_queue=self.ack_queue,
-                delay_ms=self.delay_ms,
-                packet_bytes=self.packet_bytes,
-                opportunity_bytes=self.opportunity_bytes,
-                ack_every=self.ack_every,
-                loss=self.loss,
-                loop=self.loop,
-                records=self.records,
-                bin_ms=self.bin_ms,
-                traffic=self.traffic,
             )
             for trace in dict.fromkeys(self.traces)
             for queue in dict.fromkeys(self.queues)

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from verus import _verus
 from verus.errors import FieldError
-from verus.results import Results
 from verus.runner import Progress
-from verus.scenario import Contestant, Run, above_zero, at_least, check_seed, checked, make_run
+from verus.scenario import Contestant, Run, above_zero, at_least, check_seed, checked, make_run, refused
 
 #: The paper's queue: 3 and 9 Mbit of average queue, a drop probability of 0.1 % (section 6.1).
 QUEUE = "red:min=375000,max=1125000,p=0.001"
@@ -74,7 +71,6 @@ class Training:
             at_least("users", users, 1, MOST_USERS)
         above_zero("duration_s", self.duration_s, "seconds", 1_000_000)
         at_least("delay_ms", self.delay_ms, 0, 100_000)
-        at_least("packet_bytes", self.packet_bytes, 1, 65_535)
         at_least("repeat", self.repeat, 1, 100_000)
         at_least("quantization_ms", self.quantization_ms, 1, 10_000)
         if not 0 < self.percentile <= 100:
@@ -147,19 +143,24 @@ def train(training: Training, *, threads: int | None = None, progress: Progress 
             progress(done, len(scenarios), fraction)
         return True
 
-    return _verus.train(
-        scenarios,
-        recorded,
-        json.dumps(about),
-        training.quantization_ms,
-        training.percentile,
-        threads,
-        report,
-    )
+    with refused():
+        return _verus.train(
+            scenarios,
+            recorded,
+            json.dumps(about),
+            training.quantization_ms,
+            training.percentile,
+            threads,
+            report,
+        )
 
 
 def _packets(folder: Path) -> list[tuple[Any, Any, Any]]:
     """Flow, departure and acknowledgement of every packet, run by run."""
+    import numpy as np  # here: simulations alone need neither
+
+    from verus.results import Results
+
     records = Results.read(folder).records
     if records is None:
         problem = f"`{folder}` has no records of packets (`verus compare --records` keeps them)"

@@ -109,8 +109,8 @@ pub(crate) fn capacity(
     Ok(columns)
 }
 
-/// Everything a run yields, in the shape that `_verus.pyi` states.
-pub(crate) fn outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Bound<'_, PyDict>> {
+/// What a run amounts to, without what grows with its duration.
+pub(crate) fn measured<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
     let result = PyDict::new(py);
     result.set_item("metrics", table(py, &outcome.metrics)?)?;
     result.set_item("trace", table(py, &outcome.channel)?)?;
@@ -120,7 +120,13 @@ pub(crate) fn outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Bound<'_, Py
         ack_trace.map(|channel| table(py, channel)).transpose()?,
     )?;
     result.set_item("totals", table(py, &outcome.totals)?)?;
-    result.set_item("counters", counters(py, &outcome)?)?;
+    result.set_item("counters", counters(py, outcome)?)?;
+    Ok(result)
+}
+
+/// Everything a run yields, in the shape that `_verus.pyi` states.
+pub(crate) fn outcome(py: Python<'_>, outcome: Outcome) -> PyResult<Bound<'_, PyDict>> {
+    let result = measured(py, &outcome)?;
     result.set_item("series", series(py, &outcome)?)?;
     result.set_item("profiles", profiles(py, &outcome)?)?;
     result.set_item("connections", connections(py, &outcome.connections)?)?;

@@ -19,6 +19,12 @@ use crate::{convert, error};
 /// immediate, seldom enough to cost nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// The scenario that runs where nothing is said, as JSON.
+#[pyfunction]
+pub(crate) fn default_scenario() -> PyResult<String> {
+    serde_json::to_string(&Scenario::default()).map_err(error::value)
+}
+
 /// Runs one scenario, written as JSON.
 #[pyfunction]
 #[pyo3(signature = (scenario_json, progress=None))]
@@ -52,14 +58,15 @@ pub(crate) fn simulate<'py>(
 }
 
 /// Runs scenarios on `threads` cores (all of them if absent); results in the order of the input,
-/// whatever the order of work.
+/// whatever the order of work. Without `columns` nothing of them is an array, and NumPy is left alone.
 #[pyfunction]
-#[pyo3(signature = (scenarios, threads=None, progress=None))]
+#[pyo3(signature = (scenarios, threads=None, progress=None, columns=true))]
 pub(crate) fn simulate_many<'py>(
     py: Python<'py>,
     scenarios: Vec<String>,
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
+    columns: bool,
 ) -> PyResult<Bound<'py, PyList>> {
     let scenarios: Vec<Scenario> = scenarios
         .iter()
@@ -70,7 +77,11 @@ pub(crate) fn simulate_many<'py>(
         return Ok(outcomes);
     }
     for outcome in on_all_cores(py, &scenarios, threads, progress, |outcome| outcome)? {
-        outcomes.append(convert::outcome(py, outcome)?)?;
+        outcomes.append(if columns {
+            convert::outcome(py, outcome)?
+        } else {
+            convert::measured(py, &outcome)?
+        })?;
     }
     Ok(outcomes)
 }

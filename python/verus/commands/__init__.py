@@ -5,13 +5,13 @@ from __future__ import annotations
 from cyclopts import App, Group
 
 from verus import _verus
-from verus.cli import ENDPOINT_VERBS
+from verus.endpoint import ENDPOINT_VERBS
 
 app = App(
     name="verus",
     help="Low-delay congestion control for links whose capacity nobody can predict, and the lab that proves it.",
     version=_verus.version,
-    help_format="markdown",
+    help_format="plaintext",
     suppress_keyboard_interrupt=False,  # `cli` says what became of the work
 )
 app.register_install_completion_command(help="Install completions for this shell.")

@@ -15,9 +15,10 @@ from rich import box
 from rich.table import Table
 
 from verus import _verus
-from verus.commands.console import table_console, tell_rows
+from verus.commands.tables import table_console
+from verus.commands.talk import tell_rows
+from verus.numbers import DELAY_NOTE
 from verus.plain import line
-from verus.table import DELAY_NOTE
 
 
 def analyze(

@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from verus import _verus
-from verus.commands.console import table_console, tell_rows
+from verus.commands.tables import table_console
+from verus.commands.talk import tell_rows
 
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 

@@ -7,17 +7,17 @@ import datetime
 import itertools
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from verus.commands.console import Talk, table_console, tell_rows
+from verus import rows
+from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
-from verus.scenario import Settings, at_least
-
-if TYPE_CHECKING:
-    from verus.runner import Outcome
-    from verus.scenario import Run
+from verus.folder import check_folder, new_folder, read_config
+from verus.numbers import DELAY_NOTE, FILES_NOTE
+from verus.runner import Outcome, measure_all, run_all
+from verus.scenario import Run, Settings, at_least
 
 Words = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 Number = Annotated[float | None, Parameter(allow_leading_hyphen=True)]
@@ -145,10 +145,6 @@ def compare(
     settings, earlier = _settings(given, from_)
     runs = settings.runs()
 
-    from verus import report, table
-    from verus.results import Results, check_folder, new_folder
-    from verus.runner import run_all
-
     target = out if out is not None or json_ else _new_name()
     if target is not None:
         check_folder(target, force=force)
@@ -157,31 +153,40 @@ def compare(
         outcomes = _emulate(runs, 1 if jobs is None else jobs, talk)
     else:
         _refuse_real_time(transport, jobs, max_lateness_ms)
-        if target is None:  # nobody sees them
-            runs = [run.without_series() for run in runs]
         with talk.progress("simulating") as progress:
-            outcomes = run_all(runs, progress=progress)
-    results = Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict())
-    _check_channels(results.config["channels"], earlier)
+            outcomes = measure_all(runs, progress=progress) if target is None else run_all(runs, progress=progress)
+    _check_channels(rows.channels(runs, outcomes), earlier)
     if json_:
-        tell_rows(results.to_rows())
+        tell_rows(map(rows.printed, rows.rows(runs, outcomes)))
         sys.stdout.flush()
-    elif not talk.quiet:
-        console = table_console()
-        for block in table.comparison(results):
-            console.print(block)
-        console.print(table.DELAY_NOTE, style="dim")
-        if results.files:
-            console.print(table.FILES_NOTE, style="dim")
     if target is not None:
-        talk.detail("drawing")
-        with new_folder(target, force=force) as folder:
-            results.write(folder)
-            report.write_page(results, folder)
-        talk.say(f"Report: {target / 'report.html'}")
+        _report(runs, outcomes, settings, target, talk, force=force, tell=not json_)
     if settings.emulate:
         return _judge_timing([outcome["timing"] for outcome in outcomes], max_lateness_ms, talk)
     return 0
+
+
+def _report(
+    runs: list[Run], outcomes: list[Outcome], settings: Settings, target: Path, talk: Talk, *, force: bool, tell: bool
+) -> None:
+    """Prints the table and writes the folder."""
+    from verus import report, table
+    from verus.commands.tables import table_console
+    from verus.results import Results
+
+    results = Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict())
+    if tell and not talk.quiet:
+        console = table_console()
+        for block in table.comparison(results):
+            console.print(block)
+        console.print(DELAY_NOTE, style="dim")
+        if results.files:
+            console.print(FILES_NOTE, style="dim")
+    talk.detail("drawing")
+    with new_folder(target, force=force) as folder:
+        results.write(folder)
+        report.write_page(results, folder)
+    talk.say(f"Report: {target / 'report.html'}")
 
 
 def _emulate(runs: list[Run], jobs: int, talk: Talk) -> list[Outcome]:
@@ -216,8 +221,6 @@ def _settings(given: dict[str, Any], path: Path | None) -> tuple[Settings, list[
         if "mixes" in given and "schemes" not in given:
             given["schemes"] = ()
         return Settings(**given), []
-
-    from verus.results import read_config
 
     config = read_config(path)
     if config["kind"] != "compare":

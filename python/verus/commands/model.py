@@ -12,9 +12,11 @@ from rich import box
 from rich.table import Table
 
 from verus import _verus
-from verus.commands.console import table_console, tell_rows
+from verus.commands.tables import table_console
+from verus.commands.talk import tell_rows
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
+from verus.numbers import size
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
@@ -99,21 +101,6 @@ def show(found: Sequence[dict[str, Any]]) -> None:
 
 #: Sizes of the comma-separated file in Table 2, by quantization.
 _PAPER_CSV = {1: "2.4 GB", 2: "620 MB", 5: "100 MB", 10: "25 MB", 20: "7 MB"}
-
-
-def size(count: int) -> str:
-    """A number of bytes for people.
-
-    Example:
-        >>> size(620_000_000), size(512)
-        ('620 MB', '512 B')
-    """
-    value = float(count)
-    for unit in ("B", "kB", "MB"):
-        if value < 1000:
-            return f"{value:.3g} {unit}"
-        value /= 1000
-    return f"{value:.3g} GB"
 
 
 def _span(seeds: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from verus.commands.console import Talk
+from verus.commands.talk import Talk
 
 
 def report(

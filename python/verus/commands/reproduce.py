@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from verus import experiments
-from verus.commands.console import Talk, table_console, tell_rows
-from verus.errors import FieldError
+from verus import _verus, experiments
+from verus.commands.tables import table_console
+from verus.commands.talk import Talk, tell_rows
+from verus.experiments.shared.experiment import Options, in_mode
 from verus.files import write_whole
-from verus.scenario import at_least, check_seed
+from verus.folder import check_folder, new_folder
+from verus.scenario import at_least, check_seed, checked
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from verus.experiments import Experiment
-    from verus.results import Results
-
-#: Of Verus, beside the default.
-OTHER_MODES = ("paper", "prototype")
 
 #: It ran, but a checked target was missed.
 TARGET_MISSED = 3
@@ -63,8 +60,8 @@ def reproduce(
     jobs
         Emulated runs at the same time.
     modes
-        Modes of Verus, `paper,prototype` or one of them, in which every claim is measured as well: takes as much
-        longer as Verus runs in it.
+        Modes of Verus such as `paper,prototype`, or settings of it such as `delay_min=ever`, in which every claim is
+        measured as well: takes as much longer as Verus runs in it.
     out
         Folder for results and report (with several experiments, a folder in it for each). Default: a new
         one in `verus-results`; none with --json.
@@ -83,7 +80,7 @@ def reproduce(
     if repeat is not None:
         at_least("repeat", repeat, 1, 1000)
     everything = not names or "all" in names
-    options = experiments.Options(
+    options = Options(
         traces=traces, built_in=built_in, seed=seed, repeat=repeat, jobs=jobs, modes=_modes(modes), lenient=everything
     )
     wanted = experiments.ALL if everything else dict.fromkeys(names or ())
@@ -91,8 +88,7 @@ def reproduce(
     work = [experiment.prepare(options) for experiment in chosen]
 
     from verus import report
-    from verus.experiments.overview import Overview
-    from verus.results import check_folder, new_folder
+    from verus.experiments.shared.overview import Overview
 
     several = len(chosen) > 1
     stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
@@ -103,11 +99,13 @@ def reproduce(
         folders.append(target / experiment.name if target is not None and several else target)
         if (own := folders[-1]) is not None:
             check_folder(own, force=force)
-    done: list[tuple[Experiment, Results]] = []
+    parts, missed = [], 0
     for experiment, do, own in zip(chosen, work, folders, strict=True):
         with talk.progress(experiment.name) as progress:
             results = do(progress)
-        done.append((experiment, results))
+        missed += sum(not check.met for check in experiment.checks(results))
+        if experiment.judged is not None:
+            parts.append((experiment.name, experiment.title, experiment.judged(results)))
         if json_:
             tell_rows(results.to_rows())
         elif not several or experiment.judged is None:
@@ -119,14 +117,14 @@ def reproduce(
                 report.write_page(results, folder)
                 for name, text in (experiment.files(results) if experiment.files else {}).items():
                     write_whole(folder / name, text.encode())
-    overview = Overview.of(done) if several else None
-    if overview is not None and not json_:
-        _show(overview.summary(), talk)
-    if overview is not None and target is not None:
-        overview.write(target)
+    if several:
+        overview = Overview(parts=parts)
+        if not json_:
+            _show(overview.summary(), talk)
+        if target is not None:
+            overview.write(target)
     if target is not None:
         talk.say(f"Report: {target / 'report.html'}")
-    missed = sum(not check.met for experiment, results in done for check in experiment.checks(results))
     return TARGET_MISSED if missed else 0
 
 
@@ -134,12 +132,11 @@ def _modes(text: str) -> tuple[str, ...]:
     """The modes that were asked for.
 
     Raises:
-        FieldError: One is none of Verus's others.
+        FieldError: One is no mode of Verus and no setting of it.
     """
     named = tuple(dict.fromkeys(text.split(","))) if text else ()
     for mode in named:
-        if mode not in OTHER_MODES:
-            raise FieldError("modes", f"`{mode}` must be one of {', '.join(OTHER_MODES)}")
+        checked("modes", in_mode("verus", mode), _verus.check_scheme)
     return named
 
 

@@ -11,7 +11,8 @@ from rich import box
 from rich.table import Table
 
 from verus import _verus
-from verus.commands.console import Talk, table_console, tell, tell_rows
+from verus.commands.tables import table_console
+from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
 from verus.scenario import above_zero, check_seed, checked
@@ -78,12 +79,12 @@ def plot(
     refuse_existing(target, force=force)
     times = _verus.trace_read(name, seed, duration)["times_ms"]
 
-    from verus import render, report
+    from verus import page, render
 
     figure = figures.trace_rate(name, times)
     if target.suffix == ".html":
-        page = report.Page(title=figure.title, lead="", sections=[report.Section(title=figure.title, figures=[figure])])
-        content = report.to_html(page).encode()
+        section = page.Section(title=figure.title, figures=[figure])
+        content = page.to_html(page.Page(title=figure.title, lead="", sections=[section])).encode()
     else:
         drawn = render.svg(figure.spec)
         content = drawn.encode() if target.suffix == ".svg" else render.png(drawn)

@@ -10,8 +10,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from verus import _verus, training
-from verus.commands.console import Talk
 from verus.commands.model import show
+from verus.commands.talk import Talk
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
 

@@ -1,29 +1,18 @@
 """Published results, each run again, drawn again and checked against its source: one module for each.
 
-Figures and tables of the papers share one shape (`reproduction`): scenarios as data, what is measured of each
-claim (`claims.csv`), what is drawn. Copy `sigcomm_fig09.py` to add one. The few others build the `Experiment`
-themselves: `prepare` (what to run), `checks` (measured against targets), `page` (tables and figures) and
-`summary` (for a terminal).
+`sigcomm` has the figures and tables of the paper on Verus, `model` those of the paper on models of it, `others` the
+rest, `shared` what they share. Figures and tables of the papers have one shape (`shared.reproduction`): scenarios as
+data, what is measured of each claim (`shared/claims.csv`), what is drawn. Copy `sigcomm/fig09.py` to add one. The few
+others build the `Experiment` themselves: `prepare` (what to run), `checks` (measured against targets), `page` (tables
+and figures) and `summary` (for a terminal).
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from verus.errors import FieldError
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from verus.experiments.claims import Judged
-    from verus.experiments.target import Check
-    from verus.report import Page
-    from verus.results import Results
-    from verus.runner import Progress
+from verus.experiments.shared.experiment import Experiment
 
 #: Name and one line of each; the modules are imported when they are asked for.
 NAMES = {
@@ -66,63 +55,6 @@ NAMES = {
 ALL = tuple(name for name in NAMES if name not in ("ablation", "agreement", "peers"))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What a user may say about how an experiment is run.
-
-    Attributes:
-        traces: Folder in which to look for recordings first.
-        built_in: Use built-in channels in place of recordings.
-        seed: Of every run; the first one where runs are repeated.
-        repeat: Runs of each cell, where they are repeated; the experiment's own number if None.
-        jobs: Runs in real time at the same time.
-        modes: Of Verus, to run beside its default mode.
-        lenient: Run what can be run where recordings are not on this machine, rather than refuse.
-    """
-
-    traces: Path | None = None
-    built_in: bool = False
-    seed: int = 1
-    repeat: int | None = None
-    jobs: int = 1
-    modes: tuple[str, ...] = ()
-    lenient: bool = False
-
-
-#: Does an experiment's work, telling its progress.
-Work = Callable[["Progress | None"], "Results"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """A published result that can be run again.
-
-    Attributes:
-        name: As in `verus reproduce NAME`.
-        source: What to cite.
-        prepare: Looks for what it needs (raising `MissingRecordings` if a recording is not on this
-            machine) and returns the work, which yields results.
-        checks: The measured values against their targets; those that only stand beside are marked so.
-        page: Tables and figures, from saved results.
-        summary: What a terminal shows.
-        title: One line, for lists.
-        judged: Each claim of the source (`claims.csv`) and what became of it, where it has such.
-        causes: Claim → why it does not hold, for those that do not.
-        files: What else is written beside the results: name → text.
-    """
-
-    name: str
-    source: str
-    prepare: Callable[[Options], Work]
-    checks: Callable[[Results], list[Check]]
-    page: Callable[[Results], Page]
-    summary: Callable[[Results], Sequence[RenderableType]]
-    title: str = ""
-    judged: Callable[[Results], list[Judged]] | None = None
-    causes: Mapping[str, str] = field(default_factory=dict)
-    files: Callable[[Results], Mapping[str, str]] | None = None
-
-
 def find(name: str) -> Experiment:
     """The experiment of that name.
 
@@ -131,6 +63,16 @@ def find(name: str) -> Experiment:
     """
     if name not in NAMES:
         raise FieldError("name", f"there is no experiment `{name}`; there are {', '.join(NAMES)}")
-    module = f"verus.experiments.{name.replace('-', '_')}"
-    experiment: Experiment = importlib.import_module(module).EXPERIMENT
+    experiment: Experiment = importlib.import_module(f"verus.{module_of(name)}").EXPERIMENT
     return experiment
+
+
+def module_of(name: str) -> str:
+    """Where the experiment of that name is, within the package.
+
+    Example:
+        >>> module_of("sigcomm-short-flows"), module_of("cs244")
+        ('experiments.sigcomm.short_flows', 'experiments.others.cs244')
+    """
+    source, _, own = name.partition("-")
+    return f"experiments.{source}.{own.replace('-', '_')}" if own else f"experiments.others.{name}"

@@ -1,0 +1,92 @@
+"""What runs left as Arrow columns: a table of rows, and tables of what grows with time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from verus.rows import NUMBERS, PER_FLOW_NUMBERS
+from verus.runner import Outcome
+from verus.scenario import Run
+
+_PER_FLOW_TYPE = pa.struct(
+    [("flow", pa.int32()), ("scheme", pa.string()), *((n, pa.float64()) for n in PER_FLOW_NUMBERS)]
+)
+
+#: The columns of `Results.rows`.
+ROW_SCHEMA = pa.schema(
+    [
+        ("run", pa.int32()),
+        ("part", pa.string()),
+        ("label", pa.string()),
+        ("trace_sha256", pa.string()),
+        ("schema", pa.int32()),
+        ("version", pa.string()),
+        ("engine", pa.string()),
+        ("transport", pa.string()),
+        ("trace", pa.string()),
+        ("scheme", pa.string()),
+        ("params", pa.string()),  # a JSON object: its keys differ from scheme to scheme
+        ("queue", pa.string()),
+        ("ack", pa.string()),
+        ("flows", pa.int32()),
+        ("packet_bytes", pa.int32()),
+        ("seed", pa.int64()),
+        ("duration_s", pa.float64()),
+        ("delay_ms", pa.float64()),
+        *((name, pa.float64()) for name in NUMBERS),
+        ("per_flow", pa.list_(_PER_FLOW_TYPE)),
+    ]
+)
+
+
+def series(index: int, run: Run, outcome: Outcome) -> pa.Table:
+    """The time series of one run, the capacity of its channel in every bin."""
+    found = dict(outcome["series"])
+    bins = np.asarray(outcome["capacity"]["time_s"], dtype=float)
+    capacity = np.asarray(outcome["capacity"]["capacity_mbps"], dtype=float)
+    times = np.asarray(found["time_s"], dtype=float)
+    where = np.searchsorted(bins, times - 1e-9)
+    known = where < len(bins)
+    found["capacity_mbps"] = (
+        np.where(known, capacity[np.minimum(where, max(len(bins) - 1, 0))], np.nan)
+        if len(bins)
+        else np.full(len(times), np.nan)
+    )
+    return of_run(index, run, found)
+
+
+def of_run(index: int, run: Run, columns: Mapping[str, Any]) -> pa.Table:
+    """Columns of one run, with what names the run before them; NaN, where nothing was observed, as null."""
+    arrays = {name: _array(values) for name, values in columns.items()}
+    length = len(next(iter(arrays.values()))) if arrays else 0
+    identity = {
+        "run": pa.array(np.full(length, index, dtype=np.int32)),
+        "trace": _constant(run.trace, length),
+        "queue": _constant(run.queue, length),
+        "label": _constant(run.contestant.label, length),
+        "seed": pa.array(np.full(length, run.scenario["seed"], dtype=np.int64)),
+    }
+    return pa.table({**identity, **arrays})
+
+
+def _constant(text: str, length: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(length, dtype=np.int32)), pa.array([text])).cast(
+        pa.string()
+    )
+
+
+def _array(values: Any) -> pa.Array:
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        return pa.array(values, from_pandas=True)
+    return pa.array(values)
+
+
+def stack(tables: Sequence[pa.Table]) -> pa.Table:
+    """All runs under each other; a column that one controller has and another has not is null there."""
+    if not tables:
+        return pa.table({"run": pa.array([], type=pa.int32())})
+    return pa.concat_tables(tables, promote_options="permissive").combine_chunks()

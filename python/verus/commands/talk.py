@@ -1,0 +1,91 @@
+"""What a person is told: progress on a terminal, words on standard error, lines of the result on standard output."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from verus.plain import line, rows
+from verus.runner import Progress
+
+if TYPE_CHECKING:  # a download takes what nothing else does
+    from verus.fetch import ByteProgress
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Talk:
+    """How much is said.
+
+    Attributes:
+        verbose: Say what is being done, and where an error comes from.
+        quiet: Say nothing but errors.
+    """
+
+    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", show_default=False)] = False
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False)] = False
+
+    def say(self, text: str) -> None:
+        """A line about the work, unless asked to be quiet."""
+        if not self.quiet:
+            print(line(text), file=sys.stderr)
+
+    def detail(self, text: str) -> None:
+        """A line for those who asked for more."""
+        if self.verbose:
+            print(line(text), file=sys.stderr)
+
+    @contextlib.contextmanager
+    def progress(self, what: str) -> Iterator[Progress | None]:
+        """A progress bar on standard error while the block runs, if that is a terminal."""
+        if self.quiet or not sys.stderr.isatty():
+            yield None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(what, total=None)
+
+            def tell(done: int, total: int, fraction: float) -> None:
+                bar.update(task, total=total, completed=min(round(fraction * total), done if fraction >= 1 else total))
+
+            yield tell
+
+    @contextlib.contextmanager
+    def progress_bytes(self, what: str) -> Iterator[ByteProgress | None]:
+        """The same for a download."""
+        if self.quiet or not sys.stderr.isatty():
+            yield None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        with Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        ) as bar:
+            task = bar.add_task(what, total=None)
+            yield lambda got, total: bar.update(task, total=total, completed=got)
+
+
+def tell(text: str) -> None:
+    """A line of the result."""
+    print(line(text))
+
+
+def tell_rows(values: Iterable[Any]) -> None:
+    """Lines of the result for a program: each value as JSON."""
+    if text := rows(values):
+        print(text)

@@ -1,0 +1,130 @@
+"""The page of a comparison, and of what has the same columns: a test of a live path, a program behind a link."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from verus import figures
+from verus.figures import Figure
+from verus.numbers import DELAY_NOTE, LIVE_DELAY_NOTE, number, percent
+from verus.page import Page, Section, table
+from verus.results import Results
+from verus.style import looks
+from verus.summary import Block, blocks
+
+
+def compare_page(results: Results) -> Page:
+    """The page of `compare`, `probe` and `shell`: delay against throughput, tables, time series, delay profiles."""
+    parts = blocks(results)
+    note = LIVE_DELAY_NOTE if results.live else DELAY_NOTE
+    sections = [
+        Section(title="Delay against throughput", figures=[figures.scatter(results, parts)]),
+        Section(
+            title="Results",
+            body="".join(results_table(block) for block in parts) + f"<p class=note>{html.escape(note)}</p>",
+        ),
+        Section(title="Over time", figures=_over_time(results, parts)),
+    ]
+    profile = figures.profiles(results, parts)
+    if profile is not None:
+        sections.append(Section(title="Delay profiles", figures=[profile]))
+    names = ", ".join(dict.fromkeys(cell.label for block in parts for cell in block.cells))
+    channels = ", ".join(dict.fromkeys(block.short for block in parts))
+    if results.emulated:
+        sections.append(Section(title="Timing", body=_timing_table(results.config.get("timing") or {})))
+        return Page(title="Verus: a program behind a link", lead=f"{names} behind {channels}.", sections=sections)
+    title = "Verus: a live path" if results.live else "Verus: comparison"
+    return Page(title=title, lead=f"{names} over {channels}.", sections=sections)
+
+
+def _timing_table(timing: Mapping[str, Any]) -> str:
+    """How well the emulator kept its time, and what it cost."""
+    valid = timing.get("valid")
+    rows = [
+        ("packets delivered", number(timing.get("deliveries"), 0)),
+        *((f"late, {name}", f"{number(timing.get(f'lateness_{key}_ms'), 3)} ms") for name, key in _LATENESS),
+        ("packets lost by devices", number(timing.get("device_losses"), 0)),
+        ("opportunities that passed unread", f"{number(timing.get('missed_bytes'), 0)} bytes"),
+        *([] if valid is None else [("within --max-lateness-ms", "yes" if valid else "no: the run is invalid")]),
+    ]
+    body = [f"<tr><th scope=row>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows]
+    note = "By how much each packet left the emulator after its time."
+    return table(["", ""], body) + f"<p class=note>{note}</p>"
+
+
+#: The quantiles of lateness that a run states.
+_LATENESS = (("p50", "p50"), ("p99", "p99"), ("largest", "max"))
+
+
+def _over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:
+    """Time series of each block, and of its flows if there are several, under file names of their own."""
+    drawn: list[Figure] = []
+    names: list[str] = []
+    for block in parts:
+        several = sum(other.short == block.short for other in parts) > 1
+        name = figures.slug(block.short) + (f"-{figures.slug(block.queue)}" if several else "")
+        names.append(name if name not in names else f"{name}-{len(names)}")
+        drawn.append(figures.series(results, block, name=f"series-{names[-1]}"))
+        flows = figures.flows(results, block, name=f"flows-{names[-1]}")
+        if flows is not None:
+            drawn.append(flows)
+    return drawn
+
+
+def results_table(block: Block) -> str:
+    """One channel and queue as an HTML table; of a live path, round trips in place of what nobody saw there."""
+    style = looks(block.cells)
+    fair = any(cell.flows > 1 for cell in block.cells)
+    files = any(cell["completions"] is not None for cell in block.cells)
+    live = block.capacity_mbps is None
+    columns = [
+        ("throughput<br>Mbit/s", "throughput_mbps"),
+        *([] if live else [("used<br>%", "utilization")]),
+        *((f"{name}<br>ms", f"qdelay_{name}_ms") for name in ("mean", "p50", "p95")),
+        *(
+            [("RTT mean<br>ms", "rtt_mean_ms"), ("RTT p95<br>ms", "rtt_p95_ms")]
+            if live
+            else [("signal p95<br>ms", "signal_delay_p95_ms")]
+        ),
+        ("loss<br>%", "loss_rate"),
+        *([("Jain", "jain")] if fair else []),
+        *([("file mean<br>s", "completion_mean_s"), ("file p95<br>s", "completion_p95_s")] if files else []),
+    ]
+    heads = ["scheme", *(head for head, _ in columns)]
+    ideal = {
+        "throughput_mbps": block.capacity_mbps,
+        "utilization": 1.0,
+        "jain": 1.0,
+        "completion_mean_s": None,
+        "completion_p95_s": None,
+    }
+    body = []
+    for cell in block.cells:
+        name = cell.label if cell.flows == 1 or "+" in cell.label else f"{cell.flows} × {cell.label}"
+        swatch = f'<i style="background:{style[cell.label].color}"></i>'
+        values = [_value(key, cell[key]) for _, key in columns]
+        body.append(
+            f"<tr><th scope=row>{swatch}{html.escape(name)}</th>"
+            + "".join(f"<td>{value}</td>" for value in values)
+            + "</tr>"
+        )
+    if not live:
+        body.append(
+            "<tr class=omniscient><th scope=row>omniscient</th>"
+            + "".join(f"<td>{_value(key, ideal.get(key, 0.0))}</td>" for _, key in columns)
+            + "</tr>"
+        )
+    caption = f"<b>{html.escape(block.trace)}</b> · {html.escape(block.queue)}"
+    if len(block.cells[0].runs) > 1:
+        caption += f" · mean of {len(block.cells[0].runs)} seeds"
+    return table(heads, body, caption=caption, raw_heads=True)
+
+
+def _value(key: str, value: float | None) -> str:
+    """A number as its column shows it."""
+    if key in ("utilization", "loss_rate"):
+        return percent(value)
+    fine = key in ("throughput_mbps", "jain", "completion_mean_s", "completion_p95_s")
+    return number(value, 2 if fine else 1)

@@ -1,0 +1,27 @@
+"""The Rust program beside the interpreter: what it can do, and where it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+#: Verbs of the Rust binary, which is installed beside the interpreter, and what they do.
+ENDPOINT_VERBS = {
+    "probe": "Measure a live path, under any of the controllers.",
+    "serve": "Offer a folder to those with the token, over QUIC.",
+    "send": "Send files and folders to a server.",
+    "receive": "Fetch files and folders from a server.",
+    "shell": "Run any program behind an emulated link, in real time.",
+}
+ENDPOINT = "verus-endpoint"
+
+#: The exit code, here and there, of what was asked for wrongly.
+BAD_INPUT = 2
+
+
+def find_endpoint() -> tuple[str | None, str]:
+    """Where the Rust binary is, beside the interpreter or this command, and where it was looked for, in words."""
+    # Without pathlib, which costs start-up.
+    folders = dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in (sys.executable, sys.argv[0]))  # noqa: PTH100, PTH120
+    binary = next((path for folder in folders if os.access(path := os.path.join(folder, ENDPOINT), os.X_OK)), None)  # noqa: PTH118
+    return binary, " or ".join(f"`{folder}`" for folder in folders)

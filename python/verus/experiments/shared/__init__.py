@@ -1,0 +1,1 @@
+"""What experiments have in common: their shape, the list of claims, recordings."""

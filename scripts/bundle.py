@@ -1,0 +1,23 @@
+"""Writes `python/verus/vega.js.gz`, the script that draws figures on pages, from the vl-convert that is installed.
+
+Making it takes longer than the rest of a page, and it is the same until vl-convert changes.
+"""
+
+import gzip
+from pathlib import Path
+
+import vl_convert
+
+SCRIPT = Path(__file__).parents[1] / "python" / "verus" / "vega.js.gz"
+
+
+def bundle() -> str:
+    """What it holds: whose it is, then Vega, Vega-Lite and Vega-Embed."""
+    versions = f"Vega {vl_convert.get_vega_version()}, Vega-Embed {vl_convert.get_vega_embed_version()} and Vega-Lite"
+    notice = f"/* {versions}: (c) University of Washington Interactive Data Lab, BSD-3-Clause, see vega.LICENSE */\n"
+    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return notice + script
+
+
+if __name__ == "__main__":
+    SCRIPT.write_bytes(gzip.compress(bundle().encode(), mtime=0))
