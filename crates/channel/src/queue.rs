@@ -11,7 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use verus_core::{Duration, Time};
 
-use crate::loss::uniform;
+use crate::path::loss::uniform;
 pub use crate::spec::{Key, Kind, SpecProblem};
 use crate::spec::{Settings, key};
 

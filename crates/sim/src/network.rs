@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use verus_channel::link::Link;
+use verus_channel::path::link::Link;
 use verus_core::model::Sampler;
 use verus_core::receiver::{Ack, DataRange, Receiver, ReceiverConfig};
 use verus_core::sender::{Counters, Sender};

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use verus_channel::catalogue::{self, Channel};
-use verus_channel::link::{Service, WhenOver};
+use verus_channel::path::link::{Service, WhenOver};
 use verus_channel::queue::{QueueConfig, SpecError};
 use verus_channel::schedule::Schedule;
 use verus_core::algorithm::{Scheme, SchemeError};
