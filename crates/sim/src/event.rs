@@ -1,7 +1,7 @@
 //! The time-ordered queue of events.
 //!
 //! One rule settles ties, so that a run has one outcome: at equal times the lower class goes first
-//! (changes, then arrivals, then feedback, then timers, then samples, and departures last), and
+//! (connections that begin and end, then arrivals, then feedback, then timers, then samples, and departures last), and
 //! within a class events leave in the order in which they were added.
 
 use std::cmp::Reverse;
@@ -9,11 +9,9 @@ use std::collections::BinaryHeap;
 
 use verus_core::Time;
 
-/// Something that happens at an instant. The number is the flow's, or the change's.
+/// Something that happens at an instant. The number is the flow's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// A scheduled change of the path.
-    Change(u32),
     /// A connection of a flow begins.
     Start(u32),
     /// The time of a flow's connection is over.
@@ -41,7 +39,7 @@ pub enum Event {
 impl Event {
     fn class(self) -> u64 {
         match self {
-            Event::Change(_) | Event::Start(_) | Event::Pause(_) | Event::Stop(_) => 0,
+            Event::Start(_) | Event::Pause(_) | Event::Stop(_) => 0,
             Event::Data(_) => 1,
             Event::Ack(_) => 2,
             Event::ReceiverTimer(_) | Event::ObserverTimer(_) | Event::SenderTimer(_) => 3,
