@@ -111,12 +111,18 @@ impl<P> Watch<P> for () {}
 pub struct Path<P> {
     elements: Vec<Element<P>>,
     delay: Delay<P>,
+    /// Which link serves a packet next, and when.
+    due: Option<(Time, usize)>,
 }
 
 impl<P: Packet> Path<P> {
     /// A path of `elements`, in the order of crossing, before `delay`.
     pub fn new(elements: Vec<Element<P>>, delay: Delay<P>) -> Self {
-        Path { elements, delay }
+        Path {
+            elements,
+            delay,
+            due: None,
+        }
     }
 
     /// A packet of `size` sets out at `now`, by when the links have served what was due before: at one instant packets
@@ -133,21 +139,29 @@ impl<P: Packet> Path<P> {
     /// When a link serves a packet next.
     #[inline]
     pub fn next_departure(&self) -> Option<Time> {
-        self.due().map(|(at, _)| at)
+        self.due.map(|(at, _)| at)
     }
 
-    /// Lets the links serve what is due by `now`, each at its own instant.
+    /// Lets the links serve what is due by `now`, each at its own instant; returns when one serves a packet next.
     #[inline]
-    pub fn serve(&mut self, now: Time, watch: &mut impl Watch<P>) {
-        while let Some((at, element)) = self.due().filter(|&(at, _)| at <= now) {
+    pub fn serve(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<Time> {
+        loop {
+            let (at, element) = self.due?;
+            if at > now {
+                return Some(at);
+            }
             self.depart(at, element, watch);
         }
     }
 
     /// The same without what is due at `now` itself: for a caller that sends at `now`, and did not come earlier.
     #[inline]
-    pub fn serve_before(&mut self, now: Time, watch: &mut impl Watch<P>) {
-        while let Some((at, element)) = self.due().filter(|&(at, _)| at < now) {
+    pub fn serve_before(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<Time> {
+        loop {
+            let (at, element) = self.due?;
+            if at >= now {
+                return Some(at);
+            }
             self.depart(at, element, watch);
         }
     }
@@ -197,20 +211,19 @@ impl<P: Packet> Path<P> {
         queued + self.delay.packets()
     }
 
-    /// The element that has something to do first, and when. Of two at one instant it is the one that is crossed first: a
+    /// Finds out which link serves a packet next, and when. Of two at one instant it is the one that is crossed first: a
     /// packet that leaves one link may still meet the opportunity of another.
     #[inline]
-    fn due(&self) -> Option<(Time, usize)> {
-        let mut first = None;
+    fn find_due(&mut self) {
+        self.due = None;
         for (index, element) in self.elements.iter().enumerate() {
             if let Element::Link(link) = element
                 && let Some(at) = link.next_departure()
-                && first.is_none_or(|(earliest, _)| at < earliest)
+                && self.due.is_none_or(|(earliest, _)| at < earliest)
             {
-                first = Some((at, index));
+                self.due = Some((at, index));
             }
         }
-        first
     }
 
     /// Lets the link that is the element `index` serve what is due at `at`.
@@ -222,14 +235,18 @@ impl<P: Packet> Path<P> {
         let departed = link.depart(at, |dropped| {
             discard(watch, at, dropped.size, dropped.packet, index, Why::Waited);
         });
-        if let Some(departed) = departed {
-            let (size, entered) = (departed.size, departed.entered);
-            self.cross(index + 1, at, size, entered, departed.packet, watch);
+        self.find_due();
+        let Some(departed) = departed else { return };
+        let (size, entered, packet) = (departed.size, departed.entered, departed.packet);
+        if index + 1 < self.elements.len() {
+            self.cross_rest(index + 1, at, size, entered, packet, watch);
+        } else {
+            self.set_out(at, size, entered, packet, watch);
         }
     }
 
     /// Takes a packet across the elements from number `from` on, until it is dropped, waits or is under way.
-    #[inline]
+    #[inline(always)]
     fn cross(
         &mut self,
         from: usize,
@@ -239,21 +256,51 @@ impl<P: Packet> Path<P> {
         packet: P,
         watch: &mut impl Watch<P>,
     ) {
-        for (element, each) in self.elements.iter_mut().enumerate().skip(from) {
-            match each {
+        for element in from..self.elements.len() {
+            match &mut self.elements[element] {
                 Element::Loss(loss) => {
                     if loss.loses(now, packet.flow()) {
                         return discard(watch, now, size, packet, element, Why::Chance);
                     }
                 }
                 Element::Link(link) => {
+                    let idle = link.next_departure().is_none();
                     if let Err(packet) = link.enqueue(now, size, packet) {
                         discard(watch, now, size, packet, element, Why::Refused);
+                    }
+                    if idle {
+                        self.find_due();
                     }
                     return;
                 }
             }
         }
+        self.set_out(now, size, entered, packet, watch);
+    }
+
+    /// The same behind a link. Few paths have elements there, and the others do not carry its code where they serve theirs.
+    #[cold]
+    fn cross_rest(
+        &mut self,
+        from: usize,
+        now: Time,
+        size: Bytes,
+        entered: Time,
+        packet: P,
+        watch: &mut impl Watch<P>,
+    ) {
+        self.cross(from, now, size, entered, packet, watch);
+    }
+
+    /// Begins the propagation.
+    fn set_out(
+        &mut self,
+        now: Time,
+        size: Bytes,
+        entered: Time,
+        packet: P,
+        watch: &mut impl Watch<P>,
+    ) {
         watch.on_left(now, size, entered, &packet);
         watch.on_under_way(self.delay.set_out(now, packet));
     }

@@ -295,9 +295,12 @@ impl<'a> Network<'a> {
             if let Some(half) = &mut ends.half {
                 half.on_sent(transmit.number, transmit.stamp);
             }
-            self.data
-                .path
-                .send(now, transmit.size, packet, &mut self.observers);
+            let mut watch = DataWatch {
+                observers: &mut self.observers,
+                events: &mut self.events,
+                certain: self.certain.as_deref(),
+            };
+            self.data.path.send(now, transmit.size, packet, &mut watch);
         }
         self.observers.after_sending(now, index, &ends.sender, sent);
         if sent {
@@ -312,8 +315,9 @@ impl<'a> Network<'a> {
             events: &mut self.events,
             certain: self.certain.as_deref(),
         };
-        self.data.serve(now, &mut watch);
-        self.data.set_departure(Event::Departure, &mut self.events);
+        if let Some(at) = self.data.serve(now, &mut watch) {
+            self.events.push(at, Event::Departure);
+        }
     }
 
     fn on_data(&mut self, now: Time, index: usize) {
@@ -389,9 +393,9 @@ impl<'a> Network<'a> {
             observers: &mut self.observers,
             events: &mut self.events,
         };
-        self.acks.serve(now, &mut watch);
-        self.acks
-            .set_departure(Event::AckDeparture, &mut self.events);
+        if let Some(at) = self.acks.serve(now, &mut watch) {
+            self.events.push(at, Event::AckDeparture);
+        }
     }
 
     fn on_ack(&mut self, now: Time, index: usize) {
@@ -505,11 +509,13 @@ impl<P: verus_channel::path::Packet> Way<P> {
         }
     }
 
-    /// The event for the next departure has come.
+    /// The event for the next departure has come; returns when to set another, if there is one.
     #[inline]
-    fn serve(&mut self, now: Time, watch: &mut impl Watch<P>) {
-        self.departure_set = false;
-        self.path.serve(now, watch);
+    #[must_use]
+    fn serve(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<Time> {
+        let next = self.path.serve(now, watch);
+        self.departure_set = next.is_some();
+        next
     }
 }
 
@@ -521,6 +527,11 @@ struct DataWatch<'a> {
 }
 
 impl Watch<DataPacket> for DataWatch<'_> {
+    #[inline]
+    fn on_entered(&mut self, now: Time, size: Bytes, packet: &DataPacket) {
+        self.observers.on_entered(now, size, packet);
+    }
+
     #[inline]
     fn on_dropped(&mut self, now: Time, size: Bytes, packet: &DataPacket, dropped: Dropped) {
         self.observers.on_dropped(now, size, packet, dropped);

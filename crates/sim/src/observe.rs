@@ -3,12 +3,12 @@
 //! Observers hear and never decide: a run is the same whoever watches.
 
 pub mod connections;
+pub mod epochs;
 pub mod records;
 pub mod series;
 
 use verus_channel::Path;
 use verus_channel::path::{Dropped, Watch};
-use verus_core::model::Sampler;
 use verus_core::sender::{Sender, Transmit};
 use verus_core::{Bytes, Duration, Time};
 use verus_measure::Meter;
@@ -19,6 +19,7 @@ use crate::record::{FlowOutcome, Outcome, Totals};
 use crate::scenario::Plan;
 use crate::traffic::Load;
 use connections::Connections;
+use epochs::Epochs;
 use records::Recorder;
 use series::Series;
 
@@ -34,7 +35,7 @@ pub struct Observers {
     /// Each packet's fate.
     records: Option<Recorder>,
     /// Each flow's epochs, to train models on.
-    epochs: Option<Vec<Sampler>>,
+    epochs: Option<Epochs>,
     /// What senders show of themselves over time.
     pub series: Option<Series>,
 }
@@ -57,7 +58,7 @@ impl Observers {
             totals: Totals::default(),
             connections: Connections::new(flows),
             records: scenario.records.then(|| Recorder::new(flows)),
-            epochs: scenario.epochs.then(|| vec![Sampler::new(); flows]),
+            epochs: scenario.epochs.then(|| Epochs::new(flows)),
             series: scenario.series.then(|| Series::new(flows, bin)),
         }
     }
@@ -101,8 +102,7 @@ impl Observers {
     /// What a flow does now has nothing to do with what it did before.
     pub fn cut_epochs(&mut self, now: Time, index: usize) {
         if let Some(epochs) = &mut self.epochs {
-            epochs[index].close(now);
-            epochs[index].cut();
+            epochs.cut(now, index);
         }
     }
 
@@ -110,7 +110,7 @@ impl Observers {
     #[inline]
     pub fn before_sending(&mut self, now: Time, index: usize, sender: &Sender) {
         if let Some(epochs) = &mut self.epochs {
-            epochs[index].align(now, sender.controller().next_tick());
+            epochs.before_sending(now, index, sender);
         }
     }
 
@@ -125,7 +125,7 @@ impl Observers {
     ) {
         let index = packet.flow as usize;
         if let Some(epochs) = &mut self.epochs {
-            epochs[index].on_sent(now);
+            epochs.on_sent(now, index);
         }
         self.meter
             .on_sent(index, transmit.size, transmit.retransmission);
@@ -144,11 +144,7 @@ impl Observers {
             totals.peak_window_bytes = totals.peak_window_bytes.max(window);
         }
         if let Some(epochs) = &mut self.epochs {
-            epochs[index].set_under_way(!sender.in_flight().is_zero());
-            if sender.is_idle() {
-                epochs[index].close(now);
-                epochs[index].cut();
-            }
+            epochs.after_sending(now, index, sender);
         }
     }
 
@@ -174,14 +170,11 @@ impl Observers {
         for acked in &revealed.acked {
             self.meter.on_rtt(index, acked.rtt);
         }
-        let arrived = || revealed.acked.iter().chain(&revealed.recovered);
         if let Some(epochs) = &mut self.epochs {
-            for acked in arrived() {
-                epochs[index].on_acked(now, acked.rtt);
-            }
+            epochs.on_acknowledged(now, index, revealed);
         }
         if let Some(records) = &mut self.records {
-            records.on_acknowledged(now, index, arrived());
+            records.on_acknowledged(now, index, revealed);
         }
     }
 
@@ -206,10 +199,8 @@ impl Observers {
                 ..Default::default()
             })
             .collect();
-        let epochs = self.epochs.into_iter().flatten();
-        for (outcome, mut sampler) in outcomes.iter_mut().zip(epochs) {
-            sampler.close(end);
-            outcome.epochs = Some(sampler);
+        if let Some(epochs) = self.epochs {
+            epochs.finish(end, &mut outcomes);
         }
         let capacity_mbps = self.series.map_or_else(Vec::new, |series| {
             series.finish(end, capacity, &mut outcomes)

@@ -34,12 +34,19 @@ pub struct Flight {
 #[derive(Clone, Debug)]
 struct Lane<P> {
     delay: Follower<Duration>,
-    jitter: Option<Jitter>,
-    reorder: Option<Reorder>,
+    /// Boxed, so that the lanes of flows without any are close together.
+    wander: Option<Box<Wander>>,
     /// When the last packet that was not taken out of its order arrives.
     latest: Time,
     /// In order of arrival.
     under_way: VecDeque<(Time, P)>,
+}
+
+/// What makes the packets of a flow differ from each other.
+#[derive(Clone, Debug, Default)]
+struct Wander {
+    jitter: Option<Jitter>,
+    reorder: Option<Reorder>,
 }
 
 impl<P: Packet> Delay<P> {
@@ -47,8 +54,7 @@ impl<P: Packet> Delay<P> {
     pub fn new(flows: impl IntoIterator<Item = Schedule<Duration>>) -> Self {
         let lane = |delay| Lane {
             delay: Follower::new(delay),
-            jitter: None,
-            reorder: None,
+            wander: None,
             latest: Time::ZERO,
             under_way: VecDeque::new(),
         };
@@ -67,7 +73,7 @@ impl<P: Packet> Delay<P> {
     /// # Panics
     /// If there is no such flow.
     pub fn with_jitter(mut self, flow: usize, jitter: Jitter) -> Self {
-        self.lanes[flow].jitter = Some(jitter);
+        self.lanes[flow].wander.get_or_insert_default().jitter = Some(jitter);
         self
     }
 
@@ -76,7 +82,7 @@ impl<P: Packet> Delay<P> {
     /// # Panics
     /// If there is no such flow.
     pub fn with_reorder(mut self, flow: usize, reorder: Reorder) -> Self {
-        self.lanes[flow].reorder = Some(reorder);
+        self.lanes[flow].wander.get_or_insert_default().reorder = Some(reorder);
         self
     }
 
@@ -89,10 +95,13 @@ impl<P: Packet> Delay<P> {
         let flow = packet.flow();
         let lane = &mut self.lanes[flow];
         let mut arrives = now + lane.delay.at(now);
-        if let Some(jitter) = &mut lane.jitter {
-            arrives += jitter.draw();
+        let mut late = None;
+        if let Some(wander) = &mut lane.wander {
+            if let Some(jitter) = &mut wander.jitter {
+                arrives += jitter.draw();
+            }
+            late = wander.reorder.as_mut().and_then(Reorder::draw);
         }
-        let late = lane.reorder.as_mut().and_then(Reorder::draw);
         match late {
             Some(late) => arrives += late,
             None => {

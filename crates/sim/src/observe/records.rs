@@ -1,7 +1,10 @@
 //! Each packet's fate.
+//!
+//! Its methods are marked cold, as few runs have it: what the others do for each packet stays together.
 
+use verus_core::flight::Revealed;
 use verus_core::sender::{Sender, Transmit};
-use verus_core::{Acked, Bytes, Time};
+use verus_core::{Bytes, Time};
 
 use crate::packet::DataPacket;
 use crate::record::Records;
@@ -24,6 +27,7 @@ impl Recorder {
     }
 
     /// A packet leaves its sender: its row begins.
+    #[cold]
     pub fn on_sent(
         &mut self,
         now: Time,
@@ -51,33 +55,33 @@ impl Recorder {
     }
 
     /// It is dropped.
+    #[cold]
     pub fn on_dropped(&mut self, now: Time, packet: &DataPacket) {
         self.records.dropped_ms[packet.id] = now.as_millis_f64();
     }
 
     /// It leaves the bottleneck.
+    #[cold]
     pub fn on_left(&mut self, now: Time, packet: &DataPacket) {
         self.records.departed_ms[packet.id] = now.as_millis_f64();
     }
 
     /// It arrives.
+    #[cold]
     pub fn on_arrived(&mut self, at: Time, packet: &DataPacket) {
         self.records.received_ms[packet.id] = at.as_millis_f64();
     }
 
     /// Its receiver finds so many bytes new.
+    #[cold]
     pub fn on_delivered(&mut self, packet: &DataPacket, new: Bytes) {
         self.records.new_bytes[packet.id] = new.get() as u32;
     }
 
     /// The sender of `flow` learns that these have arrived.
-    pub fn on_acknowledged<'a>(
-        &mut self,
-        now: Time,
-        flow: usize,
-        arrived: impl Iterator<Item = &'a Acked>,
-    ) {
-        for acked in arrived {
+    #[cold]
+    pub fn on_acknowledged(&mut self, now: Time, flow: usize, revealed: &Revealed) {
+        for acked in revealed.acked.iter().chain(&revealed.recovered) {
             let row = self.row_of[flow][acked.packet.number as usize];
             self.records.acked_ms[row] = now.as_millis_f64();
         }
