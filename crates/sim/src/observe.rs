@@ -52,7 +52,11 @@ impl Observers {
                 meter.expect_files(index);
             }
         }
-        meter.reserve(end);
+        if scenario.series {
+            meter.reserve(end);
+        } else {
+            meter = meter.without_series();
+        }
         Observers {
             meter,
             totals: Totals::default(),
