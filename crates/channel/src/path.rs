@@ -246,7 +246,7 @@ impl<P: Packet> Path<P> {
     }
 
     /// Takes a packet across the elements from number `from` on, until it is dropped, waits or is under way.
-    #[inline(always)]
+    #[inline]
     fn cross(
         &mut self,
         from: usize,
@@ -293,6 +293,7 @@ impl<P: Packet> Path<P> {
     }
 
     /// Begins the propagation.
+    #[inline]
     fn set_out(
         &mut self,
         now: Time,

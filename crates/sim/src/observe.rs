@@ -1,4 +1,4 @@
-//! What watches a run: statistics always; packets, epochs, series and connections where there are such or they are asked for.
+//! What watches a run: statistics and the list of connections always; packets, epochs and series where they are asked for.
 //!
 //! Observers hear and never decide: a run is the same whoever watches.
 
