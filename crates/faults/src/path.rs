@@ -4,8 +4,8 @@
 //! send ──▶ dark? ─▶ lost? ─▶ twice? ─▶ corrupt? ─▶ too much? ─▶ [bottleneck ─▶ delay, jitter, reordering] ──▶ poll
 //! ```
 //!
-//! What is in brackets is a [`verus_channel::Path`], the simulator's and the emulator's; before it goes wrong what never goes
-//! wrong there, or is not told apart.
+//! What is in brackets is a [`verus_channel::Path`], as the simulator and the emulator have. What only tests ask for comes before
+//! it, and so does its chance loss, so that a datagram that is sent twice is lost once.
 //!
 //! The caller says what time it is: a virtual clock in tests of ends without sockets, a real one in
 //! [`crate::Proxy`]. Each kind of fault draws from a random stream of its own, once for each
