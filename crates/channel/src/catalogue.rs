@@ -19,7 +19,7 @@ use verus_core::{Bytes, Duration, Rate};
 use crate::error::Error;
 use crate::expression::{self, Expression};
 use crate::generate;
-use crate::link::{Service, WhenOver};
+use crate::path::link::{Service, WhenOver};
 use crate::schedule::Schedule;
 use crate::trace::{Trace, hex};
 

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use verus_core::spec::{Given, Kind, Problem, Row, Shown, Within, Words, either, shown, word_for};
 use verus_core::{Duration, Time};
 
-use crate::loss::uniform;
+use crate::path::loss::uniform;
 
 /// A queue discipline and its settings. As text (and in serialised form): `KIND[:key=value,…]`, for example
 /// `red:min=375000,max=1125000,p=0.1`, `droptail:bytes=120000`, `codel` or `infinite`; [`catalogue`] lists them all.

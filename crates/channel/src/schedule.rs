@@ -99,30 +99,40 @@ impl<T> TryFrom<Vec<(Time, T)>> for Schedule<T> {
 /// Reads a [`Schedule`] at times that never go back, in O(1) amortised.
 #[derive(Clone, Debug)]
 pub struct Follower<T> {
-    schedule: Schedule<T>,
-    index: usize,
+    /// What holds until `until`.
+    value: T,
     until: Time,
+    index: usize,
+    schedule: Schedule<T>,
 }
 
 impl<T: Copy> Follower<T> {
     /// At time zero.
     pub fn new(schedule: Schedule<T>) -> Self {
-        let until = schedule.end_of(0);
         Follower {
-            schedule,
+            value: schedule.steps[0].1,
+            until: schedule.end_of(0),
             index: 0,
-            until,
+            schedule,
         }
     }
 
     /// The value at `now`, which is no earlier than at the call before.
     #[inline]
     pub fn at(&mut self, now: Time) -> T {
+        if now >= self.until {
+            self.advance(now);
+        }
+        self.value
+    }
+
+    #[cold]
+    fn advance(&mut self, now: Time) {
         while now >= self.until && self.index + 1 < self.schedule.steps.len() {
             self.index += 1;
             self.until = self.schedule.end_of(self.index);
         }
-        self.schedule.steps[self.index].1
+        self.value = self.schedule.steps[self.index].1;
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use verus_channel::link::{Link, Service, WhenOver};
+use verus_channel::path::link::{Link, Service, WhenOver};
 use verus_channel::schedule::Schedule;
 use verus_channel::{QueueConfig, Trace, raw};
 use verus_core::{Bytes, Duration, Rate, Time, random};

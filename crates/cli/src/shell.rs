@@ -19,7 +19,7 @@ use std::thread;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use verus_channel::catalogue::{self, LONGEST_BUILT_IN};
-use verus_channel::link::WhenOver;
+use verus_channel::path::link::WhenOver;
 use verus_channel::queue::QueueConfig;
 use verus_core::{Bytes, Duration};
 use verus_emu::device::{Device, DeviceConfig, IPV6_LEAST_MTU};
@@ -271,8 +271,9 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             .spawn_scoped(scope, || {
                 in_real_time();
                 let mut last = Ok(());
+                let [forth, back] = &mut watch.ways;
                 while !stop.load(Ordering::Relaxed) && last.is_ok() {
-                    last = emulator.turn(None, wake.as_fd(), &mut watch);
+                    last = emulator.turn(None, wake.as_fd(), forth, back);
                 }
                 if last.is_err() {
                     broken.store(true, Ordering::Relaxed);

@@ -16,13 +16,12 @@ use rustix::time::{ClockId, clock_gettime};
 use verus_channel::queue::QueueConfig;
 use verus_channel::{RateSchedule, Service};
 use verus_clock::{Alarm, Clock};
-use verus_core::{Duration, Rate, Time};
+use verus_core::{Duration, Rate};
 use verus_emu::device::{Device, DeviceConfig};
 use verus_emu::direction::PathConfig;
-use verus_emu::emulator::{Emulator, Observer, Timing, Way, in_real_time};
+use verus_emu::emulator::{Emulator, Timing, in_real_time};
 use verus_emu::namespace::Namespace;
 use verus_emu::netlink;
-use verus_emu::packet::Packet;
 
 const DEVICE: &str = "verus0";
 const NEAR: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
@@ -47,14 +46,6 @@ fn main() {
             part();
         }
     }
-}
-
-struct Nobody;
-
-impl Observer for Nobody {
-    fn on_arrival(&mut self, _: Way, _: Time, _: &Packet) {}
-    fn on_departure(&mut self, _: Way, _: Time, _: Time, _: &Packet) {}
-    fn on_drop(&mut self, _: Way, _: Time, _: &Packet) {}
 }
 
 /// What a run came to.
@@ -111,7 +102,7 @@ fn run(
         let emulation = scope.spawn(|| {
             in_real_time();
             while !over.load(Ordering::Relaxed) {
-                emulator.turn(None, wake.as_fd(), &mut Nobody)?;
+                emulator.turn(None, wake.as_fd(), &mut (), &mut ())?;
             }
             let cpu = clock_gettime(ClockId::ThreadCPUTime);
             let cpu = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;

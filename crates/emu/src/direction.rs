@@ -1,20 +1,12 @@
-//! One direction of an emulated path, without a clock: random loss, the queue, the link, propagation.
+//! One direction of an emulated path, without a clock: the simulator's path ([`verus_channel::Path`]) from the instant at which its
+//! channel begins, and until then propagation only.
 //!
-//! ```text
-//! arrive ──▶ random loss ──▶ queue ▶ link ──▶ propagation ──▶ deliver
-//! ```
-//!
-//! The link and its queue are the simulator's ([`verus_channel::link::Link`]). A caller that is late does not
-//! change what happens: what was due at an instant leaves at that instant, and only what arrives is
-//! stamped when it is read.
+//! A caller that is late does not change what happens: what was due at an instant leaves at that instant, and only
+//! what arrives is stamped when it is read.
 
-use std::collections::VecDeque;
-
-use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
-use verus_channel::link::Link;
-use verus_channel::link::Service;
-use verus_channel::queue::QueueConfig;
+use verus_channel::path::{Packet, Watch};
+use verus_channel::schedule::Schedule;
+use verus_channel::{Delay, Link, Loss, Path, QueueConfig, Service};
 use verus_core::{Bytes, Duration, Time, random};
 
 /// What a direction consists of.
@@ -28,70 +20,55 @@ pub struct PathConfig {
     pub loss: f64,
 }
 
-/// Hears what happens to packets at the bottleneck. Times count from when the link began.
-pub trait Watch<P> {
-    /// A packet reached the bottleneck, to be dropped or not.
-    fn on_arrival(&mut self, now: Time, size: Bytes, packet: &P);
-    /// A packet that entered at `entered` left the bottleneck.
-    fn on_departure(&mut self, now: Time, size: Bytes, entered: Time, packet: &P);
-    /// A packet was lost at random, or dropped by the queue.
-    fn on_drop(&mut self, now: Time, size: Bytes, packet: P);
+impl PathConfig {
+    /// The path, its random draws being of `seed` and `index`.
+    fn build<P: Packet>(&self, seed: u64, index: u64) -> Path<P> {
+        let stream = |purpose| random::stream(seed, purpose, index);
+        let mut elements = Vec::new();
+        if self.loss > 0.0 {
+            let probability = Schedule::constant(self.loss);
+            elements.push(Loss::new(probability, vec![stream("loss")]).into());
+        }
+        if let Some((service, queue)) = &self.link {
+            elements.push(Link::new(service.clone(), queue, stream("queue")).into());
+        }
+        Path::new(elements, Delay::constant(self.delay))
+    }
 }
 
 /// One direction, in use. In the steady state nothing is allocated.
 #[derive(Debug)]
 pub struct Direction<P> {
-    link: Option<Link<P>>,
-    /// When the link's own time began; packets pass it unhindered until then.
+    /// Carries what arrives from `origin` on, which is its time zero.
+    path: Path<P>,
+    /// When the channel began.
     origin: Option<Time>,
-    delay: Duration,
-    loss: f64,
-    draws: ChaCha8Rng,
-    under_way: VecDeque<(Time, P)>,
+    /// Carries what arrives before.
+    unlimited: Delay<P>,
 }
 
-impl<P> Direction<P> {
+impl<P: Packet> Direction<P> {
     /// A direction whose random draws come from `seed` and its `index`: 0 is the way of the data.
     pub fn new(config: &PathConfig, seed: u64, index: u64) -> Self {
         Direction {
-            link: config.link.as_ref().map(|(service, queue)| {
-                Link::new(service.clone(), queue, random::stream(seed, "queue", index))
-            }),
+            path: config.build(seed, index),
             origin: None,
-            delay: config.delay,
-            loss: config.loss,
-            draws: random::stream(seed, "loss", index),
-            under_way: VecDeque::new(),
+            unlimited: Delay::constant(config.delay),
         }
     }
 
-    /// From `now` on there is the link, at the beginning of its channel.
+    /// From `now` on there is the path, at the beginning of its channel.
     pub fn begin(&mut self, now: Time) {
         self.origin = Some(now);
     }
 
-    /// A packet arrives at `now`; call [`Direction::catch_up`] first.
+    /// A packet arrives at `now`; call [`Direction::catch_up`] first. What `watch` hears is in the path's own time.
     #[inline]
     pub fn arrive(&mut self, now: Time, size: Bytes, packet: P, watch: &mut impl Watch<P>) {
-        let Some(origin) = self.origin else {
-            self.under_way.push_back((now + self.delay, packet));
-            return;
-        };
-        let at = since(origin, now);
-        watch.on_arrival(at, size, &packet);
-        if self.loss > 0.0 && self.draws.random::<f64>() < self.loss {
-            watch.on_drop(at, size, packet);
-            return;
-        }
-        match &mut self.link {
+        match self.origin {
+            Some(origin) => self.path.send(since(origin, now), size, packet, watch),
             None => {
-                watch.on_departure(at, size, at, &packet);
-                self.under_way.push_back((now + self.delay, packet));
-            }
-            Some(link) => {
-                if let Err(packet) = link.enqueue(at, size, packet) {
-                    watch.on_drop(at, size, packet);
-                }
+                self.unlimited.set_out(now, packet);
             }
         }
     }
@@ -100,79 +77,66 @@ impl<P> Direction<P> {
     /// before departures, as in the simulator.
     #[inline]
     pub fn catch_up(&mut self, now: Time, watch: &mut impl Watch<P>) {
-        self.depart(|at, now| at < now, now, watch);
+        if let Some(origin) = self.origin {
+            self.path.serve_before(since(origin, now), watch);
+        }
     }
 
     /// The same including what is due at `now`, by when everything that arrived has.
     #[inline]
     pub fn advance(&mut self, now: Time, watch: &mut impl Watch<P>) {
-        self.depart(|at, now| at <= now, now, watch);
-    }
-
-    #[inline]
-    fn depart(&mut self, due: impl Fn(Time, Time) -> bool, now: Time, watch: &mut impl Watch<P>) {
-        let (Some(origin), Some(link)) = (self.origin, &mut self.link) else {
-            return;
-        };
-        let until = since(origin, now);
-        while let Some(at) = link.next_departure().filter(|&at| due(at, until)) {
-            let departed = link.depart(at, |dropped| {
-                watch.on_drop(at, dropped.size, dropped.packet)
-            });
-            if let Some(departed) = departed {
-                watch.on_departure(at, departed.size, departed.entered, &departed.packet);
-                let arrives = origin + at.since(Time::ZERO) + self.delay;
-                self.under_way.push_back((arrives, departed.packet));
-            }
+        if let Some(origin) = self.origin {
+            self.path.serve(since(origin, now), watch);
         }
     }
 
     /// When there is something to do next.
     #[inline]
     pub fn next(&self) -> Option<Time> {
-        let delivery = self.under_way.front().map(|&(at, _)| at);
-        let departure = self
-            .origin
-            .zip(self.link.as_ref())
-            .and_then(|(origin, link)| Some(origin + link.next_departure()?.since(Time::ZERO)));
-        match (delivery, departure) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let own = [self.path.next_departure(), self.path.next_arrival(0)];
+        let due = own.into_iter().flatten().min();
+        let due = self.origin.zip(due);
+        let due = due.map(|(origin, at)| origin + at.since(Time::ZERO));
+        [due, self.unlimited.next_arrival(0)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Takes the next packet that has arrived at the far end by `now`, and when it did.
     #[inline]
-    pub fn deliver(&mut self, now: Time) -> Option<(Time, P)> {
-        if self.under_way.front()?.0 > now {
-            return None;
+    pub fn deliver(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<(Time, P)> {
+        // What came before the path began arrives before what came later: all take equally long.
+        if let Some(arrived) = self.unlimited.arrive(now, 0) {
+            return Some(arrived);
         }
-        self.under_way.pop_front()
+        let origin = self.origin?;
+        let (at, packet) = self.path.arrive(since(origin, now), 0, watch)?;
+        Some((origin + at.since(Time::ZERO), packet))
     }
 
     /// Bytes that an idle link could have carried from `from` to `now`, while nobody looked whether there
     /// were any: what reading late may have cost.
     pub fn missed(&self, from: Time, now: Time) -> Bytes {
-        match (self.origin, &self.link) {
-            (Some(origin), Some(link)) if link.queued_packets() == 0 => {
-                link.capacity(since(origin, from), since(origin, now))
-            }
-            _ => Bytes::ZERO,
-        }
+        let idle = self.path.links().all(|link| link.queued_packets() == 0);
+        let origin = self.origin.filter(|_| idle);
+        origin
+            .and_then(|origin| self.path.capacity(since(origin, from), since(origin, now)))
+            .unwrap_or(Bytes::ZERO)
     }
 
     /// Packets in the queue, on the link and under way.
     pub fn packets(&self) -> usize {
-        self.under_way.len() + self.link.as_ref().map_or(0, Link::queued_packets)
+        self.unlimited.packets() + self.path.packets()
     }
 
     /// Bytes that the link could have carried in [`from`, `to`) of its own time; `None` without a link.
     pub fn capacity(&self, from: Time, to: Time) -> Option<Bytes> {
-        self.link.as_ref().map(|link| link.capacity(from, to))
+        self.path.capacity(from, to)
     }
 }
 
-/// `now` in the link's own time.
+/// `now` in the path's own time.
 #[inline]
 fn since(origin: Time, now: Time) -> Time {
     Time::ZERO + now.since(origin)

@@ -9,11 +9,13 @@ use thread_priority::{
     RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
     set_thread_priority_and_policy, thread_native_id,
 };
+use verus_channel::path::delay::Flight;
+use verus_channel::path::{Dropped, Watch};
 use verus_clock::{Alarm, Clock};
 use verus_core::{Bytes, Duration, Time};
 
 use crate::device::Device;
-use crate::direction::{Direction, PathConfig, Watch};
+use crate::direction::{Direction, PathConfig};
 use crate::packet::Packet;
 
 /// Reads at most this often from one device before deliveries get their turn.
@@ -26,16 +28,6 @@ pub enum Way {
     Forth = 0,
     /// From the second device to the first.
     Back = 1,
-}
-
-/// Hears what happens at both bottlenecks. Times count from [`Emulator::begin`].
-pub trait Observer {
-    /// A packet reached a bottleneck, to be dropped or not.
-    fn on_arrival(&mut self, way: Way, now: Time, packet: &Packet);
-    /// A packet that entered a bottleneck at `entered` left it.
-    fn on_departure(&mut self, way: Way, now: Time, entered: Time, packet: &Packet);
-    /// A packet was lost at random, or dropped by the queue.
-    fn on_drop(&mut self, way: Way, now: Time, packet: &Packet);
 }
 
 /// How well the emulator kept its time.
@@ -141,7 +133,8 @@ impl Emulator {
     }
 
     /// Does what is to be done now, then sleeps until there is more, until `until` has passed since
-    /// [`Emulator::begin`], or until `wake` can be read.
+    /// [`Emulator::begin`], or until `wake` can be read. What happens on either way is told to its watch, in times since
+    /// [`Emulator::begin`].
     ///
     /// # Errors
     /// If a device is gone or the system fails.
@@ -149,14 +142,14 @@ impl Emulator {
         &mut self,
         until: Option<Duration>,
         wake: BorrowedFd<'_>,
-        observer: &mut impl Observer,
+        forth: &mut impl Watch<Packet>,
+        back: &mut impl Watch<Packet>,
     ) -> io::Result<()> {
-        let mut more = false;
-        for way in [Way::Forth, Way::Back] {
-            self.deliver(way, observer)?;
-            more |= self.read(way, observer)?;
-        }
-        if more {
+        self.deliver(Way::Forth, forth)?;
+        let more_forth = self.read(Way::Forth, forth)?;
+        self.deliver(Way::Back, back)?;
+        let more_back = self.read(Way::Back, back)?;
+        if more_forth || more_back {
             return Ok(());
         }
         let [forth, back] = &self.ends;
@@ -187,20 +180,19 @@ impl Emulator {
     }
 
     /// Hands over what has arrived at the far end.
-    fn deliver(&mut self, way: Way, observer: &mut impl Observer) -> io::Result<()> {
+    fn deliver(&mut self, way: Way, watch: &mut impl Watch<Packet>) -> io::Result<()> {
         let now = self.clock.now();
         let [first, second] = &mut self.ends;
         let (near, far) = match way {
             Way::Forth => (first, second),
             Way::Back => (second, first),
         };
-        let mut watch = Watched {
-            way,
-            observer,
+        let mut watch = Kept {
+            watch,
             refused: &mut self.refused,
         };
         near.direction.advance(now, &mut watch);
-        while let Some((due, mut packet)) = near.direction.deliver(now) {
+        while let Some((due, mut packet)) = near.direction.deliver(now, &mut watch) {
             far.device.write(&mut packet)?;
             let late = self.clock.now().since(due);
             self.lateness.saturating_record(late.as_micros());
@@ -213,20 +205,19 @@ impl Emulator {
     }
 
     /// Reads what the device holds; returns whether there may be more.
-    fn read(&mut self, way: Way, observer: &mut impl Observer) -> io::Result<bool> {
+    fn read(&mut self, way: Way, watch: &mut impl Watch<Packet>) -> io::Result<bool> {
         if let Some((awaited, least_bytes)) = self.awaited
             && awaited == way
         {
-            return self.read_until_begun(way, least_bytes, observer);
+            return self.read_until_begun(way, least_bytes, watch);
         }
         let End {
             device,
             direction,
             unwatched,
         } = &mut self.ends[way as usize];
-        let mut watch = Watched {
-            way,
-            observer,
+        let mut watch = Kept {
+            watch,
             refused: &mut self.refused,
         };
         let mut more = true;
@@ -260,7 +251,7 @@ impl Emulator {
         &mut self,
         way: Way,
         least_bytes: usize,
-        observer: &mut impl Observer,
+        watch: &mut impl Watch<Packet>,
     ) -> io::Result<bool> {
         let mut packets = Vec::new();
         let more = self.ends[way as usize]
@@ -273,9 +264,8 @@ impl Emulator {
             }
             let now = self.clock.now();
             let size = Bytes::new(packet.size as u64);
-            let mut watch = Watched {
-                way,
-                observer,
+            let mut watch = Kept {
+                watch,
                 refused: &mut self.refused,
             };
             let direction = &mut self.ends[way as usize].direction;
@@ -301,27 +291,40 @@ pub fn in_real_time() {
     );
 }
 
-/// Passes on what happens, and keeps the packets that go no further.
-struct Watched<'a, O> {
-    way: Way,
-    observer: &'a mut O,
+/// Passes on what happens, and keeps the packets that go no further: their buffers are used again.
+struct Kept<'a, W> {
+    watch: &'a mut W,
     refused: &'a mut Vec<Packet>,
 }
 
-impl<O: Observer> Watch<Packet> for Watched<'_, O> {
+impl<W: Watch<Packet>> Watch<Packet> for Kept<'_, W> {
     #[inline]
-    fn on_arrival(&mut self, now: Time, _: Bytes, packet: &Packet) {
-        self.observer.on_arrival(self.way, now, packet);
+    fn on_entered(&mut self, now: Time, size: Bytes, packet: &Packet) {
+        self.watch.on_entered(now, size, packet);
     }
 
     #[inline]
-    fn on_departure(&mut self, now: Time, _: Bytes, entered: Time, packet: &Packet) {
-        self.observer.on_departure(self.way, now, entered, packet);
+    fn on_dropped(&mut self, now: Time, size: Bytes, packet: &Packet, dropped: Dropped) {
+        self.watch.on_dropped(now, size, packet, dropped);
     }
 
     #[inline]
-    fn on_drop(&mut self, now: Time, _: Bytes, packet: Packet) {
-        self.observer.on_drop(self.way, now, &packet);
+    fn reclaim(&mut self, packet: Packet) {
         self.refused.push(packet);
+    }
+
+    #[inline]
+    fn on_left(&mut self, now: Time, size: Bytes, entered: Time, packet: &Packet) {
+        self.watch.on_left(now, size, entered, packet);
+    }
+
+    #[inline]
+    fn on_under_way(&mut self, flight: Flight) {
+        self.watch.on_under_way(flight);
+    }
+
+    #[inline]
+    fn on_arrived(&mut self, at: Time, packet: &Packet) {
+        self.watch.on_arrived(at, packet);
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use verus_channel::link::Service;
+use verus_channel::path::link::Service;
 use verus_core::{Bytes, Duration, Time};
 use verus_measure::mahimahi::LogWriter;
 

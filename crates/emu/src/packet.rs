@@ -1,6 +1,7 @@
 //! A packet in the emulator: its bytes, and whose it is.
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use verus_channel::path;
 
 /// Before the packet's bytes in each buffer: what the device wants there (`virtio_net_hdr`).
 pub const HEADROOM: usize = tun_rs::VIRTIO_NET_HDR_LEN;
@@ -13,6 +14,9 @@ pub struct Packet {
     /// Size of the packet in bytes (IP).
     pub size: usize,
 }
+
+/// All packets of a direction share one propagation.
+impl path::Packet for Packet {}
 
 impl Packet {
     /// The packet, from its IP header on.

@@ -4,11 +4,12 @@
 
 use proptest::prelude::*;
 use verus_channel::catalogue;
-use verus_channel::link::{Service, WhenOver};
+use verus_channel::path::link::{Service, WhenOver};
+use verus_channel::path::{Dropped, Packet, Watch};
 use verus_channel::queue::QueueConfig;
 use verus_channel::trace::Trace;
 use verus_core::{Bytes, Duration, Time};
-use verus_emu::direction::{Direction, PathConfig, Watch};
+use verus_emu::direction::{Direction, PathConfig};
 use verus_sim::{FlowSpec, Scenario};
 
 /// What happened at the bottleneck, in order: when, and to which packet.
@@ -19,17 +20,23 @@ struct Seen {
     dropped: Vec<(Time, usize)>,
 }
 
-impl Watch<usize> for Seen {
-    fn on_arrival(&mut self, _: Time, _: Bytes, packet: &usize) {
-        self.arrived.push(*packet);
+/// A packet, by its number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Number(usize);
+
+impl Packet for Number {}
+
+impl Watch<Number> for Seen {
+    fn on_entered(&mut self, _: Time, _: Bytes, packet: &Number) {
+        self.arrived.push(packet.0);
     }
 
-    fn on_departure(&mut self, now: Time, _: Bytes, entered: Time, packet: &usize) {
-        self.departed.push((now, entered, *packet));
+    fn on_left(&mut self, now: Time, _: Bytes, entered: Time, packet: &Number) {
+        self.departed.push((now, entered, packet.0));
     }
 
-    fn on_drop(&mut self, now: Time, _: Bytes, packet: usize) {
-        self.dropped.push((now, packet));
+    fn on_dropped(&mut self, now: Time, _: Bytes, packet: &Number, _: Dropped) {
+        self.dropped.push((now, packet.0));
     }
 }
 
@@ -51,14 +58,21 @@ fn replay(
     for (number, &(at, size)) in arrivals.iter().enumerate() {
         while let Some(visit) = visits.next_if(|&visit| visit < at) {
             direction.advance(visit, &mut seen);
-            delivered.extend(std::iter::from_fn(|| direction.deliver(visit)));
+            delivered.extend(deliver(&mut direction, visit));
         }
         direction.catch_up(at, &mut seen);
-        direction.arrive(at, size, number, &mut seen);
+        direction.arrive(at, size, Number(number), &mut seen);
     }
     direction.advance(END, &mut seen);
-    delivered.extend(std::iter::from_fn(|| direction.deliver(END)));
+    delivered.extend(deliver(&mut direction, END));
     (seen, delivered)
+}
+
+/// What has arrived at the far end by `now`, and when.
+fn deliver(direction: &mut Direction<Number>, now: Time) -> Vec<(Time, usize)> {
+    std::iter::from_fn(|| direction.deliver(now, &mut ()))
+        .map(|(at, packet)| (at, packet.0))
+        .collect()
 }
 
 /// A flow of the simulator, and its packets again through a direction with the same seed.
@@ -268,13 +282,13 @@ fn without_a_link_there_is_propagation_only_and_nothing_is_asked_for_before_it_i
     let mut direction = Direction::new(&config, 1, 0);
     let mut seen = Seen::default();
     // Before the beginning nobody is told.
-    direction.arrive(ORIGIN, Bytes::new(100), 0, &mut seen);
+    direction.arrive(ORIGIN, Bytes::new(100), Number(0), &mut seen);
     assert_eq!(seen, Seen::default());
     direction.begin(ORIGIN + Duration::from_millis(1));
     direction.arrive(
         ORIGIN + Duration::from_millis(2),
         Bytes::new(100),
-        1,
+        Number(1),
         &mut seen,
     );
     assert_eq!(seen.arrived, [1]);
@@ -282,10 +296,10 @@ fn without_a_link_there_is_propagation_only_and_nothing_is_asked_for_before_it_i
     let first = ORIGIN + Duration::from_millis(20);
     assert_eq!(direction.next(), Some(first));
     assert_eq!(
-        direction.deliver(first + Duration::from_nanos(0)),
-        Some((first, 0))
+        deliver(&mut direction, first + Duration::from_nanos(0)),
+        [(first, 0)]
     );
-    assert_eq!(direction.deliver(first), None);
+    assert_eq!(deliver(&mut direction, first), []);
     assert_eq!(direction.next(), Some(first + Duration::from_millis(2)));
 }
 
@@ -304,6 +318,6 @@ fn only_an_idle_link_misses_opportunities() {
     direction.begin(ORIGIN);
     let later = ORIGIN + Duration::from_millis(2);
     assert_eq!(direction.missed(ORIGIN, later), Bytes::new(3000));
-    direction.arrive(ORIGIN, Bytes::new(1500), 0, &mut Seen::default());
+    direction.arrive(ORIGIN, Bytes::new(1500), Number(0), &mut ());
     assert_eq!(direction.missed(ORIGIN, later), Bytes::ZERO);
 }

@@ -4,7 +4,7 @@
 use std::fs;
 
 use verus_channel::catalogue;
-use verus_channel::link::WhenOver;
+use verus_channel::path::link::WhenOver;
 use verus_channel::trace::Trace;
 use verus_core::{Bytes, Duration, Time};
 use verus_emu::log::{Heading, LinkLog};
@@ -29,7 +29,7 @@ fn a_log_tells_what_happened_and_every_opportunity_to_its_end() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("down.log");
     let trace = Trace::from_millis("t", [2, 2, 5]).expect("in order");
-    let service = verus_channel::link::Service::Trace {
+    let service = verus_channel::path::link::Service::Trace {
         trace: trace.into(),
         opportunity: Bytes::new(1504),
         end: WhenOver::Loop,

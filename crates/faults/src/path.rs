@@ -1,20 +1,24 @@
 //! One direction of a faulty path, without a clock.
 //!
 //! ```text
-//! send ──▶ dark? ─▶ lost? ─▶ twice? ─▶ corrupt? ─▶ bottleneck ─▶ delay, jitter, reordering ──▶ poll
+//! send ──▶ dark? ─▶ lost? ─▶ twice? ─▶ corrupt? ─▶ too much? ─▶ [bottleneck ─▶ delay, jitter, reordering] ──▶ poll
 //! ```
+//!
+//! What is in brackets is a [`verus_channel::Path`], as the simulator and the emulator have. What only tests ask for comes before
+//! it, and so does its chance loss, so that a datagram that is sent twice is lost once.
 //!
 //! The caller says what time it is: a virtual clock in tests of ends without sockets, a real one in
 //! [`crate::Proxy`]. Each kind of fault draws from a random stream of its own, once for each
 //! datagram, so that taking one fault out of a schedule leaves the others where they were.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
-
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-use verus_channel::{Link, QueueConfig, Service};
+use verus_channel::path::delay::Flight;
+use verus_channel::path::jitter::Jitter;
+use verus_channel::path::reorder::Reorder;
+use verus_channel::path::{Dropped, Packet, Watch};
+use verus_channel::{Delay, Link, Loss, QueueConfig, Schedule as Steps, Service};
 use verus_core::{Bytes, Time, random};
 
 use crate::schedule::{Direction, Faults, Interval, Schedule};
@@ -59,18 +63,23 @@ const FLIPPED_AT_MOST: u32 = 4;
 pub struct Path<P> {
     faults: Faults,
     dark: Vec<Interval>,
-    dice: Dice,
-    link: Option<Link<P>>,
-    under_way: BinaryHeap<Reverse<UnderWay<P>>>,
-    under_way_bytes: u64,
-    /// Tells apart datagrams that arrive at the same instant: in the order of sending.
-    sequence: u64,
-    /// When the last datagram that was not reordered arrives.
-    latest: Time,
+    loss: Loss,
+    duplication: ChaCha8Rng,
+    corruption: ChaCha8Rng,
+    /// What the streams of random draws are keyed by.
+    seed: u64,
+    direction: Direction,
+    path: verus_channel::Path<Carried<P>>,
     capacity: Bytes,
     overhead: Bytes,
     counts: Counts,
 }
+
+/// A datagram on its way.
+#[derive(Debug)]
+struct Carried<P>(P);
+
+impl<P> Packet for Carried<P> {}
 
 /// What a path did with the datagrams it was given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -134,6 +143,7 @@ pub struct Arrived<P> {
     pub datagram: P,
 }
 
+/// What is counted as it happens.
 #[derive(Debug, Default)]
 struct Counts {
     stats: PathStats,
@@ -141,49 +151,61 @@ struct Counts {
     link: BottleneckStats,
     /// When the first datagram reached the bottleneck.
     measured_from: Option<Time>,
+    /// Bytes held now, headers included.
+    held: Bytes,
 }
 
-#[derive(Debug)]
-struct UnderWay<P> {
-    at: Time,
-    sequence: u64,
-    datagram: P,
-}
+impl<P: Datagram> Watch<Carried<P>> for Counts {
+    fn on_entered(&mut self, now: Time, size: Bytes, _: &Carried<P>) {
+        self.measured_from.get_or_insert(now);
+        self.held += size;
+    }
 
-/// The streams, one for each kind of fault.
-#[derive(Debug)]
-struct Dice {
-    loss: ChaCha8Rng,
-    duplication: ChaCha8Rng,
-    corruption: ChaCha8Rng,
-    jitter: ChaCha8Rng,
-    reordering: ChaCha8Rng,
-    queue: ChaCha8Rng,
+    fn on_dropped(&mut self, _: Time, size: Bytes, _: &Carried<P>, _: Dropped) {
+        self.link.dropped += 1;
+        self.held -= size;
+    }
+
+    fn on_left(&mut self, now: Time, size: Bytes, entered: Time, _: &Carried<P>) {
+        self.link.departed += 1;
+        self.link.departed_bytes += size.get();
+        self.queueing.record(now.since(entered));
+    }
+
+    fn on_under_way(&mut self, flight: Flight) {
+        self.stats.reordered += u64::from(flight.reordered);
+    }
+
+    fn on_arrived(&mut self, _: Time, datagram: &Carried<P>) {
+        self.stats.delivered += 1;
+        self.stats.delivered_bytes += datagram.0.size() as u64;
+    }
 }
 
 impl<P: Datagram> Path<P> {
     /// The path of `schedule` in `direction`, without a bottleneck. Stops and address changes are the
     /// caller's: a path has no ends.
     pub fn new(schedule: &Schedule, direction: Direction) -> Self {
+        let faults = schedule.faults(direction).clone();
+        let stream = |purpose| stream(schedule.seed, purpose, direction);
         Path {
-            faults: schedule.faults(direction).clone(),
             dark: schedule.blackouts.clone(),
-            dice: Dice::new(schedule.seed, direction),
-            link: None,
-            under_way: BinaryHeap::new(),
-            under_way_bytes: 0,
-            sequence: 0,
-            latest: Time::ZERO,
+            loss: Loss::new(Steps::constant(faults.loss), vec![stream("fault-loss")]),
+            duplication: stream("fault-twice"),
+            corruption: stream("fault-corrupt"),
+            path: path(schedule.seed, direction, &faults, None),
             capacity: DEFAULT_CAPACITY,
             overhead: DEFAULT_OVERHEAD,
             counts: Counts::default(),
+            seed: schedule.seed,
+            direction,
+            faults,
         }
     }
 
     /// With `bottleneck` before the delay.
     pub fn with_bottleneck(mut self, bottleneck: Bottleneck) -> Self {
-        let Bottleneck { service, queue } = bottleneck;
-        self.link = Some(Link::new(service, &queue, self.dice.queue.clone()));
+        self.path = path(self.seed, self.direction, &self.faults, Some(bottleneck));
         self
     }
 
@@ -208,12 +230,12 @@ impl<P: Datagram> Path<P> {
     /// `datagram` sets out at `now`, which never goes back from call to call.
     pub fn send(&mut self, now: Time, mut datagram: P) {
         // What leaves the bottleneck at this very instant leaves after what arrives at it.
-        self.serve(|due| due < now);
+        self.path.serve_before(now, &mut self.counts);
         let stats = &mut self.counts.stats;
         stats.sent += 1;
         stats.sent_bytes += datagram.size() as u64;
-        let lost = self.dice.loss.random_bool(self.faults.loss);
-        let twice = self.dice.duplication.random_bool(self.faults.duplication);
+        let lost = self.loss.loses(now, 0);
+        let twice = self.duplication.random_bool(self.faults.duplication);
         if self.dark.iter().any(|dark| dark.contains(now)) {
             stats.dark += 1;
             return;
@@ -234,14 +256,9 @@ impl<P: Datagram> Path<P> {
 
     /// The next datagram that has arrived by `now`, in order of arrival.
     pub fn poll(&mut self, now: Time) -> Option<Arrived<P>> {
-        self.serve(|due| due <= now);
-        if self.under_way.peek()?.0.at > now {
-            return None;
-        }
-        let Reverse(UnderWay { at, datagram, .. }) = self.under_way.pop()?;
-        self.under_way_bytes -= self.accounted(&datagram).get();
-        self.counts.stats.delivered += 1;
-        self.counts.stats.delivered_bytes += datagram.size() as u64;
+        self.path.serve(now, &mut self.counts);
+        let (at, Carried(datagram)) = self.path.arrive(now, 0, &mut self.counts)?;
+        self.counts.held -= self.accounted(&datagram);
         Some(Arrived { at, datagram })
     }
 
@@ -250,24 +267,20 @@ impl<P: Datagram> Path<P> {
     pub fn next(&self) -> Option<Time> {
         // What leaves the bottleneck has the delay still before it, and `poll` works out afterwards when it
         // left: a caller in real time is woken once for each datagram, not twice.
-        let departure = self.link.as_ref().and_then(Link::next_departure);
-        let departed = departure.map(|at| at + self.faults.delay);
-        let arrival = self.under_way.peek().map(|first| first.0.at);
+        let departed = self.path.next_departure().map(|at| at + self.faults.delay);
+        let arrival = self.path.next_arrival(0);
         departed.into_iter().chain(arrival).min()
     }
 
     /// What it did so far, at `now`.
     pub fn stats(&mut self, now: Time) -> PathStats {
-        self.serve(|due| due < now);
-        let link = self.link.as_ref();
-        let queued = link.map_or(0, |link| link.queued_packets() as u64);
+        self.path.serve_before(now, &mut self.counts);
+        let from = self.counts.measured_from.unwrap_or(now);
+        let capacity = self.path.capacity(from, now.max(from));
         PathStats {
-            held: self.under_way.len() as u64 + queued,
-            bottleneck: link.map(|link| BottleneckStats {
-                capacity_bytes: self
-                    .counts
-                    .measured_from
-                    .map_or(0, |from| link.capacity(from, now.max(from)).get()),
+            held: self.path.packets() as u64,
+            bottleneck: capacity.map(|capacity| BottleneckStats {
+                capacity_bytes: capacity.get(),
                 queueing: self.counts.queueing.spread(),
                 ..self.counts.link
             }),
@@ -278,10 +291,11 @@ impl<P: Datagram> Path<P> {
     /// Counts from zero again, for instance once a warm-up is over. What is held stays; the bottleneck's
     /// capacity counts from `now`.
     pub fn restart_counts(&mut self, now: Time) {
-        self.serve(|due| due < now);
+        self.path.serve_before(now, &mut self.counts);
         let measured_from = self.counts.measured_from.map(|_| now);
         self.counts = Counts {
             measured_from,
+            held: self.counts.held,
             ..Counts::default()
         };
     }
@@ -291,7 +305,7 @@ impl<P: Datagram> Path<P> {
     }
 
     fn corrupt(&mut self, datagram: &mut P) {
-        let dice = &mut self.dice.corruption;
+        let dice = &mut self.corruption;
         if dice.random_bool(self.faults.corruption) && datagram.size() > 0 {
             for _ in 0..dice.random_range(1..=FLIPPED_AT_MOST) {
                 datagram.flip(dice.random_range(0..8 * datagram.size() as u64) as usize);
@@ -300,105 +314,53 @@ impl<P: Datagram> Path<P> {
         }
     }
 
-    /// To the bottleneck, if there is one.
+    /// Into the path, if that has room.
     fn enter(&mut self, now: Time, datagram: P) {
         let size = self.accounted(&datagram);
-        let queued = self.link.as_ref().map_or(Bytes::ZERO, Link::queued_bytes);
-        let held = Bytes::new(self.under_way_bytes) + queued + size;
-        if held > self.capacity {
+        if self.counts.held + size > self.capacity {
             self.counts.stats.overflowed += 1;
             return;
         }
-        match &mut self.link {
-            None => self.launch(now, datagram),
-            Some(link) => {
-                self.counts.measured_from.get_or_insert(now);
-                if link.enqueue(now, size, datagram).is_err() {
-                    self.counts.link.dropped += 1;
-                    return;
-                }
-            }
-        }
+        self.path
+            .send(now, size, Carried(datagram), &mut self.counts);
         let most = &mut self.counts.stats.held_bytes_max;
-        *most = (*most).max(held.get());
-    }
-
-    /// Moves on what leaves the bottleneck while `due` holds of the time.
-    fn serve(&mut self, due: impl Fn(Time) -> bool) {
-        while let Some(link) = &mut self.link {
-            let Some(at) = link.next_departure().filter(|at| due(*at)) else {
-                return;
-            };
-            let counts = &mut self.counts.link;
-            let Some(departed) = link.depart(at, |_| counts.dropped += 1) else {
-                continue;
-            };
-            counts.departed += 1;
-            counts.departed_bytes += departed.size.get();
-            self.counts.queueing.record(at.since(departed.entered));
-            self.launch(at, departed.packet);
-        }
-    }
-
-    /// Begins the propagation.
-    fn launch(&mut self, now: Time, datagram: P) {
-        let jitter = self.dice.jitter.random_range(0.0..1.0);
-        let mut at = now + self.faults.delay + self.faults.jitter.mul_f64(jitter);
-        let reordered = self.dice.reordering.random_bool(self.faults.reordering);
-        let late: f64 = self.dice.reordering.random_range(0.0..1.0);
-        if reordered {
-            at += self.faults.reordering_delay.mul_f64(late);
-            self.counts.stats.reordered += 1;
-        } else {
-            at = at.max(self.latest);
-            self.latest = at;
-        }
-        self.under_way_bytes += self.accounted(&datagram).get();
-        self.sequence += 1;
-        self.under_way.push(Reverse(UnderWay {
-            at,
-            sequence: self.sequence,
-            datagram,
-        }));
+        *most = (*most).max(self.counts.held.get());
     }
 }
 
-impl Dice {
-    fn new(seed: u64, direction: Direction) -> Self {
-        let index = match direction {
-            Direction::Up => 0,
-            Direction::Down => 1,
-        };
-        let stream = |purpose| random::stream(seed, purpose, index);
-        Dice {
-            loss: stream("fault-loss"),
-            duplication: stream("fault-twice"),
-            corruption: stream("fault-corrupt"),
-            jitter: stream("fault-jitter"),
-            reordering: stream("fault-reorder"),
-            queue: stream("fault-queue"),
-        }
-    }
+/// The part of a faulty path that is anybody's.
+fn path<P>(
+    seed: u64,
+    direction: Direction,
+    faults: &Faults,
+    bottleneck: Option<Bottleneck>,
+) -> verus_channel::Path<Carried<P>> {
+    let stream = |purpose| stream(seed, purpose, direction);
+    let Faults {
+        delay,
+        jitter,
+        reordering,
+        reordering_delay,
+        ..
+    } = *faults;
+    let delay = Delay::constant(delay)
+        .with_jitter(0, Jitter::new(jitter, stream("fault-jitter")))
+        .with_reorder(
+            0,
+            Reorder::new(reordering, reordering_delay, stream("fault-reorder")),
+        );
+    let link =
+        |Bottleneck { service, queue }| Link::new(service, &queue, stream("fault-queue")).into();
+    verus_channel::Path::new(bottleneck.map(link).into_iter().collect(), delay)
 }
 
-impl<P> PartialEq for UnderWay<P> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<P> Eq for UnderWay<P> {}
-
-impl<P> PartialOrd for UnderWay<P> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<P> Ord for UnderWay<P> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
-    }
+/// The random stream of one kind of fault.
+fn stream(seed: u64, purpose: &str, direction: Direction) -> ChaCha8Rng {
+    let index = match direction {
+        Direction::Up => 0,
+        Direction::Down => 1,
+    };
+    random::stream(seed, purpose, index)
 }
 
 #[cfg(test)]

@@ -26,7 +26,8 @@ pub struct Meter {
     base_rtt: Vec<Duration>,
     signal: SignalDelay,
     bin: Duration,
-    bin_end: Time,
+    /// When the current bin ends; `None` where there are no time series.
+    bin_end: Option<Time>,
     /// Start of the measured interval; [`Time::MAX`] until it is known.
     start: Time,
     window_end: Time,
@@ -146,7 +147,7 @@ impl Meter {
             base_rtt: base_rtt.to_vec(),
             signal: SignalDelay::new(),
             bin,
-            bin_end: Time::ZERO + bin,
+            bin_end: Some(Time::ZERO + bin),
             start: Time::MAX,
             window_end: Time::MAX,
             next_roll: Time::ZERO + bin,
@@ -158,8 +159,18 @@ impl Meter {
         }
     }
 
+    /// Keeps no time series: [`Metrics::series`] stays empty. Must come before the first event.
+    pub fn without_series(mut self) -> Self {
+        self.bin_end = None;
+        self.next_roll = self.window_end;
+        self
+    }
+
     /// Makes room for time series that last until `end`.
     pub fn reserve(&mut self, end: Time) {
+        if self.bin_end.is_none() {
+            return;
+        }
         for flow in &mut self.flows {
             flow.bins.reserve(bin_count(end, self.bin).min(1 << 20));
         }
@@ -404,28 +415,33 @@ impl Meter {
     fn begin(&mut self, start: Time) {
         self.start = start;
         self.window_end = start + FAIRNESS_WINDOW;
-        self.next_roll = self.bin_end.min(self.window_end);
+        self.set_next_roll();
         for flow in &mut self.flows {
             flow.was_active = flow.active;
         }
+    }
+
+    fn set_next_roll(&mut self) {
+        let bin_end = self.bin_end.unwrap_or(Time::MAX);
+        self.next_roll = bin_end.min(self.window_end);
     }
 
     /// Closes every bin and fairness window that has ended by `now`. What happens at the end of
     /// one belongs to the next.
     #[cold]
     fn roll(&mut self, now: Time) {
-        while self.bin_end <= now {
+        while let Some(bin_end) = self.bin_end.filter(|&bin_end| bin_end <= now) {
             for flow in &mut self.flows {
                 let bin = flow.take_bin();
                 flow.bins.push(bin);
             }
-            self.bin_end += self.bin;
+            self.bin_end = Some(bin_end + self.bin);
         }
         while self.window_end <= now {
             self.close_window();
             self.window_end += FAIRNESS_WINDOW;
         }
-        self.next_roll = self.bin_end.min(self.window_end);
+        self.set_next_roll();
     }
 
     fn close_window(&mut self) {
@@ -441,7 +457,10 @@ impl Meter {
 
     fn take_series(&mut self, end: Time) -> Vec<FlowSeries> {
         let bin = self.bin;
-        let open_since = self.bin_end - bin;
+        let Some(bin_end) = self.bin_end else {
+            return Vec::new();
+        };
+        let open_since = bin_end - bin;
         let mut series = Vec::with_capacity(self.flows.len());
         for (index, flow) in self.flows.iter_mut().enumerate() {
             let last = flow.take_bin();

@@ -356,3 +356,24 @@ proptest! {
         prop_assert!(quantiles.is_sorted());
     }
 }
+
+#[test]
+fn without_series_everything_else_is_the_same() {
+    let run = |mut meter: Meter| {
+        for left in 10..5_000 {
+            packet(
+                &mut meter,
+                usize::from(left % 3 == 0),
+                left - left % 7,
+                left,
+            );
+        }
+        finish(meter, 5_000)
+    };
+    let meter = || Meter::new(2, &[], BIN);
+    let (mut with, without) = (run(meter()), run(meter().without_series()));
+    assert_eq!(with.series.len(), 2);
+    assert!(without.series.is_empty());
+    with.series.clear();
+    assert_eq!(with, without);
+}

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use verus_channel::link::{Service, WhenOver};
+use verus_channel::path::link::{Service, WhenOver};
 use verus_channel::{QueueConfig, RateSchedule, Trace, generate, raw};
 use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Duration, Rate, Time};

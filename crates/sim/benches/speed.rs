@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 use verus_channel::catalogue::{self, Channel};
-use verus_channel::link::{Link, Service, WhenOver};
+use verus_channel::path::link::{Link, Service, WhenOver};
 use verus_channel::queue::QueueConfig;
 use verus_channel::schedule::Schedule;
 use verus_core::controller::{Arrival, Observer};

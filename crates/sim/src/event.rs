@@ -1,19 +1,18 @@
 //! The time-ordered queue of events.
 //!
 //! One rule settles ties, so that a run has one outcome: at equal times the lower class goes first
-//! (changes, then arrivals, then feedback, then timers, then samples, and departures last), and
+//! (connections that begin and end, then arrivals, then feedback, then timers, then samples, and departures last), and
 //! within a class events leave in the order in which they were added.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use verus_core::Time;
 
-/// Something that happens at an instant. The number is the flow's, or the change's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Something that happens at an instant. The number is the flow's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A scheduled change of the path.
-    Change(u32),
     /// A connection of a flow begins.
     Start(u32),
     /// The time of a flow's connection is over.
@@ -41,7 +40,7 @@ pub enum Event {
 impl Event {
     fn class(self) -> u64 {
         match self {
-            Event::Change(_) | Event::Start(_) | Event::Pause(_) | Event::Stop(_) => 0,
+            Event::Start(_) | Event::Pause(_) | Event::Stop(_) => 0,
             Event::Data(_) => 1,
             Event::Ack(_) => 2,
             Event::ReceiverTimer(_) | Event::ObserverTimer(_) | Event::SenderTimer(_) => 3,
@@ -54,10 +53,54 @@ impl Event {
 /// Bits of an event's order that number it within its class.
 const SEQUENCE_BITS: u32 = 60;
 
+/// A pending event.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    at: Time,
+    /// Its class and, below, its number within it.
+    order: u64,
+    event: Event,
+}
+
+impl Pending {
+    #[inline]
+    fn key(&self) -> u128 {
+        u128::from(self.at.as_nanos()) << 64 | u128::from(self.order)
+    }
+}
+
+impl Ord for Pending {
+    /// The earliest is the greatest, as a heap gives the greatest first.
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+impl PartialOrd for Pending {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Pending {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Pending {}
+
 /// Pending events, earliest first.
+///
+/// Most events add one: the event taken last stays at the root until then, so that the new one takes its place and the
+/// heap is put in order once rather than twice.
 #[derive(Debug, Default)]
 pub struct EventQueue {
-    heap: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    heap: BinaryHeap<Pending>,
+    /// Whether the event at the root has been taken.
+    taken: bool,
     sequence: u64,
 }
 
@@ -67,19 +110,57 @@ impl EventQueue {
     pub fn push(&mut self, at: Time, event: Event) {
         let order = event.class() << SEQUENCE_BITS | self.sequence;
         self.sequence += 1;
-        self.heap.push(Reverse((at, order, event)));
+        let pending = Pending { at, order, event };
+        if self.taken
+            && let Some(mut root) = self.heap.peek_mut()
+        {
+            *root = pending;
+        } else {
+            self.heap.push(pending);
+        }
+        self.taken = false;
     }
 
     /// Takes the next event.
     #[inline]
     pub fn pop(&mut self) -> Option<(Time, Event)> {
-        self.heap.pop().map(|Reverse((at, _, event))| (at, event))
+        if self.taken
+            && let Some(root) = self.heap.peek_mut()
+        {
+            PeekMut::pop(root);
+        }
+        let next = self.heap.peek();
+        self.taken = next.is_some();
+        next.map(|next| (next.at, next.event))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// However adding and taking alternate, what is taken is the earliest of what is there.
+        #[test]
+        fn the_earliest_event_is_taken(steps in proptest::collection::vec((0..50u64, any::<bool>()), 0..200)) {
+            let mut queue = EventQueue::default();
+            let mut pending: Vec<(Time, u32)> = Vec::new();
+            for (number, (ms, take)) in steps.into_iter().enumerate() {
+                if take {
+                    let earliest = pending.iter().copied().min();
+                    pending.retain(|one| Some(*one) != earliest);
+                    let expected = earliest.map(|(at, number)| (at, Event::Data(number)));
+                    prop_assert_eq!(queue.pop(), expected);
+                } else {
+                    let (at, number) = (Time::from_millis(ms), number as u32);
+                    pending.push((at, number));
+                    queue.push(at, Event::Data(number));
+                }
+            }
+        }
+    }
 
     #[test]
     fn ties_go_by_class_and_then_by_order_of_adding() {

@@ -9,13 +9,14 @@ use std::collections::VecDeque;
 use verus_core::controller::{Arrival, Observer};
 use verus_core::{Bytes, Stamp, Time};
 
+use crate::timer::Timer;
+
 /// The receiver half of one flow.
 #[derive(Debug)]
 pub struct ReceiverHalf {
     /// The algorithm's own part.
-    pub observer: Box<dyn Observer>,
-    /// For when its timer event is set; [`Time::MAX`] if none is.
-    pub timer: Time,
+    observer: Box<dyn Observer>,
+    timer: Timer,
     /// Stamps under way, by packet number.
     stamps: VecDeque<(u64, Stamp)>,
     /// Reports under way, by their own number.
@@ -30,7 +31,7 @@ impl ReceiverHalf {
     pub fn new(observer: Box<dyn Observer>) -> Self {
         ReceiverHalf {
             observer,
-            timer: Time::MAX,
+            timer: Timer::default(),
             stamps: VecDeque::new(),
             reports: VecDeque::new(),
             reported: 0,
@@ -58,6 +59,20 @@ impl ReceiverHalf {
             size,
             stamp: stamp.map(|(_, stamp)| stamp.as_slice()),
         });
+    }
+
+    /// When to set an event for its next tick, if one is needed.
+    pub fn set_timer(&mut self) -> Option<Time> {
+        self.timer.set(self.observer.next_tick())
+    }
+
+    /// An event set for a tick has come; whether that was the timer's.
+    pub fn on_timer(&mut self, now: Time) -> bool {
+        let own = self.timer.comes(now);
+        if own && self.observer.next_tick().is_some_and(|at| at <= now) {
+            self.observer.on_tick(now);
+        }
+        own
     }
 
     /// An acknowledgement leaves, perhaps to be dropped; returns the number of its report.

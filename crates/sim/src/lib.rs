@@ -4,11 +4,15 @@
 //! real clock run here on a virtual one. Nothing reads a clock or an unseeded random number: the
 //! same [`Scenario`] gives the same bytes.
 
+mod connection;
 pub mod event;
 mod half;
 mod network;
+mod observe;
+mod packet;
 mod record;
 mod scenario;
+mod timer;
 pub mod traffic;
 
 pub use record::{ChannelInfo, Connection, FlowOutcome, Outcome, Records, Totals};

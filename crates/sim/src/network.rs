@@ -1,194 +1,51 @@
-//! The loop over virtual time: flows, the bottleneck they share, and the way back.
+//! The loop over virtual time: users, the path of their data, and the path back.
 //!
 //! ```text
-//!  sender ──▶ random loss ──▶ queue ▶ link ──▶ propagation ──▶ receiver
-//!     ▲                                                           │
-//!     └── propagation ◀── link ◀ queue (or nothing: ideal) ◀── acknowledgement
+//!            send                                           receive
+//!  sender ──────────▶ data: loss ▶ queue ▶ link ▶ delay ──────────▶ receiver
+//!     ▲                                                                 │
+//!     └───────── delay ◀ (queue ◀ link) :acks ◀─────────────────────────┘
+//!        hear                                           acknowledge
 //! ```
 //!
-//! A pipe is a FIFO with at most one pending event, so the event queue holds a handful of entries
-//! however many packets are under way. Nothing is allocated per packet once the buffers have
-//! grown.
+//! Each arrow's end is a method here; what is on the way is a [`Path`]'s, what is at the ends a [`Flow`]'s, what is seen of it the
+//! [`Observers`]'. A path has at most one pending event for its links and one for each flow under way, so the event queue
+//! holds a handful of entries however many packets there are. Nothing is allocated per packet once the buffers have grown.
 
-use std::collections::VecDeque;
-
-use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
-use verus_channel::link::Link;
-use verus_core::model::Sampler;
-use verus_core::receiver::{Ack, DataRange, Receiver, ReceiverConfig};
-use verus_core::sender::{Counters, Sender};
+use verus_channel::path::delay::Flight;
+use verus_channel::path::{Dropped, Watch};
+use verus_channel::{Delay, Link, Loss, Path, Schedule};
+use verus_core::receiver::Ack;
 use verus_core::{Bytes, Duration, Time, random};
-use verus_measure::Meter;
 
+use crate::connection::{Flow, Phase};
 use crate::event::{Event, EventQueue};
-use crate::half::ReceiverHalf;
-use crate::record::{Connection, FlowOutcome, Outcome, Records, Totals};
-use crate::scenario::{Error, Plan};
-use crate::traffic::{Load, Traffic, User};
-
-/// Time between two snapshots of a delay profile, as Fig. 7b of the paper draws them ("only every
-/// fifth interpolation is shown").
-const SNAPSHOT_EVERY: Duration = Duration::from_secs(5);
-
-/// What sets the seeds of one flow's connections apart: odd, with its bits spread (the golden ratio's), so that they
-/// do not meet those of neighbouring flows or runs.
-const CONNECTION_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// A packet under way.
-#[derive(Clone, Copy, Debug)]
-struct Packet {
-    flow: u32,
-    /// Which of the flow's connections it is of.
-    connection: u32,
-    number: u64,
-    data: DataRange,
-    record: usize,
-}
-
-/// An acknowledgement under way, with the data bytes that it answers for.
-#[derive(Clone, Copy, Debug)]
-struct AckPacket {
-    flow: u32,
-    answers: u32,
-    /// The number of the report of the algorithm's receiver half; 0 where it has none.
-    report: u32,
-    connection: u32,
-    ack: Ack,
-}
-
-/// A stretch of path with propagation delay: first in, first out, whatever happens to the delay.
-#[derive(Debug)]
-struct Pipe<P> {
-    waiting: VecDeque<(Time, P)>,
-    /// When what entered last arrives.
-    last: Time,
-}
-
-impl<P> Pipe<P> {
-    fn new() -> Self {
-        Pipe {
-            waiting: VecDeque::new(),
-            last: Time::ZERO,
-        }
-    }
-
-    /// Sends something on its way; returns its arrival if an event must be set for it.
-    #[inline]
-    fn push(&mut self, now: Time, delay: Duration, packet: P) -> Option<Time> {
-        let at = (now + delay).max(self.last);
-        self.last = at;
-        self.waiting.push_back((at, packet));
-        (self.waiting.len() == 1).then_some(at)
-    }
-
-    /// Takes what has arrived by `now`, if anything.
-    #[inline]
-    fn pop(&mut self, now: Time) -> Option<P> {
-        if self.waiting.front()?.0 > now {
-            return None;
-        }
-        self.waiting.pop_front().map(|(_, packet)| packet)
-    }
-
-    #[inline]
-    fn next(&self) -> Option<Time> {
-        self.waiting.front().map(|&(at, _)| at)
-    }
-}
-
-/// A user: connections one after another, each with ends of its own. What is still under way of an earlier one when the
-/// next begins uses the path and reaches nobody.
-#[derive(Debug)]
-struct Flow {
-    user: Box<User>,
-    /// Which connection this is, from 0.
-    connection: u32,
-    /// What the connection that began last, or that begins next, is to carry.
-    load: Load,
-    /// Where it is in the list of connections, if it is listed.
-    listed: Option<usize>,
-    /// Bytes of its file that have not been delivered; counts down from all there are where it has no file.
-    missing: u64,
-    /// For when its end is set; [`Time::MAX`] if only its file or the run ends it.
-    pause_at: Time,
-    /// Whether it is on, and whether it has been stopped for good.
-    on: bool,
-    stopped: bool,
-    /// What the senders of earlier connections counted.
-    earlier: Box<Counters>,
-    sender: Sender,
-    receiver: Receiver,
-    /// The receiver half of the algorithm, where it has one.
-    half: Option<Box<ReceiverHalf>>,
-    forward: Pipe<Packet>,
-    back: Pipe<AckPacket>,
-    delay: Duration,
-    /// For when the sender's timer event is set; [`Time::MAX`] if none is.
-    timer: Time,
-    receiver_timer: Time,
-    /// Data bytes received and not yet acknowledged.
-    unanswered: u32,
-    /// Whether its sender's values are sampled.
-    shown: bool,
-}
+use crate::observe::Observers;
+use crate::packet::{AckPacket, DataPacket};
+use crate::record::Outcome;
+use crate::scenario::{Error, FlowSpec, Plan};
+use crate::traffic::{Load, Traffic};
 
 /// A run in progress.
 struct Network<'a> {
     plan: &'a Plan,
+    end: Time,
     events: EventQueue,
     flows: Vec<Flow>,
-    outcomes: Vec<FlowOutcome>,
-    connections: Vec<Connection>,
-    link: Link<Packet>,
-    link_set: bool,
-    ack_link: Option<Link<AckPacket>>,
-    ack_link_set: bool,
-    /// Whether a packet's arrival and that of its acknowledgement are one event. A receiver that
-    /// answers each packet at once, over a way back of fixed length, does nothing that anyone
-    /// could notice in between, unless a receiver half has a clock of its own, or a connection ends or
-    /// begins.
-    direct: bool,
-    loss: f64,
-    /// Each flow draws its losses from a stream of its own: its n-th packet meets the same draw
-    /// whatever the others do.
-    loss_draws: Vec<ChaCha8Rng>,
-    meter: Meter,
-    records: Option<Records>,
-    /// Where each flow's packets are in the records, by packet number.
-    record_of: Vec<Vec<usize>>,
-    network_bytes: u64,
-    totals: Totals,
-    packet_size: Bytes,
-    ack_size: Bytes,
+    data: Way<DataPacket>,
+    acks: Way<AckPacket>,
+    /// How long each flow's acknowledgements take, where a packet's arrival and that of its acknowledgement are one
+    /// event; see [`Plan::answers_are_certain`].
+    certain: Option<Vec<Duration>>,
+    observers: Observers,
+    /// Data packets sent so far.
+    sent: usize,
 }
 
-/// The ends of one connection of a flow, which know nothing of those before.
-struct Ends {
-    sender: Sender,
-    receiver: Receiver,
-    half: Option<Box<ReceiverHalf>>,
-}
-
-impl Ends {
-    fn new(plan: &Plan, flow: usize, connection: u32, now: Time) -> Self {
-        let scenario = &plan.scenario;
-        let scheme = &plan.schemes[flow];
-        // A stream for each connection, the first being that of a flow that has only one.
-        let seed = (scenario.seed.wrapping_add(flow as u64))
-            .wrapping_add(u64::from(connection).wrapping_mul(CONNECTION_SEED));
-        let packet_size = Bytes::new(u64::from(scenario.packet_bytes));
-        Ends {
-            sender: Sender::new(scheme.build(seed), packet_size, now),
-            receiver: Receiver::new(ReceiverConfig {
-                ack_every: scenario.ack_every,
-                ..Default::default()
-            }),
-            half: scheme
-                .observer()
-                .map(|half| Box::new(ReceiverHalf::new(half))),
-        }
-    }
+/// A path, and whether the event for its next departure is set.
+struct Way<P> {
+    path: Path<P>,
+    departure_set: bool,
 }
 
 impl Plan {
@@ -200,147 +57,131 @@ impl Plan {
     pub fn run(&self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Outcome, Error> {
         Network::new(self).run(progress)
     }
+
+    /// The propagation delay of each flow at first, there as well as back.
+    fn first_delays(&self) -> impl Iterator<Item = Duration> {
+        let scenario = &self.scenario;
+        let of = |flow: &FlowSpec| flow.delay_ms.unwrap_or(scenario.delay_ms);
+        scenario
+            .flows
+            .iter()
+            .map(move |flow| Duration::from_millis_f64(of(flow)))
+    }
+
+    /// The same over time.
+    fn delays(&self) -> impl Iterator<Item = Schedule<Duration>> {
+        self.first_delays().map(|first| {
+            self.scenario.over_time(first, |change| {
+                change.delay_ms.map(Duration::from_millis_f64)
+            })
+        })
+    }
+
+    /// What the data crosses.
+    fn data_path(&self) -> Path<DataPacket> {
+        let scenario = &self.scenario;
+        let stream = |purpose, index| random::stream(scenario.seed, purpose, index);
+        let mut elements = Vec::new();
+        let loss = scenario.over_time(scenario.loss, |change| change.loss);
+        if loss
+            .steps()
+            .iter()
+            .any(|&(_, probability)| probability > 0.0)
+        {
+            let draws = (0..scenario.flows.len() as u64).map(|index| stream("loss", index));
+            elements.push(Loss::new(loss, draws.collect()).into());
+        }
+        let (service, queue) = (self.paths.service.clone(), &self.paths.queue);
+        elements.push(Link::new(service, queue, stream("queue", 0)).into());
+        Path::new(elements, Delay::new(self.delays()))
+    }
+
+    /// What the acknowledgements cross.
+    fn ack_path(&self) -> Path<AckPacket> {
+        let link = self.paths.ack.iter().map(|(service, queue)| {
+            let draws = random::stream(self.scenario.seed, "queue", 1);
+            Link::new(service.clone(), queue, draws).into()
+        });
+        Path::new(link.collect(), Delay::new(self.delays()))
+    }
+
+    /// Whether it is certain, as a packet arrives, when the sender will have heard of it: a receiver that answers each
+    /// packet at once, over a way back of fixed length, does nothing in between that anyone could notice, unless a receiver
+    /// half has a clock of its own, or a connection ends or begins.
+    fn answers_are_certain(&self) -> bool {
+        let scenario = &self.scenario;
+        self.paths.ack.is_none()
+            && scenario.ack_every == 1
+            && self
+                .schemes
+                .iter()
+                .all(|scheme| scheme.observer().is_none())
+            && self.traffic.iter().all(|traffic| *traffic == Traffic::Full)
+            && scenario
+                .changes
+                .iter()
+                .all(|change| change.delay_ms.is_none())
+    }
 }
 
 impl<'a> Network<'a> {
     fn new(plan: &'a Plan) -> Self {
         let scenario = &plan.scenario;
-        let packet_size = Bytes::new(u64::from(scenario.packet_bytes));
         let mut events = EventQueue::default();
-        // Added before the flows, so that a change at the instant of a start comes first.
-        for (index, change) in scenario.changes.iter().enumerate() {
-            events.push(
-                Time::from_secs_f64(change.at_s),
-                Event::Change(index as u32),
-            );
-        }
         let mut flows = Vec::with_capacity(scenario.flows.len());
-        let mut outcomes = Vec::with_capacity(scenario.flows.len());
         for (index, spec) in scenario.flows.iter().enumerate() {
-            let mut user = plan.traffic[index].user(scenario.seed, index as u64);
-            let first = user.next();
-            let (pause, load) = first.expect("all traffic has a first connection");
-            let start = Time::from_secs_f64(spec.start_s) + pause;
-            let ends = Ends::new(plan, index, 0, start);
-            flows.push(Flow {
-                user: Box::new(user),
-                connection: 0,
-                load,
-                listed: None,
-                missing: u64::MAX,
-                pause_at: Time::MAX,
-                on: false,
-                stopped: false,
-                earlier: Box::default(),
-                sender: ends.sender,
-                receiver: ends.receiver,
-                half: ends.half,
-                forward: Pipe::new(),
-                back: Pipe::new(),
-                delay: Duration::from_millis_f64(spec.delay_ms.unwrap_or(scenario.delay_ms)),
-                timer: Time::MAX,
-                receiver_timer: Time::MAX,
-                unanswered: 0,
-                shown: false,
-            });
-            outcomes.push(FlowOutcome {
-                scheme: spec.scheme.clone(),
-                epochs: scenario.epochs.then(Sampler::new),
-                ..Default::default()
-            });
+            let (flow, start) = Flow::new(plan, index);
+            flows.push(flow);
             events.push(start, Event::Start(index as u32));
             if let Some(stop) = spec.stop_s {
                 events.push(Time::from_secs_f64(stop), Event::Stop(index as u32));
             }
         }
-        let halves = flows.iter().any(|flow| flow.half.is_some());
-        let base_rtt: Vec<Duration> = flows.iter().map(|flow| flow.delay * 2).collect();
-        let stream = |purpose, index| random::stream(scenario.seed, purpose, index);
-        let bin = Duration::from_millis_f64(scenario.bin_ms);
-        let mut meter = Meter::new(flows.len(), &base_rtt, bin);
-        for (index, traffic) in plan.traffic.iter().enumerate() {
-            if traffic.is_files() {
-                meter.expect_files(index);
-            }
-        }
+        let end = Time::from_secs_f64(scenario.duration_s);
+        let way_back: Vec<Duration> = plan.first_delays().collect();
+        let base_rtt: Vec<Duration> = way_back.iter().map(|&delay| delay * 2).collect();
         Network {
             plan,
-            meter,
+            end,
             events,
             flows,
-            outcomes,
-            connections: Vec::new(),
-            link: Link::new(
-                plan.paths.service.clone(),
-                &plan.paths.queue,
-                stream("queue", 0),
-            ),
-            link_set: false,
-            ack_link: plan
-                .paths
-                .ack
-                .as_ref()
-                .map(|(service, queue)| Link::new(service.clone(), queue, stream("queue", 1))),
-            ack_link_set: false,
-            direct: plan.paths.ack.is_none()
-                && scenario.ack_every == 1
-                && !halves
-                && plan.traffic.iter().all(|traffic| *traffic == Traffic::Full)
-                && scenario
-                    .changes
-                    .iter()
-                    .all(|change| change.delay_ms.is_none()),
-            loss: scenario.loss,
-            loss_draws: (0..scenario.flows.len() as u64)
-                .map(|index| stream("loss", index))
-                .collect(),
-            records: scenario.records.then(Records::default),
-            record_of: vec![Vec::new(); scenario.flows.len()],
-            network_bytes: 0,
-            totals: Totals::default(),
-            packet_size,
-            ack_size: Bytes::new(u64::from(scenario.ack_bytes)),
+            data: Way::new(plan.data_path()),
+            acks: Way::new(plan.ack_path()),
+            certain: plan.answers_are_certain().then_some(way_back),
+            observers: Observers::new(plan, &base_rtt, end),
+            sent: 0,
         }
     }
 
     fn run(mut self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Outcome, Error> {
         let scenario = &self.plan.scenario;
-        let end = Time::from_secs_f64(scenario.duration_s);
-        let bin = Duration::from_millis_f64(scenario.bin_ms);
         let hundredth = Duration::from_secs_f64(scenario.duration_s / 100.0);
         let every = if scenario.series {
-            bin
+            Duration::from_millis_f64(scenario.bin_ms)
         } else {
             hundredth.max(Duration::from_nanos(1))
         };
         let mut next_told = Time::ZERO + hundredth;
-        let mut next_snapshot = Time::ZERO + SNAPSHOT_EVERY;
-        self.meter.reserve(end);
         self.events.push(Time::ZERO + every, Event::Sample);
         while let Some((now, event)) = self.events.pop() {
-            if now > end {
+            if now > self.end {
                 break;
             }
-            self.totals.events += 1;
+            self.observers.totals.events += 1;
             match event {
-                Event::Data(flow) => self.on_data(now, flow as usize),
-                Event::Ack(flow) => self.on_ack(now, flow as usize),
-                Event::Departure => self.on_departure(now),
-                Event::ObserverTimer(flow) => self.on_observer_timer(now, flow as usize),
-                Event::SenderTimer(flow) => self.on_sender_timer(now, flow as usize),
-                Event::ReceiverTimer(flow) => self.on_receiver_timer(now, flow as usize),
-                Event::AckDeparture => self.on_ack_departure(now),
                 Event::Start(flow) => self.on_start(now, flow as usize),
                 Event::Pause(flow) => self.on_pause(now, flow as usize),
                 Event::Stop(flow) => self.on_stop(now, flow as usize),
-                Event::Change(index) => self.on_change(index as usize),
+                Event::SenderTimer(flow) => self.on_sender_timer(now, flow as usize),
+                Event::Departure => self.on_departure(now),
+                Event::Data(flow) => self.on_data(now, flow as usize),
+                Event::ReceiverTimer(flow) => self.on_receiver_timer(now, flow as usize),
+                Event::ObserverTimer(flow) => self.on_observer_timer(now, flow as usize),
+                Event::AckDeparture => self.on_ack_departure(now),
+                Event::Ack(flow) => self.on_ack(now, flow as usize),
                 Event::Sample => {
-                    if scenario.series {
-                        self.sample();
-                        if now >= next_snapshot {
-                            next_snapshot += SNAPSHOT_EVERY;
-                            self.snapshot(now);
-                        }
+                    if let Some(series) = &mut self.observers.series {
+                        series.sample(now, &self.flows);
                     }
                     if now >= next_told {
                         next_told = now + hundredth;
@@ -353,578 +194,387 @@ impl<'a> Network<'a> {
             }
         }
         progress(1.0);
-        Ok(self.finish(end, bin))
+        Ok(self.finish())
     }
 
-    fn finish(mut self, end: Time, bin: Duration) -> Outcome {
-        if self.direct {
-            self.receive_last(end);
-        }
-        self.totals.network_bytes = self.network_bytes;
-        for (flow, outcome) in self.flows.iter().zip(&mut self.outcomes) {
-            outcome.counters = *flow.earlier + *flow.sender.counters();
-            if let Some(sampler) = &mut outcome.epochs {
-                sampler.close(end);
+    fn finish(mut self) -> Outcome {
+        if self.certain.is_some() {
+            // Packets that have arrived, with their answers still on the way.
+            for index in 0..self.flows.len() {
+                while let Some((at, packet)) =
+                    self.data.path.arrive(self.end, index, &mut self.observers)
+                {
+                    self.receive(at, &packet);
+                }
             }
         }
-        for index in 0..self.flows.len() {
-            self.note_delivered(index);
-        }
-        let bins = if self.plan.scenario.series {
-            end.as_nanos().div_ceil(bin.as_nanos())
-        } else {
-            0
-        };
-        let capacity_mbps = (0..bins)
-            .map(|index| {
-                let from = Time::ZERO + bin * index;
-                let to = (from + bin).min(end);
-                (self.link.capacity(from, to) / to.since(from)).as_mbps()
-            })
-            .collect();
-        let link = &self.link;
-        Outcome {
-            metrics: self.meter.finish(end, |from, to| link.capacity(from, to)),
-            channel: self.plan.paths.channel.clone(),
-            ack_channel: self.plan.paths.ack_channel.clone(),
-            flows: self.outcomes,
-            connections: self.connections,
-            capacity_mbps,
-            bin_ms: bin.as_millis_f64(),
-            records: self.records,
-            totals: self.totals,
-        }
+        let data = &self.data.path;
+        self.observers
+            .finish(self.plan, &self.flows, data, self.end)
     }
+
+    // Users.
 
     /// The connection that is due begins.
     fn on_start(&mut self, now: Time, index: usize) {
-        if self.flows[index].stopped {
-            return;
-        }
-        if self.flows[index].listed.is_some() {
-            self.renew(now, index);
-        }
         let flow = &mut self.flows[index];
-        (flow.on, flow.shown) = (true, true);
-        flow.missing = match flow.load {
-            Load::File(bytes) => {
-                flow.sender.offer(bytes);
-                bytes.get()
-            }
-            Load::Endless | Load::For(_) => {
-                flow.sender.offer_bulk();
-                u64::MAX
-            }
-        };
+        if flow.phase != Phase::Pausing {
+            return; // it was stopped before
+        }
+        if flow.is_used() {
+            let old = flow.renew(self.plan, index, now);
+            // The receiver that was to acknowledge these is gone.
+            self.observers.on_settled(u64::from(old.unanswered));
+            self.observers.on_forgotten(now, index, old.delivered);
+        }
+        flow.begin();
         if let Load::For(time) = flow.load {
-            flow.pause_at = now + time;
-            self.events.push(flow.pause_at, Event::Pause(index as u32));
+            self.events.push(now + time, Event::Pause(index as u32));
         }
-        if flow.load != Load::Endless {
-            flow.listed = Some(self.connections.len());
-            self.connections.push(Connection {
-                flow: index as u32,
-                number: flow.connection,
-                start: now,
-                end: None,
-                file: match flow.load {
-                    Load::File(bytes) => Some(bytes),
-                    _ => None,
-                },
-                delivered: Bytes::ZERO,
-            });
-        }
-        self.meter.set_active(now, index, true);
-        if self.flows[index].missing == 0 {
+        self.observers.on_begin(now, index, flow);
+        if flow.is_complete() {
             self.complete(now, index);
         }
         self.pump(now, index);
     }
 
-    /// Gives a flow ends that know nothing of its connections before.
-    #[cold]
-    fn renew(&mut self, now: Time, index: usize) {
-        self.note_delivered(index);
-        let flow = &mut self.flows[index];
-        flow.connection += 1;
-        *flow.earlier = *flow.earlier + *flow.sender.counters();
-        let ends = Ends::new(self.plan, index, flow.connection, now);
-        (flow.sender, flow.receiver, flow.half) = (ends.sender, ends.receiver, ends.half);
-        // The receiver that was to acknowledge these is gone.
-        self.network_bytes -= u64::from(std::mem::take(&mut flow.unanswered));
-        self.record_of[index].clear();
-        self.cut_epochs(now, index);
-    }
-
     /// The clock ends a connection.
     fn on_pause(&mut self, now: Time, index: usize) {
-        let flow = &mut self.flows[index];
-        if !flow.on || flow.pause_at != now {
+        if self.flows[index].phase != Phase::On {
             return; // it was stopped before
         }
-        flow.sender.stop();
-        self.cut_epochs(now, index);
-        self.end_connection(now, index);
+        self.flows[index].ends.sender.stop();
+        self.observers.cut_epochs(now, index);
+        self.observers.on_end(now, index);
+        self.await_next(now, index);
     }
 
     /// All of a connection's file has arrived.
     #[cold]
     fn complete(&mut self, now: Time, index: usize) {
-        if let Some(at) = self.flows[index].listed {
-            let took = now.since(self.connections[at].start);
-            self.meter.on_completion(index, took);
-        }
-        self.end_connection(now, index);
+        self.observers.on_complete(now, index);
+        self.observers.on_end(now, index);
+        self.await_next(now, index);
     }
 
-    /// A connection has done what it was for: its user goes off, until the next.
-    fn end_connection(&mut self, now: Time, index: usize) {
-        self.meter.set_active(now, index, false);
-        let flow = &mut self.flows[index];
-        flow.on = false;
-        if let Some(at) = flow.listed {
-            self.connections[at].end = Some(now);
-        }
-        if let Some((pause, load)) = flow.user.next() {
-            flow.load = load;
-            flow.shown = false;
+    /// A user whose connection is over waits for the next, if there is one.
+    fn await_next(&mut self, now: Time, index: usize) {
+        if let Some(pause) = self.flows[index].end() {
             self.events.push(now + pause, Event::Start(index as u32));
         }
     }
 
-    /// Writes down what the connection that is about to be forgotten delivered.
-    fn note_delivered(&mut self, index: usize) {
-        let flow = &self.flows[index];
-        if let Some(at) = flow.listed {
-            let connection = &mut self.connections[at];
-            let whole = connection.file.map_or(u64::MAX, Bytes::get);
-            connection.delivered = Bytes::new(whole - flow.missing);
-        }
-    }
-
-    fn cut_epochs(&mut self, now: Time, index: usize) {
-        if let Some(sampler) = &mut self.outcomes[index].epochs {
-            sampler.close(now);
-            sampler.cut();
-        }
-    }
-
+    /// A user is gone for good.
     fn on_stop(&mut self, now: Time, index: usize) {
-        self.flows[index].sender.stop();
-        self.cut_epochs(now, index);
-        let flow = &mut self.flows[index];
-        (flow.on, flow.stopped) = (false, true);
-        self.meter.set_active(now, index, false);
+        self.flows[index].stop();
+        self.observers.on_stop(now, index);
     }
 
-    fn on_change(&mut self, index: usize) {
-        // The rate is part of the link's own schedule.
-        let change = &self.plan.scenario.changes[index];
-        if let Some(loss) = change.loss {
-            self.loss = loss;
-        }
-        if let Some(delay) = change.delay_ms {
-            for flow in &mut self.flows {
-                flow.delay = Duration::from_millis_f64(delay);
-            }
-        }
-    }
+    // Data: from the sender to the receiver.
 
     /// Lets a sender send what it may, and sets its timer.
     #[inline]
     fn pump(&mut self, now: Time, index: usize) {
+        let Flow {
+            ends, connection, ..
+        } = &mut self.flows[index];
         let mut sent = false;
-        if let Some(sampler) = &mut self.outcomes[index].epochs {
-            sampler.align(now, self.flows[index].sender.controller().next_tick());
-        }
-        while let Some(transmit) = self.flows[index].sender.poll_transmit(now) {
+        self.observers.before_sending(now, index, &ends.sender);
+        while let Some(transmit) = ends.sender.poll_transmit(now) {
             sent = true;
-            if let Some(sampler) = &mut self.outcomes[index].epochs {
-                sampler.on_sent(now);
-            }
-            self.meter
-                .on_sent(index, transmit.size, transmit.retransmission);
-            self.meter.on_arrival(now, index, transmit.size);
-            let record = self.record(now, index, &transmit);
-            if let Some(half) = &mut self.flows[index].half {
-                half.on_sent(transmit.number, transmit.stamp);
-            }
-            let packet = Packet {
+            let packet = DataPacket {
                 flow: index as u32,
-                connection: self.flows[index].connection,
+                connection: *connection,
                 number: transmit.number,
                 data: transmit.data,
-                record,
+                id: self.sent,
             };
-            let lost = self.loss > 0.0 && self.loss_draws[index].random::<f64>() < self.loss;
-            if lost || self.link.enqueue(now, transmit.size, packet).is_err() {
-                self.meter.on_drop(now, index, transmit.size);
-                if let Some(records) = &mut self.records {
-                    records.dropped_ms[record] = now.as_millis_f64();
-                }
-            } else {
-                self.network_bytes += transmit.size.get();
+            self.sent += 1;
+            self.observers
+                .on_sent(now, &ends.sender, &transmit, &packet);
+            if let Some(half) = &mut ends.half {
+                half.on_sent(transmit.number, transmit.stamp);
             }
+            let mut watch = DataWatch {
+                observers: &mut self.observers,
+                events: &mut self.events,
+                certain: self.certain.as_deref(),
+            };
+            self.data.path.send(now, transmit.size, packet, &mut watch);
         }
+        self.observers.after_sending(now, index, &ends.sender, sent);
         if sent {
-            self.totals.peak_network_bytes = self.totals.peak_network_bytes.max(self.network_bytes);
-            let window = self.flows[index].sender.controller().window().get();
-            self.totals.peak_window_bytes = self.totals.peak_window_bytes.max(window);
-            self.set_link();
+            self.data.set_departure(Event::Departure, &mut self.events);
         }
-        self.set_timer(index);
-        if let Some(sampler) = &mut self.outcomes[index].epochs {
-            sampler.set_under_way(!self.flows[index].sender.in_flight().is_zero());
-            if self.flows[index].sender.is_idle() {
-                sampler.close(now);
-                sampler.cut();
-            }
-        }
+        self.set_sender_timer(index);
     }
 
-    #[inline]
-    fn set_link(&mut self) {
-        if !self.link_set
-            && let Some(at) = self.link.next_departure()
-        {
-            self.link_set = true;
+    fn on_departure(&mut self, now: Time) {
+        let mut watch = DataWatch {
+            observers: &mut self.observers,
+            events: &mut self.events,
+            certain: self.certain.as_deref(),
+        };
+        if let Some(at) = self.data.serve(now, &mut watch) {
             self.events.push(at, Event::Departure);
         }
     }
 
-    #[inline]
-    fn set_timer(&mut self, index: usize) {
-        let flow = &mut self.flows[index];
-        // A timer that moved later is found out when its event comes; only an earlier one needs
-        // an event of its own.
-        if let Some(at) = flow.sender.next_timer()
-            && at < flow.timer
-        {
-            flow.timer = at;
-            self.events.push(at, Event::SenderTimer(index as u32));
-        }
-    }
-
-    fn on_departure(&mut self, now: Time) {
-        self.link_set = false;
-        while self.link.next_departure().is_some_and(|at| at <= now) {
-            let (meter, records, network_bytes) =
-                (&mut self.meter, &mut self.records, &mut self.network_bytes);
-            let departed = self.link.depart(now, |dropped| {
-                let packet = dropped.packet;
-                meter.on_drop(now, packet.flow as usize, dropped.size);
-                *network_bytes -= dropped.size.get();
-                if let Some(records) = records {
-                    records.dropped_ms[packet.record] = now.as_millis_f64();
-                }
-            });
-            let Some(departed) = departed else { continue };
-            let packet = departed.packet;
-            let index = packet.flow as usize;
-            self.meter
-                .on_departure(now, index, departed.size, departed.entered);
-            if let Some(records) = &mut self.records {
-                records.departed_ms[packet.record] = now.as_millis_f64();
-            }
-            let flow = &mut self.flows[index];
-            if self.direct {
-                if let Some(at) = flow.forward.push(now, flow.delay * 2, packet) {
-                    self.events.push(at, Event::Ack(packet.flow));
-                }
-            } else if let Some(at) = flow.forward.push(now, flow.delay, packet) {
-                self.events.push(at, Event::Data(packet.flow));
-            }
-        }
-        self.set_link();
-    }
-
     fn on_data(&mut self, now: Time, index: usize) {
-        while let Some(packet) = self.flows[index].forward.pop(now) {
-            if self.receive(now, index, &packet) {
-                self.acknowledge(now, index);
+        while let Some((at, packet)) = self.data.path.arrive(now, index, &mut self.observers) {
+            if self.receive(at, &packet) {
+                self.acknowledge(at, index);
             }
         }
-        if let Some(at) = self.flows[index].forward.next() {
+        if let Some(at) = self.data.path.next_arrival(index) {
             self.events.push(at, Event::Data(index as u32));
         }
     }
 
-    /// Sends the acknowledgement that is due, or sets a timer for it.
-    #[inline]
-    fn acknowledge(&mut self, now: Time, index: usize) {
-        let flow = &mut self.flows[index];
-        let Some(ack) = flow.receiver.poll_ack(now) else {
-            if let Some(at) = flow.receiver.next_timer()
-                && at < flow.receiver_timer
-            {
-                flow.receiver_timer = at;
-                self.events.push(at, Event::ReceiverTimer(index as u32));
-            }
-            return;
-        };
-        let answers = std::mem::take(&mut flow.unanswered);
-        let packet = AckPacket {
-            flow: index as u32,
-            answers,
-            report: flow.half.as_mut().map_or(0, |half| half.report()),
-            connection: flow.connection,
-            ack,
-        };
-        match &mut self.ack_link {
-            None => {
-                if let Some(at) = flow.back.push(now, flow.delay, packet) {
-                    self.events.push(at, Event::Ack(index as u32));
-                }
-            }
-            Some(link) => {
-                if link.enqueue(now, self.ack_size, packet).is_err() {
-                    self.network_bytes -= u64::from(answers);
-                }
-                self.set_ack_link();
-            }
-        }
-    }
-
-    fn on_receiver_timer(&mut self, now: Time, index: usize) {
-        if self.flows[index].receiver_timer != now {
-            return; // an earlier timer has taken its place
-        }
-        self.flows[index].receiver_timer = Time::MAX;
-        self.acknowledge(now, index);
-    }
-
-    fn on_observer_timer(&mut self, now: Time, index: usize) {
-        let Some(half) = &mut self.flows[index].half else {
-            return;
-        };
-        if half.timer != now {
-            return; // an earlier timer has taken its place
-        }
-        half.timer = Time::MAX;
-        if half.observer.next_tick().is_some_and(|at| at <= now) {
-            half.observer.on_tick(now);
-        }
-        self.set_observer_timer(index);
-    }
-
-    fn set_observer_timer(&mut self, index: usize) {
-        if let Some(half) = &mut self.flows[index].half
-            && let Some(at) = half.observer.next_tick()
-            && at < half.timer
-        {
-            half.timer = at;
-            self.events.push(at, Event::ObserverTimer(index as u32));
-        }
-    }
-
-    fn set_ack_link(&mut self) {
-        if let Some(link) = &self.ack_link
-            && !self.ack_link_set
-            && let Some(at) = link.next_departure()
-        {
-            self.ack_link_set = true;
-            self.events.push(at, Event::AckDeparture);
-        }
-    }
-
-    fn on_ack_departure(&mut self, now: Time) {
-        self.ack_link_set = false;
-        let Some(link) = &mut self.ack_link else {
-            return;
-        };
-        while link.next_departure().is_some_and(|at| at <= now) {
-            let network_bytes = &mut self.network_bytes;
-            let departed = link.depart(now, |dropped| {
-                *network_bytes -= u64::from(dropped.packet.answers);
-            });
-            let Some(departed) = departed else { continue };
-            let packet = departed.packet;
-            let flow = &mut self.flows[packet.flow as usize];
-            if let Some(at) = flow.back.push(now, flow.delay, packet) {
-                self.events.push(at, Event::Ack(packet.flow));
-            }
-        }
-        self.set_ack_link();
-    }
-
     /// A packet reaches the receiver; whether there is still one.
     #[inline]
-    fn receive(&mut self, now: Time, index: usize, packet: &Packet) -> bool {
+    fn receive(&mut self, now: Time, packet: &DataPacket) -> bool {
+        let index = packet.flow as usize;
+        let size = self.plan.scenario.packet_bytes;
         let flow = &mut self.flows[index];
         if packet.connection != flow.connection {
-            self.network_bytes -= self.packet_size.get();
-            if let Some(records) = &mut self.records {
-                records.received_ms[packet.record] = now.as_millis_f64();
-            }
+            self.observers.on_settled(u64::from(size));
             return false;
         }
-        let new = flow.receiver.on_packet(now, packet.number, packet.data);
-        flow.unanswered += self.packet_size.get() as u32;
-        flow.missing -= new.get();
-        let complete = flow.on && flow.missing == 0;
-        if let Some(half) = &mut flow.half {
-            half.on_packet(now, packet.number, self.packet_size);
-            self.set_observer_timer(index);
+        let ends = &mut flow.ends;
+        let new = ends.receiver.on_packet(now, packet.number, packet.data);
+        ends.unanswered += size;
+        ends.delivered += new;
+        if let Some(half) = &mut ends.half {
+            half.on_packet(now, packet.number, Bytes::new(u64::from(size)));
+            if let Some(at) = half.set_timer() {
+                self.events.push(at, Event::ObserverTimer(packet.flow));
+            }
         }
-        self.meter.on_delivery(now, index, new);
-        if let Some(records) = &mut self.records {
-            records.received_ms[packet.record] = now.as_millis_f64();
-            records.new_bytes[packet.record] = new.get() as u32;
-        }
-        if complete {
+        self.observers.on_delivered(now, packet, new);
+        if flow.is_complete() {
             self.complete(now, index);
         }
         true
     }
 
-    /// An acknowledgement that answers for `answers` bytes reaches the sender, with the report of
-    /// this number.
+    // Acknowledgements: from the receiver to the sender.
+
+    /// Sends the acknowledgement that is due, or sets a timer for it.
     #[inline]
-    fn hear(&mut self, now: Time, index: usize, ack: &Ack, answers: u32, report: u32) {
-        self.network_bytes -= u64::from(answers);
+    fn acknowledge(&mut self, now: Time, index: usize) {
         let flow = &mut self.flows[index];
-        let report = flow.half.as_mut().and_then(|half| half.hear(report));
-        flow.sender
-            .on_ack(now, ack, report)
-            .expect("the simulated receiver acknowledges what arrived");
-        let revealed = flow.sender.last_revealed();
-        for acked in &revealed.acked {
-            self.meter.on_rtt(index, acked.rtt);
-        }
-        if let Some(sampler) = &mut self.outcomes[index].epochs {
-            for acked in revealed.acked.iter().chain(&revealed.recovered) {
-                sampler.on_acked(now, acked.rtt);
+        let ends = &mut flow.ends;
+        let Some(ack) = ends.receiver.poll_ack(now) else {
+            if let Some(at) = flow.receiver_timer.set(ends.receiver.next_timer()) {
+                self.events.push(at, Event::ReceiverTimer(index as u32));
             }
-        }
-        if self.records.is_some() {
-            self.record_acked(now, index);
+            return;
+        };
+        let packet = AckPacket {
+            flow: index as u32,
+            connection: flow.connection,
+            answers: std::mem::take(&mut ends.unanswered),
+            report: ends.half.as_mut().map(|half| half.report()),
+            ack,
+        };
+        let size = Bytes::new(u64::from(self.plan.scenario.ack_bytes));
+        let mut watch = AckWatch {
+            observers: &mut self.observers,
+            events: &mut self.events,
+        };
+        self.acks.path.send(now, size, packet, &mut watch);
+        self.acks
+            .set_departure(Event::AckDeparture, &mut self.events);
+    }
+
+    fn on_ack_departure(&mut self, now: Time) {
+        let mut watch = AckWatch {
+            observers: &mut self.observers,
+            events: &mut self.events,
+        };
+        if let Some(at) = self.acks.serve(now, &mut watch) {
+            self.events.push(at, Event::AckDeparture);
         }
     }
 
     fn on_ack(&mut self, now: Time, index: usize) {
-        if self.direct {
-            while let Some(packet) = self.flows[index].forward.pop(now) {
-                let received = now - self.flows[index].delay;
-                if !self.receive(received, index, &packet) {
-                    continue;
+        match &self.certain {
+            Some(way_back) => self.hear_certain(now, index, way_back[index]),
+            None => {
+                while let Some((_, packet)) = self.acks.path.arrive(now, index, &mut ()) {
+                    if packet.connection == self.flows[index].connection {
+                        self.hear(now, index, &packet.ack, packet.answers, packet.report);
+                    } else {
+                        self.observers.on_settled(u64::from(packet.answers));
+                    }
                 }
-                let flow = &mut self.flows[index];
-                let answers = std::mem::take(&mut flow.unanswered);
-                if let Some(ack) = flow.receiver.poll_ack(received) {
-                    self.hear(now, index, &ack, answers, 0);
+                if let Some(at) = self.acks.path.next_arrival(index) {
+                    self.events.push(at, Event::Ack(index as u32));
                 }
-            }
-            if let Some(at) = self.flows[index].forward.next() {
-                self.events.push(at, Event::Ack(index as u32));
-            }
-        } else {
-            while let Some(packet) = self.flows[index].back.pop(now) {
-                if packet.connection != self.flows[index].connection {
-                    self.network_bytes -= u64::from(packet.answers);
-                    continue;
-                }
-                self.hear(now, index, &packet.ack, packet.answers, packet.report);
-            }
-            if let Some(at) = self.flows[index].back.next() {
-                self.events.push(at, Event::Ack(index as u32));
             }
         }
         self.pump(now, index);
     }
 
-    /// At the end of a run: packets that have reached the receiver, with their answers still on the
-    /// way.
-    fn receive_last(&mut self, end: Time) {
-        for index in 0..self.flows.len() {
-            let delay = self.flows[index].delay;
-            while let Some(at) = self.flows[index].forward.next()
-                && let Some(packet) = self.flows[index].forward.pop(end + delay)
-            {
-                self.receive(at - delay, index, &packet);
+    /// Packets arrived, and were acknowledged at once, `way_back` ago.
+    #[inline]
+    fn hear_certain(&mut self, now: Time, index: usize, way_back: Duration) {
+        let answered = now - way_back;
+        while let Some((at, packet)) = self.data.path.arrive(answered, index, &mut self.observers) {
+            if !self.receive(at, &packet) {
+                continue;
             }
+            let ends = &mut self.flows[index].ends;
+            let answers = std::mem::take(&mut ends.unanswered);
+            if let Some(ack) = ends.receiver.poll_ack(at) {
+                self.hear(now, index, &ack, answers, None);
+            }
+        }
+        if let Some(at) = self.data.path.next_arrival(index) {
+            self.events.push(at + way_back, Event::Ack(index as u32));
+        }
+    }
+
+    /// An acknowledgement that answers for `answers` bytes reaches the sender, with the report of
+    /// this number.
+    #[inline]
+    fn hear(&mut self, now: Time, index: usize, ack: &Ack, answers: u32, report: Option<u32>) {
+        self.observers.on_settled(u64::from(answers));
+        let ends = &mut self.flows[index].ends;
+        let report = (ends.half.as_mut().zip(report)).and_then(|(half, report)| half.hear(report));
+        ends.sender
+            .on_ack(now, ack, report)
+            .expect("the simulated receiver acknowledges what arrived");
+        self.observers.on_acknowledged(now, index, &ends.sender);
+    }
+
+    // Timers.
+
+    #[inline]
+    fn set_sender_timer(&mut self, index: usize) {
+        let flow = &mut self.flows[index];
+        if let Some(at) = flow.sender_timer.set(flow.ends.sender.next_timer()) {
+            self.events.push(at, Event::SenderTimer(index as u32));
         }
     }
 
     fn on_sender_timer(&mut self, now: Time, index: usize) {
-        let flow = &mut self.flows[index];
-        if flow.timer != now {
-            return; // an earlier timer has taken its place
+        let Flow {
+            sender_timer, ends, ..
+        } = &mut self.flows[index];
+        if !sender_timer.comes(now) {
+            return;
         }
-        flow.timer = Time::MAX;
-        if flow.sender.next_timer().is_some_and(|at| at <= now) {
-            flow.sender.on_timer(now);
+        if ends.sender.next_timer().is_some_and(|at| at <= now) {
+            ends.sender.on_timer(now);
             self.pump(now, index);
         } else {
-            self.set_timer(index);
+            self.set_sender_timer(index);
         }
     }
 
-    /// One value a bin of what the senders show of themselves.
-    fn sample(&mut self) {
-        for (flow, outcome) in self.flows.iter().zip(&mut self.outcomes) {
-            let mut at = 0;
-            let mut record = |name: &'static str, value: f64| {
-                if outcome.columns.len() == at {
-                    outcome.columns.push(name);
-                    outcome.samples.push(Vec::new());
-                }
-                outcome.samples[at].push(if flow.shown { value } else { f64::NAN });
-                at += 1;
-            };
-            let controller = flow.sender.controller();
-            record("window_bytes", controller.window().as_f64());
-            record("in_flight_bytes", flow.sender.in_flight().as_f64());
-            controller.probe(&mut record);
+    fn on_receiver_timer(&mut self, now: Time, index: usize) {
+        if self.flows[index].receiver_timer.comes(now) {
+            self.acknowledge(now, index);
         }
     }
 
-    fn snapshot(&mut self, now: Time) {
-        for (flow, outcome) in self.flows.iter().zip(&mut self.outcomes) {
-            if let Some(profile) = flow.sender.controller().profile()
-                && flow.shown
-            {
-                outcome.profiles.push((now, profile));
-            }
+    fn on_observer_timer(&mut self, now: Time, index: usize) {
+        if let Some(half) = &mut self.flows[index].ends.half
+            && half.on_timer(now)
+            && let Some(at) = half.set_timer()
+        {
+            self.events.push(at, Event::ObserverTimer(index as u32));
+        }
+    }
+}
+
+impl<P: verus_channel::path::Packet> Way<P> {
+    fn new(path: Path<P>) -> Self {
+        Way {
+            path,
+            departure_set: false,
         }
     }
 
-    /// Begins a packet's record; returns its index.
+    /// Sets the event for the next departure, if there is one and it is not set.
     #[inline]
-    fn record(
-        &mut self,
-        now: Time,
-        index: usize,
-        transmit: &verus_core::sender::Transmit,
-    ) -> usize {
-        let Some(records) = &mut self.records else {
-            return 0;
-        };
-        records.flow.push(index as u32);
-        records.connection.push(self.flows[index].connection);
-        records.number.push(transmit.number);
-        records.size_bytes.push(transmit.size.get() as u32);
-        records
-            .window_bytes
-            .push(self.flows[index].sender.controller().window().as_f64());
-        records.retransmission.push(transmit.retransmission);
-        records.sent_ms.push(now.as_millis_f64());
-        records.departed_ms.push(f64::NAN);
-        records.received_ms.push(f64::NAN);
-        records.new_bytes.push(0);
-        records.acked_ms.push(f64::NAN);
-        records.dropped_ms.push(f64::NAN);
-        self.record_of[index].push(records.flow.len() - 1);
-        records.flow.len() - 1
+    fn set_departure(&mut self, event: Event, events: &mut EventQueue) {
+        if !self.departure_set
+            && let Some(at) = self.path.next_departure()
+        {
+            self.departure_set = true;
+            events.push(at, event);
+        }
     }
 
-    fn record_acked(&mut self, now: Time, index: usize) {
-        let Some(records) = &mut self.records else {
+    /// The event for the next departure has come; returns when to set another, if there is one.
+    #[inline]
+    #[must_use]
+    fn serve(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<Time> {
+        let next = self.path.serve(now, watch);
+        self.departure_set = next.is_some();
+        next
+    }
+}
+
+/// Sets an event for what is next to arrive of a flow's data, and tells the observers.
+struct DataWatch<'a> {
+    observers: &'a mut Observers,
+    events: &'a mut EventQueue,
+    certain: Option<&'a [Duration]>,
+}
+
+impl Watch<DataPacket> for DataWatch<'_> {
+    #[inline]
+    fn on_entered(&mut self, now: Time, size: Bytes, packet: &DataPacket) {
+        self.observers.on_entered(now, size, packet);
+    }
+
+    #[inline]
+    fn on_dropped(&mut self, now: Time, size: Bytes, packet: &DataPacket, dropped: Dropped) {
+        self.observers.on_dropped(now, size, packet, dropped);
+    }
+
+    #[inline]
+    fn on_left(&mut self, now: Time, size: Bytes, entered: Time, packet: &DataPacket) {
+        self.observers.on_left(now, size, entered, packet);
+    }
+
+    #[inline]
+    fn on_under_way(&mut self, flight: Flight) {
+        if !flight.first {
             return;
-        };
-        let revealed = self.flows[index].sender.last_revealed();
-        for acked in revealed.acked.iter().chain(&revealed.recovered) {
-            let record = self.record_of[index][acked.packet.number as usize];
-            records.acked_ms[record] = now.as_millis_f64();
+        }
+        let flow = flight.flow as u32;
+        match self.certain {
+            Some(way_back) => {
+                let heard = flight.arrives + way_back[flight.flow];
+                self.events.push(heard, Event::Ack(flow));
+            }
+            None => self.events.push(flight.arrives, Event::Data(flow)),
+        }
+    }
+}
+
+/// The same for acknowledgements, of which only those that were dropped matter to observers.
+struct AckWatch<'a> {
+    observers: &'a mut Observers,
+    events: &'a mut EventQueue,
+}
+
+impl Watch<AckPacket> for AckWatch<'_> {
+    #[inline]
+    fn on_dropped(&mut self, _: Time, _: Bytes, packet: &AckPacket, _: Dropped) {
+        self.observers.on_settled(u64::from(packet.answers));
+    }
+
+    #[inline]
+    fn on_under_way(&mut self, flight: Flight) {
+        if flight.first {
+            let flow = flight.flow as u32;
+            self.events.push(flight.arrives, Event::Ack(flow));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use verus_channel::catalogue::{self, Channel};
-use verus_channel::link::{Service, WhenOver};
+use verus_channel::path::link::{Service, WhenOver};
 use verus_channel::queue::{QueueConfig, SpecError};
 use verus_channel::schedule::Schedule;
 use verus_core::algorithm::{Scheme, SchemeError};
@@ -400,7 +400,7 @@ impl Scenario {
             self.seed,
             Duration::from_secs_f64(self.duration_s),
         )?;
-        let rates = self.check_changes(&channel)?;
+        self.check_changes(&channel)?;
         let opportunity = Bytes::new(u64::from(self.opportunity_bytes));
         let info = |name: &str, channel: &Channel| ChannelInfo {
             name: name.to_owned(),
@@ -412,15 +412,20 @@ impl Scenario {
             },
         };
         let mut ack_channel = None;
-        let service = self.service(&channel, rates);
+        let service = match &channel {
+            Channel::Rate(rate) => {
+                Service::Rate(self.over_time(*rate, |change| change.rate_mbps.map(Rate::from_mbps)))
+            }
+            Channel::Trace(_) => self.service(&channel),
+        };
         let ack = match self.ack.as_str() {
             "ideal" => None,
-            "same" => Some(self.service(&channel, Vec::new())),
+            "same" => Some(self.service(&channel)),
             text => {
                 let channel =
                     catalogue::open(text, self.seed, Duration::from_secs_f64(self.duration_s))?;
                 ack_channel = Some(info(text, &channel));
-                Some(self.service(&channel, Vec::new()))
+                Some(self.service(&channel))
             }
         };
         let ack = match ack {
@@ -436,9 +441,24 @@ impl Scenario {
         })
     }
 
-    /// Checks the changes; returns those of the rate.
-    fn check_changes(&self, channel: &Channel) -> Result<Vec<(Time, Rate)>, Error> {
-        let mut rates = Vec::new();
+    /// What is `first` at first, and then as the changes say. Of two at one instant the later one counts.
+    pub(crate) fn over_time<T: Copy>(
+        &self,
+        first: T,
+        of: impl Fn(&Change) -> Option<T>,
+    ) -> Schedule<T> {
+        let mut steps = vec![(Time::ZERO, first)];
+        for change in &self.changes {
+            let Some(value) = of(change) else { continue };
+            let at = Time::from_secs_f64(change.at_s);
+            steps.pop_if(|(last, _)| *last == at);
+            steps.push((at, value));
+        }
+        Schedule::new(steps).expect("changes were checked to be in order")
+    }
+
+    /// Checks the changes.
+    fn check_changes(&self, channel: &Channel) -> Result<(), Error> {
         let mut last = 0.0;
         for (index, change) in self.changes.iter().enumerate() {
             let named = |field: &str| format!("changes[{index}].{field}");
@@ -462,7 +482,6 @@ impl Scenario {
                     "left out where the channel is a trace",
                     rate,
                 )?;
-                rates.push((Time::from_secs_f64(change.at_s), Rate::from_mbps(rate)));
             }
             if let Some(delay) = change.delay_ms {
                 check(
@@ -481,26 +500,16 @@ impl Scenario {
                 )?;
             }
         }
-        Ok(rates)
+        Ok(())
     }
 
-    fn service(&self, channel: &Channel, changes: Vec<(Time, Rate)>) -> Service {
+    /// The channel without the changes.
+    fn service(&self, channel: &Channel) -> Service {
         let end = if self.looped {
             WhenOver::Loop
         } else {
             WhenOver::End
         };
-        match channel {
-            Channel::Rate(rate) if !changes.is_empty() => {
-                let mut steps = vec![(Time::ZERO, *rate)];
-                for (at, rate) in changes {
-                    // Two changes at one instant: the later one counts.
-                    steps.retain(|&(other, _)| other != at);
-                    steps.push((at, rate));
-                }
-                Service::Rate(Schedule::new(steps).expect("changes were checked to be in order"))
-            }
-            channel => channel.service(Bytes::new(u64::from(self.opportunity_bytes)), end),
-        }
+        channel.service(Bytes::new(u64::from(self.opportunity_bytes)), end)
     }
 }

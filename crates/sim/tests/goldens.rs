@@ -1,7 +1,8 @@
-//! Every packet of Verus in its modes, and of the published algorithms beside it, pinned by a digest a scenario.
+//! Every packet of Verus in its modes, and of every other algorithm beside it, pinned by a digest a scenario.
 //!
-//! A refactoring of a controller must not move a packet. `goldens.tsv` has a line a run: scenario, scheme, packets, and
-//! the digest of their records. All channels are built in or constant, so that the table is the same wherever the tests
+//! A refactoring of a controller must not move a packet, nor one of the simulator anything that it tells of a run.
+//! `goldens.tsv` has a line a run: scenario, scheme, packets, and the digest of their records, or (`observed`) of
+//! metrics, series, snapshots, connections and epochs. All channels are built in or constant, so that the table is the same wherever the tests
 //! run. Where a packet is *meant* to move, `VERUS_GOLDENS=write cargo test -p verus-sim --test goldens` writes the table
 //! anew; the change then shows what moved, by name.
 
@@ -10,7 +11,8 @@ mod common;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use common::{run_all, sending, starting};
+use common::{run, run_all, sending, starting};
+use verus_core::model::{About, Trainer};
 use verus_sim::{Change, FlowSpec, Outcome, Scenario};
 
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens.tsv");
@@ -133,8 +135,141 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
     ]
 }
 
-/// Every golden run: scenario's name, scheme, scenario.
-fn runs() -> Vec<(&'static str, &'static str, Scenario)> {
+/// Scenarios of the simulator's own: what the path, the ways back and the users can do. Flows that name no scheme run the one
+/// of their line.
+fn house() -> Vec<(&'static str, Scenario)> {
+    let with = |traffic: &str| FlowSpec {
+        traffic: Some(traffic.to_owned()),
+        ..FlowSpec::new("")
+    };
+    let change = |at_s, rate_mbps, delay_ms, loss| Change {
+        at_s,
+        rate_mbps,
+        delay_ms,
+        loss,
+    };
+    let mixed = [
+        "verus:ratio=2",
+        "verus:mode=paper,ratio=4",
+        "cubic",
+        "newreno",
+        "vegas",
+        "sprout",
+    ];
+    vec![
+        (
+            "a narrow way back that drops",
+            Scenario {
+                ack: "rate:0.2".to_owned(),
+                ack_queue: "droptail:packets=8".to_owned(),
+                ..on("rate:8", "droptail:packets=60", 15.0)
+            },
+        ),
+        (
+            "a way back with a channel of its own, CoDel",
+            Scenario {
+                ack: "city-driving-3g-down@2".to_owned(),
+                ack_queue: "codel".to_owned(),
+                flows: vec![FlowSpec::new(""), starting("", 2.0)],
+                ..on("city-driving-3g-up@2", "codel:limit=200000", 20.0)
+            },
+        ),
+        (
+            "rate, delay and loss change",
+            Scenario {
+                loss: 0.02,
+                flows: vec![FlowSpec::new(""), starting("", 1.0)],
+                changes: vec![
+                    change(0.0, None, None, Some(0.01)),
+                    change(3.0, Some(3.0), Some(50.0), None),
+                    change(3.0, Some(4.0), None, Some(0.0)),
+                    change(6.0, None, Some(5.0), Some(1.0)),
+                    change(6.3, None, None, Some(0.03)),
+                    change(9.0, Some(12.0), Some(80.0), Some(0.0)),
+                ],
+                ..on("rate:8", PAPER_RED, 15.0)
+            },
+        ),
+        (
+            "files one after another",
+            Scenario {
+                loss: 0.005,
+                flows: vec![
+                    with("files:bytes=200000,gap_s=0.05"),
+                    with("files:bytes=1,gap_s=0.01,count=300"),
+                    with("full"),
+                ],
+                ..on(
+                    "city-driving-lte-down@3",
+                    "red:min=30000,max=90000,p=0.1,preset=gentle",
+                    15.0,
+                )
+            },
+        ),
+        (
+            "users on and off over a way back of theirs",
+            Scenario {
+                ack: "same".to_owned(),
+                ack_every: 2,
+                flows: vec![
+                    with("on-off:off_s=1,mean_mb=0.5,variance=0.1,begin=on"),
+                    with("on-off:off_s=2,mean_mb=1,variance=0.2"),
+                    with("c.r1002:reading_s=1,mean_mb=0.3,sd_mb=0.1,max_mb=1,begin=on"),
+                ],
+                ..on("city-driving-3g-up@1", PAPER_RED, 20.0)
+            },
+        ),
+        (
+            "who comes and goes",
+            Scenario {
+                flows: vec![
+                    FlowSpec {
+                        stop_s: Some(5.0),
+                        ..FlowSpec::new("")
+                    },
+                    FlowSpec {
+                        stop_s: Some(6.5),
+                        delay_ms: Some(70.0),
+                        ..starting("", 2.0)
+                    },
+                    starting("", 6.0),
+                ],
+                looped: false,
+                ..on("highway-driving-3g-up@2[0:8]", "red:preset=cs244", 12.0)
+            },
+        ),
+        (
+            "all at once",
+            Scenario {
+                loss: 0.002,
+                flows: mixed
+                    .iter()
+                    .zip([0.0, 0.5, 1.0, 1.0, 1.5, 2.0])
+                    .map(|(scheme, start_s)| starting(scheme, start_s))
+                    .collect(),
+                ..on("highway-driving-lte-down@2", PAPER_RED, 15.0)
+            },
+        ),
+    ]
+}
+
+/// What of a run is pinned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Pinned {
+    Packets,
+    Observed,
+}
+
+/// A golden run.
+struct Run {
+    name: &'static str,
+    scheme: &'static str,
+    pinned: Pinned,
+    scenario: Scenario,
+}
+
+/// Verus has a hand in each scenario that is its own; `others` are what else runs over which.
+fn runs() -> Vec<Run> {
     let modes = [
         "verus:mode=paper,ratio=4",
         "verus:mode=prototype,ratio=4",
@@ -152,23 +287,121 @@ fn runs() -> Vec<(&'static str, &'static str, Scenario)> {
         ("city 3G", "sprout"),
         ("outages", "sprout"),
     ];
+    let housed = [
+        ("a narrow way back that drops", "cubic"),
+        ("a narrow way back that drops", "sprout"),
+        ("a narrow way back that drops", "verus:ratio=4"),
+        ("a way back with a channel of its own, CoDel", "sprout"),
+        ("a way back with a channel of its own, CoDel", "forward"),
+        ("rate, delay and loss change", "cubic"),
+        ("rate, delay and loss change", "sprout"),
+        ("rate, delay and loss change", "verus:ratio=2"),
+        ("files one after another", "newreno"),
+        ("files one after another", "verus:ratio=2"),
+        ("users on and off over a way back of theirs", "vegas"),
+        ("users on and off over a way back of theirs", "sprout"),
+        (
+            "users on and off over a way back of theirs",
+            "verus:ratio=4",
+        ),
+        ("who comes and goes", "saturate"),
+        ("who comes and goes", "constant:rate_mbps=4"),
+        ("who comes and goes", "model"),
+        ("who comes and goes", "cubic"),
+        ("all at once", "mixed"),
+    ];
+    let observed = [
+        ("files one after another", "verus:ratio=2"),
+        ("users on and off over a way back of theirs", "cubic"),
+        ("users on and off over a way back of theirs", "sprout"),
+        ("rate, delay and loss change", "verus:ratio=4"),
+        ("who comes and goes", "verus:ratio=4"),
+        ("all at once", "mixed"),
+    ];
+    let model = format!("model:file={}", trained());
     let mut runs = Vec::new();
-    for (name, scenario) in scenarios() {
-        let others = others.iter().filter(|other| other.0 == name);
+    let mut add = |name, scheme: &'static str, pinned, scenario: &Scenario| {
+        let mut scenario = scenario.clone();
+        (scenario.series, scenario.epochs) =
+            (pinned == Pinned::Observed, pinned == Pinned::Observed);
+        for flow in scenario
+            .flows
+            .iter_mut()
+            .filter(|flow| flow.scheme.is_empty())
+        {
+            let own = if scheme == "model" { &model } else { scheme };
+            own.clone_into(&mut flow.scheme);
+        }
+        runs.push(Run {
+            name,
+            scheme,
+            pinned,
+            scenario,
+        });
+    };
+    for (name, scenario) in &scenarios() {
+        let others = others.iter().filter(|other| other.0 == *name);
         for scheme in modes.into_iter().chain(others.map(|other| other.1)) {
-            let mut scenario = scenario.clone();
-            for flow in &mut scenario.flows {
-                flow.scheme = scheme.to_owned();
-            }
-            runs.push((name, scheme, scenario));
+            add(name, scheme, Pinned::Packets, scenario);
+        }
+    }
+    for (name, scenario) in &house() {
+        for (_, scheme) in housed.iter().filter(|(over, _)| over == name) {
+            add(name, scheme, Pinned::Packets, scenario);
+        }
+        for (_, scheme) in observed.iter().filter(|(over, _)| over == name) {
+            add(name, scheme, Pinned::Observed, scenario);
         }
     }
     runs
 }
 
+/// The path of a model's file, made of one flow's epochs.
+fn trained() -> String {
+    let outcome = run(&Scenario {
+        epochs: true,
+        records: false,
+        flows: vec![FlowSpec::new("verus:ratio=2")],
+        ..on("city-driving-3g-up@5", PAPER_RED, 30.0)
+    });
+    let mut trainer = Trainer::new();
+    for sampler in outcome.flows.iter().filter_map(|flow| flow.epochs.as_ref()) {
+        for run in sampler.runs() {
+            trainer.add(run).expect("few enough");
+        }
+    }
+    let model = trainer.finish(1, 99.0, About::default()).expect("samples");
+    let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/golden.model");
+    std::fs::write(path, model.to_bytes()).expect("the model can be written");
+    path.to_owned()
+}
+
+/// How many packets were sent, and the first half of the digest of all that is told of a run but its packets.
+fn digest_observed(outcome: &Outcome) -> String {
+    let mut text = format!(
+        "{:?} {:?} {:?} {:?} {} {} {}",
+        outcome.metrics,
+        outcome.connections,
+        outcome.capacity_mbps,
+        outcome.bin_ms,
+        outcome.totals.network_bytes,
+        outcome.totals.peak_network_bytes,
+        outcome.totals.peak_window_bytes,
+    );
+    for flow in &outcome.flows {
+        let epochs = flow.epochs.as_ref().expect("asked for");
+        let epochs: Vec<_> = epochs.runs().collect();
+        let parts = (&flow.columns, &flow.samples, &flow.profiles, &flow.counters);
+        write!(text, "{parts:?} {epochs:?}").expect("strings take all");
+    }
+    let sent: u64 = outcome.flows.iter().map(|flow| flow.counters.sent).sum();
+    let text = blake3::hash(text.as_bytes()).to_hex();
+    format!("{sent}\t{}", &text[..32])
+}
+
 /// Packets of a run, and the first half of the digest of all that is recorded of them.
-fn digest(outcome: Outcome) -> String {
-    let records = outcome.records.expect("asked for");
+fn digest(outcome: &Outcome) -> String {
+    let records = outcome.records.as_ref().expect("asked for");
     let mut hash = blake3::Hasher::new();
     for at in 0..records.len() {
         hash.update(&records.flow[at].to_le_bytes());
@@ -202,11 +435,19 @@ fn digest(outcome: Outcome) -> String {
 #[test]
 fn no_packet_moves() {
     let runs = runs();
-    let scenarios: Vec<Scenario> = runs.iter().map(|run| run.2.clone()).collect();
-    let digests = run_all(&scenarios, digest);
+    let scenarios: Vec<Scenario> = runs.iter().map(|run| run.scenario.clone()).collect();
+    // Epochs are sampled where it is what was observed that is pinned.
+    let digests = run_all(&scenarios, |outcome| match outcome.flows[0].epochs {
+        Some(_) => digest_observed(&outcome),
+        None => digest(&outcome),
+    });
     let mut table = String::from("scenario\tscheme\tpackets\tdigest\n");
-    for ((name, scheme, _), digest) in runs.iter().zip(&digests) {
-        writeln!(table, "{name}\t{scheme}\t{digest}").expect("strings take all");
+    for (run, digest) in runs.iter().zip(&digests) {
+        let note = match run.pinned {
+            Pinned::Packets => "",
+            Pinned::Observed => ", observed",
+        };
+        writeln!(table, "{}{note}\t{}\t{digest}", run.name, run.scheme).expect("strings take all");
     }
     if std::env::var("VERUS_GOLDENS").as_deref() == Ok("write") {
         std::fs::write(TABLE, &table).expect("the table can be written");

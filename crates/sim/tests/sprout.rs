@@ -7,7 +7,7 @@ mod common;
 use std::collections::VecDeque;
 
 use common::{Table, run, shared, single};
-use verus_channel::link::Link;
+use verus_channel::path::link::Link;
 use verus_core::algorithm::Scheme;
 use verus_core::controller::{Arrival, Observer};
 use verus_core::receiver::{Ack, DataRange, Receiver, ReceiverConfig};

@@ -8,8 +8,9 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Duration as Span;
 
 use rustls::pki_types::CertificateDer;
+use verus_channel::path::{self, Dropped};
 use verus_core::{Bytes, Duration, Time};
-use verus_emu::emulator::{Emulator, Observer, Way, in_real_time};
+use verus_emu::emulator::{Emulator, Way, in_real_time};
 use verus_emu::packet::Packet;
 use verus_measure::Meter;
 use verus_sim::Scenario;
@@ -202,7 +203,7 @@ impl Stage {
         };
         let mut awaiting = false;
         while emulator.elapsed().is_none_or(|elapsed| elapsed < duration) {
-            emulator.turn(Some(duration), wake.as_fd(), &mut watch)?;
+            emulator.turn(Some(duration), wake.as_fd(), &mut watch, &mut ())?;
             if emulator.elapsed().is_some() && awaiting {
                 awaiting = false;
                 self.change(|scene| scene.begun = true);
@@ -229,38 +230,32 @@ impl Stage {
 }
 
 impl Watch {
-    fn flow(&self, way: Way, packet: &Packet) -> Option<usize> {
-        if way == Way::Back {
-            return None;
-        }
+    fn flow(&self, packet: &Packet) -> Option<usize> {
         let (port, _) = packet.ports()?;
         let flow = self.flow_of[usize::from(port)];
         (flow != NOBODY).then_some(usize::from(flow))
     }
 }
 
-impl Observer for Watch {
+impl path::Watch<Packet> for Watch {
     #[inline]
-    fn on_arrival(&mut self, way: Way, now: Time, packet: &Packet) {
-        if let Some(flow) = self.flow(way, packet) {
-            self.meter
-                .on_arrival(now, flow, Bytes::new(packet.size as u64));
+    fn on_entered(&mut self, now: Time, size: Bytes, packet: &Packet) {
+        if let Some(flow) = self.flow(packet) {
+            self.meter.on_arrival(now, flow, size);
         }
     }
 
     #[inline]
-    fn on_departure(&mut self, way: Way, now: Time, entered: Time, packet: &Packet) {
-        if let Some(flow) = self.flow(way, packet) {
-            let size = Bytes::new(packet.size as u64);
+    fn on_left(&mut self, now: Time, size: Bytes, entered: Time, packet: &Packet) {
+        if let Some(flow) = self.flow(packet) {
             self.meter.on_departure(now, flow, size, entered);
         }
     }
 
     #[inline]
-    fn on_drop(&mut self, way: Way, now: Time, packet: &Packet) {
-        if let Some(flow) = self.flow(way, packet) {
-            self.meter
-                .on_drop(now, flow, Bytes::new(packet.size as u64));
+    fn on_dropped(&mut self, now: Time, size: Bytes, packet: &Packet, _: Dropped) {
+        if let Some(flow) = self.flow(packet) {
+            self.meter.on_drop(now, flow, size);
         }
     }
 }

@@ -4,8 +4,9 @@ use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use verus_channel::path::{self, Dropped};
 use verus_core::{Bytes, Duration, Time};
-use verus_emu::emulator::{Emulator, Observer, Way};
+use verus_emu::emulator::{Emulator, Way};
 use verus_emu::log::LinkLog;
 use verus_emu::packet::Packet;
 use verus_measure::{Meter, Metrics};
@@ -20,10 +21,18 @@ use crate::table::{aligned, number, percent};
 /// Time series, as of simulated runs.
 const BIN: Duration = Duration::from_millis(100);
 
-/// Measures both directions, and logs them where that was asked for. All packets are one flow.
+/// Measures both directions, and logs them where that was asked for.
 #[derive(Debug)]
 pub struct Watch {
-    ways: [(Meter, Option<Log>); 2],
+    /// There and back.
+    pub ways: [Measured; 2],
+}
+
+/// Measures one direction, whose packets are one flow, and perhaps logs it.
+#[derive(Debug)]
+pub struct Measured {
+    meter: Meter,
+    log: Option<Log>,
 }
 
 /// A log, and the file that it is in.
@@ -47,7 +56,10 @@ impl Watch {
     /// Meters that have seen nothing yet.
     pub fn new(logs: [Option<Log>; 2]) -> Self {
         Watch {
-            ways: logs.map(|log| (Meter::new(1, &[], BIN), log)),
+            ways: logs.map(|log| Measured {
+                meter: Meter::new(1, &[], BIN),
+                log,
+            }),
         }
     }
 
@@ -64,7 +76,7 @@ impl Watch {
         let mut logs = Ok(());
         let mut runs = Vec::new();
         let ways = [Way::Forth, Way::Back].into_iter().zip(asked);
-        for ((meter, log), (way, asked)) in self.ways.into_iter().zip(ways) {
+        for (Measured { meter, log }, (way, asked)) in self.ways.into_iter().zip(ways) {
             let finish = |log: Log| standing.as_caller(|| log.finish(end)).and_then(|done| done);
             if let Some(Err(error)) = log.map(finish) {
                 let named = format!("--log-{}: {error}", asked.way);
@@ -102,33 +114,27 @@ impl Watch {
     }
 }
 
-impl Observer for Watch {
+impl path::Watch<Packet> for Measured {
     #[inline]
-    fn on_arrival(&mut self, way: Way, now: Time, packet: &Packet) {
-        let (meter, log) = &mut self.ways[way as usize];
-        let size = Bytes::new(packet.size as u64);
-        meter.on_arrival(now, 0, size);
-        if let Some(log) = log {
+    fn on_entered(&mut self, now: Time, size: Bytes, _: &Packet) {
+        self.meter.on_arrival(now, 0, size);
+        if let Some(log) = &mut self.log {
             log.log.on_arrival(now, size);
         }
     }
 
     #[inline]
-    fn on_departure(&mut self, way: Way, now: Time, entered: Time, packet: &Packet) {
-        let (meter, log) = &mut self.ways[way as usize];
-        let size = Bytes::new(packet.size as u64);
-        meter.on_departure(now, 0, size, entered);
-        if let Some(log) = log {
+    fn on_left(&mut self, now: Time, size: Bytes, entered: Time, _: &Packet) {
+        self.meter.on_departure(now, 0, size, entered);
+        if let Some(log) = &mut self.log {
             log.log.on_departure(now, size, entered);
         }
     }
 
     #[inline]
-    fn on_drop(&mut self, way: Way, now: Time, packet: &Packet) {
-        let (meter, log) = &mut self.ways[way as usize];
-        let size = Bytes::new(packet.size as u64);
-        meter.on_drop(now, 0, size);
-        if let Some(log) = log {
+    fn on_dropped(&mut self, now: Time, size: Bytes, _: &Packet, _: Dropped) {
+        self.meter.on_drop(now, 0, size);
+        if let Some(log) = &mut self.log {
             log.log.on_drop(now, size);
         }
     }

@@ -1,0 +1,457 @@
+//! A path: what packets cross from one end to the other, without a clock.
+//!
+//! ```text
+//!        entered                                           left                  arrived
+//!           │                                                │                      │
+//! send ─────┴─▶ random loss ─▶ queue ▶ link ─▶ (more such) ──┴─▶ propagation ───────┴─▶ arrive
+//!                    │           │      │
+//!                    └───────────┴──────┴─▶ dropped
+//! ```
+//!
+//! The caller owns the clock: it says when a packet sets out ([`Path::send`]), lets the links serve what is due
+//! ([`Path::serve`] at [`Path::next_departure`]), and takes what has arrived ([`Path::arrive`]). A caller that is late
+//! changes nothing: what was due at an instant happens as of that instant. What happens is told to a [`Watch`].
+//!
+//! Each element is a file. Another one, such as a policer, is one more variant of [`Element`].
+
+pub mod delay;
+pub mod jitter;
+pub mod link;
+pub mod loss;
+pub mod reorder;
+
+use verus_core::{Bytes, Time};
+
+use delay::{Delay, Flight};
+use link::Link;
+use loss::Loss;
+
+/// What paths carry.
+pub trait Packet {
+    /// Which of the flows that share the path it belongs to: each has propagation and random losses of its own.
+    fn flow(&self) -> usize {
+        0
+    }
+}
+
+/// What packets cross before propagation.
+#[derive(Clone, Debug)]
+pub enum Element<P> {
+    /// Random loss.
+    Loss(Loss),
+    /// A queue and what serves it. Boxed, so that the elements of a path are close together.
+    Link(Box<Link<P>>),
+}
+
+impl<P> From<Loss> for Element<P> {
+    fn from(loss: Loss) -> Self {
+        Element::Loss(loss)
+    }
+}
+
+impl<P> From<Link<P>> for Element<P> {
+    fn from(link: Link<P>) -> Self {
+        Element::Link(Box::new(link))
+    }
+}
+
+/// Where and why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The element that dropped it, from 0 in the order of crossing.
+    pub element: usize,
+    /// Why it did.
+    pub why: Why,
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// By chance.
+    Chance,
+    /// The queue did not take it.
+    Refused,
+    /// The queue had taken it, and dropped it when its turn came (CoDel).
+    Waited,
+}
+
+/// Hears what happens to packets on a path. Each is told of once as it enters, and then either once as it is dropped, or
+/// as it leaves the elements, is under way, and arrives.
+pub trait Watch<P> {
+    /// A packet entered the path.
+    #[inline]
+    fn on_entered(&mut self, _now: Time, _size: Bytes, _packet: &P) {}
+
+    /// A packet was dropped, and goes no further.
+    #[inline]
+    fn on_dropped(&mut self, _now: Time, _size: Bytes, _packet: &P, _dropped: Dropped) {}
+
+    /// The path has no use for this packet any more, having told that it dropped it.
+    #[inline]
+    fn reclaim(&mut self, _packet: P) {}
+
+    /// A packet left the last link, whose queue it had entered at `entered`; where there is no link, it left as it entered.
+    #[inline]
+    fn on_left(&mut self, _now: Time, _size: Bytes, _entered: Time, _packet: &P) {}
+
+    /// That packet is under way.
+    #[inline]
+    fn on_under_way(&mut self, _flight: Flight) {}
+
+    /// A packet arrived at `at`.
+    #[inline]
+    fn on_arrived(&mut self, _at: Time, _packet: &P) {}
+}
+
+/// Nobody watches.
+impl<P> Watch<P> for () {}
+
+/// Elements that packets cross in turn, and then propagation. In the steady state nothing is allocated.
+#[derive(Clone, Debug)]
+pub struct Path<P> {
+    elements: Vec<Element<P>>,
+    delay: Delay<P>,
+    /// Which link serves a packet next, and when.
+    due: Option<(Time, usize)>,
+}
+
+impl<P: Packet> Path<P> {
+    /// A path of `elements`, in the order of crossing, before `delay`.
+    pub fn new(elements: Vec<Element<P>>, delay: Delay<P>) -> Self {
+        Path {
+            elements,
+            delay,
+            due: None,
+        }
+    }
+
+    /// A packet of `size` sets out at `now`, by when the links have served what was due before: at one instant packets
+    /// enter a queue before others leave it.
+    ///
+    /// # Panics
+    /// If the path knows nothing of the packet's flow.
+    #[inline]
+    pub fn send(&mut self, now: Time, size: Bytes, packet: P, watch: &mut impl Watch<P>) {
+        watch.on_entered(now, size, &packet);
+        self.cross(0, now, size, now, packet, watch);
+    }
+
+    /// When a link serves a packet next.
+    #[inline]
+    pub fn next_departure(&self) -> Option<Time> {
+        self.due.map(|(at, _)| at)
+    }
+
+    /// Lets the links serve what is due by `now`, each at its own instant; returns when one serves a packet next.
+    #[inline]
+    pub fn serve(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<Time> {
+        loop {
+            let (at, element) = self.due?;
+            if at > now {
+                return Some(at);
+            }
+            self.depart(at, element, watch);
+        }
+    }
+
+    /// The same without what is due at `now` itself: for a caller that sends at `now`, and did not come earlier.
+    #[inline]
+    pub fn serve_before(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<Time> {
+        loop {
+            let (at, element) = self.due?;
+            if at >= now {
+                return Some(at);
+            }
+            self.depart(at, element, watch);
+        }
+    }
+
+    /// Takes the next packet of `flow` that has arrived by `now`, and when it did.
+    ///
+    /// # Panics
+    /// If the path knows nothing of this flow.
+    #[inline]
+    pub fn arrive(
+        &mut self,
+        now: Time,
+        flow: usize,
+        watch: &mut impl Watch<P>,
+    ) -> Option<(Time, P)> {
+        let (at, packet) = self.delay.arrive(now, flow)?;
+        watch.on_arrived(at, &packet);
+        Some((at, packet))
+    }
+
+    /// When the next packet of `flow` arrives, of those that have left the links.
+    ///
+    /// # Panics
+    /// If the path knows nothing of this flow.
+    #[inline]
+    pub fn next_arrival(&self, flow: usize) -> Option<Time> {
+        self.delay.next_arrival(flow)
+    }
+
+    /// Its links, in the order of crossing.
+    pub fn links(&self) -> impl Iterator<Item = &Link<P>> {
+        self.elements.iter().filter_map(|element| match element {
+            Element::Link(link) => Some(&**link),
+            Element::Loss(_) => None,
+        })
+    }
+
+    /// Bytes that it could have carried in [`from`, `to`), being what the narrowest of its links could; `None` where there is
+    /// no link.
+    pub fn capacity(&self, from: Time, to: Time) -> Option<Bytes> {
+        self.links().map(|link| link.capacity(from, to)).min()
+    }
+
+    /// Packets in its links and under way.
+    pub fn packets(&self) -> usize {
+        let queued: usize = self.links().map(Link::queued_packets).sum();
+        queued + self.delay.packets()
+    }
+
+    /// Finds out which link serves a packet next, and when. Of two at one instant it is the one that is crossed first: a
+    /// packet that leaves one link may still meet the opportunity of another.
+    #[inline]
+    fn find_due(&mut self) {
+        self.due = None;
+        for (index, element) in self.elements.iter().enumerate() {
+            if let Element::Link(link) = element
+                && let Some(at) = link.next_departure()
+                && self.due.is_none_or(|(earliest, _)| at < earliest)
+            {
+                self.due = Some((at, index));
+            }
+        }
+    }
+
+    /// Lets the link that is the element `index` serve what is due at `at`.
+    #[inline]
+    fn depart(&mut self, at: Time, index: usize, watch: &mut impl Watch<P>) {
+        let Element::Link(link) = &mut self.elements[index] else {
+            return;
+        };
+        let departed = link.depart(at, |dropped| {
+            discard(watch, at, dropped.size, dropped.packet, index, Why::Waited);
+        });
+        self.find_due();
+        let Some(departed) = departed else { return };
+        let (size, entered, packet) = (departed.size, departed.entered, departed.packet);
+        if index + 1 < self.elements.len() {
+            self.cross_rest(index + 1, at, size, entered, packet, watch);
+        } else {
+            self.set_out(at, size, entered, packet, watch);
+        }
+    }
+
+    /// Takes a packet across the elements from number `from` on, until it is dropped, waits or is under way.
+    #[inline]
+    fn cross(
+        &mut self,
+        from: usize,
+        now: Time,
+        size: Bytes,
+        entered: Time,
+        packet: P,
+        watch: &mut impl Watch<P>,
+    ) {
+        for element in from..self.elements.len() {
+            match &mut self.elements[element] {
+                Element::Loss(loss) => {
+                    if loss.loses(now, packet.flow()) {
+                        return discard(watch, now, size, packet, element, Why::Chance);
+                    }
+                }
+                Element::Link(link) => {
+                    let idle = link.next_departure().is_none();
+                    if let Err(packet) = link.enqueue(now, size, packet) {
+                        discard(watch, now, size, packet, element, Why::Refused);
+                    }
+                    if idle {
+                        self.find_due();
+                    }
+                    return;
+                }
+            }
+        }
+        self.set_out(now, size, entered, packet, watch);
+    }
+
+    /// The same behind a link. Few paths have elements there, and the others do not carry its code where they serve theirs.
+    #[cold]
+    fn cross_rest(
+        &mut self,
+        from: usize,
+        now: Time,
+        size: Bytes,
+        entered: Time,
+        packet: P,
+        watch: &mut impl Watch<P>,
+    ) {
+        self.cross(from, now, size, entered, packet, watch);
+    }
+
+    /// Begins the propagation.
+    #[inline]
+    fn set_out(
+        &mut self,
+        now: Time,
+        size: Bytes,
+        entered: Time,
+        packet: P,
+        watch: &mut impl Watch<P>,
+    ) {
+        watch.on_left(now, size, entered, &packet);
+        watch.on_under_way(self.delay.set_out(now, packet));
+    }
+}
+
+/// Tells that a packet goes no further, and gives it back.
+fn discard<P>(
+    watch: &mut impl Watch<P>,
+    now: Time,
+    size: Bytes,
+    packet: P,
+    element: usize,
+    why: Why,
+) {
+    watch.on_dropped(now, size, &packet, Dropped { element, why });
+    watch.reclaim(packet);
+}
+
+#[cfg(test)]
+mod tests {
+    use verus_core::{Duration, Rate, random};
+
+    use super::link::Service;
+    use super::*;
+    use crate::queue::QueueConfig;
+    use crate::schedule::Schedule;
+
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Number(u32);
+
+    impl Packet for Number {}
+
+    /// What was told, in a word each, with the time in ms.
+    #[derive(Debug, Default)]
+    struct Told(Vec<(u64, u32, &'static str)>);
+
+    impl Watch<Number> for Told {
+        fn on_entered(&mut self, now: Time, _: Bytes, packet: &Number) {
+            self.0.push((now.as_millis(), packet.0, "entered"));
+        }
+
+        fn on_dropped(&mut self, now: Time, _: Bytes, packet: &Number, dropped: Dropped) {
+            let what = match (dropped.element, dropped.why) {
+                (0, Why::Chance) => "lost",
+                (1, Why::Refused) => "refused by the first",
+                (2, Why::Refused) => "refused by the second",
+                (1, Why::Waited) => "dropped by the first",
+                other => panic!("{other:?}"),
+            };
+            self.0.push((now.as_millis(), packet.0, what));
+        }
+
+        fn on_left(&mut self, now: Time, _: Bytes, _: Time, packet: &Number) {
+            self.0.push((now.as_millis(), packet.0, "left"));
+        }
+
+        fn on_arrived(&mut self, at: Time, packet: &Number) {
+            self.0.push((at.as_millis(), packet.0, "arrived"));
+        }
+    }
+
+    fn link(mbps: f64, queue: &str) -> Element<Number> {
+        let service = Service::Rate(Schedule::constant(Rate::from_mbps(mbps)));
+        let queue = QueueConfig::parse(queue).unwrap();
+        Link::new(service, &queue, random::stream(1, "queue", 0)).into()
+    }
+
+    fn loss(probability: f64) -> Element<Number> {
+        let draws = vec![random::stream(1, "loss", 0)];
+        Loss::new(Schedule::constant(probability), draws).into()
+    }
+
+    const PACKET: Bytes = Bytes::new(1500);
+
+    fn at(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    #[test]
+    fn two_links_in_a_row_serve_one_after_the_other() {
+        // 1 ms and then 2 ms a packet; the second queue holds one besides the packet being sent.
+        let elements = vec![
+            loss(0.0),
+            link(12.0, "infinite"),
+            link(6.0, "droptail:packets=1"),
+        ];
+        let mut path = Path::new(elements, Delay::constant(Duration::from_millis(10)));
+        let mut told = Told::default();
+        for number in 0..5 {
+            path.send(at(0), PACKET, Number(number), &mut told);
+        }
+        assert_eq!(path.packets(), 5);
+        assert_eq!(path.next_departure(), Some(at(1)));
+        // Late, and all at once: the same as if somebody had come at each instant.
+        path.serve(at(100), &mut told);
+        while path.arrive(at(100), 0, &mut told).is_some() {}
+        let but_entering: Vec<_> = told.0.into_iter().skip(5).collect();
+        let expected = [
+            // At 3 ms the third leaves the first link before the first leaves the second: there is one that waits.
+            (3, 2, "refused by the second"),
+            (3, 0, "left"),
+            (5, 4, "refused by the second"),
+            (5, 1, "left"),
+            (7, 3, "left"),
+            (13, 0, "arrived"),
+            (15, 1, "arrived"),
+            (17, 3, "arrived"),
+        ];
+        assert_eq!(but_entering, expected);
+        // 1500 bytes each 2 ms.
+        assert_eq!(path.capacity(at(0), at(10)), Some(PACKET * 5));
+    }
+
+    #[test]
+    fn each_packet_is_told_of_as_it_enters_and_as_it_goes() {
+        let elements = vec![
+            loss(0.3),
+            link(12.0, "codel:target_ms=2,interval_ms=10,limit=9000"),
+        ];
+        let mut path = Path::new(elements, Delay::constant(Duration::from_millis(10)));
+        let mut told = Told::default();
+        for number in 0..1_000 {
+            let now = Time::from_nanos(u64::from(number) * 500_000);
+            path.serve_before(now, &mut told);
+            path.send(now, PACKET, Number(number), &mut told);
+        }
+        path.serve(at(10_000), &mut told);
+        while path.arrive(at(10_000), 0, &mut told).is_some() {}
+        assert_eq!(path.packets(), 0);
+        let count = |what| told.0.iter().filter(|told| told.2 == what).count();
+        let dropped = ["lost", "refused by the first", "dropped by the first"].map(count);
+        assert!(dropped.iter().all(|&times| times > 10), "{dropped:?}");
+        assert_eq!(count("entered"), 1_000);
+        assert_eq!(count("left"), count("arrived"));
+        assert_eq!(count("left") + dropped.iter().sum::<usize>(), 1_000);
+    }
+
+    #[test]
+    fn without_links_a_path_is_propagation_only() {
+        let mut path = Path::new(Vec::new(), Delay::constant(Duration::from_millis(10)));
+        let mut told = Told::default();
+        path.send(at(5), PACKET, Number(7), &mut told);
+        assert_eq!(
+            (path.next_departure(), path.next_arrival(0)),
+            (None, Some(at(15)))
+        );
+        assert_eq!(path.capacity(at(0), at(10)), None);
+        assert_eq!(path.arrive(at(14), 0, &mut told), None);
+        assert_eq!(path.arrive(at(20), 0, &mut told), Some((at(15), Number(7))));
+        let expected = [(5, 7, "entered"), (5, 7, "left"), (15, 7, "arrived")];
+        assert_eq!(told.0, expected);
+    }
+}

@@ -1,0 +1,71 @@
+//! Random loss, over time.
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use verus_core::Time;
+
+use crate::schedule::{Follower, Schedule};
+
+/// Loses each packet independently, with a probability that may change in steps.
+#[derive(Clone, Debug)]
+pub struct Loss {
+    probability: Follower<f64>,
+    draws: Vec<ChaCha8Rng>,
+}
+
+impl Loss {
+    /// Loses with `probability` (between 0 and 1 at all times). Each flow has a stream of `draws` of its own, so that its
+    /// n-th packet meets the same draw whatever the others do.
+    pub fn new(probability: Schedule<f64>, draws: Vec<ChaCha8Rng>) -> Self {
+        Loss {
+            probability: Follower::new(probability),
+            draws,
+        }
+    }
+
+    /// Whether a packet of `flow` is lost at `now`, which never goes back from call to call. Draws only where the
+    /// probability is above 0.
+    ///
+    /// # Panics
+    /// If there are no draws for `flow`.
+    #[inline]
+    pub fn loses(&mut self, now: Time, flow: usize) -> bool {
+        let probability = self.probability.at(now);
+        probability > 0.0 && uniform(&mut self.draws[flow]) < probability
+    }
+}
+
+/// A uniform number in [0, 1), the same on every machine.
+pub(crate) fn uniform(rng: &mut ChaCha8Rng) -> f64 {
+    (rng.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verus_core::random;
+
+    #[test]
+    fn losses_come_at_the_probability_in_force() {
+        let at = Time::from_millis;
+        let steps = vec![(at(0), 0.0), (at(1_000), 0.1), (at(101_000), 1.0)];
+        let draws = vec![random::stream(1, "loss", 0)];
+        let mut loss = Loss::new(Schedule::new(steps).unwrap(), draws);
+        let mut lost = |from, to| (from..to).filter(|ms| loss.loses(at(*ms), 0)).count();
+        assert_eq!(lost(0, 1_000), 0);
+        // 100,000 draws: 10,000 expected with a standard deviation of 95.
+        assert!(lost(1_000, 101_000).abs_diff(10_000) < 500);
+        assert_eq!(lost(101_000, 102_000), 1_000);
+    }
+
+    #[test]
+    fn a_flow_meets_its_own_draws_whatever_the_others_do() {
+        let draws = || (0..2).map(|flow| random::stream(1, "loss", flow)).collect();
+        let loss = || Loss::new(Schedule::constant(0.5), draws());
+        let (mut alone, mut beside) = (loss(), loss());
+        for at in (0..100).map(Time::from_millis) {
+            beside.loses(at, 1);
+            assert_eq!(alone.loses(at, 0), beside.loses(at, 0));
+        }
+    }
+}

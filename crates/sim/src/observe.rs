@@ -1,0 +1,258 @@
+//! What watches a run: statistics and the list of connections always; packets, epochs and series where they are asked for.
+//!
+//! Observers hear and never decide: a run is the same whoever watches.
+
+pub mod connections;
+pub mod epochs;
+pub mod records;
+pub mod series;
+
+use verus_channel::Path;
+use verus_channel::path::{Dropped, Watch};
+use verus_core::sender::{Sender, Transmit};
+use verus_core::{Bytes, Duration, Time};
+use verus_measure::Meter;
+
+use crate::connection::Flow;
+use crate::packet::DataPacket;
+use crate::record::{FlowOutcome, Outcome, Totals};
+use crate::scenario::Plan;
+use crate::traffic::Load;
+use connections::Connections;
+use epochs::Epochs;
+use records::Recorder;
+use series::Series;
+
+/// The observers of a run.
+#[derive(Debug)]
+pub struct Observers {
+    /// Metrics of the bottleneck and the flows.
+    meter: Meter,
+    /// What the simulator counts of itself.
+    pub totals: Totals,
+    /// Who was on when.
+    connections: Connections,
+    /// Each packet's fate.
+    records: Option<Recorder>,
+    /// Each flow's epochs, to train models on.
+    epochs: Option<Epochs>,
+    /// What senders show of themselves over time.
+    pub series: Option<Series>,
+}
+
+impl Observers {
+    /// Those that the scenario asks for, of a run that ends at `end`.
+    pub fn new(plan: &Plan, base_rtt: &[Duration], end: Time) -> Self {
+        let scenario = &plan.scenario;
+        let flows = scenario.flows.len();
+        let bin = Duration::from_millis_f64(scenario.bin_ms);
+        let mut meter = Meter::new(flows, base_rtt, bin);
+        for (index, traffic) in plan.traffic.iter().enumerate() {
+            if traffic.is_files() {
+                meter.expect_files(index);
+            }
+        }
+        if scenario.series {
+            meter.reserve(end);
+        } else {
+            meter = meter.without_series();
+        }
+        Observers {
+            meter,
+            totals: Totals::default(),
+            connections: Connections::new(flows),
+            records: scenario.records.then(|| Recorder::new(flows)),
+            epochs: scenario.epochs.then(|| Epochs::new(flows)),
+            series: scenario.series.then(|| Series::new(flows, bin)),
+        }
+    }
+
+    /// A connection begins.
+    pub fn on_begin(&mut self, now: Time, index: usize, flow: &Flow) {
+        if flow.load != Load::Endless {
+            self.connections.begin(now, index, flow);
+        }
+        self.meter.set_active(now, index, true);
+    }
+
+    /// All of a connection's file has been delivered.
+    pub fn on_complete(&mut self, now: Time, index: usize) {
+        if let Some(took) = self.connections.lasted(now, index) {
+            self.meter.on_completion(index, took);
+        }
+    }
+
+    /// A connection has done what it was for.
+    pub fn on_end(&mut self, now: Time, index: usize) {
+        self.connections.end(now, index);
+        self.meter.set_active(now, index, false);
+    }
+
+    /// A user is gone for good.
+    pub fn on_stop(&mut self, now: Time, index: usize) {
+        self.cut_epochs(now, index);
+        self.meter.set_active(now, index, false);
+    }
+
+    /// A connection that delivered so much is forgotten.
+    pub fn on_forgotten(&mut self, now: Time, index: usize, delivered: Bytes) {
+        self.connections.delivered(index, delivered);
+        if let Some(records) = &mut self.records {
+            records.forget(index);
+        }
+        self.cut_epochs(now, index);
+    }
+
+    /// What a flow does now has nothing to do with what it did before.
+    pub fn cut_epochs(&mut self, now: Time, index: usize) {
+        if let Some(epochs) = &mut self.epochs {
+            epochs.cut(now, index);
+        }
+    }
+
+    /// A sender is about to send what it may.
+    #[inline]
+    pub fn before_sending(&mut self, now: Time, index: usize, sender: &Sender) {
+        if let Some(epochs) = &mut self.epochs {
+            epochs.before_sending(now, index, sender);
+        }
+    }
+
+    /// A packet leaves its sender.
+    #[inline]
+    pub fn on_sent(
+        &mut self,
+        now: Time,
+        sender: &Sender,
+        transmit: &Transmit,
+        packet: &DataPacket,
+    ) {
+        let index = packet.flow as usize;
+        if let Some(epochs) = &mut self.epochs {
+            epochs.on_sent(now, index);
+        }
+        self.meter
+            .on_sent(index, transmit.size, transmit.retransmission);
+        if let Some(records) = &mut self.records {
+            records.on_sent(now, sender, transmit, packet);
+        }
+    }
+
+    /// A sender has sent what it may, perhaps nothing.
+    #[inline]
+    pub fn after_sending(&mut self, now: Time, index: usize, sender: &Sender, sent: bool) {
+        if sent {
+            let totals = &mut self.totals;
+            totals.peak_network_bytes = totals.peak_network_bytes.max(totals.network_bytes);
+            let window = sender.controller().window().get();
+            totals.peak_window_bytes = totals.peak_window_bytes.max(window);
+        }
+        if let Some(epochs) = &mut self.epochs {
+            epochs.after_sending(now, index, sender);
+        }
+    }
+
+    /// A receiver got a packet with so many bytes that were new to it.
+    #[inline]
+    pub fn on_delivered(&mut self, now: Time, packet: &DataPacket, new: Bytes) {
+        self.meter.on_delivery(now, packet.flow as usize, new);
+        if let Some(records) = &mut self.records {
+            records.on_delivered(packet, new);
+        }
+    }
+
+    /// So many bytes of data packets are answered for, or never will be.
+    #[inline]
+    pub fn on_settled(&mut self, bytes: u64) {
+        self.totals.network_bytes -= bytes;
+    }
+
+    /// A sender has heard an acknowledgement.
+    #[inline]
+    pub fn on_acknowledged(&mut self, now: Time, index: usize, sender: &Sender) {
+        let revealed = sender.last_revealed();
+        for acked in &revealed.acked {
+            self.meter.on_rtt(index, acked.rtt);
+        }
+        if let Some(epochs) = &mut self.epochs {
+            epochs.on_acknowledged(now, index, revealed);
+        }
+        if let Some(records) = &mut self.records {
+            records.on_acknowledged(now, index, revealed);
+        }
+    }
+
+    /// What all of them saw, once the run is over.
+    pub fn finish(
+        mut self,
+        plan: &Plan,
+        flows: &[Flow],
+        data: &Path<DataPacket>,
+        end: Time,
+    ) -> Outcome {
+        for (index, flow) in flows.iter().enumerate() {
+            self.connections.delivered(index, flow.ends.delivered);
+        }
+        let capacity = |from, to| data.capacity(from, to).unwrap_or(Bytes::ZERO);
+        let mut outcomes: Vec<FlowOutcome> = flows
+            .iter()
+            .zip(&plan.scenario.flows)
+            .map(|(flow, spec)| FlowOutcome {
+                scheme: spec.scheme.clone(),
+                counters: flow.counters(),
+                ..Default::default()
+            })
+            .collect();
+        if let Some(epochs) = self.epochs {
+            epochs.finish(end, &mut outcomes);
+        }
+        let capacity_mbps = self.series.map_or_else(Vec::new, |series| {
+            series.finish(end, capacity, &mut outcomes)
+        });
+        Outcome {
+            metrics: self.meter.finish(end, capacity),
+            channel: plan.paths.channel.clone(),
+            ack_channel: plan.paths.ack_channel.clone(),
+            flows: outcomes,
+            connections: self.connections.finish(),
+            capacity_mbps,
+            bin_ms: Duration::from_millis_f64(plan.scenario.bin_ms).as_millis_f64(),
+            records: self.records.map(Recorder::finish),
+            totals: self.totals,
+        }
+    }
+}
+
+/// What happens on the way of the data.
+impl Watch<DataPacket> for Observers {
+    #[inline]
+    fn on_entered(&mut self, now: Time, size: Bytes, packet: &DataPacket) {
+        self.totals.network_bytes += size.get();
+        self.meter.on_arrival(now, packet.flow as usize, size);
+    }
+
+    #[inline]
+    fn on_dropped(&mut self, now: Time, size: Bytes, packet: &DataPacket, _: Dropped) {
+        self.totals.network_bytes -= size.get();
+        self.meter.on_drop(now, packet.flow as usize, size);
+        if let Some(records) = &mut self.records {
+            records.on_dropped(now, packet);
+        }
+    }
+
+    #[inline]
+    fn on_left(&mut self, now: Time, size: Bytes, entered: Time, packet: &DataPacket) {
+        self.meter
+            .on_departure(now, packet.flow as usize, size, entered);
+        if let Some(records) = &mut self.records {
+            records.on_left(now, packet);
+        }
+    }
+
+    #[inline]
+    fn on_arrived(&mut self, at: Time, packet: &DataPacket) {
+        if let Some(records) = &mut self.records {
+            records.on_arrived(at, packet);
+        }
+    }
+}

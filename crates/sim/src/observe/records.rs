@@ -1,0 +1,99 @@
+//! Each packet's fate.
+//!
+//! Its methods are marked cold, as few runs have it: what the others do for each packet stays together.
+
+use verus_core::flight::Revealed;
+use verus_core::sender::{Sender, Transmit};
+use verus_core::{Bytes, Time};
+
+use crate::packet::DataPacket;
+use crate::record::Records;
+
+/// Writes down what happens to each packet.
+#[derive(Debug)]
+pub struct Recorder {
+    records: Records,
+    /// The packets of each flow's connection: their rows in the records, by packet number.
+    row_of: Vec<Vec<usize>>,
+}
+
+impl Recorder {
+    /// Nothing yet of so many flows.
+    pub fn new(flows: usize) -> Self {
+        Recorder {
+            records: Records::default(),
+            row_of: vec![Vec::new(); flows],
+        }
+    }
+
+    /// A packet leaves its sender: its row begins.
+    #[cold]
+    pub fn on_sent(
+        &mut self,
+        now: Time,
+        sender: &Sender,
+        transmit: &Transmit,
+        packet: &DataPacket,
+    ) {
+        let records = &mut self.records;
+        debug_assert_eq!(records.len(), packet.id, "rows are in the order of sending");
+        self.row_of[packet.flow as usize].push(packet.id);
+        records.flow.push(packet.flow);
+        records.connection.push(packet.connection);
+        records.number.push(packet.number);
+        records.size_bytes.push(transmit.size.get() as u32);
+        records
+            .window_bytes
+            .push(sender.controller().window().as_f64());
+        records.retransmission.push(transmit.retransmission);
+        records.sent_ms.push(now.as_millis_f64());
+        records.departed_ms.push(f64::NAN);
+        records.received_ms.push(f64::NAN);
+        records.new_bytes.push(0);
+        records.acked_ms.push(f64::NAN);
+        records.dropped_ms.push(f64::NAN);
+    }
+
+    /// It is dropped.
+    #[cold]
+    pub fn on_dropped(&mut self, now: Time, packet: &DataPacket) {
+        self.records.dropped_ms[packet.id] = now.as_millis_f64();
+    }
+
+    /// It leaves the bottleneck.
+    #[cold]
+    pub fn on_left(&mut self, now: Time, packet: &DataPacket) {
+        self.records.departed_ms[packet.id] = now.as_millis_f64();
+    }
+
+    /// It arrives.
+    #[cold]
+    pub fn on_arrived(&mut self, at: Time, packet: &DataPacket) {
+        self.records.received_ms[packet.id] = at.as_millis_f64();
+    }
+
+    /// Its receiver finds so many bytes new.
+    #[cold]
+    pub fn on_delivered(&mut self, packet: &DataPacket, new: Bytes) {
+        self.records.new_bytes[packet.id] = new.get() as u32;
+    }
+
+    /// The sender of `flow` learns that these have arrived.
+    #[cold]
+    pub fn on_acknowledged(&mut self, now: Time, flow: usize, revealed: &Revealed) {
+        for acked in revealed.acked.iter().chain(&revealed.recovered) {
+            let row = self.row_of[flow][acked.packet.number as usize];
+            self.records.acked_ms[row] = now.as_millis_f64();
+        }
+    }
+
+    /// Nothing that the flow's connection sent will be acknowledged any more.
+    pub fn forget(&mut self, flow: usize) {
+        self.row_of[flow].clear();
+    }
+
+    /// All of it.
+    pub fn finish(self) -> Records {
+        self.records
+    }
+}

@@ -1,0 +1,48 @@
+//! What is under way.
+
+use verus_channel::path;
+use verus_core::receiver::{Ack, DataRange};
+
+/// A data packet.
+#[derive(Clone, Copy, Debug)]
+pub struct DataPacket {
+    /// Index of its flow.
+    pub flow: u32,
+    /// Which of the flow's connections it is of.
+    pub connection: u32,
+    /// Its number within the connection.
+    pub number: u64,
+    /// What it carries.
+    pub data: DataRange,
+    /// How many packets the run had sent before it, all flows together.
+    pub id: usize,
+}
+
+/// An acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub struct AckPacket {
+    /// Index of its flow.
+    pub flow: u32,
+    /// Which of the flow's connections it is of.
+    pub connection: u32,
+    /// How many bytes of data packets it answers for.
+    pub answers: u32,
+    /// The number of the report of the algorithm's receiver half, if that has one.
+    pub report: Option<u32>,
+    /// What it says.
+    pub ack: Ack,
+}
+
+impl path::Packet for DataPacket {
+    #[inline]
+    fn flow(&self) -> usize {
+        self.flow as usize
+    }
+}
+
+impl path::Packet for AckPacket {
+    #[inline]
+    fn flow(&self) -> usize {
+        self.flow as usize
+    }
+}

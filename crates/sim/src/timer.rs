@@ -1,0 +1,50 @@
+//! Timers whose moves cost no event.
+
+use verus_core::Time;
+
+/// For when the event of a timer is set. A timer that moved later is found out when its event comes; only an earlier one
+/// needs an event of its own, and that which it replaces is nobody's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timer(Option<Time>);
+
+impl Timer {
+    /// The timer is due at `due`; returns when to set an event, if one is needed.
+    #[inline]
+    pub fn set(&mut self, due: Option<Time>) -> Option<Time> {
+        let due = due?;
+        if self.0.is_some_and(|set| set <= due) {
+            return None;
+        }
+        self.0 = Some(due);
+        self.0
+    }
+
+    /// An event has come; whether it is the timer's.
+    #[inline]
+    pub fn comes(&mut self, now: Time) -> bool {
+        let own = self.0 == Some(now);
+        if own {
+            self.0 = None;
+        }
+        own
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_earlier_due_time_needs_an_event_and_only_the_last_one_set_counts() {
+        let at = Time::from_millis;
+        let mut timer = Timer::default();
+        assert_eq!(timer.set(None), None);
+        assert_eq!(timer.set(Some(at(5))), Some(at(5)));
+        assert_eq!(timer.set(Some(at(5))), None);
+        assert_eq!(timer.set(Some(at(8))), None);
+        assert_eq!(timer.set(Some(at(3))), Some(at(3)));
+        assert!(timer.comes(at(3)));
+        assert!(!timer.comes(at(5)), "an earlier one took its place");
+        assert_eq!(timer.set(Some(at(8))), Some(at(8)));
+    }
+}
