@@ -24,7 +24,7 @@ mod rate;
 
 use serde::{Deserialize, Serialize};
 
-use crate::controller::{Controller, Departure, Feedback, Timeout};
+use crate::controller::{Acked, Controller, Departure, Feedback, Timeout};
 use crate::range::{OutOfRange, Range};
 use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutRule};
@@ -79,8 +79,6 @@ pub enum Part {
     Drains,
     /// Drains before their time, at a queue beyond the target.
     EarlyDrains,
-    /// Drains that begin with others'.
-    JoinedDrains,
     /// Drains that do not wait for what they see.
     ShortDrains,
     /// The drain that ends slow start.
@@ -89,8 +87,6 @@ pub enum Part {
     LossPrice,
     /// q falls with r; without, it is what was asked for at any rate.
     Fairness,
-    /// Windows between whole packets.
-    Fractions,
     /// The correction by what the queue is off its target.
     Damping,
     /// A queue that a drain does not move is a longer path.
@@ -105,17 +101,15 @@ pub enum Part {
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 15] = [
+    pub const ALL: [(&'static str, Part); 13] = [
         ("prediction", Part::Prediction),
         ("pacing", Part::Pacing),
         ("drains", Part::Drains),
         ("early-drains", Part::EarlyDrains),
-        ("joined-drains", Part::JoinedDrains),
         ("short-drains", Part::ShortDrains),
         ("first-drain", Part::FirstDrain),
         ("loss-price", Part::LossPrice),
         ("fairness", Part::Fairness),
-        ("fractions", Part::Fractions),
         ("damping", Part::Damping),
         ("longer-path", Part::LongerPath),
         ("held-rate", Part::HeldRate),
@@ -192,11 +186,15 @@ pub struct Forward {
     window: Bytes,
     /// What departures are spread at; follows from the window.
     pace: Rate,
+    /// When window and pace were computed last.
+    updated: Time,
+    /// Something was heard since.
+    stale: bool,
+    /// The packet acknowledged last left when the source had run dry.
+    dry: bool,
     /// How long a packet takes at r.
     packet_time: Duration,
     in_flight: Bytes,
-    /// Walks evenly through the fractions of a packet, one at each feedback.
-    fraction: u32,
     /// r as the drain began.
     rate_before: Rate,
     /// When the last feedback came that found the flow draining.
@@ -236,9 +234,11 @@ impl Forward {
             silent: false,
             window: packet * INITIAL_PACKETS,
             pace: Rate::from_bps(1),
+            updated: Time::ZERO,
+            stale: false,
+            dry: false,
             packet_time: Duration::MAX,
             in_flight: Bytes::ZERO,
-            fraction: 0,
             rate_before: Rate::default(),
             drained: None,
             now: Time::ZERO,
@@ -284,71 +284,71 @@ impl Forward {
 
     /// Takes in what feedback says of path, rate and loss.
     fn measure(&mut self, feedback: &Feedback<'_>) {
-        let (now, period) = (feedback.now, self.period());
-        let silence = if self.has(Part::CutSilence) {
-            HORIZON
-        } else {
-            Duration::MAX
-        };
-        if !feedback.acked.is_empty() {
-            let told = feedback
-                .acked
-                .iter()
-                .any(|acked| acked.received_at.is_some());
+        let now = feedback.now;
+        if !feedback.acked.is_empty() && !self.path.is_settled() {
+            let told = |acked: &Acked| acked.received_at.is_some();
+            let told = feedback.acked.iter().any(told);
             self.path.settle(told && self.has(Part::ReceiverTimes));
         }
-        let believed = feedback
-            .acked
-            .iter()
-            .chain(feedback.recovered)
-            .all(|acked| {
-                acked
-                    .received_at
-                    .is_none_or(|at| self.clock.believes(now, acked.packet.at, at))
-            });
-        if !believed && self.path.is_timed() {
+        let (mut acked, mut recovered) = (Bytes::ZERO, Bytes::ZERO);
+        for sample in feedback.acked {
+            self.on_delivered(now, sample, feedback.smoothed_rtt);
+            acked += sample.packet.size;
+        }
+        for sample in feedback.recovered {
+            self.on_delivered(now, sample, feedback.smoothed_rtt);
+            recovered += sample.packet.size;
+        }
+        let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
+        self.losses
+            .update(now, self.packet, acked + recovered, lost, recovered);
+        self.smoothed_rtt = feedback.smoothed_rtt;
+        if let Some(window) = &mut self.starting {
+            *window += acked + recovered;
+        }
+        if let Some(last) = feedback.acked.last() {
+            self.dry = last.packet.app_limited;
+        }
+    }
+
+    fn on_delivered(&mut self, now: Time, sample: &Acked, smoothed_rtt: Duration) {
+        if let Some(at) = sample.received_at
+            && self.path.is_timed()
+            && !self.clock.believes(now, sample.packet.at, at)
+        {
             // Made up: ours has to do, and what was learned from them is forgotten.
             self.path = PathDelay::new();
             self.path.settle(false);
             self.deliveries = Deliveries::new();
         }
-        let (mut acked, mut recovered, mut undated) = (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
-        for sample in feedback.acked.iter().chain(feedback.recovered) {
-            let size = sample.packet.size;
-            acked += size;
-            undated += size;
-            if let Some(at) = self.path.on_acked(now, sample, feedback.smoothed_rtt) {
-                self.deliveries.on_delivery(at, undated, period, silence);
-                undated = Bytes::ZERO;
-            }
-        }
-        self.deliveries.also(undated);
-        for sample in feedback.recovered {
-            recovered += sample.packet.size;
-        }
-        let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
-        self.losses.update(now, self.packet, acked, lost, recovered);
-        self.smoothed_rtt = feedback.smoothed_rtt;
+        let at = self.path.on_acked(now, sample, smoothed_rtt);
+        self.deliveries.on_delivery(at, sample.packet.size);
+    }
+
+    /// Takes D, Q, r and q from what was measured.
+    fn estimate(&mut self) {
         self.base = self.path.base().unwrap_or_default();
         self.queue = self.path.queue();
+        let period = self.period();
         if let Some(rate) = self.deliveries.rate(period, self.base + self.target) {
             // What a source that ran dry, or a drain, let through is less than what the path would have, unless there
             // is a queue nevertheless.
-            let dry = feedback
-                .acked
-                .last()
-                .is_some_and(|last| last.packet.app_limited);
             let seen_for = period + self.smoothed_rtt * 2;
             let drained = self.has(Part::HeldRate)
-                && self.drained.is_some_and(|at| now.since(at) <= seen_for);
-            if rate > self.rate || !(dry || drained) || self.queue > self.target {
+                && self
+                    .drained
+                    .is_some_and(|at| self.now.since(at) <= seen_for);
+            if rate > self.rate || !(self.dry || drained) || self.queue > self.target {
                 self.rate = rate;
             }
         }
         self.target = self.target();
-        if let Some(window) = &mut self.starting {
-            *window += acked;
-        }
+        let silence = if self.has(Part::CutSilence) {
+            HORIZON
+        } else {
+            Duration::MAX
+        };
+        self.deliveries.count(self.period(), silence);
     }
 
     /// Ends slow start, begins and ends drains.
@@ -383,7 +383,6 @@ impl Forward {
         };
         let allowed = Allowed {
             early: self.has(Part::EarlyDrains),
-            joined: self.has(Part::JoinedDrains),
             short: self.has(Part::ShortDrains),
         };
         let turn = self.drains.update(now, &seen, allowed);
@@ -400,6 +399,14 @@ impl Forward {
             }
             Turn::Unmoved => {}
         }
+    }
+
+    /// Brings the law up to date with what was heard.
+    fn update(&mut self) {
+        (self.updated, self.stale) = (self.now, false);
+        self.estimate();
+        self.change_phase(self.now);
+        self.set_window();
     }
 
     /// W of the law.
@@ -460,14 +467,12 @@ impl Forward {
         (!self.silent).then(|| self.drains.paused_until()).flatten()
     }
 
-    /// What may be in flight, silence apart.
+    /// What may be in flight, silence apart: the window to the nearest packet, or at the pace of a small one.
     fn allowed(&self) -> Bytes {
         let more = if self.is_small() {
             self.packet
-        } else if self.has(Part::Fractions) {
-            Bytes::new((u64::from(self.fraction) * self.packet.get()) >> 32)
         } else {
-            Bytes::ZERO
+            self.packet / 2
         };
         self.window + more
     }
@@ -526,16 +531,17 @@ impl Controller for Forward {
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         self.now = self.now.max(feedback.now);
         self.in_flight = feedback.in_flight;
-        // The golden ratio's multiples are spread evenly, however many there are.
-        self.fraction = self.fraction.wrapping_add(0x9e37_79b9);
         self.credit.fill(self.now, self.pace, self.packet);
         self.measure(feedback);
-        if !feedback.acked.is_empty() || !feedback.recovered.is_empty() {
-            self.silent = false;
-            self.known_until = self.now - self.path.back_excess();
-            self.change_phase(feedback.now);
+        if feedback.acked.is_empty() && feedback.recovered.is_empty() {
+            return;
         }
-        self.set_window();
+        self.known_until = self.now - self.path.back_excess();
+        let answered = std::mem::take(&mut self.silent);
+        self.stale = true;
+        if answered || self.now.since(self.updated) >= TICK {
+            self.update();
+        }
     }
 
     fn on_timeout(&mut self, timeout: &Timeout<'_>) {
@@ -554,6 +560,9 @@ impl Controller for Forward {
         self.in_flight = in_flight;
         self.credit.fill(self.now, self.pace, self.packet);
         self.drains.pass(self.now, self.smoothed_rtt);
+        if self.stale && self.now.since(self.updated) >= TICK {
+            self.update();
+        }
     }
 
     fn on_packet_size(&mut self, size: Bytes) {
@@ -569,17 +578,25 @@ impl Controller for Forward {
         if self.paused_until().is_some() {
             return Bytes::ZERO;
         }
-        let small = self.is_small();
-        let room = (self.allowed() + self.unheard()).saturating_sub(in_flight);
-        if small || self.has(Part::Pacing) {
-            room.min(self.credit.get())
+        let credit = if self.is_small() || self.has(Part::Pacing) {
+            self.credit.get()
         } else {
-            room
+            Bytes::MAX
+        };
+        if credit < self.packet {
+            return Bytes::ZERO;
         }
+        (self.allowed() + self.unheard())
+            .saturating_sub(in_flight)
+            .min(credit)
     }
 
     fn next_tick(&self) -> Option<Time> {
         let soonest = self.now + TICK;
+        if self.stale {
+            // Feedback that comes before does it.
+            return Some(self.updated + TICK * 4);
+        }
         if let Some(until) = self.paused_until() {
             return Some(until.max(soonest));
         }
@@ -635,7 +652,6 @@ impl Controller for Forward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Acked;
     use crate::testing::{self, Path, SIZE};
     use proptest::prelude::*;
 

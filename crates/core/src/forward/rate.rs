@@ -25,6 +25,12 @@ pub(super) struct Deliveries {
     now: Mark,
     /// The receiver's clock at `now`.
     last: Option<Time>,
+    /// Bytes that arrived since, nobody knows when.
+    undated: u64,
+    /// Between marks, at least.
+    spacing: Duration,
+    /// What a silence counts for at most.
+    silence: Duration,
 }
 
 impl Deliveries {
@@ -34,17 +40,22 @@ impl Deliveries {
             newest: 0,
             now: Mark::default(),
             last: None,
+            undated: 0,
+            spacing: Duration::ZERO,
+            silence: Duration::MAX,
         }
     }
 
-    /// `size` arrived at `at`; the rate is asked for over `period`, and silences count up to `silence`.
-    pub(super) fn on_delivery(
-        &mut self,
-        at: Time,
-        size: Bytes,
-        period: Duration,
-        silence: Duration,
-    ) {
+    /// The rate is asked for over `period`, and silences count up to `silence`, from now on.
+    pub(super) fn count(&mut self, period: Duration, silence: Duration) {
+        (self.spacing, self.silence) = (period / MARKS_PER_PERIOD, silence);
+    }
+
+    /// `size` arrived at `at`; without a time, by when the next arrives that has one.
+    pub(super) fn on_delivery(&mut self, at: Option<Time>, size: Bytes) {
+        self.undated += size.get();
+        let Some(at) = at else { return };
+        let arrived = std::mem::take(&mut self.undated);
         let Some(last) = self.last else {
             // The first packets begin the clock; they took no time that is known.
             self.last = Some(at);
@@ -52,19 +63,14 @@ impl Deliveries {
         };
         if at > last {
             let age = self.now.at.saturating_sub(self.marks[self.newest].at);
-            if age >= period / MARKS_PER_PERIOD {
+            if age >= self.spacing {
                 self.newest = (self.newest + 1) % MARKS;
                 self.marks[self.newest] = self.now;
             }
-            self.now.at += at.since(last).min(silence);
+            self.now.at += at.since(last).min(self.silence);
             self.last = Some(at);
         }
-        self.also(size);
-    }
-
-    /// `size` arrived too, by now.
-    pub(super) fn also(&mut self, size: Bytes) {
-        self.now.delivered = self.now.delivered.wrapping_add(size.get());
+        self.now.delivered = self.now.delivered.wrapping_add(arrived);
     }
 
     /// r over the last `period`, or over all there is if that is less, but never over less than `least`: a burst is no
@@ -95,8 +101,9 @@ mod tests {
     const SILENCE: Duration = Duration::from_millis(80);
 
     fn every_ms(deliveries: &mut Deliveries, from: u64, to: u64) {
+        deliveries.count(PERIOD, SILENCE);
         for ms in from..to {
-            deliveries.on_delivery(Time::from_millis(ms), Bytes::new(1000), PERIOD, SILENCE);
+            deliveries.on_delivery(Some(Time::from_millis(ms)), Bytes::new(1000));
         }
     }
 
@@ -119,7 +126,7 @@ mod tests {
         let mut deliveries = Deliveries::new();
         every_ms(&mut deliveries, 0, 1000);
         for ms in 1000..1150 {
-            deliveries.on_delivery(Time::from_millis(ms), Bytes::new(2000), PERIOD, SILENCE);
+            deliveries.on_delivery(Some(Time::from_millis(ms)), Bytes::new(2000));
         }
         let rate = deliveries.rate(PERIOD, Duration::ZERO).expect("many");
         assert_eq!(rate, Rate::from_mbps(16.0));
