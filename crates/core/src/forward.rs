@@ -95,13 +95,15 @@ pub enum Part {
     HeldRate,
     /// A silence counts as time in r for up to H only.
     CutSilence,
+    /// What the sender itself let pass between two packets counts as time in r for up to half a target round trip.
+    CutPauses,
     /// The receiver's clock.
     ReceiverTimes,
 }
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 13] = [
+    pub const ALL: [(&'static str, Part); 14] = [
         ("prediction", Part::Prediction),
         ("pacing", Part::Pacing),
         ("drains", Part::Drains),
@@ -114,6 +116,7 @@ impl Part {
         ("longer-path", Part::LongerPath),
         ("held-rate", Part::HeldRate),
         ("cut-silence", Part::CutSilence),
+        ("cut-pauses", Part::CutPauses),
         ("receiver-times", Part::ReceiverTimes),
     ];
 }
@@ -322,7 +325,8 @@ impl Forward {
             self.deliveries = Deliveries::new();
         }
         let at = self.path.on_acked(now, sample, smoothed_rtt);
-        self.deliveries.on_delivery(at, sample.packet.size);
+        self.deliveries
+            .on_delivery(at, sample.packet.at, sample.packet.size);
     }
 
     /// Takes D, Q, r and q from what was measured.
@@ -348,7 +352,12 @@ impl Forward {
         } else {
             Duration::MAX
         };
-        self.deliveries.count(self.period(), silence);
+        let pause = if self.has(Part::CutPauses) {
+            (self.base + self.target) / 2
+        } else {
+            Duration::MAX
+        };
+        self.deliveries.count(self.period(), silence, pause);
     }
 
     /// Ends slow start, begins and ends drains.

@@ -338,27 +338,89 @@ fn table_one(options: &Options, rows: &mut Vec<Row>) {
     }
 }
 
-/// 3.1, the knob: p95 at the utilization that BBR had in the measured runs.
-fn table_knob(options: &Options, rows: &mut Vec<Row>) {
-    let path = options.shared.join("reference/peers-measured.csv");
-    let text = std::fs::read_to_string(&path).unwrap_or_default();
-    // trace → (score, utilization, p95) of the best repetition.
-    let mut bbr: BTreeMap<String, (f64, f64, f64)> = BTreeMap::new();
-    for line in text.lines().filter(|line| line.starts_with("linux-bbr")) {
+/// What a sender was measured at behind Mahimahi, by trace: utilization in per cent, mean and p95 in ms of the best
+/// repetition, those that had the whole CPU first.
+fn measured(shared: &Path, sender: &str) -> BTreeMap<String, [f64; 3]> {
+    let path = shared.join("reference/peers-measured.csv");
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut best: BTreeMap<String, (f64, [f64; 3])> = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with(sender)) {
         let unquoted: String = line.split('"').step_by(2).collect();
         let fields: Vec<&str> = unquoted.split(',').collect();
         let number = |at: usize| fields[at].parse::<f64>().expect("a number");
-        let (utilization, p95) = (number(9) * 100.0, number(12));
-        let score = number(5) * 1e3 + utilization / (50.0 + p95);
-        let best = bbr
-            .entry(fields[1].to_owned())
-            .or_insert((score, utilization, p95));
-        if score > best.0 {
-            *best = (score, utilization, p95);
+        let values = [number(9) * 100.0, number(10), number(12)];
+        let score = number(5) * 1e3 + values[0] / (50.0 + values[2]);
+        let entry = best.entry(fields[1].to_owned()).or_insert((score, values));
+        if score > entry.0 {
+            *entry = (score, values);
         }
     }
+    best.into_iter()
+        .map(|(trace, (_, values))| (trace, values))
+        .collect()
+}
+
+/// Senders side by side on the recordings that BBR was measured on: simulated ones, and measured ones.
+fn table_peers(options: &Options, rows: &mut Vec<Row>) {
+    let traces = measured(&options.shared, "linux-bbr-v1");
+    let mut row = |sender: &str, trace: &str, scenarios, known: Option<[f64; 3]>| {
+        rows.push(Row {
+            table: "peers",
+            group: sender.to_owned(),
+            name: trace.to_owned(),
+            scenarios,
+            judge: Box::new(move |runs| {
+                let [used, mean_ms, p95_ms] = known.unwrap_or_else(|| {
+                    let run = &runs[0];
+                    [run.utilization, run.mean_ms, run.p95_ms]
+                });
+                Line {
+                    holds: None,
+                    text: format!("{used:.1} % mean {mean_ms:.0} p95 {p95_ms:.0} ms"),
+                    values: vec![("utilization", used), ("mean", mean_ms), ("p95", p95_ms)],
+                }
+            }),
+        });
+    };
     for recording in recordings(&options.shared) {
-        let Some(&(_, utilization, p95)) = bbr.get(&recording.name) else {
+        if !traces.contains_key(&recording.name) {
+            continue;
+        }
+        let others = ["verus:ratio=2", "verus:ratio=4", "vegas", "cubic", "sprout"];
+        for scheme in [&*options.scheme].into_iter().chain(others) {
+            let quick = Options {
+                quick: true,
+                shared: options.shared.clone(),
+                ..bare()
+            };
+            let scenarios = one_flow(&quick, scheme, &recording);
+            row(scheme, &recording.name, scenarios, None);
+        }
+    }
+    for sender in [
+        "linux-bbr-v1",
+        "copa-genericcc:delta=0.5",
+        "verus-prototype:ratio=2",
+    ] {
+        for (trace, values) in measured(&options.shared, sender) {
+            if traces.contains_key(&trace) {
+                row(
+                    &format!("{sender}, measured"),
+                    &trace,
+                    Vec::new(),
+                    Some(values),
+                );
+            }
+        }
+    }
+}
+
+/// 3.1, the knob: p95 at the utilization that BBR had in the measured runs.
+fn table_knob(options: &Options, rows: &mut Vec<Row>) {
+    let bbr = measured(&options.shared, "linux-bbr-v1");
+    for recording in recordings(&options.shared) {
+        let Some(&[utilization, _, p95]) = bbr.get(&recording.name) else {
             continue;
         };
         let knobs = [12, 17, 24, 34, 48, 68, 96, 136];
@@ -1099,8 +1161,8 @@ fn table_paths(options: &Options, rows: &mut Vec<Row>) {
 fn options() -> Options {
     let mut options = bare();
     options.tables = [
-        "one", "knob", "built-in", "many", "headline", "buffers", "company", "paths", "jitter",
-        "files",
+        "one", "knob", "peers", "built-in", "many", "headline", "buffers", "company", "paths",
+        "jitter", "files",
     ]
     .map(str::to_owned)
     .to_vec();
@@ -1161,6 +1223,7 @@ fn study(options: &Options) {
         match table.as_str() {
             "one" => table_one(options, &mut rows),
             "knob" => table_knob(options, &mut rows),
+            "peers" => table_peers(options, &mut rows),
             "built-in" => table_built_in(options, &mut rows),
             "many" => table_many(options, &mut rows),
             "headline" => table_headline(options, &mut rows),

@@ -31,6 +31,9 @@ pub(super) struct Deliveries {
     spacing: Duration,
     /// What a silence counts for at most.
     silence: Duration,
+    pause: Duration,
+    /// When the packet delivered last had left.
+    sent: Time,
 }
 
 impl Deliveries {
@@ -43,16 +46,19 @@ impl Deliveries {
             undated: 0,
             spacing: Duration::ZERO,
             silence: Duration::MAX,
+            pause: Duration::MAX,
+            sent: Time::ZERO,
         }
     }
 
-    /// The rate is asked for over `period`, and silences count up to `silence`, from now on.
-    pub(super) fn count(&mut self, period: Duration, silence: Duration) {
-        (self.spacing, self.silence) = (period / MARKS_PER_PERIOD, silence);
+    /// From now on the rate is asked for over `period`, and silences count up to `silence`; those that the sender made
+    /// by sending nothing for longer than `pause`, up to that.
+    pub(super) fn count(&mut self, period: Duration, silence: Duration, pause: Duration) {
+        (self.spacing, self.silence, self.pause) = (period / MARKS_PER_PERIOD, silence, pause);
     }
 
-    /// `size` arrived at `at`; without a time, by when the next arrives that has one.
-    pub(super) fn on_delivery(&mut self, at: Option<Time>, size: Bytes) {
+    /// `size`, sent at `sent`, arrived at `at`; without a time, by when the next arrives that has one.
+    pub(super) fn on_delivery(&mut self, at: Option<Time>, sent: Time, size: Bytes) {
         self.undated += size.get();
         let Some(at) = at else { return };
         let arrived = std::mem::take(&mut self.undated);
@@ -67,9 +73,15 @@ impl Deliveries {
                 self.newest = (self.newest + 1) % MARKS;
                 self.marks[self.newest] = self.now;
             }
-            self.now.at += at.since(last).min(self.silence);
+            let most = if sent.since(self.sent) > self.pause {
+                self.silence.min(self.pause)
+            } else {
+                self.silence
+            };
+            self.now.at += at.since(last).min(most);
             self.last = Some(at);
         }
+        self.sent = sent;
         self.now.delivered = self.now.delivered.wrapping_add(arrived);
     }
 
@@ -101,9 +113,9 @@ mod tests {
     const SILENCE: Duration = Duration::from_millis(80);
 
     fn every_ms(deliveries: &mut Deliveries, from: u64, to: u64) {
-        deliveries.count(PERIOD, SILENCE);
+        deliveries.count(PERIOD, SILENCE, Duration::MAX);
         for ms in from..to {
-            deliveries.on_delivery(Some(Time::from_millis(ms)), Bytes::new(1000));
+            deliveries.on_delivery(Some(Time::from_millis(ms)), Time::ZERO, Bytes::new(1000));
         }
     }
 
@@ -126,7 +138,7 @@ mod tests {
         let mut deliveries = Deliveries::new();
         every_ms(&mut deliveries, 0, 1000);
         for ms in 1000..1150 {
-            deliveries.on_delivery(Some(Time::from_millis(ms)), Bytes::new(2000));
+            deliveries.on_delivery(Some(Time::from_millis(ms)), Time::ZERO, Bytes::new(2000));
         }
         let rate = deliveries.rate(PERIOD, Duration::ZERO).expect("many");
         assert_eq!(rate, Rate::from_mbps(16.0));
