@@ -410,6 +410,11 @@ impl Forward {
         }
     }
 
+    /// Whether it is time for the law: once a millisecond, or twice a round trip where that is shorter.
+    fn is_due(&self) -> bool {
+        self.now.since(self.updated) >= TICK.min(self.smoothed_rtt / 2)
+    }
+
     /// Brings the law up to date with what was heard.
     fn update(&mut self) {
         (self.updated, self.stale) = (self.now, false);
@@ -548,7 +553,7 @@ impl Controller for Forward {
         self.known_until = self.now - self.path.back_excess();
         let answered = std::mem::take(&mut self.silent);
         self.stale = true;
-        if answered || self.now.since(self.updated) >= TICK {
+        if answered || self.is_due() {
             self.update();
         }
     }
@@ -569,7 +574,7 @@ impl Controller for Forward {
         self.in_flight = in_flight;
         self.credit.fill(self.now, self.pace, self.packet);
         self.drains.pass(self.now, self.smoothed_rtt);
-        if self.stale && self.now.since(self.updated) >= TICK {
+        if self.stale && self.is_due() {
             self.update();
         }
     }
