@@ -172,7 +172,7 @@ pub struct Forward {
     /// r.
     rate: Rate,
     /// The cube root in q(r), in 2^-13, and what r it is of.
-    root: u64,
+    root: u32,
     root_of: Rate,
     /// q(r), the price of loss paid.
     target: Duration,
@@ -200,8 +200,8 @@ pub struct Forward {
     in_flight: Bytes,
     /// r as the drain began.
     rate_before: Rate,
-    /// When the last feedback came that found the flow draining.
-    drained: Option<Time>,
+    /// When the last feedback came that found the flow draining; zero before any did.
+    drained: Time,
     now: Time,
     /// Until when it is known what the path delivered.
     known_until: Time,
@@ -226,7 +226,7 @@ impl Forward {
             drains: Drains::new(Time::ZERO),
             credit: Credit::new(packet * INITIAL_PACKETS, Time::ZERO),
             rate: Rate::default(),
-            root: cube_root(REFERENCE.as_bps() << 39),
+            root: cube_root(REFERENCE.as_bps() << 39) as u32,
             root_of: Rate::default(),
             target: Duration::ZERO,
             base: Duration::ZERO,
@@ -243,7 +243,7 @@ impl Forward {
             packet_time: Duration::MAX,
             in_flight: Bytes::ZERO,
             rate_before: Rate::default(),
-            drained: None,
+            drained: Time::ZERO,
             now: Time::ZERO,
             known_until: Time::ZERO,
         })
@@ -259,10 +259,10 @@ impl Forward {
             // The root is taken anew where r has moved by a 64th.
             let (rate, of) = (self.rate.as_bps(), self.root_of.as_bps());
             if rate.abs_diff(of) > of / 64 {
-                self.root = cube_root((REFERENCE.as_bps() << 39) / rate.max(1));
+                self.root = cube_root((REFERENCE.as_bps() << 39) / rate.max(1)) as u32;
                 self.root_of = self.rate;
             }
-            self.root
+            u64::from(self.root)
         } else {
             1 << 13
         };
@@ -339,9 +339,8 @@ impl Forward {
             // is a queue nevertheless.
             let seen_for = period + self.smoothed_rtt * 2;
             let drained = self.has(Part::HeldRate)
-                && self
-                    .drained
-                    .is_some_and(|at| self.now.since(at) <= seen_for);
+                && self.drained > Time::ZERO
+                && self.now.since(self.drained) <= seen_for;
             if rate > self.rate || !(self.dry || drained) || self.queue > self.target {
                 self.rate = rate;
             }
@@ -379,7 +378,7 @@ impl Forward {
             }
         }
         if self.drains.draining() {
-            self.drained = Some(now);
+            self.drained = now;
         }
     }
 

@@ -21,15 +21,15 @@ struct Mark {
 pub(super) struct Deliveries {
     /// A ring.
     marks: [Mark; MARKS],
-    newest: usize,
+    newest: u32,
     now: Mark,
     /// The receiver's clock at `now`.
     last: Option<Time>,
     /// Bytes that arrived since, nobody knows when.
-    undated: u64,
+    undated: u32,
     /// Between marks, at least.
     spacing: Duration,
-    /// What a silence counts for at most.
+    /// What a silence counts for at most, and one that the sender made.
     silence: Duration,
     pause: Duration,
     /// When the packet delivered last had left.
@@ -59,19 +59,22 @@ impl Deliveries {
 
     /// `size`, sent at `sent`, arrived at `at`; without a time, by when the next arrives that has one.
     pub(super) fn on_delivery(&mut self, at: Option<Time>, sent: Time, size: Bytes) {
-        self.undated += size.get();
+        self.undated = self.undated.saturating_add(size.get() as u32);
         let Some(at) = at else { return };
-        let arrived = std::mem::take(&mut self.undated);
+        let arrived = u64::from(std::mem::take(&mut self.undated));
         let Some(last) = self.last else {
             // The first packets begin the clock; they took no time that is known.
             self.last = Some(at);
             return;
         };
         if at > last {
-            let age = self.now.at.saturating_sub(self.marks[self.newest].at);
+            let age = self
+                .now
+                .at
+                .saturating_sub(self.marks[self.newest as usize].at);
             if age >= self.spacing {
-                self.newest = (self.newest + 1) % MARKS;
-                self.marks[self.newest] = self.now;
+                self.newest = (self.newest + 1) % MARKS as u32;
+                self.marks[self.newest as usize] = self.now;
             }
             let most = if sent.since(self.sent) > self.pause {
                 self.silence.min(self.pause)
@@ -88,12 +91,12 @@ impl Deliveries {
     /// r over the last `period`, or over all there is if that is less, but never over less than `least`: a burst is no
     /// rate.
     pub(super) fn rate(&self, period: Duration, least: Duration) -> Option<Rate> {
-        let mut from = self.marks[self.newest];
+        let mut from = self.marks[self.newest as usize];
         for back in 1..MARKS {
             if self.now.at.saturating_sub(from.at) >= period {
                 break;
             }
-            let mark = self.marks[(self.newest + MARKS - back) % MARKS];
+            let mark = self.marks[(self.newest as usize + MARKS - back) % MARKS];
             if mark.at > from.at {
                 break; // the ring has gone round
             }
