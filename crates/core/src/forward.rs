@@ -25,7 +25,7 @@ mod rate;
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::{CHECKED, Configuration, Configured};
-use crate::controller::{Controller, Departure, Feedback, Timeout};
+use crate::controller::{Acked, Controller, Departure, Feedback, Timeout};
 use crate::range::{OutOfRange, Range};
 use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutRule};
@@ -81,8 +81,6 @@ pub enum Part {
     Drains,
     /// Drains before their time, at a queue beyond the target.
     EarlyDrains,
-    /// Drains that begin with others'.
-    JoinedDrains,
     /// Drains that do not wait for what they see.
     ShortDrains,
     /// The drain that ends slow start.
@@ -91,8 +89,6 @@ pub enum Part {
     LossPrice,
     /// q falls with r; without, it is what was asked for at any rate.
     Fairness,
-    /// Windows between whole packets.
-    Fractions,
     /// The correction by what the queue is off its target.
     Damping,
     /// A queue that a drain does not move is a longer path.
@@ -101,27 +97,28 @@ pub enum Part {
     HeldRate,
     /// A silence counts as time in r for up to H only.
     CutSilence,
+    /// What the sender itself let pass between two packets counts as time in r for up to half a target round trip.
+    CutPauses,
     /// The receiver's clock.
     ReceiverTimes,
 }
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 15] = [
+    pub const ALL: [(&'static str, Part); 14] = [
         ("prediction", Part::Prediction),
         ("pacing", Part::Pacing),
         ("drains", Part::Drains),
         ("early-drains", Part::EarlyDrains),
-        ("joined-drains", Part::JoinedDrains),
         ("short-drains", Part::ShortDrains),
         ("first-drain", Part::FirstDrain),
         ("loss-price", Part::LossPrice),
         ("fairness", Part::Fairness),
-        ("fractions", Part::Fractions),
         ("damping", Part::Damping),
         ("longer-path", Part::LongerPath),
         ("held-rate", Part::HeldRate),
         ("cut-silence", Part::CutSilence),
+        ("cut-pauses", Part::CutPauses),
         ("receiver-times", Part::ReceiverTimes),
     ];
 }
@@ -219,7 +216,7 @@ pub struct Forward {
     /// r.
     rate: Rate,
     /// The cube root in q(r), in 2^-13, and what r it is of.
-    root: u64,
+    root: u32,
     root_of: Rate,
     /// q(r), the price of loss paid.
     target: Duration,
@@ -236,15 +233,19 @@ pub struct Forward {
     window: Bytes,
     /// What departures are spread at; follows from the window.
     pace: Rate,
+    /// When window and pace were computed last.
+    updated: Time,
+    /// Something was heard since.
+    stale: bool,
+    /// The packet acknowledged last left when the source had run dry.
+    dry: bool,
     /// How long a packet takes at r.
     packet_time: Duration,
     in_flight: Bytes,
-    /// Walks evenly through the fractions of a packet, one at each feedback.
-    fraction: u32,
     /// r as the drain began.
     rate_before: Rate,
-    /// When the last feedback came that found the flow draining.
-    drained: Option<Time>,
+    /// When the last feedback came that found the flow draining; zero before any did.
+    drained: Time,
     now: Time,
     /// Until when it is known what the path delivered.
     known_until: Time,
@@ -269,7 +270,7 @@ impl Forward {
             drains: Drains::new(Time::ZERO),
             credit: Credit::new(packet * INITIAL_PACKETS, Time::ZERO),
             rate: Rate::default(),
-            root: cube_root(REFERENCE.as_bps() << 39),
+            root: cube_root(REFERENCE.as_bps() << 39) as u32,
             root_of: Rate::default(),
             target: Duration::ZERO,
             base: Duration::ZERO,
@@ -280,11 +281,13 @@ impl Forward {
             silent: false,
             window: packet * INITIAL_PACKETS,
             pace: Rate::from_bps(1),
+            updated: Time::ZERO,
+            stale: false,
+            dry: false,
             packet_time: Duration::MAX,
             in_flight: Bytes::ZERO,
-            fraction: 0,
             rate_before: Rate::default(),
-            drained: None,
+            drained: Time::ZERO,
             now: Time::ZERO,
             known_until: Time::ZERO,
         })
@@ -300,10 +303,10 @@ impl Forward {
             // The root is taken anew where r has moved by a 64th.
             let (rate, of) = (self.rate.as_bps(), self.root_of.as_bps());
             if rate.abs_diff(of) > of / 64 {
-                self.root = cube_root((REFERENCE.as_bps() << 39) / rate.max(1));
+                self.root = cube_root((REFERENCE.as_bps() << 39) / rate.max(1)) as u32;
                 self.root_of = self.rate;
             }
-            self.root
+            u64::from(self.root)
         } else {
             1 << 13
         };
@@ -328,71 +331,76 @@ impl Forward {
 
     /// Takes in what feedback says of path, rate and loss.
     fn measure(&mut self, feedback: &Feedback<'_>) {
-        let (now, period) = (feedback.now, self.period());
-        let silence = if self.has(Part::CutSilence) {
-            HORIZON
-        } else {
-            Duration::MAX
-        };
-        if !feedback.acked.is_empty() {
-            let told = feedback
-                .acked
-                .iter()
-                .any(|acked| acked.received_at.is_some());
+        let now = feedback.now;
+        if !feedback.acked.is_empty() && !self.path.is_settled() {
+            let told = |acked: &Acked| acked.received_at.is_some();
+            let told = feedback.acked.iter().any(told);
             self.path.settle(told && self.has(Part::ReceiverTimes));
         }
-        let believed = feedback
-            .acked
-            .iter()
-            .chain(feedback.recovered)
-            .all(|acked| {
-                acked
-                    .received_at
-                    .is_none_or(|at| self.clock.believes(now, acked.packet.at, at))
-            });
-        if !believed && self.path.is_timed() {
+        let (mut acked, mut recovered) = (Bytes::ZERO, Bytes::ZERO);
+        for sample in feedback.acked {
+            self.on_delivered(now, sample, feedback.smoothed_rtt);
+            acked += sample.packet.size;
+        }
+        for sample in feedback.recovered {
+            self.on_delivered(now, sample, feedback.smoothed_rtt);
+            recovered += sample.packet.size;
+        }
+        let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
+        self.losses
+            .update(now, self.packet, acked + recovered, lost, recovered);
+        self.smoothed_rtt = feedback.smoothed_rtt;
+        if let Some(window) = &mut self.starting {
+            *window += acked + recovered;
+        }
+        if let Some(last) = feedback.acked.last() {
+            self.dry = last.packet.app_limited;
+        }
+    }
+
+    fn on_delivered(&mut self, now: Time, sample: &Acked, smoothed_rtt: Duration) {
+        if let Some(at) = sample.received_at
+            && self.path.is_timed()
+            && !self.clock.believes(now, sample.packet.at, at)
+        {
             // Made up: ours has to do, and what was learned from them is forgotten.
             self.path = PathDelay::new();
             self.path.settle(false);
             self.deliveries = Deliveries::new();
         }
-        let (mut acked, mut recovered, mut undated) = (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
-        for sample in feedback.acked.iter().chain(feedback.recovered) {
-            let size = sample.packet.size;
-            acked += size;
-            undated += size;
-            if let Some(at) = self.path.on_acked(now, sample, feedback.smoothed_rtt) {
-                self.deliveries.on_delivery(at, undated, period, silence);
-                undated = Bytes::ZERO;
-            }
-        }
-        self.deliveries.also(undated);
-        for sample in feedback.recovered {
-            recovered += sample.packet.size;
-        }
-        let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
-        self.losses.update(now, self.packet, acked, lost, recovered);
-        self.smoothed_rtt = feedback.smoothed_rtt;
+        let at = self.path.on_acked(now, sample, smoothed_rtt);
+        self.deliveries
+            .on_delivery(at, sample.packet.at, sample.packet.size);
+    }
+
+    /// Takes D, Q, r and q from what was measured.
+    fn estimate(&mut self) {
         self.base = self.path.base().unwrap_or_default();
         self.queue = self.path.queue();
+        let period = self.period();
         if let Some(rate) = self.deliveries.rate(period, self.base + self.target) {
             // What a source that ran dry, or a drain, let through is less than what the path would have, unless there
             // is a queue nevertheless.
-            let dry = feedback
-                .acked
-                .last()
-                .is_some_and(|last| last.packet.app_limited);
             let seen_for = period + self.smoothed_rtt * 2;
             let drained = self.has(Part::HeldRate)
-                && self.drained.is_some_and(|at| now.since(at) <= seen_for);
-            if rate > self.rate || !(dry || drained) || self.queue > self.target {
+                && self.drained > Time::ZERO
+                && self.now.since(self.drained) <= seen_for;
+            if rate > self.rate || !(self.dry || drained) || self.queue > self.target {
                 self.rate = rate;
             }
         }
         self.target = self.target();
-        if let Some(window) = &mut self.starting {
-            *window += acked;
-        }
+        let silence = if self.has(Part::CutSilence) {
+            HORIZON
+        } else {
+            Duration::MAX
+        };
+        let pause = if self.has(Part::CutPauses) {
+            (self.base + self.target) / 2
+        } else {
+            Duration::MAX
+        };
+        self.deliveries.count(self.period(), silence, pause);
     }
 
     /// Ends slow start, begins and ends drains.
@@ -414,7 +422,7 @@ impl Forward {
             }
         }
         if self.drains.draining() {
-            self.drained = Some(now);
+            self.drained = now;
         }
     }
 
@@ -427,7 +435,6 @@ impl Forward {
         };
         let allowed = Allowed {
             early: self.has(Part::EarlyDrains),
-            joined: self.has(Part::JoinedDrains),
             short: self.has(Part::ShortDrains),
         };
         let turn = self.drains.update(now, &seen, allowed);
@@ -444,6 +451,19 @@ impl Forward {
             }
             Turn::Unmoved => {}
         }
+    }
+
+    /// Whether it is time for the law: once a millisecond, or twice a round trip where that is shorter.
+    fn is_due(&self) -> bool {
+        self.now.since(self.updated) >= TICK.min(self.smoothed_rtt / 2)
+    }
+
+    /// Brings the law up to date with what was heard.
+    fn update(&mut self) {
+        (self.updated, self.stale) = (self.now, false);
+        self.estimate();
+        self.change_phase(self.now);
+        self.set_window();
     }
 
     /// W of the law.
@@ -504,14 +524,12 @@ impl Forward {
         (!self.silent).then(|| self.drains.paused_until()).flatten()
     }
 
-    /// What may be in flight, silence apart.
+    /// What may be in flight, silence apart: the window to the nearest packet, or at the pace of a small one.
     fn allowed(&self) -> Bytes {
         let more = if self.is_small() {
             self.packet
-        } else if self.has(Part::Fractions) {
-            Bytes::new((u64::from(self.fraction) * self.packet.get()) >> 32)
         } else {
-            Bytes::ZERO
+            self.packet / 2
         };
         self.window + more
     }
@@ -570,16 +588,17 @@ impl Controller for Forward {
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         self.now = self.now.max(feedback.now);
         self.in_flight = feedback.in_flight;
-        // The golden ratio's multiples are spread evenly, however many there are.
-        self.fraction = self.fraction.wrapping_add(0x9e37_79b9);
         self.credit.fill(self.now, self.pace, self.packet);
         self.measure(feedback);
-        if !feedback.acked.is_empty() || !feedback.recovered.is_empty() {
-            self.silent = false;
-            self.known_until = self.now - self.path.back_excess();
-            self.change_phase(feedback.now);
+        if feedback.acked.is_empty() && feedback.recovered.is_empty() {
+            return;
         }
-        self.set_window();
+        self.known_until = self.now - self.path.back_excess();
+        let answered = std::mem::take(&mut self.silent);
+        self.stale = true;
+        if answered || self.is_due() {
+            self.update();
+        }
     }
 
     fn on_timeout(&mut self, timeout: &Timeout<'_>) {
@@ -598,6 +617,9 @@ impl Controller for Forward {
         self.in_flight = in_flight;
         self.credit.fill(self.now, self.pace, self.packet);
         self.drains.pass(self.now, self.smoothed_rtt);
+        if self.stale && self.is_due() {
+            self.update();
+        }
     }
 
     fn on_packet_size(&mut self, size: Bytes) {
@@ -613,17 +635,25 @@ impl Controller for Forward {
         if self.paused_until().is_some() {
             return Bytes::ZERO;
         }
-        let small = self.is_small();
-        let room = (self.allowed() + self.unheard()).saturating_sub(in_flight);
-        if small || self.has(Part::Pacing) {
-            room.min(self.credit.get())
+        let credit = if self.is_small() || self.has(Part::Pacing) {
+            self.credit.get()
         } else {
-            room
+            Bytes::MAX
+        };
+        if credit < self.packet {
+            return Bytes::ZERO;
         }
+        (self.allowed() + self.unheard())
+            .saturating_sub(in_flight)
+            .min(credit)
     }
 
     fn next_tick(&self) -> Option<Time> {
         let soonest = self.now + TICK;
+        if self.stale {
+            // Feedback that comes before does it.
+            return Some(self.updated + TICK * 4);
+        }
         if let Some(until) = self.paused_until() {
             return Some(until.max(soonest));
         }
@@ -679,7 +709,6 @@ impl Controller for Forward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Acked;
     use crate::testing::{self, Path, SIZE};
     use proptest::prelude::*;
 

@@ -34,6 +34,15 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 const NANOS_PER_MICRO: u64 = 1_000;
 
+/// a·b ÷ c, rounded down; saturates. A division of 128 bits takes ten times as long as one of 64, and is seldom needed.
+#[inline]
+fn mul_div(a: u64, b: u64, c: u64) -> u64 {
+    match a.checked_mul(b) {
+        Some(product) => product / c,
+        None => u64::try_from(u128::from(a) * u128::from(b) / u128::from(c)).unwrap_or(u64::MAX),
+    }
+}
+
 impl Time {
     /// The instant at which the clock began.
     pub const ZERO: Time = Time(0);
@@ -230,14 +239,16 @@ impl Rate {
         if self.0 == 0 {
             return Duration::MAX;
         }
+        if let Some(bits) = size.0.checked_mul(8 * NANOS_PER_SEC) {
+            return Duration(bits.div_ceil(self.0));
+        }
         let bits = size.0 as u128 * 8 * NANOS_PER_SEC as u128;
         Duration(u64::try_from(bits.div_ceil(self.0 as u128)).unwrap_or(u64::MAX))
     }
 
     /// The whole bytes that this rate carries in `span`, rounded down.
     pub fn bytes_in(self, span: Duration) -> Bytes {
-        let bits = self.0 as u128 * span.0 as u128 / NANOS_PER_SEC as u128;
-        Bytes(u64::try_from(bits / 8).unwrap_or(u64::MAX))
+        Bytes(mul_div(self.0, span.0, 8 * NANOS_PER_SEC))
     }
 }
 
@@ -365,8 +376,7 @@ impl Div<Duration> for Bytes {
         if span.0 == 0 {
             return Rate(0);
         }
-        let bits = self.0 as u128 * 8 * NANOS_PER_SEC as u128 / span.0 as u128;
-        Rate(u64::try_from(bits).unwrap_or(u64::MAX))
+        Rate(mul_div(self.0, 8 * NANOS_PER_SEC, span.0))
     }
 }
 
@@ -410,6 +420,17 @@ mod tests {
         assert_eq!(rate.time_for(Bytes::new(1500)), Duration::from_millis(1));
         assert_eq!(rate.bytes_in(Duration::from_millis(1)), Bytes::new(1500));
         assert_eq!(Rate::from_bps(0).time_for(Bytes::new(1)), Duration::MAX);
+    }
+
+    #[test]
+    fn products_of_more_than_64_bits_are_divided_alike() {
+        // 2^61 bytes are 2^64 bits; at 2^40 bit/s, 2^24 s.
+        let (size, rate) = (Bytes::new(1 << 61), Rate::from_bps(1 << 40));
+        let span = Duration::from_secs(1 << 24);
+        assert_eq!(rate.time_for(size), span);
+        assert_eq!(rate.bytes_in(span), size);
+        assert_eq!(size / span, rate);
+        assert_eq!(Rate::from_bps(1).time_for(size), Duration::MAX);
     }
 
     #[test]

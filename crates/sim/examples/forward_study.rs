@@ -15,8 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::Poisson;
 use verus_channel::trace::Trace;
 use verus_core::forward::Part;
+use verus_core::random;
 use verus_measure::jain;
 use verus_sim::{Change, FlowSpec, Outcome, Scenario};
 
@@ -30,6 +34,9 @@ struct Run {
     p95_ms: f64,
     loss: f64,
     throughput: f64,
+    /// What a file took on average, s, and how many came.
+    file_s: f64,
+    files: u64,
     /// Mbit/s of each flow, by bin.
     rates: Vec<Vec<f64>>,
     /// Mean queueing delay of a bin, all flows.
@@ -66,6 +73,8 @@ fn reduce(outcome: Outcome) -> Run {
         p95_ms: metrics.qdelay_p95_ms.unwrap_or(0.0),
         loss: metrics.loss_rate.unwrap_or(0.0) * 100.0,
         throughput: metrics.throughput_mbps,
+        file_s: metrics.completion_mean_s.unwrap_or(f64::NAN),
+        files: metrics.completions.unwrap_or(0),
         rates: series
             .iter()
             .map(|flow| flow.throughput_mbps.clone())
@@ -329,27 +338,89 @@ fn table_one(options: &Options, rows: &mut Vec<Row>) {
     }
 }
 
-/// 3.1, the knob: p95 at the utilization that BBR had in the measured runs.
-fn table_knob(options: &Options, rows: &mut Vec<Row>) {
-    let path = options.shared.join("reference/peers-measured.csv");
-    let text = std::fs::read_to_string(&path).unwrap_or_default();
-    // trace → (score, utilization, p95) of the best repetition.
-    let mut bbr: BTreeMap<String, (f64, f64, f64)> = BTreeMap::new();
-    for line in text.lines().filter(|line| line.starts_with("linux-bbr")) {
+/// What a sender was measured at behind Mahimahi, by trace: utilization in per cent, mean and p95 in ms of the best
+/// repetition, those that had the whole CPU first.
+fn measured(shared: &Path, sender: &str) -> BTreeMap<String, [f64; 3]> {
+    let path = shared.join("reference/peers-measured.csv");
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut best: BTreeMap<String, (f64, [f64; 3])> = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with(sender)) {
         let unquoted: String = line.split('"').step_by(2).collect();
         let fields: Vec<&str> = unquoted.split(',').collect();
         let number = |at: usize| fields[at].parse::<f64>().expect("a number");
-        let (utilization, p95) = (number(9) * 100.0, number(12));
-        let score = number(5) * 1e3 + utilization / (50.0 + p95);
-        let best = bbr
-            .entry(fields[1].to_owned())
-            .or_insert((score, utilization, p95));
-        if score > best.0 {
-            *best = (score, utilization, p95);
+        let values = [number(9) * 100.0, number(10), number(12)];
+        let score = number(5) * 1e3 + values[0] / (50.0 + values[2]);
+        let entry = best.entry(fields[1].to_owned()).or_insert((score, values));
+        if score > entry.0 {
+            *entry = (score, values);
         }
     }
+    best.into_iter()
+        .map(|(trace, (_, values))| (trace, values))
+        .collect()
+}
+
+/// Senders side by side on the recordings that BBR was measured on: simulated ones, and measured ones.
+fn table_peers(options: &Options, rows: &mut Vec<Row>) {
+    let traces = measured(&options.shared, "linux-bbr-v1");
+    let mut row = |sender: &str, trace: &str, scenarios, known: Option<[f64; 3]>| {
+        rows.push(Row {
+            table: "peers",
+            group: sender.to_owned(),
+            name: trace.to_owned(),
+            scenarios,
+            judge: Box::new(move |runs| {
+                let [used, mean_ms, p95_ms] = known.unwrap_or_else(|| {
+                    let run = &runs[0];
+                    [run.utilization, run.mean_ms, run.p95_ms]
+                });
+                Line {
+                    holds: None,
+                    text: format!("{used:.1} % mean {mean_ms:.0} p95 {p95_ms:.0} ms"),
+                    values: vec![("utilization", used), ("mean", mean_ms), ("p95", p95_ms)],
+                }
+            }),
+        });
+    };
     for recording in recordings(&options.shared) {
-        let Some(&(_, utilization, p95)) = bbr.get(&recording.name) else {
+        if !traces.contains_key(&recording.name) {
+            continue;
+        }
+        let others = ["verus:ratio=2", "verus:ratio=4", "vegas", "cubic", "sprout"];
+        for scheme in [&*options.scheme].into_iter().chain(others) {
+            let quick = Options {
+                quick: true,
+                shared: options.shared.clone(),
+                ..bare()
+            };
+            let scenarios = one_flow(&quick, scheme, &recording);
+            row(scheme, &recording.name, scenarios, None);
+        }
+    }
+    for sender in [
+        "linux-bbr-v1",
+        "copa-genericcc:delta=0.5",
+        "verus-prototype:ratio=2",
+    ] {
+        for (trace, values) in measured(&options.shared, sender) {
+            if traces.contains_key(&trace) {
+                row(
+                    &format!("{sender}, measured"),
+                    &trace,
+                    Vec::new(),
+                    Some(values),
+                );
+            }
+        }
+    }
+}
+
+/// 3.1, the knob: p95 at the utilization that BBR had in the measured runs.
+fn table_knob(options: &Options, rows: &mut Vec<Row>) {
+    let bbr = measured(&options.shared, "linux-bbr-v1");
+    for recording in recordings(&options.shared) {
+        let Some(&[utilization, _, p95]) = bbr.get(&recording.name) else {
             continue;
         };
         let knobs = [12, 17, 24, 34, 48, 68, 96, 136];
@@ -749,6 +820,150 @@ fn change(at_s: f64, rate_mbps: Option<f64>, delay_ms: Option<f64>) -> Change {
     }
 }
 
+/// A trace in a file of its own, for this process.
+fn written(name: &str, millis: impl Iterator<Item = u64>) -> String {
+    let path = std::env::temp_dir().join(format!("forward-study-{}-{name}", std::process::id()));
+    Trace::from_millis(name, millis)
+        .and_then(|trace| trace.write(&path))
+        .unwrap_or_else(|error| panic!("{error}"));
+    path.to_str().expect("a path is text").to_owned()
+}
+
+/// Propagation that is drawn anew each millisecond, ms; packets keep their order.
+fn jitter(scenario: &mut Scenario, mut drawn: impl FnMut(&mut ChaCha8Rng) -> f64) {
+    let mut rng = random::stream(scenario.seed, "jitter", 0);
+    let least = scenario.delay_ms;
+    scenario.changes = (1..(scenario.duration_s * 1e3) as u64)
+        .map(|ms| change(ms as f64 / 1e3, None, Some(least + drawn(&mut rng))))
+        .collect();
+}
+
+/// The Wi-Fi jitter of C4's simulator, ms; its parameter says how much of the time is bad.
+fn wifi(bad: f64) -> impl FnMut(&mut ChaCha8Rng) -> f64 {
+    let poisson = |mean| Poisson::new(mean).expect("a mean");
+    let (good, slow) = (poisson(1.0), poisson(12.0));
+    move |rng| {
+        let steps: f64 = rng.sample(good);
+        let mut ms = if steps >= 1.0 {
+            steps - rng.random::<f64>()
+        } else {
+            0.0
+        };
+        if rng.random_bool((bad - 1.0) / 84.0) {
+            let steps: f64 = rng.sample(slow);
+            ms += 7.5 * steps;
+            ms -= if steps > 1.0 {
+                7.5 * rng.random::<f64>()
+            } else {
+                0.0
+            };
+        }
+        ms
+    }
+}
+
+/// A cell that schedules each 2.5 ms and repeats what failed after 8 ms: a tenth once, a hundredth twice.
+fn cell(rng: &mut ChaCha8Rng) -> f64 {
+    let repeated = match rng.random::<f64>() {
+        p if p < 0.01 => 16.0,
+        p if p < 0.1 => 8.0,
+        _ => 0.0,
+    };
+    repeated + 2.5 * rng.random::<f64>()
+}
+
+fn table_jitter(options: &Options, rows: &mut Vec<Row>) {
+    type Model = Box<dyn Fn(&mut Scenario)>;
+    let models: [(&str, f64, Model); 3] = [
+        ("Wi-Fi, good", 10.0, Box::new(|run| jitter(run, wifi(1.0)))),
+        (
+            "Wi-Fi, 7 % bad",
+            10.0,
+            Box::new(|run| jitter(run, wifi(7.0))),
+        ),
+        ("5G", 20.0, Box::new(|run| jitter(run, cell))),
+    ];
+    for (name, delay_ms, model) in models {
+        for mbps in [10.0, 50.0] {
+            let scenarios = [&options.scheme, "cubic"].map(|scheme| {
+                let mut scenario = base(
+                    &format!("rate:{mbps}"),
+                    &buffer(mbps, 4.0),
+                    30.0,
+                    flows(scheme, 1, 0.0),
+                );
+                (scenario.delay_ms, scenario.seed) = (delay_ms, options.seeds[0]);
+                model(&mut scenario);
+                scenario
+            });
+            rows.push(Row {
+                table: "jitter",
+                group: String::new(),
+                name: format!("{name}, {mbps} Mbit/s"),
+                scenarios: scenarios.into(),
+                judge: Box::new(|runs| {
+                    let used = runs[0].used(3.0, 30.0);
+                    Line {
+                        holds: Some(used >= 95.0),
+                        text: format!(
+                            "used {used:.1} % delay {:.0} ms loss {:.2} %; Cubic {:.1} % {:.0} ms",
+                            runs[0].delay(3.0, 30.0),
+                            runs[0].loss,
+                            runs[1].used(3.0, 30.0),
+                            runs[1].delay(3.0, 30.0),
+                        ),
+                        values: vec![("used", used)],
+                    }
+                }),
+            });
+        }
+    }
+}
+
+/// Sources that run dry: files, each a connection of its own, alone and beside a bulk flow of the same kind.
+fn table_files(options: &Options, rows: &mut Vec<Row>) {
+    for beside in [false, true] {
+        for bytes in [30_000u64, 300_000, 3_000_000] {
+            for mbps in [5.0, 20.0, 100.0] {
+                let scenarios = [&options.scheme, "cubic"].map(|scheme| {
+                    let mut flows = vec![FlowSpec {
+                        traffic: Some(format!("files:bytes={bytes},gap_s=0.5")),
+                        ..FlowSpec::new(scheme)
+                    }];
+                    if beside {
+                        flows.push(FlowSpec::new(scheme));
+                    }
+                    base(&format!("rate:{mbps}"), &buffer(mbps, 4.0), 60.0, flows)
+                });
+                rows.push(Row {
+                    table: "files",
+                    group: if beside {
+                        "beside a bulk flow"
+                    } else {
+                        "alone"
+                    }
+                    .to_owned(),
+                    name: format!("{} kB at {mbps} Mbit/s", bytes / 1000),
+                    scenarios: scenarios.into(),
+                    judge: Box::new(|runs| {
+                        let (ours, cubic) = (runs[0].file_s, runs[1].file_s);
+                        Line {
+                            holds: Some(ours <= 1.1 * cubic),
+                            text: format!(
+                                "{} files, {ours:.3} s each; Cubic {}, {cubic:.3} s: {:.2} times",
+                                runs[0].files,
+                                runs[1].files,
+                                ours / cubic
+                            ),
+                            values: vec![("time over Cubic's", ours / cubic)],
+                        }
+                    }),
+                });
+            }
+        }
+    }
+}
+
 fn table_paths(options: &Options, rows: &mut Vec<Row>) {
     let rates: &[f64] = if options.quick {
         &[5.0, 50.0]
@@ -865,15 +1080,12 @@ fn table_paths(options: &Options, rows: &mut Vec<Row>) {
         }
     }
     let bursts = |name: &str, every_ms: u64, each: usize| {
-        let path =
-            std::env::temp_dir().join(format!("forward-study-{}-{name}", std::process::id()));
         let times = (1..=1200u64).flat_map(|n| std::iter::repeat_n(n * every_ms, each));
-        Trace::from_millis(name, times)
-            .and_then(|trace| trace.write(&path))
-            .unwrap_or_else(|error| panic!("{error}"));
-        path.to_str().expect("a path is text").to_owned()
+        written(name, times)
     };
-    let ways: [(&str, &str, String, u32, f64); 8] = [
+    // 12 Mbit/s for the acknowledgements, but others' uploads have them wait 200 ms of 400.
+    let busy = (1..=24_000u64).filter(|ms| ms % 400 < 200);
+    let ways: [(&str, &str, String, u32, f64); 9] = [
         (
             "ACKs every 20 ms",
             "rate:20",
@@ -886,6 +1098,13 @@ fn table_paths(options: &Options, rows: &mut Vec<Row>) {
             "ACKs over 0.4 Mbit/s",
             "rate:20",
             "rate:0.4".to_owned(),
+            1,
+            20.0,
+        ),
+        (
+            "ACKs wait for others' uploads",
+            "rate:20",
+            written("busy", busy),
             1,
             20.0,
         ),
@@ -942,7 +1161,8 @@ fn table_paths(options: &Options, rows: &mut Vec<Row>) {
 fn options() -> Options {
     let mut options = bare();
     options.tables = [
-        "one", "knob", "built-in", "many", "headline", "buffers", "company", "paths",
+        "one", "knob", "peers", "built-in", "many", "headline", "buffers", "company", "paths",
+        "jitter", "files",
     ]
     .map(str::to_owned)
     .to_vec();
@@ -1003,12 +1223,15 @@ fn study(options: &Options) {
         match table.as_str() {
             "one" => table_one(options, &mut rows),
             "knob" => table_knob(options, &mut rows),
+            "peers" => table_peers(options, &mut rows),
             "built-in" => table_built_in(options, &mut rows),
             "many" => table_many(options, &mut rows),
             "headline" => table_headline(options, &mut rows),
             "buffers" => table_buffers(options, &mut rows),
             "company" => table_company(options, &mut rows),
             "paths" => table_paths(options, &mut rows),
+            "jitter" => table_jitter(options, &mut rows),
+            "files" => table_files(options, &mut rows),
             other => panic!("unknown table {other}"),
         }
     }

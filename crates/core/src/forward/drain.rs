@@ -4,16 +4,11 @@
 //! then see is the path. A flow that joins found others' queue there and took it for the path; its slow start overfills
 //! the queue, which is everybody's sign to drain, and the flow itself drains as slow start ends, long enough to overlap
 //! with them.
-//!
-//! No two flows notice the same thing at the same time. So the next drain is due the sooner the lower the queue is: the
-//! first to drain lowers it, which makes those drain who were about to, and these the rest.
 
 use crate::units::{Duration, Time};
 
 /// Without having met the path bare for so long, a flow drains. Less than what D is remembered for.
 const INTERVAL: Duration = Duration::from_secs(4);
-/// From this age of the last drain on, a queue low enough is drained: none at first, any after the interval.
-const EARLIEST: Duration = Duration::from_millis(2500);
 /// A queue beyond the target is drained at once, but not sooner than this after the path was last met bare or drained
 /// for. Failures double it: what does not go away is not this flow's.
 const SOONEST: Duration = Duration::from_millis(500);
@@ -58,7 +53,6 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowed {
     pub(super) early: bool,
-    pub(super) joined: bool,
     pub(super) short: bool,
 }
 
@@ -176,7 +170,7 @@ impl Drains {
             && now.since(self.met) >= SOONEST
             && now.since(self.ended) >= self.wait;
         let age = now.since(self.met).min(now.since(self.ended));
-        let due = age >= INTERVAL || allowed.joined && queue < low(target, age);
+        let due = age >= INTERVAL;
         if !high && !due {
             return Turn::Nothing;
         }
@@ -208,10 +202,4 @@ impl Drains {
             Turn::Nothing
         }
     }
-}
-
-/// The queue that is low enough to be drained at this age of the last drain.
-fn low(target: Duration, age: Duration) -> Duration {
-    let millis = |span: Duration| span.as_nanos() / 1_000_000;
-    target * millis(age.saturating_sub(EARLIEST)) / millis(INTERVAL - EARLIEST)
 }

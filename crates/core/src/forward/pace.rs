@@ -9,43 +9,51 @@ use crate::units::{Bytes, Duration, Rate, Time};
 /// A timer is never set closer than this: what leaves in a millisecond is a burst that any queue takes.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
+/// A byte, in what a rate of one bit per second fills in a nanosecond: filling and spending take no division.
+const BYTE: u64 = 8_000_000_000;
+
 /// A flow's credit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {
-    bytes: u64,
+    filled: u64,
     at: Time,
 }
 
 impl Credit {
     pub(super) fn new(bytes: Bytes, now: Time) -> Self {
         Credit {
-            bytes: bytes.get(),
+            filled: in_units(bytes),
             at: now,
         }
     }
 
     /// Fills up to `now` at `rate`, to at most two packets of `size` or two ticks' worth.
     pub(super) fn fill(&mut self, now: Time, rate: Rate, size: Bytes) {
-        let more = rate.bytes_in(now.since(self.at)).get();
-        // What is no whole byte yet is kept: time counts from the last one.
-        self.at = now.min(self.at + rate.time_for(Bytes::new(more)));
-        let most = rate.bytes_in(TICK * 2).get().max(size.get() * 2);
+        let over = |span: Duration| rate.as_bps().saturating_mul(span.as_nanos());
+        let most = over(TICK * 2).max(in_units(size * 2));
+        let filled = self.filled.saturating_add(over(now.since(self.at)));
         // The first burst is larger than what is ever saved up.
-        self.bytes = self.bytes.max(self.bytes.saturating_add(more).min(most));
+        self.filled = self.filled.max(filled.min(most));
+        self.at = self.at.max(now);
     }
 
     pub(super) fn spend(&mut self, size: Bytes) {
-        self.bytes = self.bytes.saturating_sub(size.get());
+        self.filled = self.filled.saturating_sub(in_units(size));
     }
 
     pub(super) fn get(&self) -> Bytes {
-        Bytes::new(self.bytes)
+        Bytes::new(self.filled / BYTE)
     }
 
     /// When there will be credit for a packet of `size`.
     pub(super) fn next(&self, rate: Rate, size: Bytes) -> Time {
-        self.at + rate.time_for(size.saturating_sub(self.get())).max(TICK)
+        let missing = in_units(size).saturating_sub(self.filled);
+        self.at + Duration::from_nanos(missing.div_ceil(rate.as_bps())).max(TICK)
     }
+}
+
+fn in_units(bytes: Bytes) -> u64 {
+    bytes.get().saturating_mul(BYTE)
 }
 
 #[cfg(test)]

@@ -80,6 +80,11 @@ impl PathDelay {
         self.timed.get_or_insert(told);
     }
 
+    /// Whether that has been heard.
+    pub(super) fn is_settled(&self) -> bool {
+        self.timed.is_some()
+    }
+
     /// Whether the receiver's clock counts.
     pub(super) fn is_timed(&self) -> bool {
         self.timed == Some(true)

@@ -21,10 +21,19 @@ struct Mark {
 pub(super) struct Deliveries {
     /// A ring.
     marks: [Mark; MARKS],
-    newest: usize,
+    newest: u32,
     now: Mark,
     /// The receiver's clock at `now`.
     last: Option<Time>,
+    /// Bytes that arrived since, nobody knows when.
+    undated: u32,
+    /// Between marks, at least.
+    spacing: Duration,
+    /// What a silence counts for at most, and one that the sender made.
+    silence: Duration,
+    pause: Duration,
+    /// When the packet delivered last had left.
+    sent: Time,
 }
 
 impl Deliveries {
@@ -34,48 +43,60 @@ impl Deliveries {
             newest: 0,
             now: Mark::default(),
             last: None,
+            undated: 0,
+            spacing: Duration::ZERO,
+            silence: Duration::MAX,
+            pause: Duration::MAX,
+            sent: Time::ZERO,
         }
     }
 
-    /// `size` arrived at `at`; the rate is asked for over `period`, and silences count up to `silence`.
-    pub(super) fn on_delivery(
-        &mut self,
-        at: Time,
-        size: Bytes,
-        period: Duration,
-        silence: Duration,
-    ) {
+    /// From now on the rate is asked for over `period`, and silences count up to `silence`; those that the sender made
+    /// by sending nothing for longer than `pause`, up to that.
+    pub(super) fn count(&mut self, period: Duration, silence: Duration, pause: Duration) {
+        (self.spacing, self.silence, self.pause) = (period / MARKS_PER_PERIOD, silence, pause);
+    }
+
+    /// `size`, sent at `sent`, arrived at `at`; without a time, by when the next arrives that has one.
+    pub(super) fn on_delivery(&mut self, at: Option<Time>, sent: Time, size: Bytes) {
+        self.undated = self.undated.saturating_add(size.get() as u32);
+        let Some(at) = at else { return };
+        let arrived = u64::from(std::mem::take(&mut self.undated));
         let Some(last) = self.last else {
             // The first packets begin the clock; they took no time that is known.
             self.last = Some(at);
             return;
         };
         if at > last {
-            let age = self.now.at.saturating_sub(self.marks[self.newest].at);
-            if age >= period / MARKS_PER_PERIOD {
-                self.newest = (self.newest + 1) % MARKS;
-                self.marks[self.newest] = self.now;
+            let age = self
+                .now
+                .at
+                .saturating_sub(self.marks[self.newest as usize].at);
+            if age >= self.spacing {
+                self.newest = (self.newest + 1) % MARKS as u32;
+                self.marks[self.newest as usize] = self.now;
             }
-            self.now.at += at.since(last).min(silence);
+            let most = if sent.since(self.sent) > self.pause {
+                self.silence.min(self.pause)
+            } else {
+                self.silence
+            };
+            self.now.at += at.since(last).min(most);
             self.last = Some(at);
         }
-        self.also(size);
-    }
-
-    /// `size` arrived too, by now.
-    pub(super) fn also(&mut self, size: Bytes) {
-        self.now.delivered = self.now.delivered.wrapping_add(size.get());
+        self.sent = sent;
+        self.now.delivered = self.now.delivered.wrapping_add(arrived);
     }
 
     /// r over the last `period`, or over all there is if that is less, but never over less than `least`: a burst is no
     /// rate.
     pub(super) fn rate(&self, period: Duration, least: Duration) -> Option<Rate> {
-        let mut from = self.marks[self.newest];
+        let mut from = self.marks[self.newest as usize];
         for back in 1..MARKS {
             if self.now.at.saturating_sub(from.at) >= period {
                 break;
             }
-            let mark = self.marks[(self.newest + MARKS - back) % MARKS];
+            let mark = self.marks[(self.newest as usize + MARKS - back) % MARKS];
             if mark.at > from.at {
                 break; // the ring has gone round
             }
@@ -95,8 +116,9 @@ mod tests {
     const SILENCE: Duration = Duration::from_millis(80);
 
     fn every_ms(deliveries: &mut Deliveries, from: u64, to: u64) {
+        deliveries.count(PERIOD, SILENCE, Duration::MAX);
         for ms in from..to {
-            deliveries.on_delivery(Time::from_millis(ms), Bytes::new(1000), PERIOD, SILENCE);
+            deliveries.on_delivery(Some(Time::from_millis(ms)), Time::ZERO, Bytes::new(1000));
         }
     }
 
@@ -119,7 +141,7 @@ mod tests {
         let mut deliveries = Deliveries::new();
         every_ms(&mut deliveries, 0, 1000);
         for ms in 1000..1150 {
-            deliveries.on_delivery(Time::from_millis(ms), Bytes::new(2000), PERIOD, SILENCE);
+            deliveries.on_delivery(Some(Time::from_millis(ms)), Time::ZERO, Bytes::new(2000));
         }
         let rate = deliveries.rate(PERIOD, Duration::ZERO).expect("many");
         assert_eq!(rate, Rate::from_mbps(16.0));
