@@ -335,7 +335,7 @@ def swapping(change: Callable[[], None]) -> tuple[threading.Thread, threading.Ev
 
 @attack("files-link-swapped", quick=True)
 def link_swapped(stage: Stage) -> None:
-    """A file of the served folder becomes a link out of it, and a file again, as fast as it goes, while it is fetched.
+    """A file of the served folder becomes a link out of it, and a file again, at any moment, while it is fetched.
 
     What arrives is never what lies outside.
     """
@@ -348,6 +348,8 @@ def link_swapped(stage: Stage) -> None:
     def swap() -> None:
         plain.write_text("plain")
         plain.replace(place)
+        # Now and then for as long as a transfer takes, which refuses a file that changes meanwhile.
+        time.sleep(random.choice((0, 0, 0.003, 0.03)))
         link.unlink(missing_ok=True)
         link.symlink_to("../secret/f")
         link.replace(place)
