@@ -9,16 +9,18 @@ use crate::units::{Bytes, Duration, Time};
 const STEP: Duration = Duration::from_millis(250);
 const STEP_PACKETS: u64 = 16;
 /// The weight of a step is one in so many.
-const STEPS: i64 = 8;
+const STEPS: i32 = 8;
 
 /// The average share, and the step under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LossShare {
     /// In 2^-16.
-    share: i64,
+    share: i32,
     lost: u64,
     settled: u64,
     since: Time,
+    /// The step is part of the average: the next begins with what is heard next.
+    closed: bool,
 }
 
 impl LossShare {
@@ -28,6 +30,7 @@ impl LossShare {
             lost: 0,
             settled: 0,
             since: Time::ZERO,
+            closed: false,
         }
     }
 
@@ -40,14 +43,17 @@ impl LossShare {
         lost: Bytes,
         recovered: Bytes,
     ) {
+        if self.closed {
+            (self.lost, self.settled, self.closed) = (0, 0, false);
+        }
         self.lost = (self.lost + lost.get()).saturating_sub(recovered.get());
         self.settled += acked.get() + lost.get();
         if now.since(self.since) < STEP || self.settled < STEP_PACKETS * packet.get() {
             return;
         }
-        let step = ((u128::from(self.lost) << 16) / u128::from(self.settled.max(1))) as i64;
+        let step = ((u128::from(self.lost) << 16) / u128::from(self.settled.max(1))) as i32;
         self.share += (step.min(1 << 16) - self.share) / STEPS;
-        (self.lost, self.settled, self.since) = (0, 0, now);
+        (self.since, self.closed) = (now, true);
     }
 
     /// The share lost lately, in 2^-16.
@@ -55,8 +61,37 @@ impl LossShare {
         self.share.max(0) as u64
     }
 
-    /// Whether more than one packet, and more than one in `n`, of the step under way is lost.
+    /// Whether more than one packet, and more than one in `n`, of the step under way is lost, or of the one that the
+    /// last feedback closed.
     pub(super) fn exceeds(&self, n: u64, packet: Bytes) -> bool {
         self.lost > packet.get() && self.lost * n > self.settled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PACKET: Bytes = Bytes::new(1000);
+
+    #[test]
+    fn a_burst_that_closes_its_step_is_seen_to_exceed() {
+        let mut losses = LossShare::new();
+        for second in 1..4 {
+            // All that is heard in a second comes at once: 20 packets arrived, 60 did not.
+            let now = Time::from_millis(1000 * second);
+            losses.update(now, PACKET, PACKET * 20, PACKET * 60, Bytes::ZERO);
+            assert!(losses.exceeds(32, PACKET));
+        }
+        // Three steps of three quarters, each weighing an eighth: 3/4 × (1 − (7/8)³) of 65,536.
+        assert!(losses.share().abs_diff(16_223) <= 3, "{}", losses.share());
+        losses.update(
+            Time::from_millis(4000),
+            PACKET,
+            PACKET * 20,
+            Bytes::ZERO,
+            Bytes::ZERO,
+        );
+        assert!(!losses.exceeds(32, PACKET));
     }
 }
