@@ -69,7 +69,9 @@ def compare(attack: Attack, verdict: Verdict, alone: dict[str, float]) -> None:
         elif abs(beside / without - 1) > SHARE:
             worst.append(f"{name} {beside:.2f} instead of {without:.2f}")
     verdict.figures["honest_ratio"] = round(verdict.honest["goodput_mbps"] / alone["goodput_mbps"], 3)
-    if worst and not attack.flood:
+    if worst and attack.flood:
+        verdict.seen.append(f"an honest client beside it: {', '.join(worst)} ({attack.flood})")
+    elif worst:
         verdict.held = False
         verdict.wrong.append("an honest client beside it: " + ", ".join(worst))
 

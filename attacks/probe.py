@@ -703,7 +703,7 @@ def idle_clients(stage: Stage) -> None:
     stage.lives(server)
 
 
-@attack("probe-hello-flood", soak=True)
+@attack("probe-hello-flood", soak=True, flood="0.5 MB at once, 400 packets that have to be looked at")
 def hello_flood(stage: Stage) -> None:
     """50,000 bogus first hellos from 200 addresses.
 
