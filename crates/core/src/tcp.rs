@@ -2,7 +2,7 @@
 //!
 //! What they share is here: cwnd and ssthresh (RFC 5681), slow start left by [`hystart`] or a loss, one
 //! reduction for all that a loss event took ([`episode`]), the way down by proportional rate reduction
-//! ([`prr`]), the collapse of a timeout, and the undoing of a reduction that proves groundless. What differs is the
+//! (`prr`), the collapse of a timeout, and the undoing of a reduction that proves groundless. What differs is the
 //! [`Law`]: how the window grows, what a loss leaves of it, and what an undo must give back besides.
 //!
 //! ```text
