@@ -52,6 +52,12 @@ demo: build ## Build, then compare controllers on the built-in channels: table, 
 	$(BIN)/verus compare --out verus-results/demo --force
 
 ##@ Check
+# Files of Rust tests of which some are ignored, by what they take: the whole workspace is named, so that nothing is
+# built another time with other features.
+tests_with = $(basename $(notdir $(shell grep -l --include='*.rs' -r '$(1)' crates/*/tests)))
+ROOT_TESTS = $(sort $(call tests_with,make test-root))
+RECORDING_TESTS = $(sort $(call tests_with,make test-recordings))
+
 .PHONY: test
 test: test-rust test-python ## Build, then run every test
 	@echo "make test: all Rust tests, doc tests, fuzz corpora and Python tests passed"
@@ -64,12 +70,12 @@ test-rust: $(STAMPS)/packages
 # Marked as ignored, so that nobody takes them for passed where they cannot run.
 .PHONY: test-root
 test-root: $(STAMPS)/packages ## What takes root, network namespaces and TUN; part of `make test` where it has these
-	cargo test --locked -p verus-emu -p verus-net -p verus-cli --test '*' -- --ignored
+	cargo test --workspace --locked $(addprefix --test ,$(ROOT_TESTS)) -- --ignored
 
 # Of what does not ship: recordings and references of others, in ../shared or where VERUS_SHARED says. Fails without them.
 .PHONY: test-recordings
 test-recordings: $(STAMPS)/packages ## What holds on recordings, which must be there (VERUS_SHARED, else ../shared)
-	cargo test --locked -p verus-channel -p verus-measure -p verus-sim -- --ignored
+	cargo test --workspace --locked $(addprefix --test ,$(RECORDING_TESTS)) -- --ignored
 
 .PHONY: test-python
 test-python: build
