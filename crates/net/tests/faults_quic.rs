@@ -158,7 +158,10 @@ fn must_succeed(schedule: &Schedule, report: &Report) -> bool {
         TOO_MUCH_LOSS_UNDRIVEN
     };
     let loss = schedule.up.loss.max(schedule.down.loss);
-    !gone && !moved && !deaf && !unproven && loss < most
+    // A handshake in a blackout may spend the budget of an epoch that no acknowledgement ends, and only a driver does so instead.
+    let dark = report.meeting.up.dark + report.meeting.down.dark > 0;
+    let spent = !client.is_driven() && dark && server.connected.is_none();
+    !gone && !moved && !deaf && !unproven && !spent && loss < most
 }
 
 /// What befell the transfers, so that the test cannot quietly become an easy one.
