@@ -20,7 +20,7 @@ from verus import emulation, runner
 from verus.experiments.others import side_by_side
 from verus.experiments.shared.experiment import Experiment, Options, Work
 from verus.experiments.shared.recordings import locate
-from verus.experiments.shared.target import Check, rows, verdict
+from verus.experiments.shared.target import Check, rows
 from verus.page import Page, Section, table
 from verus.results import Results
 from verus.runner import Progress
@@ -247,15 +247,13 @@ def _tables(results: Results) -> dict[str, list[list[str]]]:
 
 def summary(results: Results) -> Sequence[RenderableType]:
     """For a terminal: a table for each channel, and the verdict."""
-    parts = side_by_side.terminal(_tables(results), _HEADINGS)
-    return [*parts, side_by_side.timing(results), "\n".join(verdict(checks(results)))]
+    return side_by_side.terminal(_tables(results), _HEADINGS, results, checks(results))
 
 
 def page(results: Results) -> Page:
     """Every cell, and every target."""
     found = checks(results)
-    sentences = [side_by_side.timing(results), *verdict(found)]
-    body = side_by_side.page(_tables(results), _HEADINGS, sentences)
+    body = side_by_side.page(_tables(results), _HEADINGS, results, found)
     repeat = results.config["settings"]["repeat"]
     return Page(
         title="Verus: emulated against simulated",

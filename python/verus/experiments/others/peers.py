@@ -25,7 +25,7 @@ from verus import emulation
 from verus.experiments.others import side_by_side
 from verus.experiments.shared.experiment import Experiment, Options, Work
 from verus.experiments.shared.recordings import locate
-from verus.experiments.shared.target import Check, rows, verdict
+from verus.experiments.shared.target import Check, rows
 from verus.page import Page, Section, table
 from verus.results import Results
 from verus.runner import Progress
@@ -199,15 +199,13 @@ def _tables(results: Results) -> dict[str, list[list[str]]]:
 
 def summary(results: Results) -> Sequence[RenderableType]:
     """For a terminal: a table for each sender, and the verdict."""
-    parts = side_by_side.terminal(_tables(results), _HEADINGS)
-    return [*parts, side_by_side.timing(results), "\n".join(verdict(checks(results)))]
+    return side_by_side.terminal(_tables(results), _HEADINGS, results, checks(results))
 
 
 def page(results: Results) -> Page:
     """Every cell beside its measurement."""
     found = checks(results)
-    sentences = [side_by_side.timing(results), *verdict(found)]
-    body = side_by_side.page(_tables(results), _HEADINGS, sentences)
+    body = side_by_side.page(_tables(results), _HEADINGS, results, found)
     return Page(
         title="Verus: other senders behind two emulators",
         lead="The same senders, traces and queues behind our emulator and behind Mahimahi's.",

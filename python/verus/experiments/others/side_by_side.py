@@ -11,6 +11,7 @@ from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 
+from verus.experiments.shared.target import Check, verdict
 from verus.page import table
 from verus.results import Results
 
@@ -18,8 +19,8 @@ from verus.results import Results
 Tables = Mapping[str, Sequence[Sequence[str]]]
 
 
-def terminal(tables: Tables, headings: Sequence[str]) -> list[RenderableType]:
-    """A table for each title, its first column to the left and the others to the right."""
+def terminal(tables: Tables, headings: Sequence[str], results: Results, found: Sequence[Check]) -> list[RenderableType]:
+    """A table for each title, its first column to the left and the others to the right; the timing, and the verdict."""
     parts: list[RenderableType] = []
     for title, lines in tables.items():
         part = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
@@ -28,11 +29,12 @@ def terminal(tables: Tables, headings: Sequence[str]) -> list[RenderableType]:
         for cells in lines:
             part.add_row(*cells)
         parts.append(part)
-    return parts
+    return [*parts, timing(results), "\n".join(verdict(found))]
 
 
-def page(tables: Tables, headings: Sequence[str], sentences: Sequence[str]) -> str:
-    """The sentences, and a table for each title, as HTML."""
+def page(tables: Tables, headings: Sequence[str], results: Results, found: Sequence[Check]) -> str:
+    """The timing, the verdict, and a table for each title, as HTML."""
+    sentences = [timing(results), *verdict(found)]
     body = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
     for title, lines in tables.items():
         rows = ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>" for cells in lines]
