@@ -101,7 +101,7 @@ class Flow:
         stop_s: When it stops; at the end of the run if None.
         delay_ms: Its own propagation each way, in place of the link's.
         bytes: How much it has to send, once; without end if None.
-        traffic: What it has to send, and when: ``on-off``, ``c.r1002``, ``files:bytes=N`` with keys, or ``full``.
+        traffic: What it has to send, and when: ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video`` with keys, or ``full``.
         **params: Keys of the scheme: ``ratio=4``.
 
     Raises:

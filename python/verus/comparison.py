@@ -77,7 +77,9 @@ def results_table(block: Block) -> str:
     """One channel and queue as an HTML table; of a live path, round trips in place of what nobody saw there."""
     style = looks(block.cells)
     fair = any(cell.flows > 1 for cell in block.cells)
-    files = any(cell["completions"] is not None for cell in block.cells)
+    pieces = any(cell["completions"] is not None for cell in block.cells)
+    frames = any(cell["late"] is not None for cell in block.cells)
+    piece = "frame" if frames else "file"
     live = block.capacity_mbps is None
     columns = [
         ("throughput<br>Mbit/s", "throughput_mbps"),
@@ -90,7 +92,8 @@ def results_table(block: Block) -> str:
         ),
         ("loss<br>%", "loss_rate"),
         *([("Jain", "jain")] if fair else []),
-        *([("file mean<br>s", "completion_mean_s"), ("file p95<br>s", "completion_p95_s")] if files else []),
+        *([(f"{piece} mean<br>s", "completion_mean_s"), (f"{piece} p95<br>s", "completion_p95_s")] if pieces else []),
+        *([("frame p99<br>s", "completion_p99_s"), ("frames<br>late", "late")] if frames else []),
     ]
     heads = ["scheme", *(head for head, _ in columns)]
     ideal = {
@@ -99,6 +102,8 @@ def results_table(block: Block) -> str:
         "jain": 1.0,
         "completion_mean_s": None,
         "completion_p95_s": None,
+        "completion_p99_s": None,
+        "late": None,
     }
     body = []
     for cell in block.cells:
@@ -126,5 +131,8 @@ def _value(key: str, value: float | None) -> str:
     """A number as its column shows it."""
     if key in ("utilization", "loss_rate"):
         return percent(value)
-    fine = key in ("throughput_mbps", "jain", "completion_mean_s", "completion_p95_s")
-    return number(value, 2 if fine else 1)
+    if key == "late":
+        return number(value, 0)
+    if key.startswith("completion_"):
+        return number(value, 3)
+    return number(value, 2 if key in ("throughput_mbps", "jain") else 1)

@@ -14,6 +14,12 @@ FILES_NOTE = (
     "percentile. Those that the end of the run cut off are not among them."
 )
 
+#: What the columns of frames mean, where there are any.
+FRAMES_NOTE = (
+    "A frame takes from when it is due to the arrival of all of it: the mean, and the 99th percentile. One that takes "
+    "longer than its deadline, or never came, is late."
+)
+
 #: The same for what was measured over a live path.
 LIVE_DELAY_NOTE = (
     "Delay is the one-way delay of a packet above the least of its run: an estimate, since nobody sees the "

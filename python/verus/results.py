@@ -123,11 +123,10 @@ class Results:
         """Whether a program of somebody's was behind our link: all its packets are one flow, and its ends not seen."""
         return bool(self.config["kind"] == SHELL)
 
-    @property
-    def files(self) -> bool:
-        """Whether flows had files to send, which took their time."""
-        took = self.rows.column("completions") if "completions" in self.rows.column_names else None
-        return took is not None and took.null_count < len(took)
+    def has(self, column: str) -> bool:
+        """Whether any run has a number in this column of the rows."""
+        found = self.rows.column(column) if column in self.rows.column_names else None
+        return found is not None and found.null_count < len(found)
 
     def to_rows(self) -> list[dict[str, Any]]:
         """The rows as `--json` prints them."""

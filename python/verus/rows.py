@@ -51,6 +51,8 @@ NUMBERS = (
     "completions",
     "completion_mean_s",
     "completion_p95_s",
+    "completion_p99_s",
+    "late",
 )
 
 #: What `--json` prints for each run, in this order. A contract: tests and other programs read it.
@@ -90,6 +92,8 @@ PER_FLOW_NUMBERS = (
     "completions",
     "completion_mean_s",
     "completion_p95_s",
+    "completion_p99_s",
+    "late",
 )
 
 

@@ -207,7 +207,7 @@ class Settings:
         loop: Whether a trace that ends starts again.
         records: Whether to keep one record for each packet.
         bin_ms: Width of the bins of the time series.
-        traffic: What every flow has to send: ``full``, ``on-off``, ``c.r1002``, ``files:bytes=N``, with keys.
+        traffic: What every flow has to send: ``full``, ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video``, with keys.
         emulate: Whether to run in real time, behind an emulated link, rather than simulate.
         transports: What carries our controllers then: ``udp``, ``quic``.
     """

@@ -26,6 +26,8 @@ NUMBERS = (
     "completions",
     "completion_mean_s",
     "completion_p95_s",
+    "completion_p99_s",
+    "late",
 )
 
 

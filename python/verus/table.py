@@ -31,24 +31,27 @@ def _heading(block: Block, results: Results) -> Text:
 
 def _table(block: Block) -> Table:
     fair = any(cell.flows > 1 for cell in block.cells)
-    files = any(cell["completions"] is not None for cell in block.cells)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    frames = any(cell["late"] is not None for cell in block.cells)
+    files = not frames and any(cell["completions"] is not None for cell in block.cells)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("scheme", no_wrap=True)
-    headers = ["Mbit/s", "used %", "mean ms", "p50 ms", "p95 ms", "signal p95 ms", "loss %"]
-    headers += ["Jain"] * fair + ["file s (p95)"] * files
+    # Units below, so that a table of all columns fits 80 characters.
+    headers = ["Mbit/s", "used\n%", "mean\nms", "p50\nms", "p95\nms", "signal\np95 ms", "loss\n%"]
+    headers += ["Jain"] * fair + ["file s\n(p95)"] * files
+    headers += ["frame ms\n(p99)", "frames\nlate"] * frames
     for header in headers:
         table.add_column(header, justify="right", no_wrap=True)
     for cell in block.cells:
         name = cell.label if cell.flows == 1 or "+" in cell.label else f"{cell.flows} × {cell.label}"
         style = "bold" if cell.scheme == "verus" else ""
-        table.add_row(name, *_columns(cell, fair=fair, files=files), style=style)
+        table.add_row(name, *_columns(cell, fair=fair, files=files, frames=frames), style=style)
     if block.capacity_mbps is not None:
         best = [number(block.capacity_mbps, 2), "100.0", "0.0", "0.0", "0.0", "0.0", "0.0"]
-        table.add_row("omniscient", *best, *["1.00"] * fair, *["–"] * files, style="dim italic")
+        table.add_row("omniscient", *best, *["1.00"] * fair, *["–"] * (files + 2 * frames), style="dim italic")
     return table
 
 
-def _columns(cell: Cell, *, fair: bool, files: bool) -> Sequence[str]:
+def _columns(cell: Cell, *, fair: bool, files: bool, frames: bool) -> Sequence[str]:
     columns = [
         number(cell["throughput_mbps"], 2),
         percent(cell["utilization"]),
@@ -62,4 +65,11 @@ def _columns(cell: Cell, *, fair: bool, files: bool) -> Sequence[str]:
         columns.append(number(cell["jain"], 2))
     if files:
         columns.append(f"{number(cell['completion_mean_s'], 2)} ({number(cell['completion_p95_s'], 2)})")
+    if frames:
+        columns.append(f"{_ms(cell['completion_mean_s'])} ({_ms(cell['completion_p99_s'])})")
+        columns.append(number(cell["late"], 0))
     return columns
+
+
+def _ms(seconds: float | None) -> str:
+    return number(None if seconds is None else seconds * 1e3)

@@ -188,6 +188,12 @@ impl Receiver {
         self.assembly.distinct
     }
 
+    /// How much of the data has arrived without a gap, from its beginning.
+    #[inline]
+    pub fn in_order(&self) -> u64 {
+        self.assembly.next
+    }
+
     /// Bounds the memory for data that arrived out of order to `pieces` separate pieces; past it,
     /// the oldest hole is taken for filled. For receivers of many strangers' flows.
     pub fn keep_pieces(&mut self, pieces: usize) {

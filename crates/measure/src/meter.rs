@@ -68,6 +68,7 @@ struct Flow {
     on: Duration,
     /// How long its files took; none if it has none.
     completions: Option<Box<Distribution>>,
+    late: Option<u64>,
     /// Whether it was on at some time in the current fairness window.
     was_active: bool,
 }
@@ -109,6 +110,7 @@ impl Flow {
             on_since: None,
             on: Duration::ZERO,
             completions: None,
+            late: None,
             was_active: false,
         }
     }
@@ -267,17 +269,22 @@ impl Meter {
         flow.was_active = active || (flow.was_active && !window_begins);
     }
 
-    /// `flow` has files to send, whose completion will be told.
-    pub fn expect_files(&mut self, flow: usize) {
+    /// `flow` has files or frames to send, whose completion will be told.
+    pub fn expect_pieces(&mut self, flow: usize) {
         self.flows[flow].completions = Some(Box::new(Distribution::new()));
     }
 
-    /// All of a file of `flow` has been delivered, so long after its connection began.
+    /// All of a file or a frame of `flow` has been delivered, so long after it was there to be sent.
     pub fn on_completion(&mut self, flow: usize, took: Duration) {
         let completions = &mut self.flows[flow].completions;
         completions
             .get_or_insert_with(|| Box::new(Distribution::new()))
             .record(took.as_nanos());
+    }
+
+    /// So many frames of `flow` were late.
+    pub fn set_late(&mut self, flow: usize, frames: u64) {
+        self.flows[flow].late = Some(frames);
     }
 
     /// The metrics of the run, which ends at `end`. `capacity(from, to)` tells how many bytes the
@@ -332,7 +339,7 @@ impl Meter {
         {
             completions.get_or_insert_with(Distribution::new).add(own);
         }
-        let (completed, completion_mean_s, completion_p95_s) = took(completions.as_ref());
+        let took = Took::of(completions.as_ref());
         let jain = self.jain.mean();
         Metrics {
             interval_s: interval.as_secs_f64(),
@@ -356,9 +363,11 @@ impl Meter {
             } else {
                 jain
             },
-            completions: completed,
-            completion_mean_s,
-            completion_p95_s,
+            completions: took.count,
+            completion_mean_s: took.mean_s,
+            completion_p95_s: took.p95_s,
+            completion_p99_s: took.p99_s,
+            late: (self.flows.iter().filter_map(|flow| flow.late)).reduce(u64::saturating_add),
             power: power(throughput_mbps, qdelay.mean_ms(), base_ms),
             arrivals,
             arrived_bytes,
@@ -382,7 +391,7 @@ impl Meter {
             .on_since
             .map_or(Duration::ZERO, |since| end.since(since));
         let on = flow.on + still_on;
-        let (completions, completion_mean_s, completion_p95_s) = took(flow.completions.as_deref());
+        let took = Took::of(flow.completions.as_deref());
         FlowMetrics {
             flow: index,
             throughput_mbps,
@@ -400,9 +409,11 @@ impl Meter {
             rtt_p95_ms: flow.rtt.quantiles([0.95]).map(|q| quantile_ms(q[0])),
             loss_rate: ratio(flow.drops as f64, flow.arrivals as f64),
             retransmit_rate: ratio(flow.retransmitted as f64, flow.sent as f64),
-            completions,
-            completion_mean_s,
-            completion_p95_s,
+            completions: took.count,
+            completion_mean_s: took.mean_s,
+            completion_p95_s: took.p95_s,
+            completion_p99_s: took.p99_s,
+            late: flow.late,
             power: power(throughput_mbps, flow.qdelay.mean_ms(), base_ms),
             arrivals: flow.arrivals,
             departures: flow.departures,
@@ -532,16 +543,25 @@ fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// How many files came, and their mean and 95th percentile, s.
-fn took(files: Option<&Distribution>) -> (Option<u64>, Option<f64>, Option<f64>) {
-    let seconds = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
-    (
-        files.map(Distribution::count),
-        files.and_then(Distribution::mean_ms).map(|ms| ms / 1e3),
-        files
-            .and_then(|files| files.quantiles([0.95]))
-            .map(|q| seconds(q[0])),
-    )
+/// How many files or frames came, and how long they took.
+struct Took {
+    count: Option<u64>,
+    mean_s: Option<f64>,
+    p95_s: Option<f64>,
+    p99_s: Option<f64>,
+}
+
+impl Took {
+    fn of(pieces: Option<&Distribution>) -> Self {
+        let seconds = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
+        let quantiles = pieces.and_then(|pieces| pieces.quantiles([0.95, 0.99]));
+        Took {
+            count: pieces.map(Distribution::count),
+            mean_s: pieces.and_then(Distribution::mean_ms).map(|ms| ms / 1e3),
+            p95_s: quantiles.map(|q| seconds(q[0])),
+            p99_s: quantiles.map(|q| seconds(q[1])),
+        }
+    }
 }
 
 fn power(throughput_mbps: f64, qdelay_ms: Option<f64>, base_ms: Option<f64>) -> Option<f64> {

@@ -48,13 +48,17 @@ pub struct Metrics {
     /// As [`jain`](Metrics::jain), counting in each second only the flows that were on at some
     /// time in it.
     pub jain_active: Option<f64>,
-    /// Files that were delivered completely; none where no flow has files to send.
+    /// Files, or frames of a live source, that were delivered completely; none where no flow has such to send.
     pub completions: Option<u64>,
-    /// Mean time from the beginning of a file's connection to the arrival of all of it, s, over the files that were
-    /// delivered completely.
+    /// Mean time from the beginning of a file's connection, or from when a frame was there to be sent, to the arrival of
+    /// all of it, s, over those that were delivered completely.
     pub completion_mean_s: Option<f64>,
     /// 95th percentile of the same, s.
     pub completion_p95_s: Option<f64>,
+    /// 99th percentile of the same, s.
+    pub completion_p99_s: Option<f64>,
+    /// Frames that took longer than their deadline, those that never came among them; none where no flow has frames.
+    pub late: Option<u64>,
     /// Throughput / (mean queueing delay + base round-trip time), Mbit/s per second of delay; none
     /// when the base round-trip time is not known.
     pub power: Option<f64>,
@@ -111,12 +115,16 @@ pub struct FlowMetrics {
     pub loss_rate: Option<f64>,
     /// Retransmissions / packets sent.
     pub retransmit_rate: Option<f64>,
-    /// Files that were delivered completely; none where it has no files to send.
+    /// Files or frames that were delivered completely; none where it has no such to send.
     pub completions: Option<u64>,
-    /// Mean time that a file took, s.
+    /// Mean time that one took, s.
     pub completion_mean_s: Option<f64>,
     /// 95th percentile of the same, s.
     pub completion_p95_s: Option<f64>,
+    /// 99th percentile of the same, s.
+    pub completion_p99_s: Option<f64>,
+    /// Frames that took longer than their deadline; none where it has no frames.
+    pub late: Option<u64>,
     /// Throughput / (mean queueing delay + base round-trip time), Mbit/s per second.
     pub power: Option<f64>,
     /// Packets that reached the bottleneck.

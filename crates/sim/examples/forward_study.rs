@@ -34,9 +34,11 @@ struct Run {
     p95_ms: f64,
     loss: f64,
     throughput: f64,
-    /// What a file took on average, s, and how many came.
+    /// What a file or a frame took, s, on average and 99 % of them; how many came, and of frames, how many late.
     file_s: f64,
+    file_p99_s: f64,
     files: u64,
+    late: u64,
     /// Mbit/s of each flow, by bin.
     rates: Vec<Vec<f64>>,
     /// Mean queueing delay of a bin, all flows.
@@ -74,7 +76,9 @@ fn reduce(outcome: Outcome) -> Run {
         loss: metrics.loss_rate.unwrap_or(0.0) * 100.0,
         throughput: metrics.throughput_mbps,
         file_s: metrics.completion_mean_s.unwrap_or(f64::NAN),
+        file_p99_s: metrics.completion_p99_s.unwrap_or(f64::NAN),
         files: metrics.completions.unwrap_or(0),
+        late: metrics.late.unwrap_or(0),
         rates: series
             .iter()
             .map(|flow| flow.throughput_mbps.clone())
@@ -1156,13 +1160,82 @@ fn table_paths(options: &Options, rows: &mut Vec<Row>) {
     }
 }
 
+/// A live source of a given rate: video of 1.2 Mbit/s and a constant one of 2 Mbit/s, alone and beside a bulk flow of the
+/// same kind; no later than with Cubic. Each is less than half of every channel.
+fn table_video(options: &Options, rows: &mut Vec<Row>) {
+    let sources = [
+        ("video", "video"),
+        ("constant", "video:bytes=2500,key_bytes=2500,fps=100"),
+    ];
+    let channels = [
+        ("5 Mbit/s", "rate:5", buffer(5.0, 4.0)),
+        ("20 Mbit/s", "rate:20", buffer(20.0, 4.0)),
+        ("LTE, city", "city-driving-lte-down@7", RED.to_owned()),
+    ];
+    for beside in [false, true] {
+        for (source, traffic) in sources {
+            for (channel, trace, queue) in &channels {
+                let scenarios = [&options.scheme, "verus:ratio=2", "cubic"].map(|scheme| {
+                    let mut flows = vec![FlowSpec {
+                        traffic: Some(traffic.to_owned()),
+                        ..FlowSpec::new(scheme)
+                    }];
+                    if beside {
+                        flows.push(FlowSpec::new(scheme));
+                    }
+                    base(trace, queue, 60.0, flows)
+                });
+                rows.push(Row {
+                    table: "video",
+                    group: if beside {
+                        "beside a bulk flow"
+                    } else {
+                        "alone"
+                    }
+                    .to_owned(),
+                    name: format!("{source}, {channel}"),
+                    scenarios: scenarios.into(),
+                    judge: Box::new(|runs| {
+                        let text = |run: &Run| {
+                            format!(
+                                "{:.0} ms, p99 {:.0}, {} of {} late",
+                                run.file_s * 1e3,
+                                run.file_p99_s * 1e3,
+                                run.late,
+                                run.files.max(run.late)
+                            )
+                        };
+                        let (ours, cubic) = (&runs[0], &runs[2]);
+                        Line {
+                            holds: Some(
+                                ours.late <= cubic.late
+                                    && ours.file_p99_s <= 1.1 * cubic.file_p99_s,
+                            ),
+                            text: format!(
+                                "{}; Verus {}; Cubic {}",
+                                text(ours),
+                                text(&runs[1]),
+                                text(cubic)
+                            ),
+                            values: vec![
+                                ("p99 over Cubic's", ours.file_p99_s / cubic.file_p99_s),
+                                ("late", ours.late as f64),
+                            ],
+                        }
+                    }),
+                });
+            }
+        }
+    }
+}
+
 // --- The loop over rows.
 
 fn options() -> Options {
     let mut options = bare();
     options.tables = [
         "one", "knob", "peers", "built-in", "many", "headline", "buffers", "company", "paths",
-        "jitter", "files",
+        "jitter", "files", "video",
     ]
     .map(str::to_owned)
     .to_vec();
@@ -1232,6 +1305,7 @@ fn study(options: &Options) {
             "paths" => table_paths(options, &mut rows),
             "jitter" => table_jitter(options, &mut rows),
             "files" => table_files(options, &mut rows),
+            "video" => table_video(options, &mut rows),
             other => panic!("unknown table {other}"),
         }
     }

@@ -4,6 +4,7 @@ use verus_core::receiver::{Receiver, ReceiverConfig};
 use verus_core::sender::{Counters, Sender};
 use verus_core::{Bytes, Duration, Time};
 
+use crate::frames::Frames;
 use crate::half::ReceiverHalf;
 use crate::scenario::Plan;
 use crate::timer::Timer;
@@ -26,6 +27,8 @@ pub struct Ends {
     pub unanswered: u32,
     /// Bytes of data delivered, each counted once.
     pub delivered: Bytes,
+    /// The frames that it carries, where it carries such.
+    pub frames: Option<Box<Frames>>,
 }
 
 impl Ends {
@@ -47,6 +50,7 @@ impl Ends {
                 .map(|half| Box::new(ReceiverHalf::new(half))),
             unanswered: 0,
             delivered: Bytes::ZERO,
+            frames: None,
         }
     }
 }
@@ -123,18 +127,26 @@ impl Flow {
     }
 
     /// The connection begins.
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, now: Time) {
         (self.phase, self.begun) = (Phase::On, true);
         match self.load {
             Load::File(bytes) => self.ends.sender.offer(bytes),
+            Load::Frames(video) => {
+                self.ends.frames = Some(Box::new(Frames::new(video, now)));
+            }
             Load::Endless | Load::For(_) => self.ends.sender.offer_bulk(),
         }
     }
 
-    /// Whether the connection that is on has delivered all of its file.
+    /// Whether the connection that is on has delivered all of its file, or its last frame.
     #[inline]
     pub fn is_complete(&self) -> bool {
-        self.phase == Phase::On && self.load == Load::File(self.ends.delivered)
+        self.phase == Phase::On
+            && match self.load {
+                Load::File(bytes) => bytes == self.ends.delivered,
+                Load::Frames(_) => (self.ends.frames.as_ref()).is_some_and(|f| f.is_complete()),
+                Load::Endless | Load::For(_) => false,
+            }
     }
 
     /// The connection is over; returns how long until the next one, if there is one.

@@ -1,7 +1,7 @@
 //! The time-ordered queue of events.
 //!
 //! One rule settles ties, so that a run has one outcome: at equal times the lower class goes first
-//! (connections that begin and end, then arrivals, then feedback, then timers, then samples, and departures last), and
+//! (connections that begin, have more and end, then arrivals, then feedback, then timers, then samples, and departures last), and
 //! within a class events leave in the order in which they were added.
 
 use std::cmp::Ordering;
@@ -15,6 +15,8 @@ use verus_core::Time;
 pub enum Event {
     /// A connection of a flow begins.
     Start(u32),
+    /// A flow's live source has another frame.
+    Frame(u32),
     /// The time of a flow's connection is over.
     Pause(u32),
     /// A flow ends.
@@ -40,7 +42,7 @@ pub enum Event {
 impl Event {
     fn class(self) -> u64 {
         match self {
-            Event::Start(_) | Event::Pause(_) | Event::Stop(_) => 0,
+            Event::Start(_) | Event::Frame(_) | Event::Pause(_) | Event::Stop(_) => 0,
             Event::Data(_) => 1,
             Event::Ack(_) => 2,
             Event::ReceiverTimer(_) | Event::ObserverTimer(_) | Event::SenderTimer(_) => 3,

@@ -6,6 +6,7 @@
 
 mod connection;
 pub mod event;
+pub mod frames;
 mod half;
 mod network;
 mod observe;

@@ -18,7 +18,7 @@ use verus_channel::{Delay, Link, Loss, Path, Schedule};
 use verus_core::receiver::Ack;
 use verus_core::{Bytes, Duration, Time, random};
 
-use crate::connection::{Flow, Phase};
+use crate::connection::{Ends, Flow, Phase};
 use crate::event::{Event, EventQueue};
 use crate::observe::Observers;
 use crate::packet::{AckPacket, DataPacket};
@@ -170,6 +170,7 @@ impl<'a> Network<'a> {
             self.observers.totals.events += 1;
             match event {
                 Event::Start(flow) => self.on_start(now, flow as usize),
+                Event::Frame(flow) => self.on_frame(now, flow as usize),
                 Event::Pause(flow) => self.on_pause(now, flow as usize),
                 Event::Stop(flow) => self.on_stop(now, flow as usize),
                 Event::SenderTimer(flow) => self.on_sender_timer(now, flow as usize),
@@ -227,15 +228,33 @@ impl<'a> Network<'a> {
             self.observers.on_settled(u64::from(old.unanswered));
             self.observers.on_forgotten(now, index, old.delivered);
         }
-        flow.begin();
-        if let Load::For(time) = flow.load {
-            self.events.push(now + time, Event::Pause(index as u32));
+        flow.begin(now);
+        match flow.load {
+            Load::For(time) => self.events.push(now + time, Event::Pause(index as u32)),
+            Load::Frames(_) => self.events.push(now, Event::Frame(index as u32)),
+            Load::Endless | Load::File(_) => (),
         }
         self.observers.on_begin(now, index, flow);
         if flow.is_complete() {
             self.complete(now, index);
         }
         self.pump(now, index);
+    }
+
+    /// A live source has another frame.
+    fn on_frame(&mut self, now: Time, index: usize) {
+        let flow = &mut self.flows[index];
+        let Ends { sender, frames, .. } = &mut flow.ends;
+        if flow.phase == Phase::On
+            && let Some(frames) = frames
+        {
+            let (size, next) = frames.offer(now);
+            sender.offer(size);
+            if let Some(at) = next {
+                self.events.push(at, Event::Frame(index as u32));
+            }
+            self.pump(now, index);
+        }
     }
 
     /// The clock ends a connection.
@@ -252,7 +271,7 @@ impl<'a> Network<'a> {
     /// All of a connection's file has arrived.
     #[cold]
     fn complete(&mut self, now: Time, index: usize) {
-        self.observers.on_complete(now, index);
+        self.observers.on_complete(now, index, &self.flows[index]);
         self.observers.on_end(now, index);
         self.await_next(now, index);
     }
@@ -352,6 +371,10 @@ impl<'a> Network<'a> {
             }
         }
         self.observers.on_delivered(now, packet, new);
+        if let Some(frames) = &mut ends.frames {
+            let in_order = ends.receiver.in_order();
+            frames.on_arrived(now, in_order, |took| self.observers.on_piece(index, took));
+        }
         if flow.is_complete() {
             self.complete(now, index);
         }

@@ -48,8 +48,8 @@ impl Observers {
         let bin = Duration::from_millis_f64(scenario.bin_ms);
         let mut meter = Meter::new(flows, base_rtt, bin);
         for (index, traffic) in plan.traffic.iter().enumerate() {
-            if traffic.is_files() {
-                meter.expect_files(index);
+            if traffic.has_pieces() {
+                meter.expect_pieces(index);
             }
         }
         if scenario.series {
@@ -75,11 +75,18 @@ impl Observers {
         self.meter.set_active(now, index, true);
     }
 
-    /// All of a connection's file has been delivered.
-    pub fn on_complete(&mut self, now: Time, index: usize) {
-        if let Some(took) = self.connections.lasted(now, index) {
-            self.meter.on_completion(index, took);
+    /// All of a connection's file, or its last frame, has been delivered.
+    pub fn on_complete(&mut self, now: Time, index: usize, flow: &Flow) {
+        if let Load::File(_) = flow.load
+            && let Some(took) = self.connections.lasted(now, index)
+        {
+            self.on_piece(index, took);
         }
+    }
+
+    /// All of a file or a frame has been delivered, so long after it was there to be sent.
+    pub fn on_piece(&mut self, index: usize, took: Duration) {
+        self.meter.on_completion(index, took);
     }
 
     /// A connection has done what it was for.
@@ -192,6 +199,9 @@ impl Observers {
     ) -> Outcome {
         for (index, flow) in flows.iter().enumerate() {
             self.connections.delivered(index, flow.ends.delivered);
+            if let Some(frames) = &flow.ends.frames {
+                self.meter.set_late(index, frames.late(end));
+            }
         }
         let capacity = |from, to| data.capacity(from, to).unwrap_or(Bytes::ZERO);
         let mut outcomes: Vec<FlowOutcome> = flows

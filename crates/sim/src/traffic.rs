@@ -1,10 +1,11 @@
-//! What a user has to send, and when: `full`, `on-off`, `c.r1002` or `files`, with settings as `KIND:key=value`.
+//! What a user has to send, and when: `full`, `on-off`, `c.r1002`, `files` or `video`, with settings as `KIND:key=value`.
 //!
 //! ```text
 //!  full      ├────────────────────────────────────────────────▶ one connection, always something to send
 //!  on-off    ····├── ON: size / rate ──┤······ OFF ······├── ON ──┤···    the clock ends a connection
 //!  c.r1002   ····├── file ──┤······· reading ·······├── file ──┤······    its delivery does, and reading follows
 //!  files     ├─ file ─┤ gap ├─ file ─┤ gap ├─ file ─┤                     likewise
+//!  video     ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├─▶ one connection, and a frame whenever it is due
 //! ```
 //!
 //! A user is a sequence of connections, one at a time, and each begins anew: an algorithm without memory, a receiver
@@ -26,6 +27,8 @@ use verus_core::spec::{
     Given, Kind, Problem, REQUIRED, Row, Shown, Within, Words, either, shown, word_for,
 };
 use verus_core::{Bytes, Duration, random};
+
+use crate::frames::Video;
 
 const MB: f64 = 1e6;
 
@@ -217,6 +220,89 @@ impl Files {
     ];
 }
 
+/// A live source, as a text gives it.
+struct Live {
+    bytes: u64,
+    key_bytes: u64,
+    group: u64,
+    fps: f64,
+    deadline_ms: f64,
+    count: Option<u64>,
+}
+
+/// A frame each microsecond is as fast as a clock of the kind that media have; each quarter of an hour is no video.
+const FPS: Within = Within {
+    words: "a number of frames a second between 0.001 and 1e6",
+    valid: |value| (0.001..=1e6).contains(&value),
+};
+const DEADLINE: Within = Within {
+    words: "a number of ms between 0.001 and 1e9",
+    valid: |value| (0.001..=1e9).contains(&value),
+};
+
+impl Live {
+    /// The compressed stream of draft-huitema-ccwg-c4-test, 1.2 Mbit/s; a frame that is a quarter of a second late
+    /// is of no use there.
+    const DEFAULT: Live = Live {
+        bytes: 3_750,
+        key_bytes: 37_500,
+        group: 30,
+        fps: 30.0,
+        deadline_ms: 250.0,
+        count: None,
+    };
+    const ROWS: &'static [Row<Self>] = &[
+        Row::whole(
+            "bytes",
+            "bytes",
+            "size of a frame",
+            REQUIRED,
+            |c| Some(c.bytes),
+            |c, v| c.bytes = v,
+        ),
+        Row::whole(
+            "key_bytes",
+            "bytes",
+            "size of the first frame of a group",
+            REQUIRED,
+            |c| Some(c.key_bytes),
+            |c, v| c.key_bytes = v,
+        ),
+        Row::whole(
+            "group",
+            "frames",
+            "from one key frame to the next",
+            REQUIRED,
+            |c| Some(c.group),
+            |c, v| c.group = v,
+        ),
+        Row::within(
+            "fps",
+            "1/s",
+            "frames a second",
+            FPS,
+            |c| c.fps,
+            |c, v| c.fps = v,
+        ),
+        Row::within(
+            "deadline_ms",
+            "ms",
+            "a frame that takes longer is late",
+            DEADLINE,
+            |c| c.deadline_ms,
+            |c, v| c.deadline_ms = v,
+        ),
+        Row::whole(
+            "count",
+            "frames",
+            "how many",
+            "no end",
+            |c| c.count,
+            |c, v| c.count = Some(v),
+        ),
+    ];
+}
+
 const KINDS: &[Kind<Traffic>] = &[
     Kind {
         name: "full",
@@ -274,6 +360,24 @@ const KINDS: &[Kind<Traffic>] = &[
             })
         },
     },
+    Kind {
+        name: "video",
+        summary: "frames at a fixed rate, whether there is room for them or not; one connection",
+        example: "video:bytes=3750,key_bytes=37500,group=30,fps=30,deadline_ms=250",
+        keys: || shown(Live::ROWS, &Live::DEFAULT),
+        read: |given| {
+            let mut live = Live::DEFAULT;
+            given.apply(Live::ROWS, &mut live)?;
+            Ok(Traffic::Video(Video {
+                key: Bytes::new(live.key_bytes),
+                frame: Bytes::new(live.bytes),
+                group: live.group,
+                fps: live.fps,
+                deadline: Duration::from_millis_f64(live.deadline_ms),
+                count: live.count,
+            }))
+        },
+    },
 ];
 
 /// Every kind of traffic with its keys, units and defaults.
@@ -325,6 +429,8 @@ pub enum Traffic {
         /// How many; without end if absent.
         count: Option<u64>,
     },
+    /// Frames at a fixed rate.
+    Video(Video),
 }
 
 /// A truncated lognormal size.
@@ -347,6 +453,8 @@ pub(crate) enum Load {
     For(Duration),
     /// A file.
     File(Bytes),
+    /// Frames, each when it is due.
+    Frames(Video),
 }
 
 impl Traffic {
@@ -361,9 +469,12 @@ impl Traffic {
         })
     }
 
-    /// Whether a connection ends when what it carries has been delivered.
-    pub(crate) fn is_files(&self) -> bool {
-        matches!(self, Traffic::Ftp { .. } | Traffic::Files { .. })
+    /// Whether it has pieces, files or frames, whose delivery is told.
+    pub(crate) fn has_pieces(&self) -> bool {
+        matches!(
+            self,
+            Traffic::Ftp { .. } | Traffic::Files { .. } | Traffic::Video(_)
+        )
     }
 
     /// The connections of the user with this number.
@@ -415,6 +526,7 @@ impl User {
         };
         match &self.traffic {
             Traffic::Full => first.then_some((Duration::ZERO, Load::Endless)),
+            Traffic::Video(video) => first.then_some((Duration::ZERO, Load::Frames(*video))),
             Traffic::OnOff {
                 off_s,
                 size,
@@ -477,7 +589,7 @@ mod tests {
         match load {
             Load::File(bytes) => bytes.as_f64() / MB,
             Load::For(time) => time.as_secs_f64() * 4.0 / 8.0,
-            Load::Endless => panic!("files and times have a size"),
+            Load::Endless | Load::Frames(_) => panic!("files and times have a size"),
         }
     }
 
@@ -552,7 +664,7 @@ mod tests {
         let cases = [
             (
                 "",
-                "unknown kind ``; known are full, on-off, c.r1002, files",
+                "unknown kind ``; known are full, on-off, c.r1002, files, video",
             ),
             ("bursts", "unknown kind `bursts`"),
             (
@@ -588,6 +700,15 @@ mod tests {
                 "bytes must be a whole number above 0, not `0`",
             ),
             ("files:bytes=1,gap_s=-1", "gap_s must be"),
+            (
+                "video:fps=0",
+                "fps must be a number of frames a second between 0.001 and 1e6, not `0`",
+            ),
+            (
+                "video:group=0",
+                "group must be a whole number above 0, not `0`",
+            ),
+            ("video:deadline_ms=nan", "deadline_ms must be"),
         ];
         for (text, words) in cases {
             let error = Traffic::parse(text).unwrap_err().to_string();

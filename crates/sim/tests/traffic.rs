@@ -58,6 +58,48 @@ fn a_small_file_takes_its_packets_and_the_propagation() {
 }
 
 #[test]
+fn frames_come_when_they_are_due_and_are_late_where_the_path_is_too_slow() {
+    let video = |deadline_ms: u32, mbps: u32| {
+        let traffic =
+            format!("video:bytes=3000,key_bytes=6000,group=50,fps=50,deadline_ms={deadline_ms}");
+        run(&Scenario {
+            trace: format!("rate:{mbps}"),
+            ..users(1, "newreno", &traffic, 10.0)
+        })
+    };
+    // 20 ms and 1 ms a packet: two of them, four in the first of each group of fifty.
+    let easy = video(23, 12).metrics;
+    let in_time = 499; // the 500th, due at 9.98 s, is 2 ms short of its arrival at 10.002
+    assert_eq!((easy.completions, easy.late), (Some(in_time), Some(10)));
+    let mean = (489.0 * 0.022 + 10.0 * 0.024) / 499.0;
+    assert!((easy.completion_mean_s.expect("they came") - mean).abs() < 1e-9);
+    assert_eq!(easy.completion_p99_s, Some(0.024));
+    // 1.2 Mbit/s and a little more for the key frames are a tenth of the link.
+    assert!((easy.throughput_mbps / (1.2 + 0.024) - 1.0).abs() < 0.01);
+    assert_eq!(video(24, 12).metrics.late, Some(0));
+    // Of what half the path can carry, nearly all is late, there or not.
+    let slow = video(100, 1).metrics;
+    let late = slow.late.expect("frames");
+    assert!(
+        late > 450 && slow.completions.expect("frames") < 450,
+        "{late}"
+    );
+    let bulk = run(&single("rate:12", "infinite", "newreno", 1.0));
+    assert_eq!(bulk.metrics.late, None);
+}
+
+#[test]
+fn a_live_source_is_over_with_its_last_frame() {
+    let traffic = "video:bytes=3000,key_bytes=3000,fps=10,count=3";
+    let outcome = run(&users(1, "newreno", traffic, 2.0));
+    assert_eq!(outcome.connections.len(), 1);
+    assert_eq!(millis(&outcome.connections[0]), (0.0, Some(222.0)));
+    assert_eq!(outcome.connections[0].file, None);
+    assert_eq!(outcome.metrics.completions, Some(3));
+    assert_eq!(outcome.totals.network_bytes, 0);
+}
+
+#[test]
 fn a_flow_with_so_much_to_send_says_when_it_was_there() {
     let outcome = run(&Scenario {
         flows: vec![sending("newreno", 1500), FlowSpec::new("newreno")],

@@ -15,7 +15,7 @@ from verus import rows
 from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
 from verus.folder import check_folder, new_folder, read_config
-from verus.numbers import DELAY_NOTE, FILES_NOTE
+from verus.numbers import DELAY_NOTE, FILES_NOTE, FRAMES_NOTE
 from verus.runner import Outcome, measure_all, run_all
 from verus.scenario import Run, Settings, at_least
 
@@ -89,7 +89,7 @@ def compare(
     flows
         Flows of each scheme in one run. Default: 1.
     traffic
-        What each flow has to send, and when: `full` (the default), `on-off`, `c.r1002` or `files:bytes=N`, with keys.
+        What each flow has to send, and when: `full` (the default), `on-off`, `c.r1002`, `files:bytes=N` or `video`, with keys.
     duration
         Simulated seconds. Default: 60.
     seed
@@ -180,7 +180,9 @@ def _report(
         for block in table.comparison(results):
             console.print(block)
         console.print(DELAY_NOTE, style="dim")
-        if results.files:
+        if results.has("late"):
+            console.print(FRAMES_NOTE, style="dim")
+        elif results.has("completions"):
             console.print(FILES_NOTE, style="dim")
     talk.detail("drawing")
     with new_folder(target, force=force) as folder:

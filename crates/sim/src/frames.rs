@@ -1,0 +1,160 @@
+//! A live source: frames that are there at a fixed rate, whether the network has room for them or not.
+//!
+//! ```text
+//!  offered  ├K┤  ├P┤  ├P┤  ├P┤  ├K┤        each 1/fps, on one connection, however much still waits
+//!  there       ├───K───┤├P┤├P┤ ├P┤          a frame is there when all data up to its end is: frames need those before
+//! ```
+//!
+//! Groups of pictures begin with a key frame, as in the media tests of draft-huitema-ccwg-c4-test (§ "Handling of
+//! Multimedia Applications"), whose streams of 30 frames a second these are by default.
+
+use std::collections::VecDeque;
+
+use verus_core::{Bytes, Duration, Time};
+
+/// The frames of a live source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Video {
+    /// Size of the first frame of each group.
+    pub key: Bytes,
+    /// Size of each other frame.
+    pub frame: Bytes,
+    /// Frames from one key frame to the next.
+    pub group: u64,
+    /// Frames a second.
+    pub fps: f64,
+    /// A frame that takes longer is late.
+    pub deadline: Duration,
+    /// How many frames; without end if absent.
+    pub count: Option<u64>,
+}
+
+/// The frames of one connection: what was offered, and what of it is not there yet.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    video: Video,
+    start: Time,
+    offered: u64,
+    offered_bytes: u64,
+    /// Of each frame that is not there: where in the data it ends, and when it was offered.
+    under_way: VecDeque<(u64, Time)>,
+    /// Frames that were there in time.
+    in_time: u64,
+}
+
+impl Frames {
+    /// Those of a connection that begins at `start`, with the first.
+    pub fn new(video: Video, start: Time) -> Self {
+        Frames {
+            video,
+            start,
+            offered: 0,
+            offered_bytes: 0,
+            under_way: VecDeque::new(),
+            in_time: 0,
+        }
+    }
+
+    /// A frame is due at `now`: its size, and when the next one will be.
+    pub fn offer(&mut self, now: Time) -> (Bytes, Option<Time>) {
+        let video = &self.video;
+        let is_key = self.offered.is_multiple_of(video.group);
+        let size = if is_key { video.key } else { video.frame };
+        self.offered += 1;
+        self.offered_bytes += size.get();
+        self.under_way.push_back((self.offered_bytes, now));
+        // From the start, so that no rounding adds up.
+        let due = self.start + Duration::from_secs_f64(self.offered as f64 / video.fps);
+        (size, (!self.is_all_offered()).then_some(due))
+    }
+
+    /// All data before `in_order` has arrived; tells how long each frame took that is there by this.
+    pub fn on_arrived(&mut self, now: Time, in_order: u64, mut took: impl FnMut(Duration)) {
+        while let Some(&(end, offered)) = self.under_way.front() {
+            if end > in_order {
+                return;
+            }
+            self.under_way.pop_front();
+            let time = now.since(offered);
+            self.in_time += u64::from(time <= self.video.deadline);
+            took(time);
+        }
+    }
+
+    /// Whether the last frame is there.
+    pub fn is_complete(&self) -> bool {
+        self.is_all_offered() && self.under_way.is_empty()
+    }
+
+    /// How many frames were late by `now`, there or not.
+    pub fn late(&self, now: Time) -> u64 {
+        let pending = |&&(_, offered): &&(u64, Time)| now.since(offered) <= self.video.deadline;
+        self.offered - self.in_time - self.under_way.iter().filter(pending).count() as u64
+    }
+
+    fn is_all_offered(&self) -> bool {
+        self.video.count == Some(self.offered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VIDEO: Video = Video {
+        key: Bytes::new(37_500),
+        frame: Bytes::new(3_750),
+        group: 3,
+        fps: 30.0,
+        deadline: Duration::from_millis(100),
+        count: Some(4),
+    };
+
+    fn ms(millis: f64) -> Time {
+        Time::from_secs_f64(millis / 1e3)
+    }
+
+    #[test]
+    fn groups_begin_with_a_key_frame_and_frames_keep_their_rate() {
+        let mut frames = Frames::new(VIDEO, ms(500.0));
+        let mut due = Some(ms(500.0));
+        let mut offered = Vec::new();
+        while let Some(at) = due {
+            let (size, next) = frames.offer(at);
+            offered.push((at, size.get()));
+            due = next;
+        }
+        let third = 1e3 / 30.0;
+        assert_eq!(
+            offered,
+            [
+                (ms(500.0), 37_500),
+                (ms(500.0 + third), 3_750),
+                (ms(500.0 + 2.0 * third), 3_750),
+                (ms(600.0), 37_500)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_frame_is_there_when_all_before_its_end_is_and_late_after_its_deadline() {
+        let mut frames = Frames::new(VIDEO, ms(0.0));
+        let mut due = Some(ms(0.0));
+        while let Some(at) = due {
+            due = frames.offer(at).1;
+        }
+        let mut took = Vec::new();
+        frames.on_arrived(ms(90.0), 41_249, |time| took.push(time));
+        assert_eq!(took, [Duration::from_millis(90)]);
+        assert_eq!(frames.late(ms(130.0)), 0, "the second has until 133 ms");
+        assert_eq!(frames.late(ms(134.0)), 1, "and is late before it is there");
+        took.clear();
+        frames.on_arrived(ms(150.0), 45_000, |time| took.push(time));
+        assert_eq!(took.len(), 2);
+        assert_eq!(frames.late(ms(150.0)), 1, "the third came after 83 ms");
+        assert!(!frames.is_complete());
+        frames.on_arrived(ms(200.0), 82_500, |_| ());
+        assert!(frames.is_complete());
+        assert_eq!(frames.late(ms(999.0)), 1);
+    }
+}
