@@ -143,7 +143,7 @@ impl Stamp {
 pub struct ProfileSnapshot {
     /// Measured points: (window in packets, averaged delay in ms).
     pub points: Vec<(f64, f64)>,
-    /// The fitted curve, sampled at each whole window from 1: (window in packets, delay in ms).
+    /// The fitted curve at each whole window from 1, or at a thousand of them: (window in packets, delay in ms).
     pub curve: Vec<(f64, f64)>,
 }
 

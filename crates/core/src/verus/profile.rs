@@ -295,7 +295,7 @@ impl Profile {
                 .filter(|(_, kept)| kept.updated.is_some())
                 .map(|(window, kept)| (window as f64, kept.delay_ms))
                 .collect(),
-            curve: (0..self.curve.table.len())
+            curve: drawn(self.curve.table.len())
                 .map(|at| ((at + 1) as f64, self.curve.delay_ms(at)))
                 .collect(),
         }
@@ -304,6 +304,20 @@ impl Profile {
 
 /// Points older than this many memories are dropped.
 const FORGET_AGES: f64 = 8.0;
+
+/// Which entries of a curve of `count` are drawn: all up to a thousand, else so many at equal distances. A window that
+/// nothing bounds (paper mode in a short buffer) makes curves of 40,000, one a second for each flow.
+fn drawn(count: usize) -> impl Iterator<Item = usize> {
+    const MOST: usize = 1000;
+    let last = count.saturating_sub(1);
+    (0..count.min(MOST)).map(move |at| {
+        if count <= MOST {
+            at
+        } else {
+            at * last / (MOST - 1)
+        }
+    })
+}
 
 #[cfg(test)]
 mod tests {
@@ -346,6 +360,18 @@ mod tests {
         profile.refit(later, Fit::Monotone, Some(memory), None);
         assert_eq!(profile.snapshot().points, [(1.0, 40.0)]);
         assert_eq!(profile.largest(), 1);
+    }
+
+    #[test]
+    fn a_long_curve_is_drawn_at_a_thousand_windows_from_its_first_to_its_last() {
+        assert_eq!(drawn(0).count(), 0);
+        assert_eq!(
+            drawn(1000).collect::<Vec<_>>(),
+            (0..1000).collect::<Vec<_>>()
+        );
+        let long: Vec<usize> = drawn(40_000).collect();
+        assert_eq!((long.len(), long[0], long[999]), (1000, 0, 39_999));
+        assert!(long.windows(2).all(|pair| pair[1] - pair[0] <= 41));
     }
 
     #[test]
