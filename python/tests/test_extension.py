@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -146,7 +147,10 @@ def test_the_interpreter_runs_on_while_rust_works() -> None:
         (json.dumps({"trac": "rate:1"}), "unknown field `trac`"),
         (scenario(flows=[]), "flows must be between 1"),
         (scenario(duration_s=-1), "duration_s must be above 0"),
-        (scenario(duration_s=None), "scenario: "),
+        (scenario(duration_s=None), "duration_s must be above 0 and at most 1000000, not null"),
+        (scenario(ack_every=1.5), "ack_every must be a whole number between 1 and 1000, not 1.5"),
+        (scenario(flows=[{"scheme": "cubic", "start_s": -1}]), r"flows\[0\].start_s must be between 0 and 1000000"),
+        (scenario(flows=[{"scheme": "cubic", "start_s": 2, "stop_s": 1}]), r"flows\[0\].stop_s must be after start_s"),
         (scenario(queue="blue"), "unknown kind `blue`"),
         (scenario(trace="rate:0"), "is not a rate"),
         (scenario(flows=[{"scheme": "verus:ratio=1"}]), "ratio"),
@@ -158,6 +162,18 @@ def test_bad_scenarios_are_value_errors_that_name_the_field(text: str, message: 
         _verus.simulate(text)
     with pytest.raises(ValueError, match=message):
         _verus.simulate_many([text])
+
+
+def test_the_types_of_a_scenario_are_those_of_the_schema() -> None:
+    repository = Path(__file__).parents[2]
+    maker = runpy.run_path(str(repository / "scripts" / "scenario_types.py"))
+    made = maker["written"](json.loads(_verus.scenario_schema()))
+    assert (repository / "python" / "verus" / "schema.py").read_text() == made, "run scripts/scenario_types.py"
+
+
+def test_the_default_scenario_is_what_the_schema_says() -> None:
+    fields = json.loads(_verus.scenario_schema())["properties"]
+    assert {name: rule["default"] for name, rule in fields.items()} == json.loads(_verus.default_scenario())
 
 
 def test_files_that_cannot_be_read_are_os_errors(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parents[1] / "verus"
 #: From the bottom: each may import what is below it, and of its own layer what does not lead back.
 LAYERS = {
     "words, numbers and what Rust knows": ("_verus", "errors", "plain", "numbers", "labels", "endpoint", "files"),
-    "what to run": ("scenario", "fetch"),
+    "what to run": ("schema", "scenario", "fetch"),
     "running it": ("runner", "emulation"),
     "what came of it": ("rows", "folder", "lines", "columns", "probe", "results", "training"),
     "what is shown": ("summary", "style", "table", "figures*", "render"),

@@ -20,6 +20,7 @@ __all__ = [
     "catalogue",
     "check_channel",
     "check_queue",
+    "check_scenario",
     "check_scheme",
     "check_traffic",
     "default_scenario",
@@ -31,6 +32,7 @@ __all__ = [
     "model_csv",
     "model_info",
     "model_region",
+    "scenario_schema",
     "simulate",
     "simulate_many",
     "trace_convert",
@@ -103,6 +105,12 @@ class _TraceTimes(TypedDict):
 
 def default_scenario() -> str:
     """JSON: every field of a scenario, as it is where nothing is said."""
+
+def scenario_schema() -> str:
+    """JSON Schema (draft 2020-12) of a scenario: type, range, default and meaning of each field."""
+
+def check_scenario(scenario_json: str) -> None:
+    """Refuses what the schema does not allow, and fields that contradict each other; reads no file that it names."""
 
 def simulate(scenario_json: str, progress: Callable[[float], bool | None] | None = None) -> _Outcome:
     """Runs one scenario. `progress` hears the share done; returning False stops the run (`RuntimeError`)."""

@@ -12,28 +12,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from verus import _verus
-from verus.errors import FieldError
 from verus.folder import new_folder
 from verus.results import Results
 from verus.runner import Progress, run_all
 from verus.scenario import (
     DEFAULT_CHANNELS,
     DEFAULT_SCHEMES,
+    DEFAULTS,
     PAPER_QUEUE,
     Contestant,
     Settings,
     above_zero,
-    at_least,
+    check_fields,
     check_seed,
-    checked,
 )
+from verus.schema import Scenario
 
 Array = npt.NDArray[Any]
 
@@ -58,13 +58,13 @@ class Link:
     """
 
     trace: str
-    delay_ms: float = 20.0
+    delay_ms: float = DEFAULTS["delay_ms"]
     queue: str = PAPER_QUEUE
-    ack: str = "ideal"
-    ack_queue: str = "infinite"
-    loss: float = 0.0
-    opportunity_bytes: int = 1504
-    loop: bool = True
+    ack: str = DEFAULTS["ack"]
+    ack_queue: str = DEFAULTS["ack_queue"]
+    loss: float = DEFAULTS["loss"]
+    opportunity_bytes: int = DEFAULTS["opportunity_bytes"]
+    loop: bool = DEFAULTS["loop"]
 
     @classmethod
     def from_trace(cls, trace: str | PathLike[str], **options: Any) -> Link:
@@ -101,7 +101,8 @@ class Flow:
         stop_s: When it stops; at the end of the run if None.
         delay_ms: Its own propagation each way, in place of the link's.
         bytes: How much it has to send, once; without end if None.
-        traffic: What it has to send, and when: ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video`` with keys, or ``full``.
+        traffic: What it has to send, and when: ``full``, or ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video`` with
+            keys.
         **params: Keys of the scheme: ``ratio=4``.
 
     Raises:
@@ -130,18 +131,12 @@ class Flow:
         self.delay_ms = delay_ms
         self.bytes = bytes
         self.traffic = traffic
-        at_least("start_s", start_s, 0)
-        if stop_s is not None:
-            at_least("stop_s", stop_s, 0)
-        if delay_ms is not None:
-            at_least("delay_ms", delay_ms, 0)
-        if bytes is not None:
-            at_least("bytes", bytes, 1, 2**63 - 1)
-            if traffic is not None:
-                raise FieldError("bytes", "is left out where traffic says what there is to send")
-        if traffic is not None:
-            checked("traffic", traffic, _verus.check_traffic)
         Contestant.from_scheme(self.scheme)
+        check_fields(self.fields(), flow=True)
+
+    def fields(self) -> dict[str, Any]:
+        """What a scenario has of it."""
+        return {name: getattr(self, name) for name in ("scheme", "start_s", "stop_s", "delay_ms", "bytes", "traffic")}
 
     def __repr__(self) -> str:
         own = {"start_s": self.start_s, "stop_s": self.stop_s, "delay_ms": self.delay_ms}
@@ -206,11 +201,11 @@ def simulate(
     *,
     link: Link,
     flows: Sequence[Flow],
-    duration_s: float = 60.0,
-    seed: int = 1,
-    packet_bytes: int = 1500,
-    ack_every: int = 1,
-    bin_ms: float = 100.0,
+    duration_s: float = DEFAULTS["duration_s"],
+    seed: int = DEFAULTS["seed"],
+    packet_bytes: int = DEFAULTS["packet_bytes"],
+    ack_every: int = DEFAULTS["ack_every"],
+    bin_ms: float = DEFAULTS["bin_ms"],
     records: bool = True,
     progress: Progress | None = None,
 ) -> Result:
@@ -262,10 +257,10 @@ def simulate(
     (planned,) = settings.runs()
     one_scheme = len(set(texts)) == 1
     contestant = Contestant.from_scheme(texts[0], flows=len(texts)) if one_scheme else planned.contestant
-    names = ("start_s", "stop_s", "delay_ms", "bytes", "traffic")
-    own = [{name: getattr(flow, name) for name in names} for flow in flows]
-    spec = [{"scheme": text, **times} for text, times in zip(texts, own, strict=True)]
-    run = dataclasses.replace(planned, contestant=contestant, scenario={**planned.scenario, "flows": spec})
+    spec = [flow.fields() for flow in flows]
+    run = dataclasses.replace(
+        planned, contestant=contestant, scenario=cast("Scenario", {**planned.scenario, "flows": spec})
+    )
     (outcome,) = run_all([run], threads=1, progress=progress)
     results = Results.collect([run], [outcome], kind="simulate", settings=settings.to_dict())
     metrics = dict(outcome["metrics"])

@@ -13,10 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, cast
 
 from verus import _verus
 from verus.errors import FieldError
+from verus.schema import Scenario
 
 #: The paper's shared queue (SIGCOMM 2015, section 6.2): 3 and 9 Mbit of average queue, 10 % at the top.
 PAPER_QUEUE = "red:min=375000,max=1125000,p=0.1"
@@ -34,11 +35,18 @@ KERNEL = "linux:cc="
 #: What may carry our controllers in real time.
 TRANSPORTS = ("udp", "quic")
 
-#: More flows in one run than this are refused, as the simulator does: a typing error more likely than a wish.
-MOST_FLOWS = 100_000
-
 #: More seeds of one comparison are refused likewise.
 MOST_REPETITIONS = 100_000
+
+
+#: Every field of a scenario: type, range, default and meaning, as Rust states them (JSON Schema).
+SCHEMA: Mapping[str, Any] = json.loads(_verus.scenario_schema())
+
+#: Every field of a scenario, as it is where nothing is said.
+DEFAULTS: Scenario = json.loads(_verus.default_scenario())
+
+#: More flows in one run than this are refused: a typing error more likely than a wish.
+MOST_FLOWS: int = SCHEMA["properties"]["flows"]["maxItems"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,14 +127,14 @@ class Run:
         trace: The channel as the user named it.
         queue: The bottleneck queue as the user wrote it.
         contestant: Who runs over it.
-        scenario: What the simulator reads (see `crates/sim`): plain values, ready for JSON.
+        scenario: What the simulator reads: plain values, ready for JSON.
         part: Which part of an experiment it belongs to, where there are several.
     """
 
     trace: str
     queue: str
     contestant: Contestant
-    scenario: Mapping[str, Any]
+    scenario: Scenario
     part: str = ""
 
     def to_json(self) -> str:
@@ -135,11 +143,7 @@ class Run:
 
     def without_series(self) -> Run:
         """The same run, of which only metrics and totals are kept: nothing grows with its duration."""
-        return replace(self, scenario={**self.scenario, "series": False})
-
-
-#: Every field of a scenario, as it is where nothing is said; their ranges are Rust's to know.
-DEFAULTS: Mapping[str, Any] = json.loads(_verus.default_scenario())
+        return replace(self, scenario=cast("Scenario", {**self.scenario, "series": False}))
 
 
 def make_run(
@@ -166,12 +170,12 @@ def make_run(
     sends = {} if traffic == "full" else {"traffic": traffic}
     flows = [{"scheme": text, "start_s": 0.0, "stop_s": None, "delay_ms": None, **sends} for text in contestant.flows]
     scenario = {**DEFAULTS, **fields, "trace": path or trace, "queue": queue, "flows": flows}
-    return Run(trace=trace, queue=queue, contestant=contestant, scenario=scenario, part=part)
+    return Run(trace=trace, queue=queue, contestant=contestant, scenario=cast("Scenario", scenario), part=part)
 
 
 @contextlib.contextmanager
 def refused() -> Iterator[None]:
-    """What Rust says of a scenario's field (`delay_ms must be …`), filed under its name.
+    """What Rust says of a scenario's field (`delay_ms must be …`, `flows[0].start_s must be …`), filed under its name.
 
     Raises:
         FieldError: In place of that `ValueError`.
@@ -179,9 +183,24 @@ def refused() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if found := re.fullmatch(r"(\w+) (must be .*)", str(error)):
+        if found := re.fullmatch(r"(?:flows\[0\]\.)?([\w\[\].]+) (must be .*)", str(error)):
             raise FieldError(found[1], found[2]) from error
         raise
+
+
+def check_fields(values: Mapping[str, Any], *, flow: bool = False) -> None:
+    """Refuses fields of a scenario, or of a flow, that Rust would not take, the others being as by default.
+
+    Raises:
+        FieldError: The first field found wanting, and its range.
+    """
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise FieldError(name, f"must be a finite number, not {value:g}")
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise FieldError(name, f"must be a number of 64 bits, not {value}")
+    with refused():
+        _verus.check_scenario(json.dumps({"flows": [values]} if flow else values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +226,7 @@ class Settings:
         loop: Whether a trace that ends starts again.
         records: Whether to keep one record for each packet.
         bin_ms: Width of the bins of the time series.
-        traffic: What every flow has to send: ``full``, ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video``, with keys.
+        traffic: What every flow has to send: ``full``, ``on-off``, ``c.r1002``, ``files:bytes=N`` or ``video`` with keys.
         emulate: Whether to run in real time, behind an emulated link, rather than simulate.
         transports: What carries our controllers then: ``udp``, ``quic``.
     """
@@ -216,20 +235,20 @@ class Settings:
     schemes: Sequence[str] = DEFAULT_SCHEMES
     mixes: Sequence[str] = ()
     queues: Sequence[str] = (PAPER_QUEUE,)
-    ack: str = "ideal"
-    ack_queue: str = "infinite"
-    delay_ms: float = 20.0
-    packet_bytes: int = 1500
-    opportunity_bytes: int = 1504
-    ack_every: int = 1
+    ack: str = DEFAULTS["ack"]
+    ack_queue: str = DEFAULTS["ack_queue"]
+    delay_ms: float = DEFAULTS["delay_ms"]
+    packet_bytes: int = DEFAULTS["packet_bytes"]
+    opportunity_bytes: int = DEFAULTS["opportunity_bytes"]
+    ack_every: int = DEFAULTS["ack_every"]
     flows: int = 1
-    duration_s: float = 60.0
-    seed: int = 1
+    duration_s: float = DEFAULTS["duration_s"]
+    seed: int = DEFAULTS["seed"]
     repeat: int = 1
-    loss: float = 0.0
-    loop: bool = True
+    loss: float = DEFAULTS["loss"]
+    loop: bool = DEFAULTS["loop"]
     records: bool = False
-    bin_ms: float = 100.0
+    bin_ms: float = DEFAULTS["bin_ms"]
     traffic: str = "full"
     emulate: bool = False
     transports: Sequence[str] = ("udp",)
@@ -246,20 +265,12 @@ class Settings:
                 raise FieldError(name, "needs at least one")
         if not self.schemes and not self.mixes:
             raise FieldError("schemes", "needs at least one scheme or mix")
-        above_zero("duration_s", self.duration_s, "seconds", 1_000_000)
-        at_least("delay_ms", self.delay_ms, 0, 100_000)
         at_least("flows", self.flows, 1, MOST_FLOWS)
         at_least("repeat", self.repeat, 1, MOST_REPETITIONS)
-        for name in ("packet_bytes", "ack_every"):
-            if not 0 <= getattr(self, name) < 2**32:
-                raise FieldError(name, f"must be a whole number that fits 32 bits, not {getattr(self, name)}")
         check_seed(self.seed)
         if self.seed + self.repeat > 2**63:
             raise FieldError("seed", "must fit 63 bits, repetitions included")
-        if self.opportunity_bytes not in (1500, 1504):
-            raise FieldError("opportunity_bytes", f"must be 1504 or 1500, not {self.opportunity_bytes}")
-        if not 0 <= self.loss < 1:
-            raise FieldError("loss", f"must be a probability below 1, not {self.loss:g}")
+        check_fields(self._fields())
         for text in self.transports:
             if text not in TRANSPORTS:
                 raise FieldError("transports", f"`{text}` is neither {' nor '.join(TRANSPORTS)}")
@@ -311,7 +322,7 @@ class Settings:
         """
         self.check()
         contestants = self.contestants()
-        own = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name in DEFAULTS}
+        own = self._fields()
         return [
             make_run(
                 **{**own, "trace": trace, "queue": queue, "seed": seed, "traffic": self.traffic},
@@ -322,6 +333,12 @@ class Settings:
             for contestant in contestants
             for seed in range(self.seed, self.seed + self.repeat)
         ]
+
+    def _fields(self) -> dict[str, Any]:
+        """Those that a scenario has under the same name and with the same meaning."""
+        own = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name in DEFAULTS}
+        del own["flows"]
+        return own
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; `from_dict` undoes it."""

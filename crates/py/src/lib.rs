@@ -27,7 +27,7 @@ mod _verus {
     #[pymodule_export]
     use super::model::{model_csv, model_info, model_region, train};
     #[pymodule_export]
-    use super::run::{default_scenario, simulate, simulate_many};
+    use super::run::{check_scenario, default_scenario, scenario_schema, simulate, simulate_many};
     #[pymodule_export]
     use super::{jain, version};
 }

@@ -25,6 +25,20 @@ pub(crate) fn default_scenario() -> PyResult<String> {
     serde_json::to_string(&Scenario::default()).map_err(error::value)
 }
 
+/// The JSON Schema of a scenario.
+#[pyfunction]
+pub(crate) fn scenario_schema() -> String {
+    verus_sim::schema::schema().to_string()
+}
+
+/// Refuses a scenario, written as JSON, with a field that is unknown, of another type or out of its range, or with two
+/// that contradict each other.
+#[pyfunction]
+pub(crate) fn check_scenario(scenario_json: &str) -> PyResult<()> {
+    let checked = parse(scenario_json)?.check();
+    checked.map_err(|error| error::simulation(&error))
+}
+
 /// Runs one scenario, written as JSON.
 #[pyfunction]
 #[pyo3(signature = (scenario_json, progress=None))]
@@ -198,7 +212,7 @@ fn run_all<T: Send>(
 }
 
 pub(crate) fn parse(text: &str) -> PyResult<Scenario> {
-    serde_json::from_str(text).map_err(|error| error::value(format_args!("scenario: {error}")))
+    Scenario::from_json(text).map_err(|error| error::simulation(&error))
 }
 
 /// Whether a progress callback wants the work to go on: everything but `False` does.

@@ -13,6 +13,7 @@ mod observe;
 mod packet;
 mod record;
 mod scenario;
+pub mod schema;
 mod timer;
 pub mod traffic;
 

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use thiserror::Error;
 use verus_channel::catalogue::{self, Channel};
 use verus_channel::path::link::{Service, WhenOver};
@@ -15,15 +17,14 @@ use verus_core::model::MAX_BYTES;
 use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::record::ChannelInfo;
+use crate::schema;
 use crate::traffic::{Traffic, TrafficError};
 
-/// Runs longer than this are refused: a typing error more likely than a wish.
-const LONGEST_S: f64 = 1e6;
-/// More flows than this are refused likewise.
-const MOST_FLOWS: usize = 100_000;
-
 /// A run: flows over one shared bottleneck.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+///
+/// Ranges stand here alone: [`schema`](crate::schema::schema) has them for whoever asks, and [`Scenario::plan`] refuses
+/// what is outside. The longest run and the most flows are where a typing error becomes likelier than a wish.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
     /// The channel: a file, the name of a built-in or cached one, or `rate:MBPS`.
@@ -36,21 +37,28 @@ pub struct Scenario {
     /// The queue of the acknowledgements' link.
     pub ack_queue: String,
     /// Propagation delay each way, ms.
+    #[schemars(range(min = 0, max = 100_000))]
     pub delay_ms: f64,
     /// Size of data packets as the link accounts them (IP), bytes.
+    #[schemars(range(min = 1, max = 65_535))]
     pub packet_bytes: u32,
     /// Size of acknowledgements likewise, bytes.
+    #[schemars(range(min = 1, max = 65_535))]
     pub ack_bytes: u32,
     /// Bytes that each opportunity of a trace carries: 1504 as Mahimahi does, or 1500.
+    #[schemars(extend("enum" = [1500, 1504]))]
     pub opportunity_bytes: u32,
     /// Whether a trace begins again at its end, rather than carrying nothing more.
     #[serde(rename = "loop")]
     pub looped: bool,
     /// Probability that a data packet is lost on its way to the bottleneck.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub loss: f64,
     /// The flows.
+    #[schemars(length(min = 1, max = 100_000))]
     pub flows: Vec<FlowSpec>,
     /// Length of the run, s.
+    #[schemars(range(max = 1_000_000), extend("exclusiveMinimum" = 0))]
     pub duration_s: f64,
     /// Seed of every random stream in the run.
     pub seed: u64,
@@ -61,30 +69,36 @@ pub struct Scenario {
     /// Whether each flow's epochs are sampled, to train a model on them.
     pub epochs: bool,
     /// Width of the bins of time series, ms.
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub bin_ms: f64,
     /// Packets that an acknowledgement waits for: 1 acknowledges each, 2 is TCP's delayed ACK.
+    #[schemars(range(min = 1, max = 1000))]
     pub ack_every: u32,
     /// Changes of the path during the run, in order of time.
     pub changes: Vec<Change>,
 }
 
 /// One flow of a scenario.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowSpec {
     /// The algorithm, such as `verus:ratio=2`.
     pub scheme: String,
     /// When it begins, s.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub start_s: f64,
     /// When it ends, s; the run's end if absent.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub stop_s: Option<f64>,
     /// Its propagation delay each way, ms; the scenario's if absent.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 100_000))]
     pub delay_ms: Option<f64>,
     /// How many bytes it has to send, once; as `traffic` says if absent.
     #[serde(default)]
+    #[schemars(range(min = 1, max = 9_223_372_036_854_775_807_i64))]
     pub bytes: Option<u64>,
     /// What it has to send, such as `on-off:off_s=60`, `c.r1002` or `files:bytes=100000`; always something, `full`, if
     /// absent.
@@ -93,19 +107,23 @@ pub struct FlowSpec {
 }
 
 /// A change of the path at an instant; what is absent stays.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// When, s.
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub at_s: f64,
     /// The bottleneck's rate, Mbit/s; only where the channel is a `rate:`.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1_000_000))]
     pub rate_mbps: Option<f64>,
     /// Propagation delay each way, ms, for all flows. Packets under way keep their order.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 100_000))]
     pub delay_ms: Option<f64>,
     /// Probability of random loss.
     #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
     pub loss: Option<f64>,
 }
 
@@ -158,10 +176,21 @@ pub enum Error {
         /// The field.
         field: String,
         /// Its range, in words.
-        expected: &'static str,
+        expected: String,
         /// What was given.
         value: String,
     },
+    /// There is no such field.
+    #[error("unknown field `{field}`; known are {known}")]
+    Unknown {
+        /// The name that was given.
+        field: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// It is not even JSON.
+    #[error("scenario: {0}")]
+    Json(#[from] serde_json::Error),
     /// A scheme cannot be used.
     #[error(transparent)]
     Scheme(#[from] SchemeError),
@@ -218,7 +247,7 @@ pub enum FileProblem {
 fn check(
     ok: bool,
     field: impl Into<String>,
-    expected: &'static str,
+    expected: &str,
     value: impl ToString,
 ) -> Result<(), Error> {
     if ok {
@@ -226,7 +255,7 @@ fn check(
     } else {
         Err(Error::Field {
             field: field.into(),
-            expected,
+            expected: expected.to_owned(),
             value: value.to_string(),
         })
     }
@@ -296,96 +325,36 @@ impl Scenario {
             }),
             (Some(bytes), Some(_)) => Err(Error::Field {
                 field: format!("flows[{index}].bytes"),
-                expected: "left out where traffic says what there is to send",
+                expected: "left out where traffic says what there is to send".to_owned(),
                 value: bytes.to_string(),
             }),
         };
         self.flows.iter().enumerate().map(traffic).collect()
     }
 
-    /// Checks every number.
-    fn check(&self) -> Result<(), Error> {
-        let between = |x: f64, low: f64, high: f64| (low..=high).contains(&x);
-        check(
-            self.duration_s > 0.0 && self.duration_s <= LONGEST_S,
-            "duration_s",
-            "above 0 and at most 1e6",
-            self.duration_s,
-        )?;
-        check(
-            between(self.delay_ms, 0.0, 1e5),
-            "delay_ms",
-            "between 0 and 1e5",
-            self.delay_ms,
-        )?;
-        check(
-            (1..=65_535).contains(&self.packet_bytes),
-            "packet_bytes",
-            "between 1 and 65535",
-            self.packet_bytes,
-        )?;
-        check(
-            (1..=65_535).contains(&self.ack_bytes),
-            "ack_bytes",
-            "between 1 and 65535",
-            self.ack_bytes,
-        )?;
-        check(
-            (1..=65_535).contains(&self.opportunity_bytes),
-            "opportunity_bytes",
-            "between 1 and 65535",
-            self.opportunity_bytes,
-        )?;
-        check(
-            between(self.loss, 0.0, 1.0),
-            "loss",
-            "between 0 and 1",
-            self.loss,
-        )?;
-        check(
-            between(self.bin_ms, 1.0, 1e6),
-            "bin_ms",
-            "between 1 and 1e6",
-            self.bin_ms,
-        )?;
-        check(
-            (1..=1000).contains(&self.ack_every),
-            "ack_every",
-            "between 1 and 1000",
-            self.ack_every,
-        )?;
-        check(
-            (1..=MOST_FLOWS).contains(&self.flows.len()),
-            "flows",
-            "between 1 and 100000",
-            self.flows.len(),
-        )?;
+    /// Reads a scenario; what is left out is as by default.
+    ///
+    /// # Errors
+    /// What is no JSON, no field, of another type or out of its range, by name.
+    pub fn from_json(text: &str) -> Result<Scenario, Error> {
+        let value: Value = serde_json::from_str(text)?;
+        schema::refuse(&value)?;
+        Ok(serde_json::from_value(value)?)
+    }
+
+    /// Checks every number, and what relates one to another; reads nothing that it names.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, by name.
+    pub fn check(&self) -> Result<(), Error> {
+        schema::refuse(&serde_json::to_value(self)?)?;
         for (index, flow) in self.flows.iter().enumerate() {
-            let named = |field: &str| format!("flows[{index}].{field}");
-            check(
-                between(flow.start_s, 0.0, LONGEST_S),
-                named("start_s"),
-                "between 0 and 1e6",
-                flow.start_s,
-            )?;
             if let Some(stop) = flow.stop_s {
-                check(
-                    stop > flow.start_s && stop <= LONGEST_S,
-                    named("stop_s"),
-                    "after start_s",
-                    stop,
-                )?;
-            }
-            if let Some(delay) = flow.delay_ms {
-                check(
-                    between(delay, 0.0, 1e5),
-                    named("delay_ms"),
-                    "between 0 and 1e5",
-                    delay,
-                )?;
+                let name = format!("flows[{index}].stop_s");
+                check(stop > flow.start_s, name, "after start_s", stop)?;
             }
         }
-        Ok(())
+        self.traffic().map(drop)
     }
 
     /// Checks every field but the flows' schemes, and reads the channels.
@@ -463,7 +432,7 @@ impl Scenario {
         for (index, change) in self.changes.iter().enumerate() {
             let named = |field: &str| format!("changes[{index}].{field}");
             check(
-                change.at_s >= last && change.at_s <= LONGEST_S,
+                change.at_s >= last,
                 named("at_s"),
                 "in order of time",
                 change.at_s,
@@ -471,32 +440,10 @@ impl Scenario {
             last = change.at_s;
             if let Some(rate) = change.rate_mbps {
                 check(
-                    (0.0..=1e6).contains(&rate),
-                    named("rate_mbps"),
-                    "between 0 and 1e6",
-                    rate,
-                )?;
-                check(
                     matches!(channel, Channel::Rate(_)),
                     named("rate_mbps"),
                     "left out where the channel is a trace",
                     rate,
-                )?;
-            }
-            if let Some(delay) = change.delay_ms {
-                check(
-                    (0.0..=1e5).contains(&delay),
-                    named("delay_ms"),
-                    "between 0 and 1e5",
-                    delay,
-                )?;
-            }
-            if let Some(loss) = change.loss {
-                check(
-                    (0.0..=1.0).contains(&loss),
-                    named("loss"),
-                    "between 0 and 1",
-                    loss,
                 )?;
             }
         }

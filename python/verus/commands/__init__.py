@@ -31,6 +31,7 @@ listing = App(name="list", help="What there is: schemes, queues, traffic and cha
 listing.command("verus.commands.catalogue:schemes", name="schemes", help="Congestion controllers.")
 listing.command("verus.commands.catalogue:queues", name="queues", help="Queue disciplines.")
 listing.command("verus.commands.catalogue:traffic", name="traffic", help="What flows have to send, and when.")
+listing.command("verus.commands.catalogue:scenario", name="scenario", help="Fields of a scenario, with ranges.")
 listing.command("verus.commands.catalogue:channels", name="channels", help="Built-in channels and public recordings.")
 app.command(listing)
 

@@ -14,6 +14,10 @@ from rich.text import Text
 from verus import _verus
 from verus.commands.tables import table_console
 from verus.commands.talk import tell_rows
+from verus.scenario import SCHEMA
+
+#: Fields of a scenario that are lists, and what the schema calls one of them.
+PARTS = {"flows": "FlowSpec", "changes": "Change"}
 
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 
@@ -81,6 +85,45 @@ def channels(*, json_: Json = False) -> None:
             style="dim",
         )
     )
+
+
+def scenario(*, json_: Json = False) -> None:
+    """The fields of a scenario, which is what the simulator runs: `run.json` of results has one for each run.
+
+    Parameters
+    ----------
+    json_
+        Print their JSON Schema instead.
+    """
+    if json_:
+        tell_rows([SCHEMA])
+        return
+    console = table_console()
+    parts = {"scenario": SCHEMA, **{f"one of `{name}`": SCHEMA["$defs"][of] for name, of in PARTS.items()}}
+    for part, rule in parts.items():
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=part, title_justify="left", title_style="bold")
+        table.add_column("field", no_wrap=True)
+        table.add_column("default")
+        table.add_column("range", no_wrap=True)
+        table.add_column("meaning")
+        for name, field in rule["properties"].items():
+            default = field.get("default")
+            shown = "" if default is None or isinstance(default, list) else json.dumps(default).strip('"')
+            table.add_row(name, Text(shown), _range(field), Text(field["description"]))
+        console.print(table)
+
+
+def _range(field: Mapping[str, Any]) -> str:
+    """What a field may be, as an interval."""
+    if "enum" in field:
+        return ", ".join(str(one) for one in field["enum"])
+    least, above, most, below = (
+        field.get(name) for name in ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
+    )
+    if least is None and above is None:
+        return ""
+    left = f"({above}" if least is None else f"[{least}"
+    return f"{left}, {most}]" if most is not None else f"{left}, {'∞' if below is None else below})"
 
 
 def _show(entries: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:

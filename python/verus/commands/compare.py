@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from verus import rows
-from verus.commands.talk import Talk, tell_rows
+from verus.commands.talk import Talk, tell_rows, with_defaults
 from verus.errors import FieldError
 from verus.folder import check_folder, new_folder, read_config
 from verus.numbers import DELAY_NOTE, FILES_NOTE, FRAMES_NOTE
@@ -25,6 +25,7 @@ Count = Annotated[int | None, Parameter(allow_leading_hyphen=True)]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 
+@with_defaults
 def compare(
     *,
     trace: Words = None,
@@ -73,27 +74,28 @@ def compare(
     ack
         What acknowledgements cross: `ideal` (the default), `same`, `rate:MBPS`, a trace file or a channel.
     ack_queue
-        The queue they wait in. Default: `infinite`.
+        The queue they wait in. Default: `{ack_queue}`.
     delay_ms
-        Propagation each way. Default: 20.
+        Propagation each way. Default: {delay_ms}.
     packet_bytes
-        Size of data packets (IP). Default: 1500.
+        Size of data packets (IP). Default: {packet_bytes}.
     opportunity_bytes
-        What one line of a trace carries: 1504 (the default) or 1500.
+        What one line of a trace carries, 1504 or 1500. Default: {opportunity_bytes}.
     ack_every
-        Packets for each acknowledgement. Default: 1.
+        Packets for each acknowledgement. Default: {ack_every}.
     loss
-        Probability of random loss on the data path. Default: 0.
+        Probability of random loss on the data path. Default: {loss}.
     loop
         Start a trace again when it ends (the default), or let the link end with it.
     flows
         Flows of each scheme in one run. Default: 1.
     traffic
-        What each flow has to send, and when: `full` (the default), `on-off`, `c.r1002`, `files:bytes=N` or `video`, with keys.
+        What each flow has to send, and when: `full` (the default), or `on-off`, `c.r1002`, `files:bytes=N`, `video`
+        with keys.
     duration
-        Simulated seconds. Default: 60.
+        Simulated seconds. Default: {duration_s}.
     seed
-        First seed. Default: 1.
+        First seed. Default: {seed}.
     repeat
         Runs of each, with seeds SEED, SEED + 1, … Default: 1.
     records

@@ -14,7 +14,7 @@ import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,7 @@ from verus.page import Page, Section, table
 from verus.results import Results
 from verus.runner import Outcome, Progress, run_all
 from verus.scenario import PAPER_QUEUE, Contestant, Run, make_run
+from verus.schema import Scenario
 from verus.summary import Block, blocks_of, mean
 
 Array = npt.NDArray[np.float64]
@@ -153,7 +154,7 @@ class Column:
             scenario["flows"] = [
                 {"start_s": 0.0, **flow, "scheme": self.in_mode(flow.get("scheme", who))} for flow in flows
             ]
-        return dataclasses.replace(made, scenario=scenario)
+        return dataclasses.replace(made, scenario=cast("Scenario", scenario))
 
 
 @dataclass(frozen=True, kw_only=True)

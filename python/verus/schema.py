@@ -1,0 +1,83 @@
+"""The types of a scenario, written by `scripts/scenario_types.py` from the schema that Rust states.
+
+Ranges and defaults are in `verus.scenario.SCHEMA`.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class Flow(TypedDict, total=False):
+    """One flow of a scenario."""
+
+    #: The algorithm, such as `verus:ratio=2`.
+    scheme: str
+    #: When it begins, s.
+    start_s: float
+    #: When it ends, s; the run's end if absent.
+    stop_s: float | None
+    #: Its propagation delay each way, ms; the scenario's if absent.
+    delay_ms: float | None
+    #: How many bytes it has to send, once; as `traffic` says if absent.
+    bytes: int | None
+    #: What it has to send, such as `on-off:off_s=60`, `c.r1002` or `files:bytes=100000`; always something,
+    #: `full`, if absent.
+    traffic: str | None
+
+
+class Change(TypedDict, total=False):
+    """A change of the path at an instant; what is absent stays."""
+
+    #: When, s.
+    at_s: float
+    #: The bottleneck's rate, Mbit/s; only where the channel is a `rate:`.
+    rate_mbps: float | None
+    #: Propagation delay each way, ms, for all flows. Packets under way keep their order.
+    delay_ms: float | None
+    #: Probability of random loss.
+    loss: float | None
+
+
+class Scenario(TypedDict, total=False):
+    """A run: flows over one shared bottleneck."""
+
+    #: The channel: a file, the name of a built-in or cached one, or `rate:MBPS`.
+    trace: str
+    #: The bottleneck's queue, such as `red:min=375000,max=1125000,p=0.1`.
+    queue: str
+    #: What acknowledgements cross: `ideal` (only propagation), `same` (the channel's own trace), `rate:MBPS`,
+    #: a file or a name.
+    ack: str
+    #: The queue of the acknowledgements' link.
+    ack_queue: str
+    #: Propagation delay each way, ms.
+    delay_ms: float
+    #: Size of data packets as the link accounts them (IP), bytes.
+    packet_bytes: int
+    #: Size of acknowledgements likewise, bytes.
+    ack_bytes: int
+    #: Bytes that each opportunity of a trace carries: 1504 as Mahimahi does, or 1500.
+    opportunity_bytes: int
+    #: Whether a trace begins again at its end, rather than carrying nothing more.
+    loop: bool
+    #: Probability that a data packet is lost on its way to the bottleneck.
+    loss: float
+    #: The flows.
+    flows: list[Flow]
+    #: Length of the run, s.
+    duration_s: float
+    #: Seed of every random stream in the run.
+    seed: int
+    #: Whether each packet's fate is recorded.
+    records: bool
+    #: Whether time series and profile snapshots are sampled.
+    series: bool
+    #: Whether each flow's epochs are sampled, to train a model on them.
+    epochs: bool
+    #: Width of the bins of time series, ms.
+    bin_ms: float
+    #: Packets that an acknowledgement waits for: 1 acknowledges each, 2 is TCP's delayed ACK.
+    ack_every: int
+    #: Changes of the path during the run, in order of time.
+    changes: list[Change]
