@@ -226,7 +226,7 @@ class Settings:
         loop: Whether a trace that ends starts again.
         records: Whether to keep one record for each packet.
         bin_ms: Width of the bins of the time series.
-        traffic: What every flow has to send: ``full``, ``on-off``, ``c.r1002``, ``files:bytes=N`` or ``video`` with keys.
+        traffic: What every flow has to send: ``full``, or ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video``.
         emulate: Whether to run in real time, behind an emulated link, rather than simulate.
         transports: What carries our controllers then: ``udp``, ``quic``.
     """
