@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::{CHECKED, Configuration, Configured};
-use crate::controller::{Controller, Departure, Feedback, Timeout};
+use crate::controller::{Allowance, Controller, Departure, Feedback, Timeout};
 use crate::range::{OutOfRange, Range};
 use crate::receiver::ReceiverConfig;
 use crate::recovery::Recovery;
@@ -162,8 +162,8 @@ impl Controller for Constant {
         self.in_flight + self.packet_size
     }
 
-    fn sendable(&self, _in_flight: Bytes) -> Bytes {
-        self.packet_size * self.due
+    fn allowance(&self) -> Allowance {
+        Allowance::budget(self.packet_size * self.due)
     }
 
     fn next_tick(&self) -> Option<Time> {

@@ -37,9 +37,9 @@ pub trait Controller: fmt::Debug + Send {
     /// The congestion window: recorded with each packet, and drawn.
     fn window(&self) -> Bytes;
 
-    /// How many bytes may leave now. A packet may leave while this is at least its size.
-    fn sendable(&self, in_flight: Bytes) -> Bytes {
-        self.window().saturating_sub(in_flight)
+    /// What bounds the packets that leave now.
+    fn allowance(&self) -> Allowance {
+        Allowance::window(self.window())
     }
 
     /// The rate at which departures are spread; `None` sends as soon as the window allows.
@@ -63,6 +63,11 @@ pub trait Controller: fmt::Debug + Send {
         Recovery::rack()
     }
 
+    /// What the algorithm is doing, if it has phases; read only by recorders.
+    fn phase(&self) -> Option<Phase> {
+        None
+    }
+
     /// Internal quantities by name with their unit last, read only by recorders.
     fn probe(&self, _record: &mut dyn FnMut(&'static str, f64)) {}
 
@@ -70,6 +75,93 @@ pub trait Controller: fmt::Debug + Send {
     /// the algorithm has one; read only by recorders.
     fn profile(&self) -> Option<ProfileSnapshot> {
         None
+    }
+}
+
+/// What may leave now: no more than both bounds allow.
+///
+/// A bound on what is in flight and a bound on what leaves are not the same to a transport whose count of
+/// the bytes in flight differs from the controller's, as a QUIC stack's does: the first needs no count but the
+/// transport's own, the second is added to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    window: Bytes,
+    budget: Bytes,
+}
+
+impl Allowance {
+    /// At most so many bytes in flight, as congestion windows have it.
+    #[inline]
+    pub const fn window(bytes: Bytes) -> Self {
+        Allowance {
+            window: bytes,
+            budget: Bytes::MAX,
+        }
+    }
+
+    /// At most so many bytes more, whatever is in flight: what is left of an epoch's budget, of a forecast, or of
+    /// the credit that a rate has earned.
+    #[inline]
+    pub const fn budget(bytes: Bytes) -> Self {
+        Allowance {
+            window: Bytes::MAX,
+            budget: bytes,
+        }
+    }
+
+    /// This window, and at most so many bytes more.
+    #[inline]
+    #[must_use]
+    pub const fn and_budget(self, bytes: Bytes) -> Self {
+        Allowance {
+            window: self.window,
+            budget: bytes,
+        }
+    }
+
+    /// How many bytes may leave while `in_flight` are in flight. A packet may leave while this is at least its
+    /// size.
+    #[inline]
+    pub fn sendable(self, in_flight: Bytes) -> Bytes {
+        self.window.saturating_sub(in_flight).min(self.budget)
+    }
+
+    /// The bound on bytes in flight, if there is one.
+    pub fn most_in_flight(self) -> Option<Bytes> {
+        (self.window < Bytes::MAX).then_some(self.window)
+    }
+
+    /// The bound on bytes that leave, if there is one.
+    pub fn most_more(self) -> Option<Bytes> {
+        (self.budget < Bytes::MAX).then_some(self.budget)
+    }
+}
+
+/// What an algorithm is doing, in words that all of them share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The window grows fast, to find what the path can carry.
+    SlowStart,
+    /// The algorithm proper decides: congestion avoidance, epochs, a control loop.
+    Steady,
+    /// The window comes down after a loss, and what was lost is made good.
+    Recovery,
+    /// Less leaves than the path delivers, so that its queue empties, to meet the round trip without one.
+    Drain,
+    /// Nothing has answered since a retransmission timeout.
+    Silent,
+}
+
+impl Phase {
+    /// The phase's name in columns of results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Phase::SlowStart => "slow_start",
+            Phase::Steady => "steady",
+            Phase::Recovery => "recovery",
+            Phase::Drain => "drain",
+            Phase::Silent => "silent",
+        }
     }
 }
 

@@ -25,7 +25,7 @@ mod rate;
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::{CHECKED, Configuration, Configured};
-use crate::controller::{Acked, Controller, Departure, Feedback, Timeout};
+use crate::controller::{Acked, Allowance, Controller, Departure, Feedback, Phase, Timeout};
 use crate::range::{OutOfRange, Range};
 use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutRule};
@@ -631,21 +631,16 @@ impl Controller for Forward {
         self.window.max(self.packet)
     }
 
-    fn sendable(&self, in_flight: Bytes) -> Bytes {
+    fn allowance(&self) -> Allowance {
         if self.paused_until().is_some() {
-            return Bytes::ZERO;
+            return Allowance::budget(Bytes::ZERO);
         }
-        let credit = if self.is_small() || self.has(Part::Pacing) {
-            self.credit.get()
+        let window = Allowance::window(self.allowed() + self.unheard());
+        if self.is_small() || self.has(Part::Pacing) {
+            window.and_budget(self.credit.get())
         } else {
-            Bytes::MAX
-        };
-        if credit < self.packet {
-            return Bytes::ZERO;
+            window
         }
-        (self.allowed() + self.unheard())
-            .saturating_sub(in_flight)
-            .min(credit)
     }
 
     fn next_tick(&self) -> Option<Time> {
@@ -690,14 +685,16 @@ impl Controller for Forward {
         }
     }
 
+    fn phase(&self) -> Option<Phase> {
+        Some(match (self.silent, self.starting, self.drains.draining()) {
+            (true, ..) => Phase::Silent,
+            (_, Some(_), _) => Phase::SlowStart,
+            (.., true) => Phase::Drain,
+            _ => Phase::Steady,
+        })
+    }
+
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        let phase = match (self.silent, self.starting, self.drains.draining()) {
-            (true, ..) => 3.0,
-            (_, Some(_), _) => 0.0,
-            (.., true) => 2.0,
-            _ => 1.0,
-        };
-        record("phase", phase);
         record("rate_mbps", self.rate.as_mbps());
         record("delay_min_ms", self.base.as_millis_f64());
         record("queue_ms", self.queue.as_millis_f64());
@@ -1019,7 +1016,7 @@ mod tests {
                     // Who has something in flight will hear of it.
                     let mut idle = controller.clone();
                     idle.on_tick(idle.now, Bytes::ZERO);
-                    if idle.sendable(Bytes::ZERO) < SIZE {
+                    if idle.allowance().sendable(Bytes::ZERO) < SIZE {
                         let tick = idle.next_tick().expect("it is woken");
                         assert!(tick > idle.now);
                     }
@@ -1030,7 +1027,7 @@ mod tests {
                 let mut free = path.controller.clone();
                 free.on_tick(free.now, Bytes::ZERO);
                 let mut ticks = 0;
-                while free.sendable(Bytes::ZERO) < SIZE {
+                while free.allowance().sendable(Bytes::ZERO) < SIZE {
                     let at = free.next_tick().expect("it is woken");
                     free.on_tick(at, Bytes::ZERO);
                     ticks += 1;

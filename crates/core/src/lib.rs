@@ -28,7 +28,8 @@ pub mod units;
 pub mod verus;
 
 pub use controller::{
-    Acked, Arrival, Controller, Departure, Feedback, Observer, ProfileSnapshot, Stamp, Timeout,
+    Acked, Allowance, Arrival, Controller, Departure, Feedback, Observer, Phase, ProfileSnapshot,
+    Stamp, Timeout,
 };
 pub use recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
 pub use units::{Bytes, Duration, Rate, Time};

@@ -31,7 +31,7 @@ pub mod walk;
 
 use std::sync::Arc;
 
-use crate::controller::{Controller, Departure, Feedback, Timeout};
+use crate::controller::{Allowance, Controller, Departure, Feedback, Timeout};
 use crate::recovery::Recovery;
 use crate::units::{Bytes, Duration, Time};
 use crate::verus;
@@ -173,8 +173,8 @@ impl Controller for ModelDriven {
     }
 
     #[inline]
-    fn sendable(&self, _in_flight: Bytes) -> Bytes {
-        self.packet_size * self.budget
+    fn allowance(&self) -> Allowance {
+        Allowance::budget(self.packet_size * self.budget)
     }
 
     #[inline]

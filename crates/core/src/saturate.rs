@@ -414,7 +414,13 @@ mod tests {
             let mut heard = self.path.now;
             for _ in 0..millis {
                 self.path.tick();
-                while self.path.controller.sendable(self.path.in_flight()) >= SIZE {
+                while self
+                    .path
+                    .controller
+                    .allowance()
+                    .sendable(self.path.in_flight())
+                    >= SIZE
+                {
                     self.path.send(1);
                     if self.queue.len() < self.room {
                         self.queue.push_back(self.sent);
@@ -554,7 +560,7 @@ mod tests {
             let (mut next, mut most) = (0, 0);
             for millis in 1..20_000u64 {
                 path.receiver_clock = Some(if millis < 2_000 { |now| now } else { says });
-                while path.controller.sendable(path.in_flight()) >= SIZE {
+                while path.controller.allowance().sendable(path.in_flight()) >= SIZE {
                     path.send(1);
                     under_way.push_back((millis + 40, next));
                     next += 1;

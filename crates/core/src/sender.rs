@@ -248,7 +248,12 @@ impl Sender {
         if self.probe_now {
             return self.transmit_probe(now);
         }
-        if self.controller.sendable(self.ledger.in_flight()) < size {
+        if self
+            .controller
+            .allowance()
+            .sendable(self.ledger.in_flight())
+            < size
+        {
             return None;
         }
         let rate = self.controller.pacing_rate();
@@ -531,7 +536,11 @@ impl Sender {
     fn release_at(&self) -> Option<Time> {
         self.controller.pacing_rate()?;
         let ready = !(self.source.is_dry() && self.resend.is_empty())
-            && self.controller.sendable(self.ledger.in_flight()) >= self.packet_size;
+            && self
+                .controller
+                .allowance()
+                .sendable(self.ledger.in_flight())
+                >= self.packet_size;
         ready.then(|| self.pacer.next())
     }
 }

@@ -28,7 +28,9 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::{CHECKED, Configuration, Configured};
-use crate::controller::{Arrival, Controller, Departure, Feedback, Observer, Stamp, Timeout};
+use crate::controller::{
+    Allowance, Arrival, Controller, Departure, Feedback, Observer, Stamp, Timeout,
+};
 use crate::range::{OutOfRange, Range};
 use crate::recovery::Recovery;
 use crate::spec::Row;
@@ -466,12 +468,13 @@ impl Controller for Sprout {
         Bytes::new(forecast.max(self.packet_size)) // a heartbeat leaves even in an outage
     }
 
-    fn sendable(&self, _in_flight: Bytes) -> Bytes {
-        if self.may_send() {
-            Bytes::new(self.room().max(self.packet_size))
+    fn allowance(&self) -> Allowance {
+        let room = if self.may_send() {
+            self.room().max(self.packet_size)
         } else {
-            Bytes::ZERO
-        }
+            0
+        };
+        Allowance::budget(Bytes::new(room))
     }
 
     fn next_tick(&self) -> Option<Time> {
@@ -608,7 +611,7 @@ mod tests {
         let now = path.now;
         path.controller.adopt(now, &report(1, 0, 1));
         let mut tags = Vec::new();
-        while path.controller.sendable(path.in_flight()) >= SIZE {
+        while path.controller.allowance().sendable(path.in_flight()) >= SIZE {
             path.send(1);
             let packet = Departure {
                 number: 0,

@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use crate::controller::{Controller, Departure, Feedback, Timeout};
+use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::range::OutOfRange;
 use crate::units::{Bytes, Time};
 
@@ -288,19 +288,6 @@ impl<L: Law> Tcp<L> {
             self.grow(feedback);
         }
     }
-
-    /// Slow start 0, congestion avoidance 1, recovery 2, silence after a timeout 3.
-    fn phase(&self) -> f64 {
-        if self.episode.in_recovery() {
-            2.0
-        } else if self.episode.timed_out() {
-            3.0
-        } else if self.window.in_slow_start() {
-            0.0
-        } else {
-            1.0
-        }
-    }
 }
 
 impl<L: Law> Controller for Tcp<L> {
@@ -352,8 +339,19 @@ impl<L: Law> Controller for Tcp<L> {
         self.limit
     }
 
+    fn phase(&self) -> Option<Phase> {
+        Some(if self.episode.in_recovery() {
+            Phase::Recovery
+        } else if self.episode.timed_out() {
+            Phase::Silent
+        } else if self.window.in_slow_start() {
+            Phase::SlowStart
+        } else {
+            Phase::Steady
+        })
+    }
+
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        record("phase", self.phase());
         record("window_packets", self.window.packets);
         let threshold = self.window.threshold;
         record("ssthresh_packets", threshold.unwrap_or(f64::NAN));

@@ -95,7 +95,7 @@ impl<C: Controller> Path<C> {
 
     /// Sends what the controller allows now.
     pub(crate) fn fill(&mut self) {
-        while self.controller.sendable(self.in_flight()) >= SIZE {
+        while self.controller.allowance().sendable(self.in_flight()) >= SIZE {
             self.send(1);
         }
     }
@@ -239,7 +239,7 @@ pub(crate) fn run<C: Controller>(
             Step::Fill => {
                 // Bounded: a random history may open any window.
                 for _ in 0..2000 {
-                    if path.controller.sendable(path.in_flight()) < SIZE {
+                    if path.controller.allowance().sendable(path.in_flight()) < SIZE {
                         break;
                     }
                     path.send(1);
@@ -310,7 +310,7 @@ pub(crate) fn assert_sound<C: Controller>(make: impl Fn() -> C, steps: &[Step]) 
                 window <= SIZE * (path.next + 100) * 4,
                 "{window:?} is out of bounds"
             );
-            assert!(path.controller.sendable(Bytes::ZERO) >= SIZE);
+            assert!(path.controller.allowance().sendable(Bytes::ZERO) >= SIZE);
             path.controller.probe(&mut |name, value| {
                 assert!(!value.is_infinite(), "{name} is {value}");
             });

@@ -33,7 +33,9 @@ pub mod robust;
 pub mod undo;
 pub mod window;
 
-use crate::controller::{Acked, Controller, Departure, Feedback, ProfileSnapshot, Timeout};
+use crate::controller::{
+    self, Acked, Allowance, Controller, Departure, Feedback, ProfileSnapshot, Timeout,
+};
 use crate::range::OutOfRange;
 use crate::recovery::Recovery;
 use crate::units::{Bytes, Duration, Rate, Time};
@@ -375,18 +377,17 @@ impl Controller for Verus {
     }
 
     #[inline]
-    fn sendable(&self, in_flight: Bytes) -> Bytes {
+    fn allowance(&self) -> Allowance {
         let size = self.packet_size;
-        let filled = match self.phase {
-            Phase::SlowStart | Phase::Recovery => self.window(),
-            Phase::Silent => size * SILENT_WINDOW_PACKETS,
+        match self.phase {
+            Phase::SlowStart | Phase::Recovery => Allowance::window(self.window()),
+            Phase::Silent => Allowance::window(size * SILENT_WINDOW_PACKETS),
             Phase::Tracking => match self.robust.filled(self.window(), size) {
-                Some(window) => window,
-                None if self.budget < 1.0 => return Bytes::ZERO,
-                None => return size.mul_f64(self.budget),
+                Some(window) => Allowance::window(window),
+                None if self.budget < 1.0 => Allowance::budget(Bytes::ZERO),
+                None => Allowance::budget(size.mul_f64(self.budget)),
             },
-        };
-        filled.saturating_sub(in_flight)
+        }
     }
 
     #[inline]
@@ -403,15 +404,17 @@ impl Controller for Verus {
         self.config.recovery
     }
 
+    fn phase(&self) -> Option<controller::Phase> {
+        Some(match self.phase {
+            Phase::SlowStart => controller::Phase::SlowStart,
+            Phase::Tracking => controller::Phase::Steady,
+            Phase::Recovery => controller::Phase::Recovery,
+            Phase::Silent => controller::Phase::Silent,
+        })
+    }
+
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        let phase = match self.phase {
-            Phase::SlowStart => 0.0,
-            Phase::Tracking => 1.0,
-            Phase::Recovery => 2.0,
-            Phase::Silent => 3.0,
-        };
         let delay_min = self.delay_min.unwrap_or(f64::NAN);
-        record("phase", phase);
         record("window_packets", self.window);
         record("delay_estimate_ms", self.estimate);
         record("delay_max_ms", self.delay.delay_max().unwrap_or(f64::NAN));
@@ -635,7 +638,7 @@ mod tests {
         assert_eq!(path.controller.phase, Phase::Silent);
         assert!(window(&path) < before);
         assert_eq!(
-            path.controller.sendable(Bytes::ZERO),
+            path.controller.allowance().sendable(Bytes::ZERO),
             SIZE * SILENT_WINDOW_PACKETS
         );
         let late = path.lost_numbers()[0];
@@ -701,7 +704,7 @@ mod tests {
                 if let Some(tick) = path.controller.next_tick() {
                     assert!(tick > path.now, "the next tick is not ahead");
                 }
-                let sendable = path.controller.sendable(path.in_flight());
+                let sendable = path.controller.allowance().sendable(path.in_flight());
                 history.push((window, estimate, sendable));
             });
             history

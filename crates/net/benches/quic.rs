@@ -189,7 +189,9 @@ fn over_link(
 ) -> LinkRun {
     client.send_window(1 << 26);
     if scheme != QUINN_CUBIC {
-        quic::Factory::new(&quic_common::scheme(scheme), 1).install(&mut client);
+        quic::Factory::new(&quic_common::scheme(scheme), 1)
+            .send_window(1 << 26)
+            .install(&mut client);
     }
     change(&mut client);
     runtime().block_on(async {

@@ -38,7 +38,8 @@ pub use driver::{Driver, drive};
 use host::Host;
 pub use view::{Counters, Driving, Event, Snapshot, View};
 
-/// quinn's default send window, where none was found.
+/// How many bytes a connection keeps until they are acknowledged, unless [`Factory::send_window`] says otherwise: what
+/// quinn 0.11 does by itself.
 const SEND_WINDOW: u64 = 10_000_000;
 
 /// A scheme as quinn wants it: builds a controller for each path of each connection.
@@ -74,8 +75,9 @@ impl Factory {
         }
     }
 
-    /// The transport's send window, if it is not quinn's default: a [`Driver`] wakes a connection by
-    /// setting it to what it is. [`configure`] finds it by itself.
+    /// The transport's send window (`TransportConfig::send_window`), if it is not to be quinn's default of 10 MB.
+    /// It is set here because a [`Driver`] wakes a connection by setting it once more to what it is, and quinn has no
+    /// way to ask for it.
     #[must_use]
     pub fn send_window(mut self, bytes: u64) -> Factory {
         self.send_window = bytes;
@@ -89,7 +91,7 @@ impl Factory {
         self
     }
 
-    /// Sets what the scheme needs on `transport`, as [`configure`] does.
+    /// Sets what the scheme needs on `transport`, as [`configure`] does, and its send window.
     pub fn install(self, transport: &mut TransportConfig) {
         match self.scheme.build(self.seed).recovery().loss {
             LossRule::Rack => {
@@ -116,8 +118,9 @@ impl Factory {
                 transport.ack_frequency_config(Some(frequency));
             }
         }
-        let send_window = send_window_of(transport).unwrap_or(self.send_window);
-        transport.congestion_controller_factory(Arc::new(self.send_window(send_window)));
+        transport
+            .send_window(self.send_window)
+            .congestion_controller_factory(Arc::new(self));
     }
 }
 
@@ -133,17 +136,9 @@ impl congestion::ControllerFactory for Factory {
     }
 }
 
-/// The send window of a transport configuration, which has no getter but shows it.
-fn send_window_of(transport: &TransportConfig) -> Option<u64> {
-    let shown = format!("{transport:?}");
-    let (_, rest) = shown.split_once(" send_window: ")?;
-    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-    digits.parse().ok()
-}
-
 /// Sets what `scheme` needs on `transport`: its controller; its rule for loss; for a scheme that learns
-/// from each packet's delay, an acknowledgement for each packet. Call it after
-/// `TransportConfig::send_window`, if that is called.
+/// from each packet's delay, an acknowledgement for each packet. The send window becomes quinn's default;
+/// [`Factory::send_window`] sets another.
 pub fn configure(transport: &mut TransportConfig, scheme: &Scheme, seed: u64) {
     Factory::new(scheme, seed).install(transport);
 }

@@ -136,9 +136,10 @@ fn transport(scheme: &Scheme, window: u32, streams: u32, seed: u64) -> Transport
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .datagram_receive_buffer_size(None)
         .stream_receive_window(VarInt::from_u32(WINDOW))
-        .receive_window(VarInt::from_u32(window))
-        .send_window(u64::from(WINDOW));
-    crate::quic::configure(&mut transport, scheme, seed);
+        .receive_window(VarInt::from_u32(window));
+    crate::quic::Factory::new(scheme, seed)
+        .send_window(u64::from(WINDOW))
+        .install(&mut transport);
     transport
 }
 

@@ -383,10 +383,11 @@ fn transport(seed: u64) -> Arc<TransportConfig> {
         // Who only receives tells its new address by these alone.
         .keep_alive_interval(Some(StdDuration::from_secs(1)))
         .receive_window(VarInt::from_u32(WINDOW))
-        .stream_receive_window(VarInt::from_u32(WINDOW))
-        .send_window(u64::from(WINDOW));
+        .stream_receive_window(VarInt::from_u32(WINDOW));
     let verus = Scheme::parse("verus").expect("it is in the list");
-    quic::configure(&mut transport, &verus, seed);
+    quic::Factory::new(&verus, seed)
+        .send_window(u64::from(WINDOW))
+        .install(&mut transport);
     Arc::new(transport)
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use quic_common::{Pair, carry, runtime, transport, transport_of};
 use quinn::TransportConfig;
+use verus_core::Phase;
 use verus_core::algorithm::catalogue;
 use verus_faults::{Proxy, ProxyConfig, Schedule};
 use verus_net::quic::{self, Counters, Event, View};
@@ -89,7 +90,7 @@ fn a_model_moves_a_file_in_epochs_of_its_own() {
 
 /// Sends until Verus has left slow start and epochs run.
 async fn start_epochs(pair: &Pair, view: &View) {
-    while view.snapshot().phase != Some(1.0) {
+    while view.snapshot().phase != Some(Phase::Steady) {
         pair.send(MEGABYTE).await;
     }
 }
@@ -179,13 +180,14 @@ fn a_controller_of_quinns_own_is_left_alone() {
 }
 
 #[test]
-fn a_driver_wakes_with_the_send_window_that_the_transport_has() {
+fn a_driver_wakes_with_the_send_window_that_its_factory_set() {
     // So little under way loses nothing and hardly queues: only a delay of which any queue is a multiple ends
     // slow start.
     let scheme = quic_common::scheme("verus:least_delay_ms=0");
     let mut small = TransportConfig::default();
-    small.send_window(60_000);
-    quic::configure(&mut small, &scheme, 1);
+    quic::Factory::new(&scheme, 1)
+        .send_window(60_000)
+        .install(&mut small);
     runtime().block_on(async {
         let pair = Pair::with(small, transport("verus")).await;
         let _driver = quic::drive(&pair.client);

@@ -1,10 +1,12 @@
 //! Rust's results as Python's dictionaries and NumPy arrays.
 
+use std::iter::repeat;
+
 use numpy::{Element, IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 use serde_json::Value;
-use verus_core::{Bytes, Time};
+use verus_core::{Bytes, Phase, Time};
 use verus_measure::FlowSeries;
 use verus_sim::{Connection, Outcome, Records};
 
@@ -172,6 +174,9 @@ fn series<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict
             names.push(name);
         }
     }
+    if outcome.flows.iter().any(|flow| !flow.phases.is_empty()) {
+        columns.set_item("phase", phases(py, outcome, bins)?)?;
+    }
     for name in names {
         let mut values = Vec::with_capacity(outcome.flows.len() * bins);
         for flow in &outcome.flows {
@@ -179,32 +184,25 @@ fn series<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict
             let samples = at.map_or(&[][..], |at| &flow.samples[at]);
             values.extend(padded(samples.iter().copied(), bins));
         }
-        if name == PHASE {
-            columns.set_item(name, phases(py, &values)?)?;
-        } else {
-            columns.set_item(name, array(py, values))?;
-        }
+        columns.set_item(name, array(py, values))?;
     }
     Ok(columns)
 }
 
-/// The column in which every controller numbers what it is doing.
-const PHASE: &str = "phase";
+/// The name of each flow's phase in each bin; `None` while the flow is not there, and for an algorithm that has no
+/// phases.
+fn phases<'py>(py: Python<'py>, outcome: &Outcome, bins: usize) -> PyResult<Bound<'py, PyList>> {
+    let mut names = Vec::with_capacity(outcome.flows.len() * bins);
+    for flow in &outcome.flows {
+        let phases = flow.phases.iter().copied().chain(repeat(None)).take(bins);
+        names.extend(phases.map(|phase| phase.map(|phase| intern(py, phase))));
+    }
+    PyList::new(py, names)
+}
 
-/// The words for the numbers, the same for all controllers: the window grows fast; the algorithm
-/// proper decides; losses are being made good; nothing has answered since a timeout.
-const PHASES: [&str; 4] = ["slow_start", "steady", "recovery", "silent"];
-
-/// Each number's word; `None` before the flow starts.
-fn phases<'py>(py: Python<'py>, numbers: &[f64]) -> PyResult<Bound<'py, PyList>> {
-    let words: Vec<_> = PHASES.iter().map(|word| PyString::new(py, word)).collect();
-    PyList::new(
-        py,
-        numbers.iter().map(|&number| {
-            let known = (number >= 0.0).then(|| words.get(number as usize));
-            known.flatten()
-        }),
-    )
+/// A phase's name, one object for all of its rows.
+fn intern(py: Python<'_>, phase: Phase) -> Bound<'_, PyString> {
+    PyString::intern(py, phase.name())
 }
 
 /// Delay-profile snapshots, one row a point: measured (`point`) and fitted (`curve`).

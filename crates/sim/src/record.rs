@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use verus_core::model::Sampler;
-use verus_core::{Bytes, ProfileSnapshot, Time};
+use verus_core::{Bytes, Phase, ProfileSnapshot, Time};
 use verus_measure::Metrics;
 
 /// Everything a run yields.
@@ -83,6 +83,8 @@ pub struct FlowOutcome {
     /// One column each, one value a bin (the value at the bin's end; not-a-number before the flow
     /// starts, and between the connections of one that switches on and off).
     pub samples: Vec<Vec<f64>>,
+    /// The controller's phase, a value a bin like `samples`; empty for algorithms that have none.
+    pub phases: Vec<Option<Phase>>,
     /// Delay-profile snapshots, for algorithms that learn one.
     pub profiles: Vec<(Time, ProfileSnapshot)>,
     /// A sample of each epoch, where asked for.

@@ -12,8 +12,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use common::{run, run_all, sending, starting};
+use verus_core::Phase;
 use verus_core::model::{About, Trainer};
-use verus_sim::{Change, FlowSpec, Outcome, Scenario};
+use verus_sim::{Change, FlowOutcome, FlowSpec, Outcome, Scenario};
 
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens.tsv");
 const PAPER_RED: &str = "red:min=375000,max=1125000,p=0.1";
@@ -376,6 +377,24 @@ fn trained() -> String {
     path.to_owned()
 }
 
+/// What a flow showed, its phase among it as it was when the table was first written: a number, after the columns that
+/// all controllers have.
+fn with_phases_as_numbers(flow: &FlowOutcome) -> (Vec<&'static str>, Vec<Vec<f64>>) {
+    let (mut columns, mut samples) = (flow.columns.clone(), flow.samples.clone());
+    if !flow.phases.is_empty() {
+        let number = |phase: &Option<Phase>| match phase {
+            None => f64::NAN,
+            Some(Phase::SlowStart) => 0.0,
+            Some(Phase::Steady) => 1.0,
+            Some(Phase::Recovery | Phase::Drain) => 2.0,
+            Some(Phase::Silent) => 3.0,
+        };
+        columns.insert(2, "phase");
+        samples.insert(2, flow.phases.iter().map(number).collect());
+    }
+    (columns, samples)
+}
+
 /// How many packets were sent, and the first half of the digest of all that is told of a run but its packets.
 fn digest_observed(outcome: &Outcome) -> String {
     let mut text = format!(
@@ -391,7 +410,8 @@ fn digest_observed(outcome: &Outcome) -> String {
     for flow in &outcome.flows {
         let epochs = flow.epochs.as_ref().expect("asked for");
         let epochs: Vec<_> = epochs.runs().collect();
-        let parts = (&flow.columns, &flow.samples, &flow.profiles, &flow.counters);
+        let (columns, samples) = with_phases_as_numbers(flow);
+        let parts = (columns, samples, &flow.profiles, &flow.counters);
         write!(text, "{parts:?} {epochs:?}").expect("strings take all");
     }
     let sent: u64 = outcome.flows.iter().map(|flow| flow.counters.sent).sum();

@@ -73,7 +73,9 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
         let tls = QuicClientConfig::try_from(tls).map_err(other)?;
         let mut config = ClientConfig::new(Arc::new(tls));
         let mut transport = transport(flow)?;
-        quic::configure(&mut transport, scheme, flow.seed);
+        quic::Factory::new(scheme, flow.seed)
+            .send_window(u64::from(ROOM))
+            .install(&mut transport);
         config.transport_config(Arc::new(transport));
         let endpoint = Endpoint::client(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
         let connecting = endpoint
@@ -137,7 +139,6 @@ fn transport(flow: &Flow<'_>) -> io::Result<TransportConfig> {
     transport
         .initial_mtu(flow.packet_bytes - HEADERS)
         .mtu_discovery_config(None)
-        .send_window(u64::from(ROOM))
         .receive_window(VarInt::from_u32(ROOM))
         .stream_receive_window(VarInt::from_u32(ROOM))
         .max_idle_timeout(Some(

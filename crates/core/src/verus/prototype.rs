@@ -13,7 +13,9 @@
 //! - windows and budgets are **whole** packets, and budgets add up until the sending thread has spent them;
 //! - where the curve cannot be inverted it **restarts**: everything is forgotten and slow start begins again.
 
-use crate::controller::{Acked, Controller, Departure, Feedback, ProfileSnapshot, Timeout};
+use crate::controller::{
+    self, Acked, Allowance, Controller, Departure, Feedback, ProfileSnapshot, Timeout,
+};
 use crate::range::OutOfRange;
 use crate::recovery::Recovery;
 use crate::units::{Bytes, Duration, Time};
@@ -297,12 +299,12 @@ impl Controller for Prototype {
     }
 
     #[inline]
-    fn sendable(&self, _in_flight: Bytes) -> Bytes {
-        match self.phase {
+    fn allowance(&self) -> Allowance {
+        Allowance::budget(match self.phase {
             Phase::SlowStart => self.packet_size * self.granted,
             Phase::Tracking if self.budget < 1.0 => Bytes::ZERO,
             Phase::Tracking | Phase::Recovery { .. } => self.packet_size.mul_f64(self.budget),
-        }
+        })
     }
 
     #[inline]
@@ -314,13 +316,15 @@ impl Controller for Prototype {
         self.config.recovery
     }
 
+    fn phase(&self) -> Option<controller::Phase> {
+        Some(match self.phase {
+            Phase::SlowStart => controller::Phase::SlowStart,
+            Phase::Tracking => controller::Phase::Steady,
+            Phase::Recovery { .. } => controller::Phase::Recovery,
+        })
+    }
+
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        let phase = match self.phase {
-            Phase::SlowStart => 0.0,
-            Phase::Tracking => 1.0,
-            Phase::Recovery { .. } => 2.0,
-        };
-        record("phase", phase);
         record("window_packets", self.window);
         record("delay_estimate_ms", self.estimate);
         record("delay_max_ms", self.delay.delay_max().unwrap_or(f64::NAN));

@@ -483,17 +483,18 @@ impl Host {
 
     fn set_limit(&mut self) {
         let size = self.packet_size;
-        let window = self.controller.window().get();
-        let sendable = self.controller.sendable(Bytes::new(self.in_flight)).get();
-        let mut limit = if sendable == window.saturating_sub(self.in_flight) {
-            // A window: what may be in flight does not depend on what this host believes is. The stack
-            // sends while it stays below its limit, the core while it stays within its window.
-            window.saturating_add(1)
-        } else {
-            // A budget: so many packets more than are in flight. Half a packet allows for bytes that the
-            // stack counts and did not tell of, or told of and does not count.
-            self.in_flight + sendable / size * size + size / 2
-        };
+        let allowance = self.controller.allowance();
+        // A window does not depend on what this host believes to be in flight. The stack sends while it stays
+        // below its limit, the core while it stays within its window.
+        let window = allowance.most_in_flight();
+        let by_window = window.map_or(u64::MAX, |window| window.get() + 1);
+        // A budget is so many packets more than are in flight. Half a packet allows for bytes that the
+        // stack counts and did not tell of, or told of and does not count.
+        let by_budget = allowance.most_more().map_or(u64::MAX, |budget| {
+            let more = budget.get() / size * size + size / 2;
+            self.in_flight.saturating_add(more)
+        });
+        let mut limit = by_window.min(by_budget);
         if !self.heard {
             limit = limit.max(INITIAL_PACKETS * size);
         }
@@ -557,6 +558,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use proptest::prelude::*;
+    use verus_core::Allowance;
     use verus_core::algorithm::{Scheme, catalogue};
 
     use super::*;
@@ -643,10 +645,10 @@ mod tests {
             Bytes::new(self.says().window)
         }
 
-        fn sendable(&self, in_flight: Bytes) -> Bytes {
+        fn allowance(&self) -> Allowance {
             match self.says().budget {
-                Some(budget) => Bytes::new(budget),
-                None => self.window().saturating_sub(in_flight),
+                Some(budget) => Allowance::budget(Bytes::new(budget)),
+                None => Allowance::window(self.window()),
             }
         }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use quinn_proto::congestion;
-use verus_core::{Bytes, Duration, ProfileSnapshot, Time};
+use verus_core::{Bytes, Duration, Phase, ProfileSnapshot, Time};
 
 use super::adapter::{Adapter, Shared};
 
@@ -131,8 +131,8 @@ pub struct Snapshot {
     pub delivered: Bytes,
     /// The size of a full packet (UDP payload).
     pub packet_size: Bytes,
-    /// The controller's phase, where it has any: 0 slow start, 1 steady, 2 recovery, 3 after a timeout.
-    pub phase: Option<f64>,
+    /// The controller's phase, where it has any.
+    pub phase: Option<Phase>,
     /// The round-trip time of the packet acknowledged last; zero before the first.
     pub latest_rtt: Duration,
     /// Smoothed; zero before the first.
@@ -190,19 +190,13 @@ impl View {
     pub fn snapshot(&self) -> Snapshot {
         self.shared.with(|host| {
             let rtt = host.rtt();
-            let mut phase = None;
-            host.controller().probe(&mut |name, value| {
-                if name == "phase" {
-                    phase = Some(value);
-                }
-            });
             Snapshot {
                 window: host.controller().window(),
                 limit: Bytes::new(host.limit()),
                 in_flight: Bytes::new(host.in_flight()),
                 delivered: Bytes::new(host.delivered()),
                 packet_size: Bytes::new(host.packet_size()),
-                phase,
+                phase: host.controller().phase(),
                 latest_rtt: rtt.latest(),
                 smoothed_rtt: rtt.smoothed(),
                 min_rtt: rtt.least(),

@@ -396,10 +396,11 @@ impl Setup {
             .max_idle_timeout(Some(IDLE_TIMEOUT.try_into().expect("a minute fits")))
             .keep_alive_interval(Some(KEEP_ALIVE))
             .receive_window(VarInt::from_u32(self.window))
-            .stream_receive_window(VarInt::from_u32(self.window))
-            .send_window(u64::from(self.window));
+            .stream_receive_window(VarInt::from_u32(self.window));
         let scheme = Scheme::parse(self.scheme).expect("it is in the list");
-        verus_net::quic::configure(&mut transport, &scheme, self.seed);
+        verus_net::quic::Factory::new(&scheme, self.seed)
+            .send_window(u64::from(self.window))
+            .install(&mut transport);
         Arc::new(transport)
     }
 

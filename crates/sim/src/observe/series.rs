@@ -1,6 +1,6 @@
 //! What senders show of themselves over time, and what the channel could carry meanwhile.
 
-use verus_core::{Bytes, Duration, ProfileSnapshot, Time};
+use verus_core::{Bytes, Duration, Phase, ProfileSnapshot, Time};
 
 use crate::connection::Flow;
 use crate::record::FlowOutcome;
@@ -21,6 +21,7 @@ pub struct Series {
 struct FlowSeries {
     columns: Vec<&'static str>,
     samples: Vec<Vec<f64>>,
+    phases: Vec<Option<Phase>>,
     profiles: Vec<(Time, ProfileSnapshot)>,
 }
 
@@ -61,6 +62,7 @@ impl Series {
         for (series, outcome) in self.flows.into_iter().zip(outcomes) {
             outcome.columns = series.columns;
             outcome.samples = series.samples;
+            outcome.phases = series.phases;
             outcome.profiles = series.profiles;
         }
         let bin = self.bin;
@@ -89,5 +91,8 @@ impl FlowSeries {
         record("window_bytes", sender.controller().window().as_f64());
         record("in_flight_bytes", sender.in_flight().as_f64());
         sender.controller().probe(&mut record);
+        if let Some(phase) = sender.controller().phase() {
+            self.phases.push(flow.is_shown().then_some(phase));
+        }
     }
 }
