@@ -353,14 +353,7 @@ impl Config {
             self.told_delay_min_ms.unwrap_or_default(),
         )?;
         self.robust.validate()?;
-        if let LossRule::DelayTimer { factor } = self.recovery.loss {
-            verus.check(
-                (0.1..=1e3).contains(&factor),
-                "loss_delays",
-                "between 0.1 and 1000",
-                factor,
-            )?;
-        }
+        self.validate_recovery()?;
         match self.slow_start_exit {
             SlowStartExit::Multiple(n) => {
                 verus.check(n > 1.0 && n <= 1e6, "exit_multiple", "above 1", n)
@@ -370,5 +363,38 @@ impl Config {
                 verus.check(delay > 0.0, "exit_delay_ms", "above 0", delay)
             }
         }
+    }
+
+    fn validate_recovery(&self) -> Result<(), OutOfRange> {
+        let verus = Range("verus");
+        let delays = |field, factor: f64| {
+            let expected = "between 0.1 and 1000";
+            verus.check((0.1..=1e3).contains(&factor), field, expected, factor)
+        };
+        let at_least = |field, least: f64, expected, time: Duration| {
+            let ms = time.as_millis_f64();
+            verus.check(ms >= least, field, expected, ms)
+        };
+        match self.recovery.loss {
+            LossRule::Rack => {}
+            LossRule::DelayTimer { factor } => delays("loss_delays", factor)?,
+            LossRule::FixedTimer { after } => {
+                at_least("loss_timer_ms", 1.0, "at least 1 ms", after)?;
+            }
+        }
+        let timeout = &self.recovery.timeout;
+        if let TimeoutBase::LastDelay { factor } = timeout.base {
+            delays("timeout_delays", factor)?;
+        }
+        // A timeout that can be as short as it likes is a loop.
+        at_least("timeout_initial_ms", 1.0, "at least 1 ms", timeout.initial)?;
+        at_least("timeout_min_ms", 1.0, "at least 1 ms", timeout.min)?;
+        let least = timeout.min.as_millis_f64();
+        at_least(
+            "timeout_max_ms",
+            least,
+            "at least timeout_min_ms",
+            timeout.max,
+        )
     }
 }

@@ -7,7 +7,7 @@ use super::robust::{self, Part};
 use super::{Prototype, Verus};
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::Controller;
-use crate::recovery::LossRule;
+use crate::recovery::{LossRule, TimeoutBase};
 use crate::spec::{Row, Words, either, word_for};
 use crate::units::Duration;
 
@@ -234,6 +234,72 @@ impl Configuration for Config {
                 Ok(())
             },
         ),
+        Row::other(
+            "loss_timer_ms",
+            || "ms".to_owned(),
+            "so long after it is first missed a packet is lost instead (prototype mode: 150)",
+            |c| match c.recovery.loss {
+                LossRule::FixedTimer { after } => after.as_millis_f64().to_string(),
+                LossRule::Rack | LossRule::DelayTimer { .. } => "none".to_owned(),
+            },
+            |c, setting| {
+                let after = setting.millis()?;
+                c.recovery.loss = LossRule::FixedTimer { after };
+                Ok(())
+            },
+        ),
+        Row::number(
+            "timeout_delays",
+            "",
+            "the timeout is so many times the last delay (prototype mode: 5); 0: smoothed RTT + 4 × its deviation (RFC 6298)",
+            |c| match c.recovery.timeout.base {
+                TimeoutBase::Smoothed => 0.0,
+                TimeoutBase::LastDelay { factor } => factor,
+            },
+            |c, v| {
+                c.recovery.timeout.base = if v == 0.0 {
+                    TimeoutBase::Smoothed
+                } else {
+                    TimeoutBase::LastDelay { factor: v }
+                };
+            },
+        ),
+        Row::millis(
+            "timeout_initial_ms",
+            "the timeout before the first delay is known",
+            |c| c.recovery.timeout.initial,
+            |c, v| c.recovery.timeout.initial = v,
+        ),
+        Row::millis(
+            "timeout_min_ms",
+            "the timeout is never shorter",
+            |c| c.recovery.timeout.min,
+            |c, v| c.recovery.timeout.min = v,
+        ),
+        Row::millis(
+            "timeout_max_ms",
+            "the timeout is never longer, however often it has doubled",
+            |c| c.recovery.timeout.max,
+            |c, v| c.recovery.timeout.max = v,
+        ),
+        Row::flag(
+            "timeout_backoff",
+            "whether each timeout in a row doubles the next (RFC 6298 §5.5)",
+            |c| c.recovery.timeout.backoff,
+            |c, v| c.recovery.timeout.backoff = v,
+        ),
+        Row::flag(
+            "tail_probe",
+            "whether the end of a flight is probed before the timeout (RFC 8985 §7)",
+            |c| c.recovery.tail_probe,
+            |c, v| c.recovery.tail_probe = v,
+        ),
+        Row::flag(
+            "new_data_first",
+            "whether new data leaves before lost data between a timeout and the next ACK (as F-RTO, RFC 5682)",
+            |c| c.recovery.probe_with_new_data,
+            |c, v| c.recovery.probe_with_new_data = v,
+        ),
         Row::number(
             "regrowth",
             "packets/ms",
@@ -312,6 +378,43 @@ impl Configured for Config {
         match self.mode {
             Mode::Prototype => Box::new(Prototype::new(config, seed).expect(CHECKED)),
             Mode::Paper | Mode::Robust => Box::new(Verus::new(config, seed).expect(CHECKED)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Given, shown};
+
+    /// What the keys say of `config`, as somebody would write it, but for the mode itself.
+    fn written(config: &Config) -> String {
+        let keys = shown(Config::ROWS, config);
+        let told = keys
+            .iter()
+            .filter(|key| key.key != "mode" && key.default != "none");
+        let pairs: Vec<_> = told
+            .map(|key| format!("{}={}", key.key, key.default))
+            .collect();
+        format!("verus:{}", pairs.join(","))
+    }
+
+    #[test]
+    fn every_field_that_a_mode_sets_can_be_set_by_a_key() {
+        for (from, start) in MODES {
+            for (to, goal) in MODES {
+                let goal = Config::preset(*goal);
+                let text = written(&goal);
+                let mut config = Config::preset(*start);
+                let given = Given::parse(&text).expect("well-formed");
+                given.apply(Config::ROWS, &mut config).expect("known keys");
+                config.mode = goal.mode;
+                assert_eq!(
+                    config, goal,
+                    "{from} mode with the keys of {to} mode, {text}"
+                );
+                assert_eq!(config.check(), Ok(()), "{text}");
+            }
         }
     }
 }
