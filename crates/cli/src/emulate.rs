@@ -26,6 +26,7 @@ use verus_emu::direction::PathConfig;
 use verus_emu::emulator::Emulator;
 use verus_emu::namespace::Namespace;
 use verus_emu::netlink;
+use verus_measure::{EndMetrics, rate_series};
 use verus_sim::{ChannelInfo, Paths, Scenario};
 
 use self::flow::{Flow, Kind, Outcome};
@@ -248,45 +249,27 @@ fn told(
     };
     let found = watch.meter.finish(end, capacity);
     let mut metrics = serde_json::to_value(&found).expect("plain columns");
-    let seconds = found.interval_s.max(f64::MIN_POSITIVE);
-    let mbps = |bytes: u64| bytes as f64 * 8.0 / seconds / 1e6;
-    let mean = |of: fn(&Outcome) -> Option<f64>| {
-        let all: Option<Vec<f64>> = outcomes.iter().map(of).collect();
-        all.map(|all| all.iter().sum::<f64>() / all.len() as f64)
-    };
-    let ends = |outcome: &Outcome| {
-        json!({
-            "goodput_mbps": mbps(outcome.delivered_bytes),
-            "rtt_mean_ms": outcome.rtt_mean_ms,
-            "rtt_p95_ms": outcome.rtt_p95_ms,
-            "retransmit_rate": outcome.retransmit_rate,
+    let ends: Vec<EndMetrics> = outcomes
+        .iter()
+        .map(|outcome| EndMetrics {
+            rtt_mean_ms: outcome.rtt_mean_ms,
+            rtt_p95_ms: outcome.rtt_p95_ms,
+            retransmit_rate: outcome.retransmit_rate,
+            ..EndMetrics::of_goodput(outcome.delivered_bytes, found.interval_s)
         })
-    };
-    let total = outcomes.iter().map(|outcome| outcome.delivered_bytes).sum();
-    let all = json!({
-        "goodput_mbps": mbps(total),
-        "rtt_mean_ms": mean(|outcome| outcome.rtt_mean_ms),
-        "rtt_p95_ms": mean(|outcome| outcome.rtt_p95_ms),
-        "retransmit_rate": mean(|outcome| outcome.retransmit_rate),
-    });
-    metrics = crate::folder::joined([all, metrics]);
-    for (flow, outcome) in metrics["per_flow"]
+        .collect();
+    let of = |ends: EndMetrics| serde_json::to_value(ends).expect("plain columns");
+    metrics = crate::folder::joined([of(EndMetrics::together(&ends)), metrics]);
+    for (flow, ends) in metrics["per_flow"]
         .as_array_mut()
         .into_iter()
         .flatten()
-        .zip(outcomes)
+        .zip(&ends)
     {
-        *flow = crate::folder::joined([ends(outcome), flow.take()]);
+        *flow = crate::folder::joined([of(*ends), flow.take()]);
     }
     let bin = Duration::from_millis_f64(scenario.bin_ms);
-    let bins = end.as_nanos().div_ceil(bin.as_nanos());
-    let capacity_mbps: Vec<f64> = (0..bins)
-        .map(|index| {
-            let from = Time::ZERO + bin * index;
-            let to = (from + bin).min(end);
-            (capacity(from, to) / to.since(from)).as_mbps()
-        })
-        .collect();
+    let capacity_mbps = rate_series(end, bin, capacity);
     let series: Vec<Value> = found
         .series
         .iter()

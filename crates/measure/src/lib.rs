@@ -9,6 +9,7 @@
 
 mod clocks;
 mod distribution;
+mod ends;
 mod fairness;
 pub mod mahimahi;
 mod meter;
@@ -18,6 +19,7 @@ mod signal;
 
 pub use clocks::{Clocks, Passage};
 pub use distribution::exact_quantile;
+pub use ends::{EndMetrics, PathFlow, PathMetrics, PathTotals};
 pub use fairness::jain;
 pub use meter::{Meter, rate_series};
 pub use metrics::{FlowMetrics, FlowSeries, Metrics};

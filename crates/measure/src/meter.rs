@@ -534,12 +534,12 @@ pub fn rate_series(
 }
 
 /// Mbit/s; zero over an empty span.
-fn mbps(bytes: u64, span: Duration) -> f64 {
+pub(crate) fn mbps(bytes: u64, span: Duration) -> f64 {
     ratio(bytes as f64 * 8.0 * 1e3, span.as_nanos() as f64).unwrap_or(0.0)
 }
 
 /// `part` / `whole`; none when there is no whole.
-fn ratio(part: f64, whole: f64) -> Option<f64> {
+pub(crate) fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 

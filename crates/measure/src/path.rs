@@ -8,6 +8,8 @@
 use hdrhistogram::Histogram;
 use verus_core::{Bytes, Duration, Time};
 
+use crate::meter::mbps;
+
 /// What one histogram step stands for.
 const UNIT_NANOS: u64 = 10_000;
 /// Three digits: quantiles are off by some 10 µs or 0.1 %, for 32 KiB a histogram; those of one-way
@@ -218,6 +220,20 @@ impl PathMeter {
     /// Width of a bin.
     pub fn bin_width(&self) -> Duration {
         self.bin
+    }
+
+    /// Bytes that arrived in the bin, Mbit/s.
+    pub fn bin_throughput_mbps(&self, bin: &PathBin) -> f64 {
+        mbps(bin.delivered.get(), self.bin)
+    }
+
+    /// What arrived in up to `most` whole bins before that of `now`, Mbit/s: how it is going.
+    pub fn recent_mbps(&self, now: Time, most: usize) -> f64 {
+        let end = (now.since(self.origin).as_nanos() / self.bin.as_nanos()) as usize;
+        let from = end.saturating_sub(most);
+        let bins = self.bins.get(from..end.min(self.bins.len()));
+        let arrived: Bytes = bins.into_iter().flatten().map(|bin| bin.delivered).sum();
+        mbps(arrived.get(), self.bin * (end - from).max(1) as u64)
     }
 
     /// Mean one-way delay in the bin above the least of the run, ms.

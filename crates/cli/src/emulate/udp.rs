@@ -94,7 +94,7 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
         return Err(io::Error::other("the receiver did not answer"));
     };
     let record = recorder.finish(driver.clock().now(), connection);
-    let row = record.rows.first().map(|(_, row)| row);
+    let metrics = record.rows.first().map(|(_, row)| row.totals.metrics);
     let profiles = record.profiles.iter().map(|row| ProfilePoint {
         time_s: row.time_s,
         kind: row.kind,
@@ -104,9 +104,9 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
     Ok(Outcome {
         transport: "udp",
         delivered_bytes: 0,
-        rtt_mean_ms: row.and_then(|row| row.rtt_mean_ms),
-        rtt_p95_ms: row.and_then(|row| row.rtt_p95_ms),
-        retransmit_rate: row.and_then(|row| row.retransmit_rate),
+        rtt_mean_ms: metrics.and_then(|metrics| metrics.rtt_mean_ms),
+        rtt_p95_ms: metrics.and_then(|metrics| metrics.rtt_p95_ms),
+        retransmit_rate: metrics.and_then(|metrics| metrics.retransmit_rate),
         window_bytes: record.series.iter().map(|row| row.window_bytes).collect(),
         profiles: profiles.collect(),
     })

@@ -375,7 +375,7 @@ fn limited(ui: &Ui, record: &Record) {
     let rows = record.rows.iter().map(|(_, row)| row);
     if let Some(limit) = rows.clone().find_map(|row| row.server_limit_mbps)
         && rows
-            .map(|row| row.throughput_mbps)
+            .map(|row| row.totals.metrics.throughput_mbps)
             .any(|rate| rate >= NEAR * limit)
     {
         ui.note(format_args!(

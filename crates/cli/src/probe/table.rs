@@ -13,15 +13,16 @@ pub fn table(rows: &[(Direction, Row)]) -> Vec<String> {
     let mut lines = vec![HEADINGS.map(str::to_owned)];
     for (direction, row) in rows {
         let plural = if row.flows == 1 { "" } else { "s" };
+        let metrics = &row.totals.metrics;
         lines.push([
             format!("{} ({} flow{plural})", direction.name(), row.flows),
-            number(Some(row.throughput_mbps), 2),
-            number(Some(row.goodput_mbps), 2),
-            number(row.rtt_mean_ms, 1),
-            number(row.rtt_p95_ms, 1),
-            number(row.qdelay_mean_ms, 1),
-            number(row.qdelay_p95_ms, 1),
-            percent(row.loss_rate),
+            number(Some(metrics.throughput_mbps), 2),
+            number(Some(metrics.goodput_mbps), 2),
+            number(metrics.rtt_mean_ms, 1),
+            number(metrics.rtt_p95_ms, 1),
+            number(metrics.qdelay_mean_ms, 1),
+            number(metrics.qdelay_p95_ms, 1),
+            percent(metrics.loss_rate),
         ]);
         if row.flows > 1 {
             lines.extend(row.per_flow.iter().map(flow));
@@ -35,14 +36,15 @@ pub fn table(rows: &[(Direction, Row)]) -> Vec<String> {
 }
 
 fn flow(row: &FlowRow) -> [String; HEADINGS.len()] {
+    let metrics = &row.metrics;
     [
         format!("  flow {}", row.flow),
-        number(Some(row.throughput_mbps), 2),
-        number(Some(row.goodput_mbps), 2),
-        number(row.rtt_mean_ms, 1),
-        number(row.rtt_p95_ms, 1),
-        number(row.qdelay_mean_ms, 1),
-        number(row.qdelay_p95_ms, 1),
-        percent(row.loss_rate),
+        number(Some(metrics.throughput_mbps), 2),
+        number(Some(metrics.goodput_mbps), 2),
+        number(metrics.rtt_mean_ms, 1),
+        number(metrics.rtt_p95_ms, 1),
+        number(metrics.qdelay_mean_ms, 1),
+        number(metrics.qdelay_p95_ms, 1),
+        percent(metrics.loss_rate),
     ]
 }

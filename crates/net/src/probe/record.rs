@@ -1,22 +1,23 @@
 //! What a test amounts to: rows, time series and delay profiles under the names that the lab uses.
 //!
-//! The queueing delay is an estimate: the one-way delay above the least of the run
-//! ([`verus_measure::PathMeter`]). What the ends of a path cannot see (capacity, and with it
+//! The metrics are [`verus_measure`]'s ([`PathTotals`]). What the ends of a path cannot see (capacity, and with it
 //! utilization; the signal delay) is null.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 use verus_core::algorithm::Scheme;
-use verus_core::{Duration, Rate, Time};
-use verus_measure::{PathMeter, jain};
+use verus_core::{Bytes, Duration, Rate, Time};
+use verus_measure::{PathFlow, PathMeter, PathMetrics, PathTotals};
 
 use super::connection::Connection;
 use super::flow::BIN;
-use super::wire::Request;
+use super::wire::{FlowStatus, Request};
 
 /// Version of the formats here; the lab refuses another.
 pub const SCHEMA: u32 = 1;
 
+/// How many bins of a time series are a second.
+const BINS_A_SECOND: usize = (1_000_000_000 / BIN.as_nanos()) as usize;
 /// Snapshots of delay profiles are this far apart.
 const PROFILE_EVERY: Duration = Duration::from_secs(1);
 
@@ -46,26 +47,9 @@ pub struct FlowRow {
     pub flow: usize,
     /// Its scheme.
     pub scheme: String,
-    /// Bytes that arrived, Mbit/s.
-    pub throughput_mbps: f64,
-    /// Bytes that arrived for the first time, Mbit/s.
-    pub goodput_mbps: f64,
-    /// Mean one-way delay above its least, ms.
-    pub qdelay_mean_ms: Option<f64>,
-    /// Its median, ms.
-    pub qdelay_p50_ms: Option<f64>,
-    /// Its 95th percentile, ms.
-    pub qdelay_p95_ms: Option<f64>,
-    /// Its 99th percentile, ms.
-    pub qdelay_p99_ms: Option<f64>,
-    /// Mean round-trip time, ms.
-    pub rtt_mean_ms: Option<f64>,
-    /// Its 95th percentile, ms.
-    pub rtt_p95_ms: Option<f64>,
-    /// Packets lost / packets sent.
-    pub loss_rate: Option<f64>,
-    /// Packets sent again / packets sent.
-    pub retransmit_rate: Option<f64>,
+    /// What it amounts to.
+    #[serde(flatten)]
+    pub metrics: PathMetrics,
     /// Packets sent.
     pub sent: u64,
     /// Of these, lost.
@@ -115,36 +99,13 @@ pub struct Row {
     pub delay_ms: Option<f64>,
     /// Unknown, null.
     pub capacity_mbps: Option<f64>,
-    /// Bytes that arrived, Mbit/s.
-    pub throughput_mbps: f64,
-    /// Bytes that arrived for the first time, Mbit/s.
-    pub goodput_mbps: f64,
     /// Unknown, null.
     pub utilization: Option<f64>,
-    /// Mean one-way delay above its least, ms; that of the flows' packets together.
-    pub qdelay_mean_ms: Option<f64>,
-    /// Its median; with several flows, the mean of theirs by packets. So with the next ones.
-    pub qdelay_p50_ms: Option<f64>,
-    /// Its 95th percentile, ms.
-    pub qdelay_p95_ms: Option<f64>,
-    /// Its 99th percentile, ms.
-    pub qdelay_p99_ms: Option<f64>,
     /// Unknown, null.
     pub signal_delay_p95_ms: Option<f64>,
-    /// Mean round-trip time, ms.
-    pub rtt_mean_ms: Option<f64>,
-    /// Its 95th percentile, ms.
-    pub rtt_p95_ms: Option<f64>,
-    /// Packets lost / packets sent.
-    pub loss_rate: Option<f64>,
-    /// Packets sent again / packets sent.
-    pub retransmit_rate: Option<f64>,
-    /// Jain's index over windows of 1 s, averaged.
-    pub jain: Option<f64>,
-    /// The same: all flows are on for the whole test.
-    pub jain_active: Option<f64>,
-    /// Throughput / mean round-trip time, Mbit/s per second of delay.
-    pub power: Option<f64>,
+    /// What all flows together amount to.
+    #[serde(flatten)]
+    pub totals: PathTotals,
     /// Each flow.
     pub per_flow: Vec<FlowRow>,
 }
@@ -211,7 +172,7 @@ struct Sample {
 /// How a test is going, for a line that a person watches.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
-    /// Bytes that arrived since the last sample's second, Mbit/s.
+    /// Bytes that arrived in the last second, Mbit/s.
     pub throughput_mbps: f64,
     /// Last round-trip time, ms.
     pub rtt_ms: f64,
@@ -333,22 +294,10 @@ impl Recorder {
 
     /// How the test is going: the last second, all flows of the direction that was asked for.
     pub fn progress(&self, now: Time, connection: &Connection) -> Progress {
-        let seconds = |meter: &PathMeter| {
-            let bins = meter.bins();
-            // The bin under way is left out: it is not full.
-            let bin = (now.since(connection.started()).as_nanos() / BIN.as_nanos()) as usize;
-            let (from, to) = (bin.saturating_sub(10), bin.min(bins.len()));
-            let bytes: u64 = bins
-                .get(from..to)
-                .unwrap_or_default()
-                .iter()
-                .map(|bin| bin.delivered.get())
-                .sum();
-            let span = (bin - from).max(1) as f64 * BIN.as_secs_f64();
-            bytes as f64 * 8.0 / span / 1e6
-        };
+        // The bin under way is left out: it is not full.
+        let last_second = |meter: &PathMeter| meter.recent_mbps(now, BINS_A_SECOND);
         let mut progress = Progress::default();
-        let mut note = |rate: f64, status: &super::wire::FlowStatus| {
+        let mut note = |rate: f64, status: &FlowStatus| {
             progress.throughput_mbps += rate;
             progress.rtt_ms = progress.rtt_ms.max(f64::from(status.rtt_micros) / 1e3);
             progress.window_packets += status.window as f64 / f64::from(self.request.packet_bytes);
@@ -356,10 +305,10 @@ impl Recorder {
             progress.sent += status.sent;
         };
         for flow in connection.outgoing() {
-            note(seconds(flow.meter()), &flow.status());
+            note(last_second(flow.meter()), &flow.status());
         }
         for (flow, status) in connection.incoming() {
-            note(seconds(flow.meter()), status);
+            note(last_second(flow.meter()), status);
         }
         progress
     }
@@ -387,50 +336,23 @@ impl Recorder {
             series: Vec::new(),
             profiles: self.profiles.clone(),
         };
-        let [up_scheme, down_scheme] = [Direction::Up, Direction::Down]
-            .map(|direction| self.scheme(direction).text().to_owned());
-        let up: Vec<(FlowRow, &PathMeter, &[Sample])> = connection
+        let up: Vec<Ended<'_>> = connection
             .outgoing()
             .iter()
             .zip(&self.up)
-            .enumerate()
-            .map(|(index, (flow, samples))| {
-                let (status, meter) = (flow.status(), flow.meter());
-                let row = FlowRow {
-                    rtt_mean_ms: meter.rtt_mean_ms(),
-                    rtt_p95_ms: meter.rtt_quantile_ms(0.95),
-                    ..flow_row(
-                        index,
-                        &up_scheme,
-                        meter,
-                        &status,
-                        flow.distinct(),
-                        self.interval,
-                    )
-                };
-                (row, meter, &samples[..])
+            .map(|(flow, samples)| {
+                let meter = flow.meter();
+                let rtt = (meter.rtt_mean_ms(), meter.rtt_quantile_ms(0.95));
+                Ended::new(meter, flow.distinct(), &flow.status(), rtt, samples)
             })
             .collect();
-        let down: Vec<(FlowRow, &PathMeter, &[Sample])> = connection
+        let down: Vec<Ended<'_>> = connection
             .incoming()
             .zip(&self.down)
-            .enumerate()
-            .map(|(index, ((flow, status), samples))| {
-                let meter = flow.meter();
+            .map(|((flow, status), samples)| {
                 let known = |micros: u32| (micros > 0).then(|| f64::from(micros) / 1e3);
-                let row = FlowRow {
-                    rtt_mean_ms: known(status.rtt_mean_micros),
-                    rtt_p95_ms: known(status.rtt_p95_micros),
-                    ..flow_row(
-                        index,
-                        &down_scheme,
-                        meter,
-                        status,
-                        flow.distinct(),
-                        self.interval,
-                    )
-                };
-                (row, meter, &samples[..])
+                let rtt = (known(status.rtt_mean_micros), known(status.rtt_p95_micros));
+                Ended::new(flow.meter(), flow.distinct(), status, rtt, samples)
             })
             .collect();
         for (direction, flows) in [(Direction::Up, up), (Direction::Down, down)] {
@@ -438,84 +360,81 @@ impl Recorder {
                 continue;
             }
             let run = record.rows.len();
-            for (row, meter, samples) in &flows {
-                add_series(run, row.flow, meter, samples, &mut record.series);
+            for (index, flow) in flows.iter().enumerate() {
+                add_series(run, index, flow, &mut record.series);
             }
-            record.rows.push((direction, self.row(direction, flows)));
+            record.rows.push((direction, self.row(direction, &flows)));
         }
         record
     }
 
-    fn row(&self, direction: Direction, flows: Vec<(FlowRow, &PathMeter, &[Sample])>) -> Row {
-        let last = flows
-            .iter()
-            .filter_map(|(_, meter, _)| meter.elapsed())
-            .max();
-        let elapsed = self.interval.or(last).unwrap_or_default();
-        let weights: Vec<f64> = flows
-            .iter()
-            .map(|(_, meter, _)| meter.packets() as f64)
-            .collect();
-        let mean = |value: fn(&FlowRow) -> Option<f64>| {
-            let mut sum = (0.0, 0.0);
-            for ((row, _, _), weight) in flows.iter().zip(&weights) {
-                if let Some(value) = value(row) {
-                    sum = (sum.0 + value * weight, sum.1 + weight);
-                }
-            }
-            (sum.1 > 0.0).then(|| sum.0 / sum.1)
+    fn row(&self, direction: Direction, flows: &[Ended<'_>]) -> Row {
+        let scheme = self.scheme(direction);
+        let seen: Vec<PathFlow<'_>> = flows.iter().map(|flow| flow.seen).collect();
+        let totals = PathTotals::of(&seen, self.interval);
+        let row = |(index, flow): (usize, &Ended<'_>)| FlowRow {
+            flow: index,
+            scheme: scheme.text().to_owned(),
+            metrics: flow.seen.metrics(self.interval),
+            sent: flow.seen.sent,
+            lost: flow.seen.lost,
+            timeouts: flow.timeouts,
+            delivered_bytes: flow.seen.distinct.get(),
         };
-        let total = |value: fn(&FlowRow) -> u64| flows.iter().map(|(row, _, _)| value(row)).sum();
-        let (sent, lost): (u64, u64) = (total(|row| row.sent), total(|row| row.lost));
-        let repeated: f64 = flows
-            .iter()
-            .map(|(row, _, _)| row.retransmit_rate.unwrap_or(0.0) * row.sent as f64)
-            .sum();
-        let share = |part: f64| (sent > 0).then(|| part / sent as f64);
-        let arrived: u64 = flows
-            .iter()
-            .map(|(_, meter, _)| meter.delivered().get())
-            .sum();
-        let meters: Vec<&PathMeter> = flows.iter().map(|(_, meter, _)| *meter).collect();
-        let fairness = fairness(&meters);
-        let throughput_mbps = mbps(arrived, elapsed);
-        let rtt_mean_ms = mean(|row| row.rtt_mean_ms);
         Row {
             schema: SCHEMA,
             version: env!("CARGO_PKG_VERSION"),
             engine: "real",
             transport: "udp",
             trace: format!("{} {}", self.path, direction.name()),
-            scheme: self.scheme(direction).name().to_owned(),
-            params: params(self.scheme(direction)),
+            scheme: scheme.name().to_owned(),
+            params: params(scheme),
             queue: "path",
             ack: "path",
             flows: flows.len(),
             packet_bytes: self.request.packet_bytes,
             seed: self.request.seed,
-            duration_s: elapsed.as_secs_f64(),
+            duration_s: totals.interval.as_secs_f64(),
             cut: self.cut,
             server_limit_mbps: self.limit_mbps,
             delay_ms: None,
             capacity_mbps: None,
-            throughput_mbps,
-            goodput_mbps: mbps(total(|row| row.delivered_bytes), elapsed),
             utilization: None,
-            qdelay_mean_ms: mean(|row| row.qdelay_mean_ms),
-            qdelay_p50_ms: mean(|row| row.qdelay_p50_ms),
-            qdelay_p95_ms: mean(|row| row.qdelay_p95_ms),
-            qdelay_p99_ms: mean(|row| row.qdelay_p99_ms),
             signal_delay_p95_ms: None,
-            rtt_mean_ms,
-            rtt_p95_ms: mean(|row| row.rtt_p95_ms),
-            loss_rate: share(lost as f64),
-            retransmit_rate: share(repeated),
-            jain: fairness,
-            jain_active: fairness,
-            power: rtt_mean_ms
-                .filter(|&rtt| rtt > 0.0)
-                .map(|rtt| throughput_mbps / (rtt / 1e3)),
-            per_flow: flows.into_iter().map(|(row, _, _)| row).collect(),
+            totals,
+            per_flow: flows.iter().enumerate().map(row).collect(),
+        }
+    }
+}
+
+/// A flow as it was when its test ended.
+#[derive(Clone, Copy, Debug)]
+struct Ended<'a> {
+    seen: PathFlow<'a>,
+    timeouts: u64,
+    samples: &'a [Sample],
+}
+
+impl<'a> Ended<'a> {
+    fn new(
+        meter: &'a PathMeter,
+        distinct: u64,
+        status: &FlowStatus,
+        (rtt_mean_ms, rtt_p95_ms): (Option<f64>, Option<f64>),
+        samples: &'a [Sample],
+    ) -> Self {
+        Ended {
+            seen: PathFlow {
+                meter,
+                distinct: Bytes::new(distinct),
+                sent: status.sent,
+                lost: status.lost,
+                retransmitted: status.retransmitted,
+                rtt_mean_ms,
+                rtt_p95_ms,
+            },
+            timeouts: u64::from(status.timeouts),
+            samples,
         }
     }
 }
@@ -526,50 +445,8 @@ fn fill(samples: &mut Vec<Sample>, bin: usize, sample: Sample) {
     samples[bin] = sample;
 }
 
-fn flow_row(
-    index: usize,
-    scheme: &str,
-    meter: &PathMeter,
-    status: &super::wire::FlowStatus,
-    distinct: u64,
-    interval: Option<Duration>,
-) -> FlowRow {
-    let elapsed = interval.or(meter.elapsed()).unwrap_or_default();
-    let share = |part: u64| (status.sent > 0).then(|| part as f64 / status.sent as f64);
-    FlowRow {
-        flow: index,
-        scheme: scheme.to_owned(),
-        throughput_mbps: mbps(meter.delivered().get(), elapsed),
-        goodput_mbps: mbps(distinct, elapsed),
-        qdelay_mean_ms: meter.delay_mean_ms(),
-        qdelay_p50_ms: meter.delay_quantile_ms(0.5),
-        qdelay_p95_ms: meter.delay_quantile_ms(0.95),
-        qdelay_p99_ms: meter.delay_quantile_ms(0.99),
-        rtt_mean_ms: None,
-        rtt_p95_ms: None,
-        loss_rate: share(status.lost),
-        retransmit_rate: share(status.retransmitted),
-        sent: status.sent,
-        lost: status.lost,
-        timeouts: u64::from(status.timeouts),
-        delivered_bytes: distinct,
-    }
-}
-
-fn mbps(bytes: u64, elapsed: Duration) -> f64 {
-    if elapsed.is_zero() {
-        return 0.0;
-    }
-    bytes as f64 * 8.0 / elapsed.as_secs_f64() / 1e6
-}
-
-fn add_series(
-    run: usize,
-    flow: usize,
-    meter: &PathMeter,
-    samples: &[Sample],
-    into: &mut Vec<SeriesRow>,
-) {
+fn add_series(run: usize, flow: usize, ended: &Ended<'_>, into: &mut Vec<SeriesRow>) {
+    let (meter, samples) = (ended.seen.meter, ended.samples);
     let width = meter.bin_width().as_secs_f64();
     for (index, bin) in meter.bins().iter().enumerate() {
         let sample = samples.get(index);
@@ -579,7 +456,7 @@ fn add_series(
             flow,
             time_s: index as f64 * width,
             capacity_mbps: None,
-            throughput_mbps: bin.delivered.get() as f64 * 8.0 / width / 1e6,
+            throughput_mbps: meter.bin_throughput_mbps(bin),
             qdelay_ms: meter.bin_delay_ms(bin),
             rtt_ms: bin
                 .rtt_mean_ms()
@@ -592,28 +469,6 @@ fn add_series(
             }),
         });
     }
-}
-
-/// Jain's index of the flows over whole seconds, averaged over those in which anything arrived.
-fn fairness(meters: &[&PathMeter]) -> Option<f64> {
-    let bins = meters
-        .iter()
-        .map(|meter| meter.bins().len())
-        .max()
-        .unwrap_or(0);
-    let indices: Vec<f64> = (0..bins / 10)
-        .filter_map(|second| {
-            let shares: Vec<f64> = meters
-                .iter()
-                .map(|meter| {
-                    let bins = meter.bins().iter().skip(second * 10).take(10);
-                    bins.map(|bin| bin.delivered.as_f64()).sum()
-                })
-                .collect();
-            jain(&shares)
-        })
-        .collect();
-    (!indices.is_empty()).then(|| indices.iter().sum::<f64>() / indices.len() as f64)
 }
 
 fn params(scheme: &Scheme) -> Value {
