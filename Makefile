@@ -88,6 +88,7 @@ lint: lint-rust lint-python lint-licenses lint-wasm ## Formatting, lints, types,
 .PHONY: lint-rust
 lint-rust: $(STAMPS)/packages
 	cargo fmt --all --check
+	cargo fmt --manifest-path examples/own-controller/Cargo.toml --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
 

@@ -1,9 +1,12 @@
 //! The list of algorithms: name → configuration → controller. The one place to add another.
 //!
+//! [`Registry::with`] adds one that is not of this crate; `examples/own-controller` is such a one.
+//!
 //! A scheme is written `NAME[:key=value,…]`, the same on every command line and in every file:
 //! `verus:ratio=4,mode=prototype`, `cubic`, `cubic:hystart=plusplus`. Its keys are the rows of the algorithm's own
 //! configuration ([`spec`](crate::spec)).
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -81,6 +84,7 @@ pub enum Value {
 type Config = Arc<dyn Configured>;
 
 /// A line of the list.
+#[derive(Clone, Copy)]
 struct Algorithm {
     name: &'static str,
     summary: &'static str,
@@ -145,14 +149,106 @@ const ALGORITHMS: &[Algorithm] = &[
     ),
 ];
 
-/// Every algorithm, with its parameters.
+/// Every algorithm of this crate, with its parameters.
 pub fn catalogue() -> Vec<Entry> {
-    let entry = |algorithm: &Algorithm| Entry {
-        name: algorithm.name,
-        summary: algorithm.summary,
-        keys: (algorithm.keys)(),
-    };
-    ALGORITHMS.iter().map(entry).collect()
+    Registry::default().catalogue()
+}
+
+/// What schemes can name: this crate's algorithms, and those that a program adds of its own.
+#[derive(Clone)]
+pub struct Registry(Vec<Algorithm>);
+
+/// This crate's algorithms.
+impl Default for Registry {
+    fn default() -> Self {
+        Registry(ALGORITHMS.to_vec())
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+impl Registry {
+    /// Another algorithm, whose configuration is `C`: schemes call it `name`, lists say `summary` of it, a sentence.
+    ///
+    /// # Panics
+    /// If the name is taken, or no word of lower-case letters, digits, hyphens and underscores.
+    #[must_use]
+    pub fn with<C: Configuration>(mut self, name: &'static str, summary: &'static str) -> Self {
+        let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_".contains(&c);
+        assert!(
+            !name.is_empty() && name.bytes().all(plain),
+            "`{name}` is no name for an algorithm"
+        );
+        assert!(
+            self.names().all(|known| known != name),
+            "there is an algorithm `{name}` already"
+        );
+        self.0.push(Algorithm::of::<C>(name, summary));
+        self
+    }
+
+    /// Every algorithm, with its parameters.
+    pub fn catalogue(&self) -> Vec<Entry> {
+        let entry = |algorithm: &Algorithm| Entry {
+            name: algorithm.name,
+            summary: algorithm.summary,
+            keys: (algorithm.keys)(),
+        };
+        self.0.iter().map(entry).collect()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().map(|algorithm| algorithm.name)
+    }
+
+    /// As [`Scheme::open`], of these algorithms.
+    ///
+    /// # Errors
+    /// As [`Scheme::open`].
+    pub fn open(
+        &self,
+        text: &str,
+        mut read: impl FnMut(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<Scheme, SchemeError> {
+        let scheme = || text.to_owned();
+        let refused = |problem| SchemeError::Spec {
+            scheme: scheme(),
+            problem,
+        };
+        let given = Given::parse(text).map_err(refused)?;
+        let found = self.0.iter().find(|known| known.name == given.name);
+        let algorithm = found
+            .ok_or_else(|| refused(Problem::unknown("algorithm", given.name, self.names())))?;
+        let config = (algorithm.open)(&given, &mut read).map_err(|refusal| match refusal {
+            Refusal::Spec(problem) => refused(problem),
+            Refusal::OutOfRange(problem) => SchemeError::OutOfRange {
+                scheme: scheme(),
+                problem,
+            },
+            Refusal::File { file, problem } => SchemeError::File {
+                scheme: scheme(),
+                file,
+                problem,
+            },
+        })?;
+        let param = |(key, value): (&str, &str)| {
+            let value = match value.parse::<f64>() {
+                Ok(number) => Value::Number(number),
+                Err(_) => Value::Word(value.to_owned()),
+            };
+            (key.to_owned(), value)
+        };
+        Ok(Scheme {
+            text: text.trim().to_owned(),
+            name: algorithm.name,
+            params: given.pairs.into_iter().map(param).collect(),
+            config,
+        })
+    }
 }
 
 /// A parsed and checked scheme: an algorithm with its configuration.
@@ -190,43 +286,9 @@ impl Scheme {
     /// wrong with it: `read`'s words are to follow the file's name.
     pub fn open(
         text: &str,
-        mut read: impl FnMut(&str) -> Result<Vec<u8>, String>,
+        read: impl FnMut(&str) -> Result<Vec<u8>, String>,
     ) -> Result<Self, SchemeError> {
-        let scheme = || text.to_owned();
-        let refused = |problem| SchemeError::Spec {
-            scheme: scheme(),
-            problem,
-        };
-        let given = Given::parse(text).map_err(refused)?;
-        let found = ALGORITHMS.iter().find(|known| known.name == given.name);
-        let names = ALGORITHMS.iter().map(|known| known.name);
-        let algorithm =
-            found.ok_or_else(|| refused(Problem::unknown("algorithm", given.name, names)))?;
-        let config = (algorithm.open)(&given, &mut read).map_err(|refusal| match refusal {
-            Refusal::Spec(problem) => refused(problem),
-            Refusal::OutOfRange(problem) => SchemeError::OutOfRange {
-                scheme: scheme(),
-                problem,
-            },
-            Refusal::File { file, problem } => SchemeError::File {
-                scheme: scheme(),
-                file,
-                problem,
-            },
-        })?;
-        let param = |(key, value): (&str, &str)| {
-            let value = match value.parse::<f64>() {
-                Ok(number) => Value::Number(number),
-                Err(_) => Value::Word(value.to_owned()),
-            };
-            (key.to_owned(), value)
-        };
-        Ok(Scheme {
-            text: text.trim().to_owned(),
-            name: algorithm.name,
-            params: given.pairs.into_iter().map(param).collect(),
-            config,
-        })
+        Registry::default().open(text, read)
     }
 
     /// Whether `text` is of the kind that names a file.
@@ -331,6 +393,30 @@ mod tests {
                 assert_eq!(config(&text), config(entry.name), "{text} changes nothing");
             }
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "there is an algorithm `cubic` already")]
+    fn a_name_that_is_taken_is_refused() {
+        let _ = Registry::default().with::<constant::Config>("cubic", "another one");
+    }
+
+    #[test]
+    #[should_panic(expected = "`a:b` is no name for an algorithm")]
+    fn a_name_that_no_scheme_could_have_is_refused() {
+        let _ = Registry::default().with::<constant::Config>("a:b", "another one");
+    }
+
+    #[test]
+    fn an_algorithm_that_is_added_is_listed_parsed_and_named_where_one_is_unknown() {
+        let registry = Registry::default().with::<constant::Config>("metronome", "a constant");
+        let listed = registry.catalogue();
+        assert_eq!(listed.last().map(|entry| entry.name), Some("metronome"));
+        let open = |text| registry.open(text, |_| Err("is not read".to_owned()));
+        assert_eq!(open("metronome").expect("added").name(), "metronome");
+        assert!(open("verus").is_ok());
+        let unknown = open("bbr9").expect_err("unknown").to_string();
+        assert!(unknown.ends_with("constant, metronome"), "{unknown}");
     }
 
     #[test]

@@ -37,11 +37,13 @@ pub trait Configuration: Configured + Default + 'static {
     /// Its keys.
     const ROWS: &'static [Row<Self>];
 
-    /// Checks what keys can set.
+    /// Checks what keys can set, where more is to be checked than each [`Row`]'s own range.
     ///
     /// # Errors
     /// Says what is out of range, or does not go together.
-    fn check(&self) -> Result<(), String>;
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// What a controller says whose configuration was checked before.

@@ -12,7 +12,7 @@ use verus_channel::catalogue::{self, Channel};
 use verus_channel::path::link::{Service, WhenOver};
 use verus_channel::queue::{QueueConfig, SpecError};
 use verus_channel::schedule::Schedule;
-use verus_core::algorithm::{Scheme, SchemeError};
+use verus_core::algorithm::{Registry, Scheme, SchemeError};
 use verus_core::model::MAX_BYTES;
 use verus_core::{Bytes, Duration, Rate, Time};
 
@@ -213,7 +213,11 @@ pub enum Error {
 /// # Errors
 /// What is wrong with the scheme or its file.
 pub fn open_scheme(text: &str) -> Result<Scheme, SchemeError> {
-    Scheme::open(text, |path| {
+    open_in(&Registry::default(), text)
+}
+
+fn open_in(registry: &Registry, text: &str) -> Result<Scheme, SchemeError> {
+    registry.open(text, |path| {
         model_bytes(Path::new(path)).map_err(|error| error.to_string())
     })
 }
@@ -291,6 +295,14 @@ impl Scenario {
     /// # Errors
     /// The first thing that is wrong, by name.
     pub fn plan(&self) -> Result<Plan, Error> {
+        self.plan_with(&Registry::default())
+    }
+
+    /// As [`plan`](Self::plan), where schemes may name what `registry` has.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan).
+    pub fn plan_with(&self, registry: &Registry) -> Result<Plan, Error> {
         self.check()?;
         let mut schemes: Vec<Scheme> = Vec::with_capacity(self.flows.len());
         for flow in &self.flows {
@@ -301,7 +313,7 @@ impl Scenario {
                 .find(|known| known.text() == flow.scheme.trim());
             let scheme = match known {
                 Some(known) => known.clone(),
-                None => open_scheme(&flow.scheme)?,
+                None => open_in(registry, &flow.scheme)?,
             };
             schemes.push(scheme);
         }

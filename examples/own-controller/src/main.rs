@@ -1,0 +1,69 @@
+//! A controller of one's own beside one of Verus's, on a simulated cellular channel. `cargo run` prints what came of it.
+
+use verus_core::configuration::{Configuration, Configured};
+use verus_core::spec::Row;
+use verus_core::{Bytes, Controller, Feedback, Time, Timeout, algorithm::Registry};
+use verus_sim::{FlowSpec, Scenario};
+
+/// A packet more each round trip while less than `queue_ms` waits on the path, else a packet less.
+#[derive(Clone, Debug, Default)]
+struct Tide {
+    queue_ms: f64,
+    packet: Bytes,
+    window: f64,
+}
+
+impl Configuration for Tide {
+    const ROWS: &'static [Row<Self>] = &[Row::number(
+        "queue_ms",
+        "ms",
+        "queue",
+        |c| c.queue_ms,
+        |c, v| c.queue_ms = v,
+    )];
+}
+
+impl Configured for Tide {
+    fn label(&self) -> (String, &'static [&'static str]) {
+        ("Tide".to_owned(), &[])
+    }
+
+    fn build(&self, _seed: u64) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
+impl Controller for Tide {
+    fn on_start(&mut self, _now: Time, packet: Bytes) {
+        (self.packet, self.window) = (packet, 10.0);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        let queue = feedback.smoothed_rtt - feedback.min_rtt;
+        let step = feedback.acked.len() as f64 / self.window;
+        let rises = queue.as_millis_f64() < self.queue_ms;
+        self.window = (self.window + if rises { step } else { -step }).max(2.0);
+    }
+
+    fn on_timeout(&mut self, _timeout: &Timeout<'_>) {
+        self.window = 2.0;
+    }
+
+    fn window(&self) -> Bytes {
+        self.packet.mul_f64(self.window)
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let registry = Registry::default().with::<Tide>("tide", "keeps a queue of some ms");
+    let flows = ["tide:queue_ms=30", "verus:ratio=2"].map(FlowSpec::new);
+    let scenario = Scenario {
+        flows: flows.to_vec(),
+        ..Scenario::default()
+    };
+    let outcome = scenario.plan_with(&registry)?.run(&mut |_| true)?;
+    for (flow, metrics) in outcome.flows.iter().zip(&outcome.metrics.per_flow) {
+        println!("{}: {:.2} Mbit/s", flow.scheme, metrics.throughput_mbps);
+    }
+    Ok(())
+}
