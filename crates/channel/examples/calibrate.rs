@@ -10,7 +10,7 @@
 //! recording's seconds, which is printed. The fit minimises the squared differences listed in
 //! `difference`, each divided by what would be a good match, with the Nelder–Mead method from the
 //! best of many random starts. Every evaluation uses the same seeds, so the result repeats. It ends
-//! by printing the parameters as a row for `generate/channels.rs`. (Four rows there, the authors'
+//! by printing the parameters as cells for `generate/fits.tsv`. (Four rows there, the authors'
 //! city recordings, campus uplink and AT&T's, come from a run with a longer second stage.)
 
 use std::path::Path;
@@ -315,8 +315,31 @@ fn fit(path: &str, recording: &Recording, elasticity: f64, tti: u64) {
     }
     let model = rounded(model_of(&best.1, s, elasticity, tti));
     compare(recording, &model);
-    println!("// {path}");
-    println!("{model:?}");
+    println!("{path}: from mean_mbps on,");
+    println!("{}", cells(&model));
+}
+
+/// The parameters as `generate/fits.tsv` has them.
+fn cells(model: &Model) -> String {
+    let (r, s) = (&model.radio, &model.scheduler);
+    let swings = [r.fading, r.shadowing, r.coverage];
+    let slow = swings.iter().flat_map(|swing| [swing.sd, swing.time_ms]);
+    let fast = [
+        s.tti_ms as f64,
+        s.burst_packets,
+        s.burst_spread,
+        s.gap_spread,
+        s.pause_share,
+        s.pause_ms,
+        s.elasticity,
+    ];
+    let values = [model.mean_mbps].into_iter().chain(slow).chain([r.snr]);
+    let values = values
+        .chain(r.outages_per_min)
+        .chain([r.longest_outage_ms])
+        .chain(fast);
+    let cells: Vec<String> = values.map(|value| value.to_string()).collect();
+    cells.join("\t")
 }
 
 /// Parameters from the logarithms that the search moves in.

@@ -168,7 +168,7 @@ fn hard_channels_are_among_them() {
 
 #[test]
 fn the_same_seed_gives_the_same_channel_and_another_seed_another() {
-    for channel in &CHANNELS {
+    for channel in CHANNELS.iter() {
         let times = |seed| channel.generate(seed, Duration::from_secs(5));
         assert_eq!(times(7), times(7), "{}", channel.name);
         assert_ne!(times(7), times(8), "{}", channel.name);
@@ -182,7 +182,7 @@ fn the_same_seed_gives_the_same_channel_and_another_seed_another() {
 
 #[test]
 fn a_longer_duration_extends_a_shorter_one() {
-    for channel in &CHANNELS {
+    for channel in CHANNELS.iter() {
         let short = channel.generate(3, Duration::from_secs(10));
         let long = channel.generate(3, Duration::from_secs(20));
         let within = long.iter().take_while(|&&ms| ms <= 10_000).count();
