@@ -19,8 +19,8 @@ use std::path::Path;
 
 use verus_core::Duration;
 
-use crate::catalogue::{Found, LONGEST_BUILT_IN, find_named};
 use crate::error::Error;
+use crate::named::{LONGEST_BUILT_IN, Named};
 use crate::trace::{Trace, excerpt, is_decimal};
 
 /// More parts than this are refused: a mistake more likely than a wish.
@@ -46,7 +46,7 @@ pub struct Part {
     text: String,
     /// What it is a stretch of, as it was written, seed included.
     whole: String,
-    source: Box<Found>,
+    source: Named,
     seed: Option<u64>,
     stretch: Option<Stretch>,
 }
@@ -187,13 +187,13 @@ impl Part {
             let problem = "a constant rate cannot be cut or joined";
             return Err(fail(problem.to_owned()));
         }
-        let plain = |name: &str| find_named(name, cache);
+        let plain = |name: &str| Named::find(name, cache);
         let (source, seed) = match (plain(whole), whole.rsplit_once('@')) {
             (Ok(source), _) => (source, None),
             (Err(error), None) => return Err(error),
             (Err(_), Some((name, seed))) => {
                 let source = plain(name)?;
-                let Found::BuiltIn(_) = source else {
+                let Named::BuiltIn(_) = source else {
                     let problem = format!("`{name}` is no built-in channel, so it has no seed");
                     return Err(fail(problem));
                 };
@@ -210,7 +210,7 @@ impl Part {
         let part = Part {
             text: text.to_owned(),
             whole: whole.to_owned(),
-            source: Box::new(source),
+            source,
             seed,
             stretch,
         };
@@ -223,17 +223,17 @@ impl Part {
         let Some(stretch) = self.stretch else {
             return Ok(());
         };
-        match (&*self.source, stretch.to_ms) {
-            (Found::BuiltIn(_), None) => Err(format!(
+        match (&self.source, stretch.to_ms) {
+            (Named::BuiltIn(_), None) => Err(format!(
                 "a built-in channel has no end, so `{}` needs a TO",
                 self.text
             )),
-            (Found::BuiltIn(_), Some(to_ms)) if to_ms > LONGEST_MS => Err(format!(
+            (Named::BuiltIn(_), Some(to_ms)) if to_ms > LONGEST_MS => Err(format!(
                 "a built-in channel is made for {} s at the most, not {} s",
                 seconds(LONGEST_MS),
                 seconds(to_ms)
             )),
-            (Found::Recording { recording, .. }, _) => {
+            (Named::Recording { recording, .. }, _) => {
                 let end_ms = (recording.duration_s * 1000.0).round() as u64;
                 stretch.check_end(end_ms + ROUNDED_MS, end_ms)
             }
@@ -250,7 +250,7 @@ impl Part {
     }
 
     /// The channel that it is, or is a stretch of.
-    pub fn source(&self) -> &Found {
+    pub fn source(&self) -> &Named {
         &self.source
     }
 
@@ -271,7 +271,7 @@ impl Part {
     }
 
     fn built_in(&self) -> bool {
-        matches!(*self.source, Found::BuiltIn(_))
+        matches!(self.source, Named::BuiltIn(_))
     }
 
     /// How long it is, where its text says.
@@ -391,8 +391,9 @@ mod tests {
     use verus_core::Time;
 
     use super::*;
-    use crate::catalogue::{find_in, open, recording};
+    use crate::catalogue::{find_in, open};
     use crate::generate;
+    use crate::recordings::recording;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -596,7 +597,7 @@ mod tests {
             let part = Part {
                 text: String::new(),
                 whole: String::new(),
-                source: Box::new(Found::File(PathBuf::new())),
+                source: Named::File(PathBuf::new()),
                 seed: None,
                 stretch: Some(Stretch { from_ms: from, to_ms: Some(from + length) }),
             };

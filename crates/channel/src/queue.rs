@@ -462,14 +462,6 @@ impl Discipline {
     pub(crate) fn counts_unused(&self) -> bool {
         matches!(self, Discipline::Red(_))
     }
-
-    /// RED's average queue in bytes, for tests and recorders.
-    pub(crate) fn average(&self) -> Option<f64> {
-        match self {
-            Discipline::Red(red) => Some(red.average),
-            _ => None,
-        }
-    }
 }
 
 /// Random early detection (Floyd & Jacobson 1993, Fig. 2), in bytes. Whether a packet is dropped does not

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use verus_channel::{Trace, catalogue, raw};
+use verus_channel::{Trace, catalogue, raw, recordings};
 use verus_core::Duration;
 
 fn shared() -> PathBuf {
@@ -71,7 +71,7 @@ fn every_recording_is_read_as_its_manifest_says() {
 fn the_catalogue_knows_each_recording_by_its_content() {
     let shared = shared();
     let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache");
-    for recording in catalogue::recordings() {
+    for recording in recordings::recordings() {
         let file = shared.join("traces").join(recording.name);
         let stored = [
             file.clone(),
@@ -88,7 +88,7 @@ fn the_catalogue_knows_each_recording_by_its_content() {
         );
     }
     // Once in the cache it has a name; once damaged it is refused.
-    let recording = catalogue::recording("camp_ped_2min").unwrap();
+    let recording = recordings::recording("camp_ped_2min").unwrap();
     let cached = recording.path_in(&cache);
     fs::create_dir_all(cached.parent().unwrap()).unwrap();
     fs::copy(shared.join("traces").join(recording.name), &cached).unwrap();

@@ -164,19 +164,7 @@ fn emulate(scenario: &Scenario, paths: Paths, kinds: &[Kind]) -> Result<Value, F
             .map_err(cannot)
     };
     let devices = [device(0, SENDERS)?, device(1, RECEIVERS)?];
-    let delay = Duration::from_millis_f64(scenario.delay_ms);
-    let directions = [
-        PathConfig {
-            link: Some((paths.service.clone(), paths.queue.clone())),
-            delay,
-            loss: scenario.loss,
-        },
-        PathConfig {
-            link: paths.ack.clone(),
-            delay,
-            loss: 0.0,
-        },
-    ];
+    let directions = directions(scenario, &paths);
     let emulator = Emulator::new(devices, &directions, scenario.seed).map_err(failed)?;
     let stage = Stage::new(scenario).map_err(failed)?;
     let duration = Duration::from_secs_f64(scenario.duration_s);
@@ -195,7 +183,7 @@ fn emulate(scenario: &Scenario, paths: Paths, kinds: &[Kind]) -> Result<Value, F
                     namespaces: &namespaces,
                     stage: &stage,
                 };
-                scope.spawn(move || flow.run(kind))
+                scope.spawn(move || run_flow(flow, kind))
             })
             .collect();
         let played = stage.play(kinds.len());
@@ -230,6 +218,62 @@ fn emulate(scenario: &Scenario, paths: Paths, kinds: &[Kind]) -> Result<Value, F
         .sum::<io::Result<u64>>()
         .map_err(failed)?;
     Ok(told(scenario, &paths, &emulator, watch, &outcomes, drops))
+}
+
+/// The path of the data, and that of what acknowledges it.
+fn directions(scenario: &Scenario, paths: &Paths) -> [PathConfig; 2] {
+    let delay = Duration::from_millis_f64(scenario.delay_ms);
+    [
+        PathConfig {
+            link: Some((paths.service.clone(), paths.queue.clone())),
+            delay,
+            loss: scenario.loss,
+        },
+        PathConfig {
+            link: paths.ack.clone(),
+            delay,
+            loss: 0.0,
+        },
+    ]
+}
+
+/// Runs both ends of a flow, a sender in one namespace and a receiver in the other, until the stage is over.
+///
+/// # Errors
+/// Why either end failed; the stage is then over for all.
+fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
+    let outcome = thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            flow.namespaces[1].enter()?;
+            match kind {
+                Kind::Udp(_) => udp::receive(&flow),
+                Kind::Quic(_) => quic::receive(&flow),
+                Kind::Tcp(_) => tcp::receive(&flow),
+            }
+        });
+        let sent = flow.namespaces[0].within(|| {
+            flow.stage.await_receiver(flow.index)?;
+            match kind {
+                Kind::Udp(scheme) => udp::send(&flow, scheme),
+                Kind::Quic(scheme) => quic::send(&flow, scheme),
+                Kind::Tcp(name) => tcp::send(&flow, name),
+            }
+        });
+        let sent = sent.and_then(|sent| sent);
+        if sent.is_err() {
+            flow.stage.end();
+        }
+        let received = receiver
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let mut outcome = sent?;
+        outcome.delivered_bytes = received?;
+        Ok(outcome)
+    });
+    if outcome.is_err() {
+        flow.stage.end();
+    }
+    outcome
 }
 
 /// What came of it, in the words of the lab's simulator.

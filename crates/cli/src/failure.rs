@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-use crate::ui;
+use crate::plain;
 
 /// A command that failed. The message names what was attempted, and where.
 #[derive(Debug)]
@@ -119,9 +119,9 @@ impl Failure {
     /// Prints the message on standard error and yields the exit code.
     pub fn report(self) -> ExitCode {
         if let Some(message) = self.message {
-            ui::warn(format_args!("verus: {message}"));
+            plain::warn(format_args!("verus: {message}"));
             for line in self.more {
-                ui::warn(format_args!("  {line}"));
+                plain::warn(format_args!("  {line}"));
             }
         }
         ExitCode::from(self.code)

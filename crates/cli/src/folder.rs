@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use rustix::fs::{Mode, OFlags, openat};
 use serde::Serialize;
 use serde_json::{Value, json};
-use verus_net::probe::record::SCHEMA;
+use verus_net::probe::results::SCHEMA;
 
 use crate::draft::DraftFolder;
 use crate::failure::Failure;

@@ -10,7 +10,6 @@ mod emulate;
 mod failure;
 mod files;
 mod folder;
-mod host;
 mod log;
 mod plain;
 mod probe;
@@ -19,6 +18,7 @@ mod receive;
 mod scheme;
 mod send;
 mod serve;
+mod server_address;
 #[cfg(target_os = "linux")]
 mod shell;
 mod signals;

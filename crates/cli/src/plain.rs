@@ -2,10 +2,11 @@
 //! them. Everything that this program prints goes through here, where it is printed: nobody has to know which
 //! of its parts a peer, a file system or a trace named.
 
-use std::fmt::{Display, Write};
+use std::fmt::{Display, Write as _};
+use std::io::{self, Write as _};
 
 use serde::Serialize;
-use verus_net::transfer::paths::is_hidden;
+use verus_net::transfer::printable::is_hidden;
 
 /// The longest line for a person, in characters. A peer's reason has at most a packet; with the escapes of a
 /// thousand controls it would still fill the screen.
@@ -23,6 +24,12 @@ pub fn line(text: impl Display) -> String {
     let head = text.chars().take(kept / 2);
     let tail = text.chars().skip(letters - kept.div_ceil(2));
     head.chain(LEFT_OUT.chars()).chain(tail).collect()
+}
+
+/// Tells in one line, on standard error, what nobody may miss.
+pub fn warn(text: impl Display) {
+    // A closed standard error leaves nobody to tell.
+    let _ = writeln!(io::stderr(), "{}", line(text));
 }
 
 /// A value as JSON on one line, of any length.

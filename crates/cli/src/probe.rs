@@ -2,8 +2,10 @@
 
 mod client;
 mod contents;
-mod recording;
+mod packet_log;
+mod record_channel;
 mod server;
+mod session;
 mod table;
 
 use std::fmt::Display;
@@ -37,7 +39,10 @@ enum End {
 pub fn run(args: Args, ui: &Ui) -> Result<(), Failure> {
     match args.end {
         End::Server(args) => server::run(&args, ui),
-        End::Client(args) => client::run(&args, ui),
+        End::Client(args) => match &args.record {
+            Some(target) => record_channel::run(&args, target, ui),
+            None => client::run(&args, ui),
+        },
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use verus_net::transfer::address::Remote;
 use verus_net::transfer::files::Place;
 use verus_net::transfer::folder::Folder;
-use verus_net::transfer::paths::{RelativePath, printable};
+use verus_net::transfer::paths::RelativePath;
+use verus_net::transfer::printable::printable;
 use verus_net::transfer::refusal::{Reason, Refusal};
 use verus_net::transfer::{Client, Entry, Trouble};
 

@@ -22,7 +22,8 @@ use verus_net::transfer::access::Access;
 use verus_net::transfer::access::store::STORE_FILE;
 use verus_net::transfer::folder::Folder;
 use verus_net::transfer::private::Home;
-use verus_net::transfer::secrets::{Fingerprint, Identity, SecretError, TOKEN_FILE, Token};
+use verus_net::transfer::secret_error::SecretError;
+use verus_net::transfer::secrets::{Fingerprint, Identity, TOKEN_FILE, Token};
 use verus_net::transfer::{DEFAULT_PORT, Event, Limits, Server, ServerConfig, bind};
 
 use self::audit::Audit;

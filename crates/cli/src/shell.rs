@@ -1,8 +1,8 @@
 //! `shell`: any program behind an emulated link.
 
+mod carried;
 mod launch;
 pub mod privilege;
-mod record;
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -18,14 +18,15 @@ use std::thread;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
-use verus_channel::catalogue::{self, LONGEST_BUILT_IN};
+use verus_channel::catalogue;
+use verus_channel::named::LONGEST_BUILT_IN;
 use verus_channel::path::link::WhenOver;
 use verus_channel::queue::QueueConfig;
 use verus_core::{Bytes, Duration};
 use verus_emu::device::{Device, DeviceConfig, IPV6_LEAST_MTU};
 use verus_emu::direction::PathConfig;
 use verus_emu::emulator::{Emulator, in_real_time};
-use verus_emu::host::{self, Names, Place};
+use verus_emu::footprint::{self, Names, Place};
 use verus_emu::log::{Heading, LinkLog};
 use verus_emu::namespace::Namespace;
 use verus_emu::netlink::{self, Confinement, Masquerade};
@@ -195,7 +196,7 @@ impl Args {
         asked: &Asked,
         place: &Place,
         standing: &Standing,
-    ) -> Result<Option<record::Log>, Failure> {
+    ) -> Result<Option<carried::Log>, Failure> {
         let Some(path) = path else { return Ok(None) };
         let draft = draft::name(path).map_err(own)?;
         place.draft(&path.with_file_name(&draft)).map_err(own)?;
@@ -212,7 +213,7 @@ impl Args {
         let create = || {
             let (draft, file) = DraftFile::create(path, draft)?;
             let log = LinkLog::new(file, &heading, service)?;
-            Ok(record::Log { log, draft })
+            Ok(carried::Log { log, draft })
         };
         standing
             .as_caller(create)
@@ -249,7 +250,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         args.log(args.log_up.as_deref(), &ways[0], &host.place, &standing)?,
         args.log(args.log_down.as_deref(), &ways[1], &host.place, &standing)?,
     ];
-    let mut watch = record::Watch::new(logs);
+    let mut watch = carried::Watch::new(logs);
     let paths = [ways[0].path.clone(), ways[1].path.clone()];
     let mut emulator = Emulator::new(host.devices, &paths, args.seed).map_err(own)?;
     if let Some(signal) = signals.take() {
@@ -317,11 +318,15 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     }
     summary.logs.map_err(own)?;
     if let Some(out) = &args.out {
-        let write = || record::write(out, args, &ways, &summary.runs, &summary.timing);
+        let write = || carried::write(out, args, &ways, &summary.runs, &summary.timing);
         standing.as_caller(write).map_err(own)??;
     }
     drop(host.place);
-    let late = summary.timing.lateness_p99_ms;
+    verdict(args, ui, exit_code(status), summary.timing.lateness_p99_ms)
+}
+
+/// How the command ends: by the program's own exit code, and by whether the link kept to its times.
+fn verdict(args: &Args, ui: &Ui, code: u8, late: f64) -> Result<(), Failure> {
     let invalid = args
         .max_lateness_ms
         .filter(|&bound| late > bound)
@@ -330,7 +335,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
                 "the run is invalid: the 99th percentile of the deliveries' lateness is {late:.3} ms, and --max-lateness-ms {bound}"
             )
         });
-    match (exit_code(status), invalid) {
+    match (code, invalid) {
         (0, None) => Ok(()),
         (0, Some(invalid)) => Err(Failure::missed(invalid)),
         (code, invalid) => {
@@ -442,7 +447,7 @@ fn set_up_host(standing: &Standing, args: &Args, ui: &Ui) -> Result<Ends, Failur
     let place = Place::take(&standing.notes())
         .map_err(|error| cannot("a place for the emulated path", &error))?;
     let names = Names::new(place.number());
-    let ipv6 = args.mtu >= IPV6_LEAST_MTU && host::has_ipv6();
+    let ipv6 = args.mtu >= IPV6_LEAST_MTU && footprint::has_ipv6();
     // Where there is none, programs must not wait for it.
     let ipv6_beyond =
         ipv6 && standing.reaches_internet() && netlink::has_default_route(true).map_err(own)?;

@@ -50,14 +50,14 @@ impl Ui {
     /// Tells in one line what a user wants to know and a program does not.
     pub fn note(&self, text: impl Display) {
         if !self.quiet {
-            warn(text);
+            plain::warn(text);
         }
     }
 
     /// Tells in one line what only `-v` wants to know.
     pub fn detail(&self, text: impl Display) {
         if self.verbose {
-            warn(text);
+            plain::warn(text);
         }
     }
 
@@ -76,12 +76,6 @@ impl Ui {
     pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
         result(&plain::json(value))
     }
-}
-
-/// Tells in one line, on standard error, what nobody may miss.
-pub fn warn(text: impl Display) {
-    // A closed standard error leaves nobody to tell.
-    let _ = writeln!(io::stderr(), "{}", plain::line(text));
 }
 
 fn result(line: &str) -> Result<(), Failure> {

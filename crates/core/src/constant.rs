@@ -4,8 +4,6 @@
 //! Mbit/s). It heeds neither loss nor delay, so it is for recording a channel and for standing in for
 //! traffic that does not yield, not for carrying anything.
 
-use serde::{Deserialize, Serialize};
-
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Allowance, Controller, Departure, Feedback, Timeout};
 use crate::range::{OutOfRange, Range};
@@ -19,8 +17,7 @@ use crate::units::{Bytes, Duration, Rate, Time};
 const MADE_UP: Duration = Duration::from_millis(100);
 
 /// A configuration of the constant rate.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// How much leaves, headers included, Mbit/s (§3: 10).
     pub rate_mbps: f64,

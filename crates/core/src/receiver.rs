@@ -7,8 +7,6 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
-
 use crate::units::{Bytes, Duration, Time};
 
 /// How many ranges one acknowledgement carries, as many as TCP's selective acknowledgements.
@@ -145,7 +143,7 @@ pub struct Received {
 }
 
 /// When a receiver acknowledges.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReceiverConfig {
     /// Acknowledge at once when this many packets wait for it (1: each packet; TCP: 2).
     pub ack_every: u32,

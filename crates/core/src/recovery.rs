@@ -3,12 +3,10 @@
 //! Each algorithm states its rules as data; the sender's ledger applies them. Verus gives each
 //! missing packet a timer of so many delays (SIGCOMM 2015 §5.2: 3); the TCPs use RACK (RFC 8985).
 
-use serde::{Deserialize, Serialize};
-
 use crate::units::Duration;
 
 /// A sender's recovery configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recovery {
     /// When a packet that others have overtaken is lost.
     pub loss: LossRule,
@@ -25,7 +23,7 @@ pub struct Recovery {
 }
 
 /// When a packet that later packets have overtaken is declared lost.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossRule {
     /// RACK (RFC 8985): a packet is lost once one that left later has arrived and a reordering
     /// window has passed, which adapts to the reordering seen.
@@ -44,7 +42,7 @@ pub enum LossRule {
 }
 
 /// When silence is taken for loss.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeoutRule {
     /// What the timeout is computed from.
     pub base: TimeoutBase,
@@ -59,7 +57,7 @@ pub struct TimeoutRule {
 }
 
 /// What a retransmission timeout is computed from.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TimeoutBase {
     /// Smoothed RTT + 4 × its mean deviation (RFC 6298 §2).
     Smoothed,

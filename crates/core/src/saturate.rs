@@ -21,8 +21,6 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
-
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Acked, Controller, Feedback, Timeout};
 use crate::range::{OutOfRange, Range};
@@ -58,8 +56,7 @@ const RESTORED: u64 = 8;
 const LEAST_SHARE: u64 = 50;
 
 /// A configuration of the saturating sender.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// T, the queueing delay aimed for: long enough to cover gaps in feedback, short enough for the queues
     /// of cellular networks, which hold seconds.

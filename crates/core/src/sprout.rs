@@ -25,8 +25,6 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
-
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{
     Allowance, Arrival, Controller, Departure, Feedback, Observer, Stamp, Timeout,
@@ -69,8 +67,7 @@ const OUTDATED: Duration = Duration::from_secs(1);
 const REORDERING: Duration = Duration::from_millis(10);
 
 /// A configuration of Sprout.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// No higher rate is believed, packets/s (§3.1: 1000, 11.2 to 11.5 Mbit/s as it works out).
     pub max_rate: f64,

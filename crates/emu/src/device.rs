@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use crate::packet::{HEADROOM, Packet};
-use crate::{host, netlink};
+use crate::{footprint, netlink};
 
 /// Most packets that one read may yield: the kernel joins at most 64 KiB, or 128 datagrams.
 const SEGMENTS: usize = 256;
@@ -66,7 +66,7 @@ impl Device {
             .build_sync()?;
         // By netlink: the older call takes the rights of the machine's root, not of a namespace's.
         netlink::set_queue_length(tun.if_index()?, QUEUE_PACKETS)?;
-        host::hush(&config.name)?;
+        footprint::hush(&config.name)?;
         tun.enabled(true)?;
         if let Some(ipv6) = config.ipv6 {
             tun.add_address_v6(ipv6, 126)?;

@@ -15,7 +15,7 @@ pub mod direction;
 #[cfg(target_os = "linux")]
 pub mod emulator;
 #[cfg(target_os = "linux")]
-pub mod host;
+pub mod footprint;
 #[cfg(target_os = "linux")]
 pub mod log;
 #[cfg(target_os = "linux")]

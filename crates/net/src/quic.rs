@@ -19,9 +19,10 @@
 //! `docs/quic.md`.
 
 mod adapter;
+mod bridge;
 mod driver;
-mod host;
 mod ring;
+mod told;
 mod view;
 
 use std::fmt;
@@ -34,9 +35,10 @@ use verus_core::algorithm::Scheme;
 use verus_core::{LossRule, Time};
 
 use adapter::{Adapter, Shared};
+use bridge::Bridge;
 pub use driver::{Driver, drive};
-use host::Host;
-pub use view::{Counters, Driving, Event, Snapshot, View};
+pub use told::{Counters, Event};
+pub use view::{Driving, Snapshot, View};
 
 /// How many bytes a connection keeps until they are acknowledged, unless [`Factory::send_window`] says otherwise: what
 /// quinn 0.11 does by itself.
@@ -128,11 +130,11 @@ impl congestion::ControllerFactory for Factory {
     fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn congestion::Controller> {
         let nth = self.built.fetch_add(1, Ordering::Relaxed);
         let controller = self.scheme.build(self.seed.wrapping_add(nth));
-        let mut host = Host::new(controller, Time::ZERO, current_mtu);
+        let mut bridge = Bridge::new(controller, Time::ZERO, current_mtu);
         if self.log > 0 {
-            host.set_log(Some(view::Log::new(self.log)));
+            bridge.set_log(Some(told::Log::new(self.log)));
         }
-        Box::new(Adapter::new(Shared::new(now, host, self.send_window)))
+        Box::new(Adapter::new(Shared::new(now, bridge, self.send_window)))
     }
 }
 

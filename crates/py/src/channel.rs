@@ -7,7 +7,9 @@ use numpy::{PyArray1, PyArrayLike1, PyArrayMethods, TypeMustMatch};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Map, Value, json};
-use verus_channel::catalogue::{self as names, Found, Recording};
+use verus_channel::catalogue::{self as names, Found};
+use verus_channel::named::Named;
+use verus_channel::recordings::{self, Recording, cache_dir};
 use verus_channel::statistics::{LAGS, Statistics};
 use verus_channel::{Channel, Error, Problem, QueueConfig, Trace, generate, queue, raw};
 use verus_core::Duration;
@@ -90,23 +92,42 @@ pub(crate) fn check_channel(text: &str) -> PyResult<String> {
 }
 
 fn check(text: &str) -> Result<Value, Error> {
-    named(text, &names::find(text)?)
+    shown(text, &names::find(text)?)
 }
 
 /// What `text` names, in full.
-fn named(text: &str, found: &Found) -> Result<Value, Error> {
+fn shown(text: &str, found: &Found) -> Result<Value, Error> {
+    let expression = match found {
+        Found::Named(found) => return named(text, found),
+        Found::Expression(expression) => expression,
+    };
+    let parts = expression.parts().iter().map(|part| {
+        let source = named(part.name(), part.source())?;
+        Ok(json!({
+            "channel": source,
+            "seed": part.seed(),
+            "from_s": part.from_s(),
+            "to_s": part.to_s(),
+        }))
+    });
+    let parts: Vec<Value> = parts.collect::<Result<_, Error>>()?;
+    Ok(json!({ "name": text, "kind": expression.kind(), "parts": parts }))
+}
+
+/// What the name `text` stands for, in full.
+fn named(text: &str, found: &Named) -> Result<Value, Error> {
     let kind = found.kind();
     Ok(match found {
-        Found::File(path) => {
+        Named::File(path) => {
             // Only a file that can be opened is a channel; reading it all can wait for the run.
             if path.is_dir() || File::open(path).is_err() {
                 Trace::read(path)?;
             }
             json!({ "name": text, "kind": kind, "path": path })
         }
-        Found::Rate(rate) => json!({ "name": text, "kind": kind, "mean_mbps": rate.as_mbps() }),
-        Found::BuiltIn(channel) => built_in(channel),
-        Found::Recording { recording, path } => {
+        Named::Rate(rate) => json!({ "name": text, "kind": kind, "mean_mbps": rate.as_mbps() }),
+        Named::BuiltIn(channel) => built_in(channel),
+        Named::Recording { recording, path } => {
             if kind != "cached" {
                 let name = recording.name.to_owned();
                 return Err(Error::NotFetched { name });
@@ -115,19 +136,6 @@ fn named(text: &str, found: &Found) -> Result<Value, Error> {
             entry["kind"] = json!(kind);
             entry["path"] = json!(path);
             entry
-        }
-        Found::Expression(expression) => {
-            let parts = expression.parts().iter().map(|part| {
-                let source = named(part.name(), part.source())?;
-                Ok(json!({
-                    "channel": source,
-                    "seed": part.seed(),
-                    "from_s": part.from_s(),
-                    "to_s": part.to_s(),
-                }))
-            });
-            let parts: Vec<Value> = parts.collect::<Result<_, Error>>()?;
-            json!({ "name": text, "kind": kind, "parts": parts })
         }
     })
 }
@@ -141,11 +149,11 @@ pub(crate) fn calibration(py: Python<'_>, seed: u64, pieces: u64) -> String {
 /// The built-in channels and the public recordings.
 #[pyfunction]
 pub(crate) fn list_channels() -> String {
-    let cache = names::cache_dir();
-    let recordings = names::recordings().iter().map(|recording| {
+    let cache = cache_dir();
+    let recordings = recordings::recordings().iter().map(|recording| {
         let path = cache.as_ref().map(|cache| recording.path_in(cache));
         let mut entry = published(recording);
-        entry["kind"] = json!(Found::Recording { recording, path }.kind());
+        entry["kind"] = json!(Named::Recording { recording, path }.kind());
         entry["summary"] = json!(format!(
             "{}, {}, {}, {:.0} s; {}",
             recording.technology,
@@ -169,8 +177,8 @@ pub(crate) fn list_channels() -> String {
 /// The public recordings: where each is published, where it is kept, what its content hashes to.
 #[pyfunction]
 pub(crate) fn catalogue() -> String {
-    let cache = names::cache_dir();
-    let recordings = names::recordings().iter().map(|recording| {
+    let cache = cache_dir();
+    let recordings = recordings::recordings().iter().map(|recording| {
         let mut entry = published(recording);
         let path = cache.as_ref().map(|cache| recording.path_in(cache));
         entry["cache_path"] = json!(path);
@@ -308,7 +316,7 @@ pub(crate) fn trace_generate<'py>(
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let duration = checked_duration(duration_s)?;
     let channel = match names::find(name).map_err(|error| error::channel(&error))? {
-        Found::BuiltIn(channel) => channel,
+        Found::Named(Named::BuiltIn(channel)) => channel,
         _ => {
             return Err(error::value(format_args!(
                 "`{name}` is not a built-in channel"

@@ -258,11 +258,6 @@ impl<P> Link<P> {
         }
     }
 
-    /// RED's average queue in bytes; `None` for other disciplines.
-    pub fn average_queue(&self) -> Option<f64> {
-        self.discipline.average()
-    }
-
     /// Bytes that the service could have carried in [`from`, `to`).
     pub fn capacity(&self, from: Time, to: Time) -> Bytes {
         match &self.server {

@@ -1,8 +1,6 @@
-//! One flow of a run: a sender in one namespace, a receiver in the other.
+//! One flow of a run: what its ends need, and what they saw.
 
-use std::io;
 use std::net::SocketAddr;
-use std::thread;
 
 use serde::Serialize;
 use verus_core::Duration;
@@ -10,7 +8,6 @@ use verus_core::algorithm::Scheme;
 use verus_emu::namespace::Namespace;
 
 use super::stage::Stage;
-use super::{quic, tcp, udp};
 
 /// Who sends.
 #[derive(Clone, Debug)]
@@ -72,45 +69,4 @@ pub struct ProfilePoint {
     pub window_packets: f64,
     /// Delay, ms.
     pub delay_ms: f64,
-}
-
-impl Flow<'_> {
-    /// Runs both ends until the stage is over.
-    ///
-    /// # Errors
-    /// Why either end failed; the stage is then over for all.
-    pub fn run(self, kind: &Kind) -> io::Result<Outcome> {
-        let outcome = thread::scope(|scope| {
-            let receiver = scope.spawn(|| {
-                self.namespaces[1].enter()?;
-                match kind {
-                    Kind::Udp(_) => udp::receive(&self),
-                    Kind::Quic(_) => quic::receive(&self),
-                    Kind::Tcp(_) => tcp::receive(&self),
-                }
-            });
-            let sent = self.namespaces[0].within(|| {
-                self.stage.await_receiver(self.index)?;
-                match kind {
-                    Kind::Udp(scheme) => udp::send(&self, scheme),
-                    Kind::Quic(scheme) => quic::send(&self, scheme),
-                    Kind::Tcp(name) => tcp::send(&self, name),
-                }
-            });
-            let sent = sent.and_then(|sent| sent);
-            if sent.is_err() {
-                self.stage.end();
-            }
-            let received = receiver
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let mut outcome = sent?;
-            outcome.delivered_bytes = received?;
-            Ok(outcome)
-        });
-        if outcome.is_err() {
-            self.stage.end();
-        }
-        outcome
-    }
 }

@@ -6,7 +6,7 @@ use verus_core::Duration;
 use verus_core::algorithm::Scheme;
 use verus_net::probe::client::{Client, ClientConfig};
 use verus_net::probe::driver::Driver;
-use verus_net::probe::record::Recorder;
+use verus_net::probe::results::Recorder;
 use verus_net::probe::server::{Catalogue, Server, ServerConfig, overhead};
 use verus_net::probe::socket::UdpSocket;
 use verus_net::probe::wire::Request;

@@ -1,35 +1,22 @@
 //! `probe client`.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bytesize::ByteSize;
-use indicatif::{ProgressBar, ProgressStyle};
 use verus_core::algorithm::Scheme;
-use verus_core::{Duration, Time};
-use verus_net::probe::DEFAULT_PORT;
-use verus_net::probe::client::{Client, ClientConfig, ClientError};
 use verus_net::probe::connection::Connection;
 use verus_net::probe::driver::Driver;
-use verus_net::probe::flow::Event;
-use verus_net::probe::record::{Record, Recorder};
-use verus_net::probe::seal::Secret;
-use verus_net::probe::server::overhead;
-use verus_net::probe::socket::UdpSocket;
+use verus_net::probe::results::{Record, Recorder};
 use verus_net::probe::wire::{MAX_SCHEME_BYTES, Request};
 
-use crate::draft::{self, DraftFile};
 use crate::failure::Failure;
 use crate::folder;
-use crate::host::{Family, Host};
-use crate::signals::Signals;
+use crate::server_address::{Family, Host};
 use crate::ui::Ui;
 
 use super::contents::{Asked, contents};
-use super::recording;
+use super::packet_log::PacketLog;
+use super::session::Session;
 use super::table::table;
 
 /// Measure the path to a `probe server`.
@@ -81,10 +68,10 @@ pub struct Args {
     /// Record the channel in this folder: arrivals, Mahimahi traces, one-way delays (docs/recording.md).
     #[arg(long, value_name = "DIR", group = "place",
         conflicts_with_all = ["scheme", "flows", "bytes", "log", "seed"])]
-    record: Option<PathBuf>,
+    pub(super) record: Option<PathBuf>,
     /// How a channel is recorded.
     #[arg(long, value_enum, default_value = "saturate", requires = "record")]
-    pub(super) record_mode: recording::Mode,
+    pub(super) record_mode: RecordMode,
     /// With --record-mode constant: how fast to send up, where not as fast as down, Mbit/s.
     #[arg(long, value_name = "MBPS", requires = "record", value_parser = super::server::mbps)]
     pub(super) up_rate_mbps: Option<f64>,
@@ -97,6 +84,26 @@ pub struct Args {
     /// Write what happened to each packet to this file, as CSV.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+}
+
+impl Args {
+    /// Which kind of address is asked for.
+    pub(super) fn family(&self) -> Option<Family> {
+        match (self.ipv4, self.ipv6) {
+            (true, _) => Some(Family::V4),
+            (_, true) => Some(Family::V6),
+            _ => None,
+        }
+    }
+}
+
+/// How a channel is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum RecordMode {
+    /// Keeps a standing queue, so that what arrives is all that the channel can carry.
+    Saturate,
+    /// A packet at each interval, as the paper's measurements: what the channel does to it.
+    Constant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -137,27 +144,17 @@ fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// How long to wait for the server's first answer, and for its next.
-const PATIENCE: Duration = Duration::from_secs(10);
-const SILENCE: Duration = Duration::from_secs(60);
-/// A system that says that nobody listens, or that nothing can be sent there, is believed after this long: a
-/// server that is just starting is given a chance.
-const REFUSED: Duration = Duration::from_secs(2);
-
-/// Runs one test, or records.
+/// Runs one test.
 ///
 /// # Errors
 /// If it could not be run to its end.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
-    if let Some(target) = &args.record {
-        return recording::run(args, target, ui);
-    }
     let secret = super::read_key(args.key_file.as_deref())?;
     if let Some(out) = &args.out {
         folder::check("--out", out, args.force)?;
     }
-    let mut log = args.log.as_deref().map(Log::create).transpose()?;
-    let mut session = Session::open(args, secret, ui)?;
+    let mut log = args.log.as_deref().map(PacketLog::create).transpose()?;
+    let mut session = Session::open(&args.host, args.family(), secret, ui)?;
     let request = request(args);
     let recorder = Recorder::new(&args.host.name, args.scheme.clone(), request.clone());
     let logged = log.is_some();
@@ -192,140 +189,6 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         }
     }
     session.end(&test)
-}
-
-/// A socket to the server, and a person who may have had enough.
-pub(super) struct Session<'a> {
-    pub(super) address: SocketAddr,
-    secret: Option<Secret>,
-    pub(super) driver: Driver,
-    signals: Signals,
-    pub(super) stopped_by: Option<i32>,
-    ui: &'a Ui,
-}
-
-/// A test that is over.
-pub(super) struct Test {
-    client: Client<Scheme>,
-    record: Option<Record>,
-}
-
-impl Test {
-    /// What came of it, if it began.
-    pub(super) fn result(&self) -> Option<(&Connection, &Record)> {
-        self.client.connection().zip(self.record.as_ref())
-    }
-
-    pub(super) fn outcome(&self) -> Result<(), ClientError> {
-        self.client.outcome().unwrap_or(Ok(()))
-    }
-}
-
-impl<'a> Session<'a> {
-    pub(super) fn open(args: &Args, secret: Option<Secret>, ui: &'a Ui) -> Result<Self, Failure> {
-        let family = match (args.ipv4, args.ipv6) {
-            (true, _) => Some(Family::V4),
-            (_, true) => Some(Family::V6),
-            _ => None,
-        };
-        let address = args
-            .host
-            .resolve(DEFAULT_PORT, family)
-            .map_err(Failure::run)?;
-        let failed = |error: io::Error| Failure::run(format_args!("{address}: {error}"));
-        let signals = Signals::new().map_err(failed)?;
-        let socket = UdpSocket::connect(address).map_err(failed)?;
-        let driver = Driver::new(socket).map_err(failed)?;
-        Ok(Session {
-            address,
-            secret,
-            driver,
-            signals,
-            stopped_by: None,
-            ui,
-        })
-    }
-
-    /// Runs one test to its end, whatever that is. `watch` is called whenever something may have happened.
-    pub(super) fn run(
-        &mut self,
-        request: &Request,
-        scheme: &Scheme,
-        mut recorder: Recorder,
-        log: bool,
-        mut watch: impl FnMut(&mut Connection) -> Result<(), Failure>,
-    ) -> Result<Test, Failure> {
-        let address = self.address;
-        let failed =
-            |error: &dyn std::fmt::Display| Failure::run(format_args!("{address}: {error}"));
-        let config = ClientConfig {
-            request: request.clone(),
-            secret: self.secret.clone(),
-            patience: PATIENCE,
-            silence: SILENCE,
-            log,
-            overhead: overhead(address),
-        };
-        let began = self.driver.clock().now();
-        let mut client = Client::new(config, scheme.clone(), super::entropy()?, began);
-        let line = Line::new(self.ui, &address);
-        let mut next_sample = began;
-        let mut aborted = false;
-        while client.outcome().is_none() && !aborted {
-            self.driver
-                .turn(&mut client, Some(next_sample), Some(self.signals.as_fd()))
-                .map_err(|error| failed(&error))?;
-            let now = self.driver.clock().now();
-            if now >= next_sample {
-                next_sample = now + Recorder::INTERVAL;
-                if let Some(connection) = client.connection() {
-                    recorder.sample(now, connection);
-                    line.show(now, &recorder, connection, request);
-                }
-            }
-            if let Some(connection) = client.connection_mut() {
-                watch(connection)?;
-            }
-            if let Some(signal) = self.signals.take() {
-                aborted = self.stopped_by.replace(signal).is_some(); // asked twice
-                client.stop(now);
-            }
-            if let Some(trouble) = self.driver.take_trouble()
-                && client.connection().is_none()
-                && now.since(began) >= REFUSED
-            {
-                line.clear();
-                return Err(match trouble.kind() {
-                    io::ErrorKind::ConnectionRefused => {
-                        failed(&"nobody listens there (connection refused)")
-                    }
-                    _ => failed(&trouble),
-                });
-            }
-        }
-        line.clear();
-        let now = self.driver.clock().now();
-        if self.stopped_by.is_some() || !matches!(client.outcome(), Some(Ok(()))) {
-            recorder.cut();
-        }
-        let record = client
-            .connection()
-            .map(|connection| recorder.finish(now, connection));
-        Ok(Test { client, record })
-    }
-
-    /// What is said at the end of `test`, which was the last.
-    pub(super) fn end(&self, test: &Test) -> Result<(), Failure> {
-        test.outcome()
-            .map_err(|error| Failure::run(format_args!("{}: {error}", self.address)))?;
-        match self.stopped_by {
-            Some(signal) => {
-                self.ui.note("stopped; results are those so far");
-                Err(Failure::signal(signal))
-            }
-            None => Ok(()),
-        }
-    }
 }
 
 fn request(args: &Args) -> Request {
@@ -413,148 +276,4 @@ pub(super) fn details(ui: &Ui, driver: &Driver, connection: &Connection) {
         "packets not believed: {} forged, {} malformed, {} repeated",
         rejected.forged, rejected.malformed, rejected.repeated
     ));
-}
-
-/// The line that overwrites itself while a test runs.
-struct Line(Option<ProgressBar>);
-
-impl Line {
-    fn new(ui: &Ui, address: &SocketAddr) -> Self {
-        if !ui.progress() {
-            return Line(None);
-        }
-        let bar = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-            bar.set_style(style);
-        }
-        bar.set_message(format!("asking {address}"));
-        Line(Some(bar))
-    }
-
-    fn show(&self, now: Time, recorder: &Recorder, connection: &Connection, request: &Request) {
-        let Some(bar) = &self.0 else {
-            return;
-        };
-        let progress = recorder.progress(now, connection);
-        let elapsed = now.since(connection.started()).as_secs_f64();
-        let time = match request.duration_nanos {
-            0 => format!("{elapsed:.0} s"),
-            nanos => format!("{elapsed:.0} of {:.0} s", nanos as f64 / 1e9),
-        };
-        bar.set_message(format!(
-            "{time}   {:.2} Mbit/s   RTT {:.1} ms   window {:.0} packets   lost {} of {}",
-            progress.throughput_mbps,
-            progress.rtt_ms,
-            progress.window_packets,
-            progress.lost,
-            progress.sent
-        ));
-        bar.tick();
-    }
-
-    fn clear(&self) {
-        if let Some(bar) = &self.0 {
-            bar.finish_and_clear();
-        }
-    }
-}
-
-fn failed(log: &Path, error: &io::Error) -> Failure {
-    Failure::run(format_args!("--log: `{}`: {error}", log.display()))
-}
-
-/// The packet log: a CSV file that appears when it is whole.
-struct Log {
-    path: PathBuf,
-    draft: DraftFile,
-    file: BufWriter<File>,
-    events: Vec<Event>,
-}
-
-impl Log {
-    fn create(path: &Path) -> Result<Self, Failure> {
-        let (draft, file) = draft::name(path)
-            .and_then(|name| DraftFile::create(path, name))
-            .map_err(|error| {
-                Failure::usage(format_args!("--log: `{}`: {error}", path.display()))
-            })?;
-        let mut log = Log {
-            path: path.to_owned(),
-            draft,
-            file: BufWriter::new(file),
-            events: Vec::new(),
-        };
-        let heading = "event,flow,number,at_us,size_bytes,window_bytes,sent_us,rtt_us,received_us";
-        writeln!(log.file, "{heading}").map_err(|error| failed(&log.path, &error))?;
-        Ok(log)
-    }
-
-    fn take(&mut self, connection: &mut Connection) -> Result<(), Failure> {
-        let mut events = std::mem::take(&mut self.events);
-        connection.drain_events(&mut events);
-        for event in events.drain(..) {
-            self.line(&event)
-                .map_err(|error| failed(&self.path, &error))?;
-        }
-        self.events = events;
-        Ok(())
-    }
-
-    fn line(&mut self, event: &Event) -> io::Result<()> {
-        let micros = |at: Time| at.as_nanos() as f64 / 1e3;
-        match *event {
-            Event::Sent {
-                flow,
-                number,
-                at,
-                size,
-                window,
-                retransmission,
-            } => {
-                let what = if retransmission { "resent" } else { "sent" };
-                let (at, size, window) = (micros(at), size.get(), window.get());
-                writeln!(self.file, "{what},{flow},{number},{at},{size},{window},,,")
-            }
-            Event::Acked {
-                flow,
-                number,
-                at,
-                sent,
-                rtt,
-                window,
-                received,
-            } => {
-                let rtt = rtt.as_nanos() as f64 / 1e3;
-                let received = received.map_or_else(String::new, |at| micros(at).to_string());
-                let (at, sent, window) = (micros(at), micros(sent), window.get());
-                writeln!(
-                    self.file,
-                    "acked,{flow},{number},{at},,{window},{sent},{rtt},{received}"
-                )
-            }
-            Event::Lost { flow, number, at } => {
-                writeln!(self.file, "lost,{flow},{number},{},,,,,", micros(at))
-            }
-            Event::Received {
-                flow,
-                number,
-                at,
-                sent,
-                size,
-                ..
-            } => {
-                let (at, sent, size) = (micros(at), micros(sent), size.get());
-                writeln!(self.file, "received,{flow},{number},{at},{size},,{sent},,")
-            }
-            // Of no packet of the log, or said by an `acked` line already.
-            Event::Told { .. } | Event::Control { .. } => Ok(()),
-        }
-    }
-
-    fn finish(mut self) -> Result<(), Failure> {
-        self.file
-            .flush()
-            .and_then(|()| self.draft.publish())
-            .map_err(|error| failed(&self.path, &error))
-    }
 }

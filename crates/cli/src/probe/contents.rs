@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use verus_core::algorithm::Scheme;
-use verus_net::probe::record::{Direction, Record};
+use verus_net::probe::results::{Direction, Record};
 use verus_net::probe::wire::Request;
 
 use crate::folder::{Contents, joined, value};

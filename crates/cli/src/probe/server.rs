@@ -13,7 +13,7 @@ use verus_net::probe::socket::UdpSocket;
 use verus_net::probe::{DEFAULT_PORT, Server};
 
 use crate::failure::Failure;
-use crate::host::shown;
+use crate::server_address::shown;
 use crate::signals::Signals;
 use crate::ui::Ui;
 
@@ -108,15 +108,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let cannot = |error: std::io::Error| {
         Failure::usage(format_args!("cannot listen on UDP {address}: {error}"))
     };
-    let socket = UdpSocket::bind(address)
-        .or_else(|error| match args.bind {
-            // A system without IPv6.
-            None if error.kind() != std::io::ErrorKind::AddrInUse => {
-                UdpSocket::bind(SocketAddr::from(([0, 0, 0, 0], args.port)))
-            }
-            _ => Err(error),
-        })
-        .map_err(cannot)?;
+    let socket = bind(address, args.bind.is_none()).map_err(cannot)?;
     let local = socket.local_addr().map_err(cannot)?;
     let mut signals = Signals::new().map_err(|error| Failure::run(error.to_string()))?;
     let mut driver = Driver::new(socket).map_err(cannot)?;
@@ -178,6 +170,17 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         Some(signal) => Err(Failure::signal(signal)),
         None => Ok(()),
     }
+}
+
+/// A socket at `address`; where that is `any`, and the system has no IPv6, at all of IPv4's.
+fn bind(address: SocketAddr, any: bool) -> std::io::Result<UdpSocket> {
+    UdpSocket::bind(address).or_else(|error| {
+        if any && error.kind() != std::io::ErrorKind::AddrInUse {
+            UdpSocket::bind(SocketAddr::from(([0, 0, 0, 0], address.port())))
+        } else {
+            Err(error)
+        }
+    })
 }
 
 fn tell(log: &Log, notice: &Notice) {

@@ -1,6 +1,6 @@
 //! What a person sees of a test.
 
-use verus_net::probe::record::{Direction, FlowRow, Row};
+use verus_net::probe::results::{Direction, FlowRow, Row};
 
 use crate::table::{aligned, number, percent};
 

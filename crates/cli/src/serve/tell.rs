@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use verus_net::transfer::access::ClientName;
 use verus_net::transfer::{Direction, Event, Outcome, Transfer};
 
-use crate::host::shown;
+use crate::server_address::shown;
 
 /// An event, in both ways.
 pub struct Told {

@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use verus_net::transfer::access::{ClientName, MAX_CLIENTS};
 use verus_net::transfer::private::Home;
-use verus_net::transfer::secrets::SecretError;
+use verus_net::transfer::secret_error::SecretError;
 
 /// Where it is.
 const USED_FILE: &str = "last-used.json";

@@ -15,7 +15,7 @@ use nix::unistd::{Gid, Uid, User, getppid, initgroups, setgid, setuid};
 use verus_emu::resolver::CONFIGURATION;
 
 use crate::failure::Failure;
-use crate::ui;
+use crate::plain;
 
 /// For `shell` itself.
 #[derive(clap::Args)]
@@ -44,7 +44,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if let Some(resolver) = &args.resolver
         && let Err(error) = cover_configuration(resolver)
     {
-        ui::warn(format_args!(
+        plain::warn(format_args!(
             "verus: the program may not resolve names: {CONFIGURATION}: {error}"
         ));
     }

@@ -16,8 +16,6 @@
 //! Where the RFC and Linux differ the field says so. The defaults are Linux's there, since it is
 //! Linux's Cubic that everything else is compared with.
 
-use serde::{Deserialize, Serialize};
-
 use super::episode::Period;
 use super::hystart::{HyStart, Watch};
 use super::{Common, Law, Seen, Tcp, Window};
@@ -34,8 +32,7 @@ pub type Cubic = Tcp<Curve>;
 const MAX_GROWTH: f64 = 0.5;
 
 /// How far ahead the cubic function is read: growth aims at its value one round trip from now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lookahead {
     /// The least round-trip time of the flow's life (Linux).
     #[default]
@@ -53,8 +50,7 @@ impl Lookahead {
 }
 
 /// A configuration of Cubic.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The window at the start, in packets (RFC 6928: 10).
     pub initial_window_packets: f64,

@@ -25,16 +25,13 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
-
 use super::prr::{Progress, Prr};
 use crate::controller::{Acked, Departure, Feedback, Timeout};
 use crate::spec::Words;
 use crate::units::Bytes;
 
 /// How long losses count towards a reduction already made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Period {
     /// One round: until a packet sent after the reduction is acknowledged (RFC 9002 §7.3.2).
     Round,

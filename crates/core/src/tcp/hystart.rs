@@ -7,14 +7,11 @@
 //! 9406) watches delay only and first continues at a quarter of the pace, so that jitter taken for
 //! a queue can still be found out.
 
-use serde::{Deserialize, Serialize};
-
 use crate::spec::Words;
 use crate::units::{Duration, Time};
 
 /// How slow start is left before a loss.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HyStart {
     /// Ack trains and delay increase, as in Linux.
     #[default]

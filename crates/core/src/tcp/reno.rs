@@ -8,8 +8,6 @@
 //! [`episode`](super::episode) decides what that is. On the way down the sender follows proportional rate
 //! reduction, and a reduction that proves groundless is undone.
 
-use serde::{Deserialize, Serialize};
-
 use super::episode::Period;
 use super::hystart::{HyStart, Watch};
 use super::{Common, Law, Seen, Tcp, Window};
@@ -23,8 +21,7 @@ use crate::units::Time;
 pub type NewReno = Tcp<Reno>;
 
 /// A configuration of NewReno.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The window at the start, in packets (RFC 6928, RFC 9002 §7.2: 10).
     pub initial_window_packets: f64,

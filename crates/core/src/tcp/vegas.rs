@@ -12,8 +12,6 @@
 //! tell a queue from a delayed acknowledgement; then Reno decides (both as in Linux). Losses and
 //! timeouts are NewReno's.
 
-use serde::{Deserialize, Serialize};
-
 use super::episode::Period;
 use super::{Common, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured};
@@ -29,8 +27,7 @@ pub type Vegas = Tcp<Queue>;
 const TOO_FEW_SAMPLES: u64 = 2;
 
 /// A configuration of Vegas.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// α: the window grows while fewer packets than this wait (§III.C; 2 in Linux).
     pub alpha_packets: f64,

@@ -5,18 +5,16 @@
 //! by itself. What the default mode adds is a [configuration of its own](robust::Config); what only the
 //! prototype does is no field but a [controller of its own](super::prototype).
 
-use serde::{Deserialize, Serialize};
-
 use crate::controller::Departure;
 use crate::range::{OutOfRange, Range};
 use crate::recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
 use crate::units::{Bytes, Duration};
 
+use super::profile::Fit;
 use super::robust::{self, Part};
 
 /// A preset of Verus's configuration and of its sender's recovery.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// What we ship: the paper's equations with a monotone profile, a timeout that cuts the window
     /// and backs off, late acknowledgements honoured, a D_min that can rise again, no restart.
@@ -28,21 +26,8 @@ pub enum Mode {
     Prototype,
 }
 
-/// How the points of the profile become a curve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Fit {
-    /// Natural cubic spline through every point (§5.1).
-    Interpolation,
-    /// Penalised regression spline (the prototype).
-    Penalised,
-    /// Isotonic regression joined by monotone cubics.
-    Monotone,
-}
-
 /// W_i, the term of Eq. 5 that stands for what is already under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowReference {
     /// The current sending window (the text below Eq. 5).
     CurrentWindow,
@@ -51,8 +36,7 @@ pub enum WindowReference {
 }
 
 /// The window that is kept with a packet and charted against its delay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChartedWindow {
     /// The packets in flight when it left, itself included (§4: "W_i, i.e. number of packets in
     /// flight").
@@ -73,8 +57,7 @@ impl ChartedWindow {
 }
 
 /// ΔD of Eq. 3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DelayChange {
     /// The difference of two averages (Eq. 3).
     Averaged,
@@ -83,8 +66,7 @@ pub enum DelayChange {
 }
 
 /// D_max of an epoch in which nothing was acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SilentEpoch {
     /// Stays what it was.
     Hold,
@@ -93,8 +75,7 @@ pub enum SilentEpoch {
 }
 
 /// When slow start ends, short of a loss.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SlowStartExit {
     /// A delay above N × D_min (§5.1, N = 15).
     Multiple(f64),
@@ -114,7 +95,7 @@ impl SlowStartExit {
 }
 
 /// A configuration of Verus. Every field can be set by itself; [`Config::preset`] gives the modes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The preset that this configuration began as.
     pub mode: Mode,

@@ -1,8 +1,9 @@
 //! Verus's keys.
 
 use super::config::{
-    ChartedWindow, Config, DelayChange, Fit, Mode, SilentEpoch, SlowStartExit, WindowReference,
+    ChartedWindow, Config, DelayChange, Mode, SilentEpoch, SlowStartExit, WindowReference,
 };
+use super::profile::Fit;
 use super::robust::{self, Part};
 use super::{Prototype, Verus};
 use crate::configuration::{CHECKED, Configuration, Configured};

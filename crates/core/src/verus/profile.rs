@@ -15,13 +15,23 @@ use interpolation::Interpolation;
 use monotone::Monotone;
 use penalised::Penalised;
 
-use super::config::Fit;
 use crate::controller::ProfileSnapshot;
 use crate::units::{Duration, Time};
 
 /// Windows beyond this many packets share the last point: bounds the profile's memory (the
 /// prototype's own bound).
 pub const LARGEST_WINDOW: usize = 40_000;
+
+/// How the points of the profile become a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// Natural cubic spline through every point (§5.1).
+    Interpolation,
+    /// Penalised regression spline (the prototype).
+    Penalised,
+    /// Isotonic regression joined by monotone cubics.
+    Monotone,
+}
 
 /// A point as the fits see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -141,11 +151,6 @@ impl Profile {
     /// The largest window with a point.
     pub fn largest(&self) -> usize {
         self.kept.len().saturating_sub(1)
-    }
-
-    /// Whether there is a curve to look up.
-    pub fn has_curve(&self) -> bool {
-        !self.curve.table.is_empty()
     }
 
     /// Fits the curve anew to the points, within `bounds`. A point loses half its weight in each `memory`, if at all.

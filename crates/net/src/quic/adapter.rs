@@ -1,6 +1,6 @@
-//! quinn's `Controller` trait over a [`Host`].
+//! quinn's `Controller` trait over a [`Bridge`].
 //!
-//! The host lies behind a lock that nobody else holds but for an instant: the driver to close an epoch,
+//! The bridge lies behind a lock that nobody else holds but for an instant: the driver to close an epoch,
 //! a recorder to look. quinn asks for the window twice for each packet that it sends; the answer is
 //! kept in an atomic, and worked out when something has happened.
 
@@ -14,16 +14,16 @@ use quinn_proto::{RttEstimator, congestion};
 use tokio::sync::Notify;
 use verus_core::Time;
 
-use super::host::Host;
+use super::bridge::Bridge;
 
 const AWAKE: u64 = 0;
 const UNTIL_WOKEN: u64 = u64::MAX;
 
-/// A host, and what its adapters, drivers and recorders share of it.
+/// A bridge, and what its adapters, drivers and recorders share of it.
 pub(super) struct Shared {
     origin: Instant,
-    host: Mutex<Host>,
-    /// What [`Host::limit`] says, unless something is pending.
+    bridge: Mutex<Bridge>,
+    /// What [`Bridge::limit`] says, unless something is pending.
     limit: AtomicU64,
     pending: AtomicBool,
     drivers: AtomicUsize,
@@ -45,11 +45,11 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(super) fn new(origin: Instant, host: Host, send_window: u64) -> Self {
+    pub(super) fn new(origin: Instant, bridge: Bridge, send_window: u64) -> Self {
         Shared {
             origin,
-            limit: AtomicU64::new(host.limit()),
-            host: Mutex::new(host),
+            limit: AtomicU64::new(bridge.limit()),
+            bridge: Mutex::new(bridge),
             pending: AtomicBool::new(false),
             drivers: AtomicUsize::new(0),
             alarm: AtomicU64::new(AWAKE),
@@ -72,23 +72,23 @@ impl Shared {
         Time::from_nanos(since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos()))
     }
 
-    /// Does something to the host, and publishes what it says then.
+    /// Does something to the bridge, and publishes what it says then.
     #[inline]
-    fn update<T>(&self, act: impl FnOnce(&mut Host) -> T) -> T {
+    fn update<T>(&self, act: impl FnOnce(&mut Bridge) -> T) -> T {
         // A controller that panicked has ended its connection's task; a recorder may still look.
-        let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = act(&mut host);
-        self.limit.store(host.limit(), Ordering::Relaxed);
-        self.pending.store(host.is_pending(), Ordering::Relaxed);
+        let mut bridge = self.bridge.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = act(&mut bridge);
+        self.limit.store(bridge.limit(), Ordering::Relaxed);
+        self.pending.store(bridge.is_pending(), Ordering::Relaxed);
         answer
     }
 
-    /// Does something to the host once it has heard everything.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Host) -> T) -> T {
-        self.update(|host| {
-            host.flush();
-            let answer = act(host);
-            self.wake_driver(host);
+    /// Does something to the bridge once it has heard everything.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Bridge) -> T) -> T {
+        self.update(|bridge| {
+            bridge.flush();
+            let answer = act(bridge);
+            self.wake_driver(bridge);
             answer
         })
     }
@@ -98,16 +98,16 @@ impl Shared {
     }
 
     pub(super) fn next_tick(&self, now: Instant) -> Option<Instant> {
-        let next = self.with(|host| host.next_tick(self.time(now)))?;
+        let next = self.with(|bridge| bridge.next_tick(self.time(now)))?;
         Some(self.instant(next))
     }
 
     /// When a driver should tick next. From now on until it [is awake](Self::awake) whatever makes something
     /// due before that ends [`sooner`](Self::sooner).
     pub(super) fn set_alarm(&self, now: Instant) -> Option<Instant> {
-        let next = self.update(|host| {
-            host.flush();
-            let next = host.next_tick(self.time(now));
+        let next = self.update(|bridge| {
+            bridge.flush();
+            let next = bridge.next_tick(self.time(now));
             let alarm = next.map_or(UNTIL_WOKEN, |at| at.as_nanos());
             self.alarm.store(alarm, Ordering::Relaxed);
             next
@@ -120,30 +120,30 @@ impl Shared {
         self.sooner.notified().await;
     }
 
-    /// Wakes a driver that would sleep through what is due. The host's lock is held, so that nothing comes
+    /// Wakes a driver that would sleep through what is due. The bridge's lock is held, so that nothing comes
     /// between a driver's question and its alarm.
     #[inline]
-    fn wake_driver(&self, host: &Host) {
+    fn wake_driver(&self, bridge: &Bridge) {
         let alarm = self.alarm.load(Ordering::Relaxed);
-        if alarm != AWAKE && host.next_due().is_some_and(|due| due.as_nanos() < alarm) {
+        if alarm != AWAKE && bridge.next_due().is_some_and(|due| due.as_nanos() < alarm) {
             self.alarm.store(AWAKE, Ordering::Relaxed);
             self.sooner.notify_one();
         }
     }
 
     pub(super) fn tick(&self, now: Instant) -> bool {
-        self.update(|host| host.tick(self.time(now)))
+        self.update(|bridge| bridge.tick(self.time(now)))
     }
 
     /// A driver begins or ends its work.
     pub(super) fn add_driver(&self) {
         self.drivers.fetch_add(1, Ordering::Relaxed);
-        self.with(|host| host.set_driven(true));
+        self.with(|bridge| bridge.set_driven(true));
     }
 
     pub(super) fn remove_driver(&self) {
         if self.drivers.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.with(|host| host.set_driven(false));
+            self.with(|bridge| bridge.set_driven(false));
         } else {
             // It may have been woken and not have gone on.
             self.sooner.notify_one();
@@ -178,9 +178,9 @@ impl congestion::Controller for Adapter {
     fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
         let shared = &*self.shared;
         let now = shared.time(now);
-        shared.update(|host| {
-            host.on_sent(now, bytes, last_packet_number);
-            shared.wake_driver(host);
+        shared.update(|bridge| {
+            bridge.on_sent(now, bytes, last_packet_number);
+            shared.wake_driver(bridge);
         });
     }
 
@@ -196,7 +196,7 @@ impl congestion::Controller for Adapter {
         let shared = &*self.shared;
         let now = shared.time(now);
         let sent = (sent >= shared.origin).then(|| shared.time(sent));
-        shared.update(|host| host.on_ack(now, sent, bytes, app_limited));
+        shared.update(|bridge| bridge.on_ack(now, sent, bytes, app_limited));
     }
 
     fn on_end_acks(
@@ -208,7 +208,7 @@ impl congestion::Controller for Adapter {
     ) {
         let shared = &*self.shared;
         let now = shared.time(now);
-        shared.update(|host| host.on_end_acks(now, in_flight, app_limited));
+        shared.update(|bridge| bridge.on_end_acks(now, in_flight, app_limited));
     }
 
     fn on_congestion_event(
@@ -220,18 +220,19 @@ impl congestion::Controller for Adapter {
     ) {
         let shared = &*self.shared;
         let (now, sent) = (shared.time(now), shared.time(sent));
-        shared.update(|host| host.on_congestion(now, sent, is_persistent_congestion, lost_bytes));
+        shared
+            .update(|bridge| bridge.on_congestion(now, sent, is_persistent_congestion, lost_bytes));
     }
 
     fn on_mtu_update(&mut self, new_mtu: u16) {
-        self.shared.update(|host| host.on_packet_size(new_mtu));
+        self.shared.update(|bridge| bridge.on_packet_size(new_mtu));
     }
 
     #[inline]
     fn window(&self) -> u64 {
         let shared = &*self.shared;
         if shared.pending.load(Ordering::Relaxed) {
-            shared.with(|host| host.limit())
+            shared.with(|bridge| bridge.limit())
         } else {
             shared.limit.load(Ordering::Relaxed)
         }
@@ -239,9 +240,9 @@ impl congestion::Controller for Adapter {
 
     fn metrics(&self) -> congestion::ControllerMetrics {
         let mut metrics = congestion::ControllerMetrics::default();
-        self.shared.with(|host| {
-            metrics.congestion_window = host.controller().window().get();
-            metrics.pacing_rate = host.controller().pacing_rate().map(|rate| rate.as_bps());
+        self.shared.with(|bridge| {
+            metrics.congestion_window = bridge.controller().window().get();
+            metrics.pacing_rate = bridge.controller().pacing_rate().map(|rate| rate.as_bps());
         });
         metrics
     }
@@ -289,15 +290,15 @@ mod tests {
         let origin = origin();
         let at = |millis| origin + Duration::from_millis(millis);
         let scheme = Scheme::parse("verus").expect("in the catalogue");
-        let host = Host::new(scheme.build(1), Time::ZERO, SIZE as u16);
-        let mut adapter = Adapter::new(Shared::new(origin, host, 1));
+        let bridge = Bridge::new(scheme.build(1), Time::ZERO, SIZE as u16);
+        let mut adapter = Adapter::new(Shared::new(origin, bridge, 1));
         let shared = Arc::clone(&adapter.shared);
         let mut context = Context::from_waker(Waker::noop());
         // As `on_ack` does with what only quinn can make.
         let acked = |now: Instant| {
-            shared.update(|host| {
+            shared.update(|bridge| {
                 let sent = Some(shared.time(at(1)));
-                host.on_ack(shared.time(now), sent, SIZE, false);
+                bridge.on_ack(shared.time(now), sent, SIZE, false);
             });
         };
 
@@ -331,8 +332,8 @@ mod tests {
         let origin = origin();
         let at = |millis| origin + Duration::from_millis(millis);
         let scheme = Scheme::parse("verus").expect("in the catalogue");
-        let host = Host::new(scheme.build(1), Time::ZERO, SIZE as u16);
-        let mut adapter = Adapter::new(Shared::new(origin, host, 1));
+        let bridge = Bridge::new(scheme.build(1), Time::ZERO, SIZE as u16);
+        let mut adapter = Adapter::new(Shared::new(origin, bridge, 1));
         let shared = Arc::clone(&adapter.shared);
         let mut context = Context::from_waker(Waker::noop());
 

@@ -2,7 +2,7 @@
 //!
 //! A QUIC peer cannot acknowledge what was not sent: the stack closes the connection. It can be late, tell in
 //! bursts, leave packets out, swing between two delays, and claim congestion marks. [`Stack`] is what RFC
-//! 9002 makes of that: it calls the host as quinn does. What must hold is what `crates/faults/tests/hostile.rs`
+//! 9002 makes of that: it calls the bridge as quinn does. What must hold is what `crates/faults/tests/hostile.rs`
 //! says; `HOSTILE_SEEDS`, `HOSTILE_SEED` and `HOSTILE_SCHEME` as there.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +18,7 @@ use verus_faults::bound::{self, Bound};
 use verus_faults::liar::{Liar, Lie, Lies, Told};
 use verus_faults::{Bottleneck, Datagram, Direction, Faults, Path, Schedule};
 
-use super::Host;
+use super::Bridge;
 
 const SIZE: u64 = 1200;
 /// quinn's default send window, above which it holds no data.
@@ -47,7 +47,7 @@ impl Datagram for Packet {
 
 /// The sending side of a QUIC stack, as far as congestion control sees it.
 struct Stack {
-    host: Host,
+    bridge: Bridge,
     /// In flight: when each left.
     sent: BTreeMap<u64, Time>,
     next_number: u64,
@@ -72,10 +72,10 @@ impl Stack {
             LossRule::DelayTimer { factor } => (u64::MAX, 1.0 + factor),
             LossRule::FixedTimer { .. } => (u64::MAX, 4.0),
         };
-        let mut host = Host::new(controller, Time::ZERO, SIZE as u16);
-        host.set_driven(true);
+        let mut bridge = Bridge::new(controller, Time::ZERO, SIZE as u16);
+        bridge.set_driven(true);
         Stack {
-            host,
+            bridge,
             sent: BTreeMap::new(),
             next_number: 0,
             largest_acked: None,
@@ -96,17 +96,18 @@ impl Stack {
     }
 
     fn transmit(&mut self, now: Time) -> Option<u64> {
-        self.host.flush();
+        self.bridge.flush();
         if self.probe_now > 0 {
             self.probe_now -= 1;
-        } else if self.in_flight() + SIZE >= self.host.limit() || self.in_flight() >= SEND_WINDOW {
+        } else if self.in_flight() + SIZE >= self.bridge.limit() || self.in_flight() >= SEND_WINDOW
+        {
             return None;
         }
         let number = self.next_number;
         self.next_number += 1;
         self.sent.insert(number, now);
         self.last_sent = now;
-        self.host.on_sent(now, SIZE, number);
+        self.bridge.on_sent(now, SIZE, number);
         Some(number)
     }
 
@@ -117,7 +118,7 @@ impl Stack {
         for range in told.ranges.iter().rev() {
             while let Some((&number, &at)) = self.sent.range(range.first..=range.last).next() {
                 self.sent.remove(&number);
-                self.host.on_ack(now, Some(at), SIZE, false);
+                self.bridge.on_ack(now, Some(at), SIZE, false);
                 acked.push(number);
                 if number == newest {
                     self.update_rtt(now.since(at));
@@ -129,9 +130,9 @@ impl Stack {
         }
         self.largest_acked = self.largest_acked.max(Some(newest));
         self.probes = 0;
-        self.host.on_end_acks(now, self.in_flight(), false);
+        self.bridge.on_end_acks(now, self.in_flight(), false);
         for _ in 0..told.marked {
-            self.host.on_congestion(now, now, false, 0);
+            self.bridge.on_congestion(now, now, false, 0);
         }
         self.detect(now);
         acked
@@ -173,7 +174,7 @@ impl Stack {
         }
         let persistent = last.1.since(first.1) > self.probe_timeout() * PERSISTENT;
         let bytes = lost.len() as u64 * SIZE;
-        self.host.on_congestion(now, last.1, persistent, bytes);
+        self.bridge.on_congestion(now, last.1, persistent, bytes);
     }
 
     fn probe_timeout(&self) -> Duration {
@@ -191,7 +192,7 @@ impl Stack {
     }
 
     fn next_timer(&self, now: Time) -> Option<Time> {
-        [self.loss_timer, self.probe_at(), self.host.next_tick(now)]
+        [self.loss_timer, self.probe_at(), self.bridge.next_tick(now)]
             .into_iter()
             .flatten()
             .min()
@@ -204,8 +205,8 @@ impl Stack {
             self.probes += 1;
             self.probe_now = 2;
         }
-        if self.host.next_tick(now).is_some_and(|at| at <= now) {
-            self.host.tick(now);
+        if self.bridge.next_tick(now).is_some_and(|at| at <= now) {
+            self.bridge.tick(now);
         }
     }
 }
@@ -339,13 +340,13 @@ fn model() -> Vec<u8> {
 
 /// What must hold at any time.
 fn look(scheme: &Scheme, stack: &Stack, outcome: &mut Outcome) {
-    let controller = stack.host.controller();
+    let controller = stack.bridge.controller();
     let window = controller.window().get();
     // What a model grants to an epoch may be nothing.
     assert!(window >= SIZE || scheme.name() == "model", "{window} bytes");
     assert!(window < 1 << 40, "{window} bytes");
-    outcome.limit_max = outcome.limit_max.max(stack.host.limit());
-    outcome.batches_max = outcome.batches_max.max(stack.host.ring.len());
+    outcome.limit_max = outcome.limit_max.max(stack.bridge.limit());
+    outcome.batches_max = outcome.batches_max.max(stack.bridge.ring.len());
     controller.probe(&mut |name, value| {
         let always = ["window_packets", "delay_estimate_ms"].contains(&name);
         let absent = value.is_nan() && !always;

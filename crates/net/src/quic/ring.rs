@@ -16,7 +16,7 @@ use verus_core::{Bytes, Departure, Time};
 pub(super) struct Batch {
     /// When they left.
     pub at: Time,
-    /// The number of the first, by the host's own count.
+    /// The number of the first, by the bridge's own count.
     pub number: u64,
     /// How many they are.
     pub packets: u64,

@@ -4,119 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use quinn_proto::congestion;
-use verus_core::{Bytes, Duration, Phase, ProfileSnapshot, Time};
+use verus_core::{Bytes, Duration, Phase, ProfileSnapshot};
 
 use super::adapter::{Adapter, Shared};
-
-/// What a connection's controller was told, in counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Packets sent that count towards the window.
-    pub sent: u64,
-    /// Of these, acknowledged.
-    pub acked: u64,
-    /// Of these, declared lost.
-    pub lost: u64,
-    /// Bytes declared lost, as QUIC counts them.
-    pub lost_bytes: u64,
-    /// Packets too small to be told from bare acknowledgements.
-    pub small: u64,
-    /// Of these, acknowledged.
-    pub small_acked: u64,
-    /// Acknowledgements of packets that QUIC does not announce: path MTU probes that arrived.
-    pub unannounced: u64,
-    /// Acknowledgements of packets that left before the controller began, on an earlier path.
-    pub foreign: u64,
-    /// Acknowledgements of packets of which nothing was known. Should be none.
-    pub misses: u64,
-    /// Congestion marks (ECN) that came back.
-    pub marked: u64,
-    /// Persistent congestion (RFC 9002 §7.6), which the controller hears of as a timeout.
-    pub persistent: u64,
-    /// Ticks: each closes all epochs that have ended.
-    pub ticks: u64,
-}
-
-/// What a controller was told, and what it answered. Times count from [`View::origin`].
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Event {
-    /// A batch left.
-    Sent {
-        /// When, by QUIC's clock.
-        at: Time,
-        /// Its bytes (UDP payload).
-        bytes: u64,
-        /// Its packets.
-        packets: u64,
-        /// The QUIC packet number of its last packet.
-        last_number: u64,
-        /// The controller's window then.
-        window: Bytes,
-        /// Bytes in flight before it.
-        in_flight: Bytes,
-    },
-    /// A packet was acknowledged; its round-trip time is `at − sent`.
-    Acked {
-        /// When.
-        at: Time,
-        /// When it had left.
-        sent: Time,
-        /// Its size.
-        bytes: u64,
-        /// The window when it left, as found again.
-        window: Bytes,
-    },
-    /// Packets were declared lost.
-    Lost {
-        /// When.
-        at: Time,
-        /// When the last of them had left.
-        sent: Time,
-        /// How many bytes.
-        bytes: u64,
-        /// Whether QUIC calls it persistent congestion.
-        persistent: bool,
-    },
-    /// The controller's clock ticked.
-    Tick {
-        /// When it should have.
-        due: Time,
-        /// When it did.
-        at: Time,
-    },
-}
-
-/// A bounded log of events.
-#[derive(Debug)]
-pub(super) struct Log {
-    events: Vec<Event>,
-    capacity: usize,
-}
-
-impl Log {
-    pub(super) fn new(capacity: usize) -> Self {
-        Log {
-            events: Vec::with_capacity(capacity.min(1 << 16)),
-            capacity,
-        }
-    }
-
-    #[inline]
-    pub(super) fn push(&mut self, event: Event) {
-        if self.events.len() < self.capacity {
-            self.events.push(event);
-        }
-    }
-
-    #[cfg(test)]
-    pub(super) fn last(&self) -> Option<Event> {
-        self.events.last().copied()
-    }
-
-    pub(super) fn take(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.events)
-    }
-}
+use super::told::{Counters, Event, Log};
 
 /// A controller at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -188,43 +79,43 @@ impl View {
 
     /// The controller as it is now.
     pub fn snapshot(&self) -> Snapshot {
-        self.shared.with(|host| {
-            let rtt = host.rtt();
+        self.shared.with(|bridge| {
+            let rtt = bridge.rtt();
             Snapshot {
-                window: host.controller().window(),
-                limit: Bytes::new(host.limit()),
-                in_flight: Bytes::new(host.in_flight()),
-                delivered: Bytes::new(host.delivered()),
-                packet_size: Bytes::new(host.packet_size()),
-                phase: host.controller().phase(),
+                window: bridge.controller().window(),
+                limit: Bytes::new(bridge.limit()),
+                in_flight: Bytes::new(bridge.in_flight()),
+                delivered: Bytes::new(bridge.delivered()),
+                packet_size: Bytes::new(bridge.packet_size()),
+                phase: bridge.controller().phase(),
                 latest_rtt: rtt.latest(),
                 smoothed_rtt: rtt.smoothed(),
                 min_rtt: rtt.least(),
-                counters: host.counters(),
+                counters: bridge.counters(),
             }
         })
     }
 
     /// The controller's internal quantities by name.
     pub fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        self.shared.with(|host| host.controller().probe(record));
+        self.shared.with(|bridge| bridge.controller().probe(record));
     }
 
     /// The controller's delay profile, if it learns one.
     pub fn profile(&self) -> Option<ProfileSnapshot> {
-        self.shared.with(|host| host.controller().profile())
+        self.shared.with(|bridge| bridge.controller().profile())
     }
 
     /// Keeps a log of at most `capacity` events from now on, or none for 0. What comes when it is full
     /// is left out until [`take_log`](Self::take_log) makes room.
     pub fn log(&self, capacity: usize) {
         let log = (capacity > 0).then(|| Log::new(capacity));
-        self.shared.with(|host| host.set_log(log));
+        self.shared.with(|bridge| bridge.set_log(log));
     }
 
     /// Takes what was logged.
     pub fn take_log(&self) -> Vec<Event> {
-        self.shared.with(|host| host.take_log())
+        self.shared.with(|bridge| bridge.take_log())
     }
 
     /// When [`tick`](Self::tick) is next worth calling; `None` while epochs do not matter. Whatever is sent or

@@ -11,7 +11,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::private::{Home, Stamp};
-use super::secrets::{Key, Prover, SecretError, TOKEN_FILE, Token};
+use super::secret_error::SecretError;
+use super::secrets::{Key, Prover, TOKEN_FILE, Token};
 use store::STORE_FILE;
 
 /// Most clients that a server knows.

@@ -25,7 +25,8 @@ use rustix::io::Errno;
 use super::digest::{BLOCK, Digest, Tally, is_zero};
 use super::folder::{Folder, file_info, not_a_file};
 use super::frames::{FileInfo, MAX_RUN};
-use super::paths::{PART_SUFFIX, RelativePath, printable};
+use super::paths::{PART_SUFFIX, RelativePath};
+use super::printable::printable;
 use super::refusal::{Reason, Refusal};
 
 /// How much may be written before the disk is asked to catch up: what a loss of power can cost, and

@@ -19,7 +19,8 @@ use rustix::io::Errno;
 
 use super::digest::MAX_SIZE;
 use super::frames::{FileInfo, Modified};
-use super::paths::{self, MAX_DEPTH, RelativePath, printable};
+use super::paths::{self, MAX_DEPTH, RelativePath};
+use super::printable::printable;
 use super::refusal::{Reason, Refusal};
 
 /// A descriptor that a folder is only passed through with; where the system knows that kind, it needs

@@ -14,7 +14,7 @@ use rustix::fs::{self, AtFlags, CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::secrets::SecretError;
+use super::secret_error::SecretError;
 
 /// No file of ours is longer, in bytes: a full store of tokens is a fifth of it.
 const MAX_FILE: u64 = 1 << 20;

@@ -6,7 +6,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::paths::printable;
+use super::printable::printable;
 
 /// Longest sentence that goes over the wire, in bytes.
 pub const MAX_DETAIL: usize = 512;

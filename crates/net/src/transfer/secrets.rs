@@ -7,15 +7,14 @@
 //! the first time must prove itself before it is trusted.
 
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use thiserror::Error;
 
 use super::private::{self, Home};
+use super::secret_error::SecretError;
 
 /// Bytes of a fingerprint, and random bytes of a token that we make: 160 bits, of which neither can
 /// be guessed or matched.
@@ -29,35 +28,6 @@ pub const IDENTITY_FILE: &str = "server.pem";
 
 /// RFC 4648's letters, in lower case: no 0, 1 or 8 to mistake for a letter.
 const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-
-/// Why a key or token cannot be used.
-#[derive(Debug, Error)]
-pub enum SecretError {
-    /// It cannot be read or made.
-    #[error("cannot {attempt} `{}`: {source}", path.display())]
-    Io {
-        /// What was tried.
-        attempt: &'static str,
-        /// Which file.
-        path: PathBuf,
-        /// What the operating system says.
-        source: io::Error,
-    },
-    /// It can be read, and makes no sense or is not safe.
-    #[error("`{}` {problem}", path.display())]
-    Bad {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A token or fingerprint given as text makes no sense.
-    #[error("{0}")]
-    Text(String),
-    /// The system gives no random numbers, or the key cannot be made.
-    #[error("cannot make a key: {0}")]
-    Make(String),
-}
 
 /// A server's key, as a client recognises it: the first 160 bits of the BLAKE3 hash of its
 /// certificate, as 32 letters and digits in groups of four.

@@ -655,7 +655,7 @@ fn shown(path: &[u8]) -> String {
     if path.is_empty() {
         ".".to_owned()
     } else {
-        super::paths::printable(path)
+        super::printable::printable(path)
     }
 }
 

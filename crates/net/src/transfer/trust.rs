@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::private;
-use super::secrets::{Fingerprint, SecretError};
+use super::secret_error::SecretError;
+use super::secrets::Fingerprint;
 
 /// Whom to trust.
 #[derive(Clone, Debug)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +19,7 @@ from verus import emulation, runner
 from verus.experiments.others import side_by_side
 from verus.experiments.shared.experiment import Experiment, Options, Work
 from verus.experiments.shared.recordings import locate
+from verus.experiments.shared.reproduction import interval
 from verus.experiments.shared.target import Check, rows
 from verus.page import Page, Section, table
 from verus.results import Results
@@ -168,22 +168,16 @@ class Row:
         return self.delay[0].value / self.delay[1].value
 
 
-#: Student's t at 97.5 % by degrees of freedom; beyond, the normal distribution's is near enough.
-_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-
-
 def mean_of(values: Sequence[float]) -> Mean:
-    """Mean and interval.
+    """Mean and interval; a single value has one of no width.
 
     Example:
-        >>> mean_of([1.0, 3.0])
-        Mean(value=2.0, half=12.706)
+        >>> found = mean_of([1.0, 3.0])
+        >>> found.value, round(found.half, 3)
+        (2.0, 12.706)
     """
-    count = len(values)
-    if count < 2:
-        return Mean(value=values[0], half=0.0)
-    student = _STUDENT[count - 2] if count - 2 < len(_STUDENT) else 1.96
-    return Mean(value=statistics.fmean(values), half=student * statistics.stdev(values) / math.sqrt(count))
+    middle, half = interval(values)
+    return Mean(value=middle, half=0.0 if math.isnan(half) else half)
 
 
 def table_of(results: Results) -> list[Row]:

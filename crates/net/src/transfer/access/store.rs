@@ -12,7 +12,8 @@ use thiserror::Error;
 
 use super::{ClientName, DEFAULT, MAX_CLIENTS, Rights};
 use crate::transfer::private::Home;
-use crate::transfer::secrets::{Key, SecretError, TOKEN_FILE, Token};
+use crate::transfer::secret_error::SecretError;
+use crate::transfer::secrets::{Key, TOKEN_FILE, Token};
 
 /// Where a folder keeps its clients.
 pub const STORE_FILE: &str = "tokens.json";

@@ -1,7 +1,7 @@
 //! A controller of the core behind the callbacks of a QUIC stack, sans-IO.
 //!
 //! The core's own [`Sender`](verus_core::sender::Sender) has a ledger; a QUIC stack keeps its own
-//! and tells its controller less. [`Host`] rebuilds what the core's [`Controller`] is promised:
+//! and tells its controller less. [`Bridge`] rebuilds what the core's [`Controller`] is promised:
 //!
 //! - **Departures.** A batch is split into packets. Packets of at most [`SMALL`] bytes may be bare
 //!   acknowledgements, which no congestion control counts: the controller does not hear of them.
@@ -10,10 +10,10 @@
 //! - **One event.** Acknowledgements and the losses that they reveal come in separate callbacks at one
 //!   instant; they are kept until something else happens, and told together.
 //! - **Epochs.** A late tick is made up for in every callback, and between callbacks by whoever calls
-//!   [`tick`](Host::tick).
+//!   [`tick`](Bridge::tick).
 //! - **The limit.** A stack asks how much may be in flight; the core says how much may leave now.
 //!
-//! Nothing here can stop a connection for good. While nobody calls [`tick`](Host::tick), two packets may
+//! Nothing here can stop a connection for good. While nobody calls [`tick`](Bridge::tick), two packets may
 //! always be in flight; where somebody does, one may leave after two ticks in which nothing happened. With something in flight a stack's own probes go past the limit, but they may be far between:
 //! an acknowledgement that a blackout held back by 20 s is a round-trip time of 20 s to QUIC, and nothing is
 //! lost for three of them. quinn does not even acknowledge while it may not send. So, when nothing has
@@ -23,7 +23,7 @@ use verus_core::flight::RttEstimate;
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Time, Timeout};
 
 use super::ring::{Ring, Smalls};
-use super::view::{Counters, Event, Log};
+use super::told::{Counters, Event, Log};
 
 /// A packet no larger may be a bare acknowledgement: those of quinn have about 50 bytes, and 30 more
 /// where ten packets are missing.
@@ -31,7 +31,7 @@ pub(super) const SMALL: u64 = 100;
 /// Before the first acknowledgement so many packets may be in flight (RFC 9002 §7.2), or a handshake
 /// would take a round trip for each of its packets.
 const INITIAL_PACKETS: u64 = 10;
-/// Least that may be in flight where nobody calls [`Host::tick`].
+/// Least that may be in flight where nobody calls [`Bridge::tick`].
 const MINIMUM_PACKETS: u64 = 2;
 /// After so many ticks in which nothing happened, something must leave.
 const QUIET_TICKS: u32 = 2;
@@ -63,7 +63,7 @@ struct Pending {
 
 /// A controller and what a QUIC stack does not keep for it.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(super) struct Bridge {
     controller: Box<dyn Controller>,
     ring: Ring,
     smalls: Smalls,
@@ -99,12 +99,12 @@ pub(super) struct Host {
     log: Option<Log>,
 }
 
-impl Host {
+impl Bridge {
     /// Hosts a fresh controller, for packets of `packet_size` bytes.
     pub(super) fn new(mut controller: Box<dyn Controller>, now: Time, packet_size: u16) -> Self {
         let packet_size = u64::from(packet_size).max(1);
         controller.on_start(now, Bytes::new(packet_size));
-        let mut host = Host {
+        let mut bridge = Bridge {
             controller,
             ring: Ring::new(),
             smalls: Smalls::default(),
@@ -131,8 +131,8 @@ impl Host {
             counters: Counters::default(),
             log: None,
         };
-        host.set_limit();
-        host
+        bridge.set_limit();
+        bridge
     }
 
     /// A batch of `bytes` left, the last packet of which the stack numbers `last_number`.
@@ -484,7 +484,7 @@ impl Host {
     fn set_limit(&mut self) {
         let size = self.packet_size;
         let allowance = self.controller.allowance();
-        // A window does not depend on what this host believes to be in flight. The stack sends while it stays
+        // A window does not depend on what this bridge believes to be in flight. The stack sends while it stays
         // below its limit, the core while it stays within its window.
         let window = allowance.most_in_flight();
         let by_window = window.map_or(u64::MAX, |window| window.get() + 1);
@@ -659,9 +659,9 @@ mod tests {
 
     const SIZE: u64 = 1000;
 
-    /// A host of a script that says a window of 20 packets, and the script's strings.
+    /// A bridge of a script that says a window of 20 packets, and the script's strings.
     struct Stage {
-        host: Host,
+        bridge: Bridge,
         heard: Arc<Mutex<Vec<Heard>>>,
         says: Arc<Mutex<Says>>,
     }
@@ -679,7 +679,7 @@ mod tests {
                 says: Arc::clone(&says),
             };
             Stage {
-                host: Host::new(Box::new(script), Time::ZERO, SIZE as u16),
+                bridge: Bridge::new(Box::new(script), Time::ZERO, SIZE as u16),
                 heard,
                 says,
             }
@@ -691,14 +691,14 @@ mod tests {
 
         fn say(&mut self, change: impl FnOnce(&mut Says)) {
             change(&mut self.says.lock().expect("one thread"));
-            self.host.set_limit();
+            self.bridge.set_limit();
         }
 
         /// One acknowledgement of one packet.
         fn ack(&mut self, now: Time, sent: Time, bytes: u64, in_flight: u64) {
-            self.host.on_ack(now, Some(sent), bytes, false);
-            self.host.on_end_acks(now, in_flight, false);
-            self.host.flush();
+            self.bridge.on_ack(now, Some(sent), bytes, false);
+            self.bridge.on_end_acks(now, in_flight, false);
+            self.bridge.flush();
         }
     }
 
@@ -709,7 +709,7 @@ mod tests {
     #[test]
     fn a_batch_is_split_into_packets_and_each_is_found_again() {
         let mut stage = Stage::new();
-        stage.host.on_sent(ms(1), 2 * SIZE + 400, 7);
+        stage.bridge.on_sent(ms(1), 2 * SIZE + 400, 7);
         let sent = stage.heard();
         let sizes: Vec<(u64, u64, u64)> = sent
             .iter()
@@ -720,11 +720,11 @@ mod tests {
             .collect();
         assert_eq!(sizes, [(0, 1000, 1000), (1, 1000, 2000), (2, 400, 2400)]);
         stage.say(|says| says.window = 9 * SIZE);
-        stage.host.on_ack(ms(41), Some(ms(1)), SIZE, false);
-        stage.host.on_ack(ms(41), Some(ms(1)), SIZE, false);
-        stage.host.on_end_acks(ms(41), 400, false);
+        stage.bridge.on_ack(ms(41), Some(ms(1)), SIZE, false);
+        stage.bridge.on_ack(ms(41), Some(ms(1)), SIZE, false);
+        stage.bridge.on_end_acks(ms(41), 400, false);
         assert_eq!(stage.heard(), [], "kept until something else happens");
-        stage.host.flush();
+        stage.bridge.flush();
         let heard = stage.heard();
         let [
             Heard::Feedback {
@@ -742,36 +742,36 @@ mod tests {
             assert_eq!(acked.packet.in_flight.get(), (index as u64 + 1) * SIZE);
             assert_eq!(acked.rtt, Duration::from_millis(40));
         }
-        assert_eq!(stage.host.counters().misses, 0);
+        assert_eq!(stage.bridge.counters().misses, 0);
     }
 
     #[test]
     fn numbers_tell_how_many_packets_a_batch_of_small_ones_has() {
         let mut stage = Stage::new();
-        stage.host.on_sent(ms(1), SIZE, 10);
+        stage.bridge.on_sent(ms(1), SIZE, 10);
         // Five of 700 bytes. By size alone they would be four.
-        stage.host.on_sent(ms(2), 3500, 15);
-        assert_eq!(stage.host.counters().sent, 6);
+        stage.bridge.on_sent(ms(2), 3500, 15);
+        assert_eq!(stage.bridge.counters().sent, 6);
         // Three full packets, and a number that was skipped before them.
-        stage.host.on_sent(ms(3), 3 * SIZE, 19);
-        assert_eq!(stage.host.counters().sent, 9);
+        stage.bridge.on_sent(ms(3), 3 * SIZE, 19);
+        assert_eq!(stage.bridge.counters().sent, 9);
         // Numbers begin again in another key space.
-        stage.host.on_sent(ms(4), 1500, 0);
-        assert_eq!(stage.host.counters().sent, 11);
+        stage.bridge.on_sent(ms(4), 1500, 0);
+        assert_eq!(stage.bridge.counters().sent, 11);
     }
 
     #[test]
     fn losses_and_acknowledgements_of_one_instant_are_one_event() {
         let mut stage = Stage::new();
         for (at, number) in [(1, 0), (2, 1), (3, 2), (4, 3)] {
-            stage.host.on_sent(ms(at), SIZE, number);
+            stage.bridge.on_sent(ms(at), SIZE, number);
         }
         stage.heard();
-        stage.host.on_ack(ms(41), Some(ms(4)), SIZE, false);
-        stage.host.on_end_acks(ms(41), 3 * SIZE, false);
-        stage.host.on_congestion(ms(41), ms(2), false, 2 * SIZE);
-        stage.host.on_congestion(ms(41), ms(4), false, 0);
-        stage.host.flush();
+        stage.bridge.on_ack(ms(41), Some(ms(4)), SIZE, false);
+        stage.bridge.on_end_acks(ms(41), 3 * SIZE, false);
+        stage.bridge.on_congestion(ms(41), ms(2), false, 2 * SIZE);
+        stage.bridge.on_congestion(ms(41), ms(4), false, 0);
+        stage.bridge.flush();
         let heard = stage.heard();
         let [
             Heard::Feedback {
@@ -796,7 +796,7 @@ mod tests {
             "the oldest, up to the one named"
         );
         assert_eq!(*in_flight, (4000, 1000));
-        assert_eq!(stage.host.in_flight(), SIZE);
+        assert_eq!(stage.bridge.in_flight(), SIZE);
     }
 
     #[test]
@@ -804,17 +804,17 @@ mod tests {
         let mut stage = Stage::new();
         // One in each key space, under a window of one. The keys of the first are discarded.
         stage.say(|says| says.window = SIZE);
-        stage.host.on_sent(ms(1), SIZE, 0);
-        stage.host.on_sent(ms(2), SIZE, 0);
+        stage.bridge.on_sent(ms(1), SIZE, 0);
+        stage.bridge.on_sent(ms(2), SIZE, 0);
         stage.ack(ms(3), ms(2), SIZE, 0);
         stage.say(|says| says.window = 20 * SIZE);
-        stage.host.on_sent(ms(4), SIZE, 1);
-        stage.host.on_sent(ms(5), 2 * SIZE, 3);
+        stage.bridge.on_sent(ms(4), SIZE, 1);
+        stage.bridge.on_sent(ms(5), 2 * SIZE, 3);
         stage.heard();
-        stage.host.on_ack(ms(45), Some(ms(5)), SIZE, false);
-        stage.host.on_end_acks(ms(45), 2 * SIZE, false);
-        stage.host.on_congestion(ms(45), ms(5), false, 2 * SIZE);
-        stage.host.flush();
+        stage.bridge.on_ack(ms(45), Some(ms(5)), SIZE, false);
+        stage.bridge.on_end_acks(ms(45), 2 * SIZE, false);
+        stage.bridge.on_congestion(ms(45), ms(5), false, 2 * SIZE);
+        stage.bridge.flush();
         let heard = stage.heard();
         let [Heard::Feedback { lost, .. }] = &heard[..] else {
             panic!("{heard:?}");
@@ -828,12 +828,12 @@ mod tests {
     fn persistent_congestion_is_a_timeout_after_what_was_acknowledged() {
         let mut stage = Stage::new();
         for (at, number) in [(1, 0), (500, 1), (900, 2)] {
-            stage.host.on_sent(ms(at), SIZE, number);
+            stage.bridge.on_sent(ms(at), SIZE, number);
         }
         stage.heard();
-        stage.host.on_ack(ms(940), Some(ms(900)), SIZE, false);
-        stage.host.on_end_acks(ms(940), 2 * SIZE, false);
-        stage.host.on_congestion(ms(940), ms(500), true, 2 * SIZE);
+        stage.bridge.on_ack(ms(940), Some(ms(900)), SIZE, false);
+        stage.bridge.on_end_acks(ms(940), 2 * SIZE, false);
+        stage.bridge.on_congestion(ms(940), ms(500), true, 2 * SIZE);
         let heard = stage.heard();
         let [
             Heard::Feedback { acked, lost, .. },
@@ -854,32 +854,32 @@ mod tests {
     fn bare_acknowledgements_do_not_count_and_are_no_riddle() {
         let mut stage = Stage::new();
         for at in 1..1000 {
-            stage.host.on_sent(ms(at), 47, at);
+            stage.bridge.on_sent(ms(at), 47, at);
         }
         assert_eq!(stage.heard(), []);
-        assert_eq!(stage.host.in_flight(), 0);
+        assert_eq!(stage.bridge.in_flight(), 0);
         // One of them was a message of the application after all.
         stage.ack(ms(1010), ms(970), 47, 0);
         assert_eq!(stage.heard(), []);
-        let counters = stage.host.counters();
+        let counters = stage.bridge.counters();
         assert_eq!((counters.small, counters.small_acked), (999, 1));
         assert_eq!(counters.misses, 0);
         // What left when nothing did is a riddle.
         stage.ack(ms(1010), ms(2000), 47, 0);
-        assert_eq!(stage.host.counters().misses, 1);
+        assert_eq!(stage.bridge.counters().misses, 1);
     }
 
     #[test]
     fn a_probe_of_the_paths_packet_size_is_expected_though_it_was_not_announced() {
         let mut stage = Stage::new();
-        stage.host.on_sent(ms(1), SIZE, 0);
+        stage.bridge.on_sent(ms(1), SIZE, 0);
         stage.heard();
-        stage.host.on_ack(ms(41), Some(ms(1)), SIZE, false);
-        stage.host.on_packet_size(1400);
-        stage.host.on_ack(ms(41), Some(ms(2)), 1400, false);
-        stage.host.on_end_acks(ms(41), 0, false);
-        stage.host.flush();
-        let counters = stage.host.counters();
+        stage.bridge.on_ack(ms(41), Some(ms(1)), SIZE, false);
+        stage.bridge.on_packet_size(1400);
+        stage.bridge.on_ack(ms(41), Some(ms(2)), 1400, false);
+        stage.bridge.on_end_acks(ms(41), 0, false);
+        stage.bridge.flush();
+        let counters = stage.bridge.counters();
         assert_eq!((counters.unannounced, counters.misses), (1, 0));
         let heard = stage.heard();
         assert!(matches!(
@@ -893,40 +893,40 @@ mod tests {
         let mut stage = Stage::new();
         stage.ack(ms(1), ms(1), SIZE, 0); // the handshake is over
         // The stack sends while in_flight + packet < limit; the core while in_flight + packet ≤ W.
-        assert_eq!(stage.host.limit(), 20 * SIZE + 1);
-        stage.host.on_sent(ms(1), 20 * SIZE, 20);
-        assert_eq!(stage.host.limit(), 20 * SIZE + 1);
+        assert_eq!(stage.bridge.limit(), 20 * SIZE + 1);
+        stage.bridge.on_sent(ms(1), 20 * SIZE, 20);
+        assert_eq!(stage.bridge.limit(), 20 * SIZE + 1);
         stage.say(|says| says.window = 3 * SIZE);
-        assert_eq!(stage.host.limit(), 3 * SIZE + 1);
+        assert_eq!(stage.bridge.limit(), 3 * SIZE + 1);
     }
 
     #[test]
     fn a_budget_is_spent_whatever_is_in_flight() {
         let mut stage = Stage::new();
         stage.ack(ms(1), ms(1), SIZE, 0);
-        stage.host.set_driven(true);
-        stage.host.on_sent(ms(1), 10 * SIZE, 10);
+        stage.bridge.set_driven(true);
+        stage.bridge.on_sent(ms(1), 10 * SIZE, 10);
         stage.say(|says| says.budget = Some(2 * SIZE + 700));
         // Two whole packets: with 10 in flight a 12th may leave, a 13th not.
-        let limit = stage.host.limit();
+        let limit = stage.bridge.limit();
         assert!(11 * SIZE + SIZE < limit && 12 * SIZE + SIZE >= limit);
         // It does so though 400 bytes are counted that were not told of, or told of and not counted.
         assert!(11 * SIZE + 400 + SIZE < limit && 12 * SIZE - 400 + SIZE >= limit);
         stage.say(|says| says.budget = Some(0));
-        assert!(10 * SIZE + SIZE >= stage.host.limit());
+        assert!(10 * SIZE + SIZE >= stage.bridge.limit());
     }
 
     #[test]
     fn before_the_first_answer_a_handshake_may_leave_whole() {
         let mut stage = Stage::new();
         stage.say(|says| says.window = SIZE);
-        assert_eq!(stage.host.limit(), 10 * SIZE);
-        stage.host.on_sent(ms(1), SIZE, 0);
+        assert_eq!(stage.bridge.limit(), 10 * SIZE);
+        stage.bridge.on_sent(ms(1), SIZE, 0);
         stage.ack(ms(41), ms(1), SIZE, 0);
         // Nobody ticks: two may be in flight, whatever the window.
-        assert_eq!(stage.host.limit(), 2 * SIZE + 1);
-        stage.host.set_driven(true);
-        assert_eq!(stage.host.limit(), SIZE + 1);
+        assert_eq!(stage.bridge.limit(), 2 * SIZE + 1);
+        stage.bridge.set_driven(true);
+        assert_eq!(stage.bridge.limit(), SIZE + 1);
     }
 
     #[test]
@@ -939,26 +939,26 @@ mod tests {
         };
         stage.say(closed);
         // Undriven: nobody would come back.
-        assert!(stage.host.limit() > SIZE);
-        stage.host.set_driven(true);
-        assert!(stage.host.limit() <= SIZE);
-        assert_eq!(stage.host.next_tick(ms(2)), Some(ms(5)));
-        assert!(!stage.host.tick(ms(4)), "not due");
-        assert!(!stage.host.tick(ms(5)));
-        assert!(stage.host.limit() <= SIZE);
-        assert!(stage.host.tick(ms(10)));
-        assert!(stage.host.limit() > SIZE);
-        assert_eq!(stage.host.next_tick(ms(10)), None, "nothing to drive");
-        stage.host.on_sent(ms(11), SIZE, 1);
-        assert!(SIZE + SIZE >= stage.host.limit());
-        assert!(stage.host.next_tick(ms(11)).is_some());
+        assert!(stage.bridge.limit() > SIZE);
+        stage.bridge.set_driven(true);
+        assert!(stage.bridge.limit() <= SIZE);
+        assert_eq!(stage.bridge.next_tick(ms(2)), Some(ms(5)));
+        assert!(!stage.bridge.tick(ms(4)), "not due");
+        assert!(!stage.bridge.tick(ms(5)));
+        assert!(stage.bridge.limit() <= SIZE);
+        assert!(stage.bridge.tick(ms(10)));
+        assert!(stage.bridge.limit() > SIZE);
+        assert_eq!(stage.bridge.next_tick(ms(10)), None, "nothing to drive");
+        stage.bridge.on_sent(ms(11), SIZE, 1);
+        assert!(SIZE + SIZE >= stage.bridge.limit());
+        assert!(stage.bridge.next_tick(ms(11)).is_some());
     }
 
     #[test]
     fn an_epoch_that_ended_before_news_is_closed_before_it() {
         let mut stage = Stage::new();
-        stage.host.on_sent(ms(1), SIZE, 0);
-        stage.host.on_sent(ms(2), SIZE, 1);
+        stage.bridge.on_sent(ms(1), SIZE, 0);
+        stage.bridge.on_sent(ms(2), SIZE, 1);
         stage.say(|says| says.next_tick = Some(ms(40)));
         stage.heard();
         stage.ack(ms(41), ms(1), SIZE, SIZE);
@@ -984,14 +984,14 @@ mod tests {
             Some(Heard::Sent(packet)) => packet.app_limited,
             other => panic!("{other:?}"),
         };
-        stage.host.on_sent(ms(1), 2 * SIZE, 2);
+        stage.bridge.on_sent(ms(1), 2 * SIZE, 2);
         assert!(!app_limited(&stage));
-        stage.host.on_ack(ms(41), Some(ms(1)), SIZE, true);
-        stage.host.on_end_acks(ms(41), SIZE, true);
-        stage.host.on_sent(ms(42), SIZE, 3);
+        stage.bridge.on_ack(ms(41), Some(ms(1)), SIZE, true);
+        stage.bridge.on_end_acks(ms(41), SIZE, true);
+        stage.bridge.on_sent(ms(42), SIZE, 3);
         assert!(app_limited(&stage));
         stage.ack(ms(43), ms(1), SIZE, SIZE);
-        stage.host.on_sent(ms(44), SIZE, 4);
+        stage.bridge.on_sent(ms(44), SIZE, 4);
         assert!(!app_limited(&stage), "all from that time is delivered");
     }
 
@@ -1002,14 +1002,18 @@ mod tests {
         for number in 0..10_000u64 {
             now += Duration::from_millis(1);
             // A large acknowledgement, which the stack does not count and nobody acknowledges, ...
-            stage.host.on_sent(now, 300, 2 * number);
+            stage.bridge.on_sent(now, 300, 2 * number);
             now += Duration::from_millis(1);
             // ... and a packet that is acknowledged at once.
-            stage.host.on_sent(now, SIZE, 2 * number + 1);
+            stage.bridge.on_sent(now, SIZE, 2 * number + 1);
             stage.ack(now, now, SIZE, 0);
-            assert!(stage.host.ring.len() < 1100, "{}", stage.host.ring.len());
+            assert!(
+                stage.bridge.ring.len() < 1100,
+                "{}",
+                stage.bridge.ring.len()
+            );
         }
-        assert_eq!(stage.host.counters().misses, 0);
+        assert_eq!(stage.bridge.counters().misses, 0);
     }
 
     // A stack like quinn's, as far as its controller can tell: it keeps packets until it hears of them, and
@@ -1024,7 +1028,7 @@ mod tests {
     }
 
     struct Stack {
-        host: Host,
+        bridge: Bridge,
         now: Time,
         size: u64,
         next: u64,
@@ -1074,10 +1078,10 @@ mod tests {
     impl Stack {
         fn new(scheme: &str) -> Stack {
             let scheme = Scheme::parse(scheme).expect("in the catalogue");
-            let mut host = Host::new(scheme.build(1), Time::ZERO, SIZE as u16);
-            host.set_log(Some(Log::new(1 << 20)));
+            let mut bridge = Bridge::new(scheme.build(1), Time::ZERO, SIZE as u16);
+            bridge.set_log(Some(Log::new(1 << 20)));
             Stack {
-                host,
+                bridge,
                 now: Time::ZERO,
                 size: SIZE,
                 next: 0,
@@ -1094,17 +1098,17 @@ mod tests {
         fn send(&mut self, sizes: &[u64], counted: bool) {
             // A clock goes on from one call to the next.
             self.now += Duration::from_nanos(1);
-            self.host.flush();
-            let due = self.host.controller().next_tick();
+            self.bridge.flush();
+            let due = self.bridge.controller().next_tick();
             if sizes.is_empty() {
                 return;
             }
-            let mut window = self.host.controller().window();
+            let mut window = self.bridge.controller().window();
             self.next += sizes.len() as u64;
-            self.host.on_sent(self.now, sizes.iter().sum(), self.next);
+            self.bridge.on_sent(self.now, sizes.iter().sum(), self.next);
             if due.is_some_and(|due| due <= self.now) {
                 // A tick that was due came first, and may have changed the window.
-                window = match self.host.log.as_ref().and_then(Log::last) {
+                window = match self.bridge.log.as_ref().and_then(Log::last) {
                     Some(Event::Sent { window, .. }) => window,
                     other => panic!("{other:?}"),
                 };
@@ -1128,12 +1132,12 @@ mod tests {
             if let Some(last) = self.flight[..count].last() {
                 let sent = last.at;
                 let bytes = self.flight.drain(..count).map(|packet| packet.size).sum();
-                self.host.on_congestion(self.now, sent, false, bytes);
+                self.bridge.on_congestion(self.now, sent, false, bytes);
             }
         }
 
         fn may_send(&self, more: u64) -> bool {
-            self.in_flight() + more + self.size < self.host.limit()
+            self.in_flight() + more + self.size < self.bridge.limit()
         }
 
         fn step(&mut self, step: &Step) {
@@ -1158,7 +1162,7 @@ mod tests {
                 }
                 Step::BareAck(size) => {
                     self.next += 1;
-                    self.host.on_sent(self.now, u64::from(size), self.next);
+                    self.bridge.on_sent(self.now, u64::from(size), self.next);
                 }
                 Step::ProbeSize => {
                     if self.size < 1400 {
@@ -1167,9 +1171,9 @@ mod tests {
                         let before = self.flight.last().map_or(self.now, |packet| packet.at);
                         self.now += Duration::from_millis(7);
                         self.size += 100;
-                        self.host.on_packet_size(self.size as u16);
-                        self.host.on_ack(self.now, Some(before), self.size, false);
-                        self.host.on_end_acks(self.now, self.in_flight(), false);
+                        self.bridge.on_packet_size(self.size as u16);
+                        self.bridge.on_ack(self.now, Some(before), self.size, false);
+                        self.bridge.on_end_acks(self.now, self.in_flight(), false);
                     }
                 }
                 Step::Ack(mask, dry) => {
@@ -1186,17 +1190,17 @@ mod tests {
                         !chosen
                     });
                     for packet in &acked {
-                        self.host
+                        self.bridge
                             .on_ack(self.now, Some(packet.at), packet.size, dry);
-                        let log = self.host.log.as_ref().and_then(|log| log.last());
+                        let log = self.bridge.log.as_ref().and_then(|log| log.last());
                         let Some(Event::Acked { window, .. }) = log else {
                             panic!("{log:?}");
                         };
                         assert_eq!(window, packet.window, "the window it left under");
                     }
                     if !acked.is_empty() {
-                        self.host.on_end_acks(self.now, self.in_flight(), dry);
-                        assert_eq!(self.host.in_flight(), self.in_flight());
+                        self.bridge.on_end_acks(self.now, self.in_flight(), dry);
+                        assert_eq!(self.bridge.in_flight(), self.in_flight());
                         self.lose_overdue(&acked);
                     }
                 }
@@ -1206,40 +1210,40 @@ mod tests {
                     if let Some(last) = self.flight[..most].last() {
                         let sent = last.at;
                         let bytes = self.flight.drain(..most).map(|packet| packet.size).sum();
-                        self.host.on_congestion(self.now, sent, persistent, bytes);
+                        self.bridge.on_congestion(self.now, sent, persistent, bytes);
                     }
                 }
                 Step::Mark => {
                     self.now += Duration::from_nanos(1);
-                    self.host.on_congestion(self.now, self.now, false, 0);
+                    self.bridge.on_congestion(self.now, self.now, false, 0);
                 }
                 Step::Discard(most) => {
                     let most = usize::from(most).min(self.flight.len());
                     self.flight.drain(..most);
                 }
                 Step::Tick => {
-                    if let Some(due) = self.host.next_tick(self.now) {
+                    if let Some(due) = self.bridge.next_tick(self.now) {
                         self.now = self.now.max(due);
                     }
-                    self.host.tick(self.now);
+                    self.bridge.tick(self.now);
                 }
-                Step::Drive(driven) => self.host.set_driven(driven),
+                Step::Drive(driven) => self.bridge.set_driven(driven),
             }
         }
 
         /// With nothing in flight something may leave, at once or after a few ticks.
         fn makes_progress(&mut self) {
             self.flight.clear();
-            self.host.flush();
+            self.bridge.flush();
             for _ in 0..4 {
-                if self.host.limit() > self.size {
+                if self.bridge.limit() > self.size {
                     return;
                 }
-                let due = self.host.next_tick(self.now);
+                let due = self.bridge.next_tick(self.now);
                 self.now = self.now.max(due.expect("a closed limit asks for a tick"));
-                self.host.tick(self.now);
+                self.bridge.tick(self.now);
             }
-            panic!("stuck: {:?}", self.host);
+            panic!("stuck: {:?}", self.bridge);
         }
     }
 
@@ -1259,10 +1263,10 @@ mod tests {
         let mut stack = Stack::new(scheme);
         for step in steps {
             stack.step(step);
-            assert!(stack.host.limit() > 0);
-            let counters = stack.host.counters();
+            assert!(stack.bridge.limit() > 0);
+            let counters = stack.bridge.counters();
             assert_eq!(counters.misses, 0, "{counters:?}");
-            let seen = format!("{:?} {} {counters:?}", stack.now, stack.host.limit());
+            let seen = format!("{:?} {} {counters:?}", stack.now, stack.bridge.limit());
             stack.seen.push(seen);
         }
         stack.makes_progress();
@@ -1285,23 +1289,23 @@ mod tests {
             calls in prop::collection::vec((0u8..8, any::<u32>(), any::<u32>()), 1..200),
         ) {
             let scheme = Scheme::parse(&scheme).expect("in the catalogue");
-            let mut host = Host::new(scheme.build(1), Time::ZERO, SIZE as u16);
+            let mut bridge = Bridge::new(scheme.build(1), Time::ZERO, SIZE as u16);
             let mut now = Time::ZERO;
             for (call, a, b) in calls {
                 now += Duration::from_nanos(u64::from(a % 5_000_000));
                 let past = now - Duration::from_nanos(u64::from(b));
                 match call {
-                    0 | 1 => host.on_sent(now, u64::from(a % 20_000), u64::from(b)),
-                    2 => host.on_ack(now, (b % 9 > 0).then_some(past), u64::from(a % 3000), b % 2 == 0),
-                    3 => host.on_end_acks(now, u64::from(a), b % 2 == 0),
-                    4 => host.on_congestion(now, past, b % 3 == 0, u64::from(a % 9000)),
-                    5 => host.on_packet_size(a as u16),
-                    6 => host.set_driven(a % 2 == 0),
+                    0 | 1 => bridge.on_sent(now, u64::from(a % 20_000), u64::from(b)),
+                    2 => bridge.on_ack(now, (b % 9 > 0).then_some(past), u64::from(a % 3000), b % 2 == 0),
+                    3 => bridge.on_end_acks(now, u64::from(a), b % 2 == 0),
+                    4 => bridge.on_congestion(now, past, b % 3 == 0, u64::from(a % 9000)),
+                    5 => bridge.on_packet_size(a as u16),
+                    6 => bridge.set_driven(a % 2 == 0),
                     _ => {
-                        host.tick(now);
+                        bridge.tick(now);
                     }
                 }
-                prop_assert!(host.limit() > 0);
+                prop_assert!(bridge.limit() > 0);
             }
         }
     }

@@ -9,25 +9,17 @@ use verus_channel::raw;
 use verus_channel::statistics::{Bursts, Statistics};
 use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Duration, Time};
-use verus_net::probe::record::{Direction, Recorder};
 use verus_net::probe::recording::{self, Recording, Tape, Way};
+use verus_net::probe::results::{Direction, Recorder};
 use verus_net::probe::wire::Request;
 
 use crate::failure::Failure;
 use crate::folder;
 use crate::ui::Ui;
 
-use super::client::{Args, Session, Test, Way as Ways, details, tell};
+use super::client::{Args, RecordMode, Way as Ways, details, tell};
 use super::contents::{Asked, contents};
-
-/// How a channel is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Mode {
-    /// Keeps a standing queue, so that what arrives is all that the channel can carry.
-    Saturate,
-    /// A packet at each interval, as the paper's measurements: what the channel does to it.
-    Constant,
-}
+use super::session::{Session, Test};
 
 /// What an opportunity of a recorded trace carries: a packet of Mahimahi's.
 const OPPORTUNITY: Bytes = Bytes::new(1500);
@@ -40,7 +32,7 @@ const MOST_DRAWN: usize = 3000;
 
 /// What is recorded, and how.
 struct Plan {
-    mode: Mode,
+    mode: RecordMode,
     request: Request,
     /// Of what goes up, and of what comes down.
     schemes: [Scheme; 2],
@@ -51,7 +43,7 @@ impl Plan {
     fn new(args: &Args) -> Result<Self, Failure> {
         let usage = |text: &str| Failure::usage(text);
         let [up, down] = match args.record_mode {
-            Mode::Saturate => {
+            RecordMode::Saturate => {
                 if args.rate_mbps.is_some() || args.up_rate_mbps.is_some() {
                     return Err(usage(
                         "--rate-mbps and --up-rate-mbps belong to --record-mode constant; \
@@ -62,7 +54,7 @@ impl Plan {
                 let scheme = format!("saturate{}", queue_ms.unwrap_or_default());
                 [scheme.clone(), scheme]
             }
-            Mode::Constant => {
+            RecordMode::Constant => {
                 if args.queue_ms.is_some() {
                     return Err(usage("--queue-ms belongs to --record-mode saturate"));
                 }
@@ -82,8 +74,8 @@ impl Plan {
         };
         let schemes = [parse(&up)?, parse(&down)?];
         let settling = match args.record_mode {
-            Mode::Saturate => recording::SETTLING,
-            Mode::Constant => Duration::ZERO,
+            RecordMode::Saturate => recording::SETTLING,
+            RecordMode::Constant => Duration::ZERO,
         };
         let direction = args.direction.unwrap_or(Ways::Both);
         let flows = |way| u16::from(direction == way || direction == Ways::Both);
@@ -116,7 +108,7 @@ pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
     let secret = super::read_key(args.key_file.as_deref())?;
     folder::check("--record", target, args.force)?;
-    let mut session = Session::open(args, secret, ui)?;
+    let mut session = Session::open(&args.host, args.family(), secret, ui)?;
     let host = &args.host.name;
     let light = recording::light_request(&plan.request);
     let light_scheme = Scheme::parse(&light.scheme).expect("a rate in range");
@@ -223,46 +215,9 @@ fn add(
         if flows == 0 {
             continue;
         }
-        let name = direction.name();
-        let arrivals = way
-            .arrivals
-            .iter()
-            .map(|arrival| (arrival.at, arrival.size));
-        let trace = raw::from_arrivals(name, arrivals, recording.from, OPPORTUNITY)?;
-        let lines = trace.opportunities().map(|millis| format!("{millis}\n"));
-        let files = match direction {
-            Direction::Up => ["up.trace", "up.raw", "up-packets.csv"],
-            Direction::Down => ["down.trace", "down.raw", "down-packets.csv"],
-        };
-        let bytes = [
-            lines.collect::<String>().into_bytes(),
-            raw_log(way, wall),
-            packets(way, recording.from),
-        ];
-        contents.more.extend(files.into_iter().zip(bytes));
-        let statistics = Statistics::of(trace.opportunities(), OPPORTUNITY);
-        told.push(format!(
-            "{name}: {:.2} Mbit/s over {:.1} s, {} of {} packets lost, a queue {:.1} % of the time",
-            trace.mean_rate(OPPORTUNITY).as_mbps(),
-            trace.period().as_secs_f64(),
-            way.lost,
-            way.sent,
-            way.queued_share * 100.0
-        ));
-        let summary = json!({
-            "trace": files[0],
-            "mean_mbps": trace.mean_rate(OPPORTUNITY).as_mbps(),
-            "duration_s": trace.period().as_secs_f64(),
-            "sent": way.sent,
-            "lost": way.lost,
-            "untimed": way.untimed,
-            "queued_share": way.queued_share,
-            "statistics": statistics,
-            "bursts": Bursts::of(trace.opportunities(), OPPORTUNITY),
-            "stretch": stretch(way),
-            "series": series(way, recording.from),
-        });
-        ways.insert(name.to_owned(), summary);
+        let (line, summary) = add_way(contents, direction, way, recording.from, wall)?;
+        told.push(line);
+        ways.insert(direction.name().to_owned(), summary);
     }
     if let Value::Object(run) = &mut contents.run {
         run.insert("kind".to_owned(), json!("recording"));
@@ -270,8 +225,8 @@ fn add(
             "recording".to_owned(),
             json!({
                 "mode": match plan.mode {
-                    Mode::Saturate => "saturate",
-                    Mode::Constant => "constant",
+                    RecordMode::Saturate => "saturate",
+                    RecordMode::Constant => "constant",
                 },
                 "schemes": plan.schemes.each_ref().map(Scheme::text),
                 "began": humantime::format_rfc3339_millis(unix(recording.from, wall)).to_string(),
@@ -283,6 +238,56 @@ fn add(
         );
     }
     Ok(told)
+}
+
+/// Adds one direction's files; returns a line for a person, and what `run.json` says of it.
+fn add_way(
+    contents: &mut folder::Contents,
+    direction: Direction,
+    way: &Way,
+    from: Time,
+    wall: (SystemTime, Time),
+) -> Result<(String, Value), verus_channel::Error> {
+    let name = direction.name();
+    let arrivals = way
+        .arrivals
+        .iter()
+        .map(|arrival| (arrival.at, arrival.size));
+    let trace = raw::from_arrivals(name, arrivals, from, OPPORTUNITY)?;
+    let lines = trace.opportunities().map(|millis| format!("{millis}\n"));
+    let files = match direction {
+        Direction::Up => ["up.trace", "up.raw", "up-packets.csv"],
+        Direction::Down => ["down.trace", "down.raw", "down-packets.csv"],
+    };
+    let bytes = [
+        lines.collect::<String>().into_bytes(),
+        raw_log(way, wall),
+        packets(way, from),
+    ];
+    contents.more.extend(files.into_iter().zip(bytes));
+    let statistics = Statistics::of(trace.opportunities(), OPPORTUNITY);
+    let line = format!(
+        "{name}: {:.2} Mbit/s over {:.1} s, {} of {} packets lost, a queue {:.1} % of the time",
+        trace.mean_rate(OPPORTUNITY).as_mbps(),
+        trace.period().as_secs_f64(),
+        way.lost,
+        way.sent,
+        way.queued_share * 100.0
+    );
+    let summary = json!({
+        "trace": files[0],
+        "mean_mbps": trace.mean_rate(OPPORTUNITY).as_mbps(),
+        "duration_s": trace.period().as_secs_f64(),
+        "sent": way.sent,
+        "lost": way.lost,
+        "untimed": way.untimed,
+        "queued_share": way.queued_share,
+        "statistics": statistics,
+        "bursts": Bursts::of(trace.opportunities(), OPPORTUNITY),
+        "stretch": stretch(way),
+        "series": series(way, from),
+    });
+    Ok((line, summary))
 }
 
 /// A short stretch from the middle: when packets arrived, ms from its first, and their bytes; for drawing.

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use verus_emu::device::{Device, DeviceConfig};
-use verus_emu::host::{Names, Place};
+use verus_emu::footprint::{Names, Place};
 use verus_emu::namespace::Namespace;
 
 const FORWARD: &str = "/proc/sys/net/ipv4/ip_forward";

@@ -1,0 +1,120 @@
+//! What one name stands for: in this order an existing file, `rate:MBPS`, a built-in synthetic channel, or a public
+//! recording.
+
+use std::path::{Path, PathBuf};
+
+use verus_core::{Duration, Rate};
+
+use crate::error::Error;
+use crate::generate;
+use crate::near::near;
+use crate::recordings::{Recording, recording, recordings};
+use crate::trace::Trace;
+
+/// A built-in channel repeats after this long: no run needs more, and it bounds memory.
+pub const LONGEST_BUILT_IN: Duration = Duration::from_secs(3600);
+
+/// The fastest constant rate, in Mbit/s.
+const FASTEST_MBPS: f64 = 10_000_000.0;
+
+/// What one name stands for.
+#[derive(Clone, Debug)]
+pub enum Named {
+    /// A file.
+    File(PathBuf),
+    /// A constant rate.
+    Rate(Rate),
+    /// A synthetic channel.
+    BuiltIn(&'static generate::Channel),
+    /// A public recording.
+    Recording {
+        /// Which.
+        recording: &'static Recording,
+        /// Where it is, or would be, kept; `None` where there is no place for a cache.
+        path: Option<PathBuf>,
+    },
+}
+
+impl Named {
+    /// What `text` names, recordings being kept in `cache`.
+    ///
+    /// # Errors
+    /// If it names nothing; the message lists near matches.
+    pub fn find(text: &str, cache: Option<&Path>) -> Result<Named, Error> {
+        let path = Path::new(text);
+        if path.exists() && !path.is_dir() {
+            return Ok(Named::File(path.to_owned()));
+        }
+        if let Some(value) = text.strip_prefix("rate:") {
+            return rate(text, value).map(Named::Rate);
+        }
+        if let Some(channel) = generate::describe(text) {
+            return Ok(Named::BuiltIn(channel));
+        }
+        if let Some(recording) = recording(text) {
+            let path = cache.map(|cache| recording.path_in(cache));
+            return Ok(Named::Recording { recording, path });
+        }
+        if path.is_dir() {
+            // Nothing else has this name: reading says what is wrong with it.
+            return Ok(Named::File(path.to_owned()));
+        }
+        Err(unknown(text))
+    }
+
+    /// `file`, `rate`, `built-in`, `cached` or, for a recording that has not been fetched, `recording`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Named::File(_) => "file",
+            Named::Rate(_) => "rate",
+            Named::BuiltIn(_) => "built-in",
+            Named::Recording {
+                path: Some(path), ..
+            } if path.is_file() => "cached",
+            Named::Recording { .. } => "recording",
+        }
+    }
+
+    /// The trace, read or made, of what is not a rate.
+    pub(crate) fn trace(&self, seed: u64, duration: Duration) -> Result<Trace, Error> {
+        match self {
+            Named::Rate(_) => unreachable!("a rate is refused where a trace is needed"),
+            Named::File(path) => Trace::read(path),
+            Named::BuiltIn(channel) => {
+                let times = channel.generate(seed, duration.min(LONGEST_BUILT_IN));
+                Trace::from_millis(channel.name, times)
+            }
+            Named::Recording { recording, path } => {
+                let name = recording.name.to_owned();
+                let Some(path) = path.as_ref().filter(|path| path.is_file()) else {
+                    return Err(Error::NotFetched { name });
+                };
+                let trace = Trace::read(path)?.named(recording.name);
+                recording.check(trace.sha256())?;
+                Ok(trace)
+            }
+        }
+    }
+}
+
+fn rate(text: &str, value: &str) -> Result<Rate, Error> {
+    let valid = |mbps: &f64| *mbps > 0.0 && *mbps <= FASTEST_MBPS;
+    let rate = value.parse().ok().filter(valid).map(Rate::from_mbps);
+    rate.filter(|rate| rate.as_bps() > 0)
+        .ok_or_else(|| Error::BadRate {
+            text: text.to_owned(),
+            value: value.to_owned(),
+        })
+}
+
+fn unknown(text: &str) -> Error {
+    let names = generate::names().chain(recordings().iter().flat_map(|r| [r.name, r.short_name()]));
+    let hint = match near(text, names) {
+        Some(names) => format!("there is no such file, and the nearest names are {names}"),
+        None => "there is no such file, and `verus list channels` has no such name".to_owned(),
+    };
+    Error::UnknownChannel {
+        text: text.to_owned(),
+        hint,
+    }
+}
