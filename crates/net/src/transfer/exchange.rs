@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{sleep, timeout};
 
 use super::Gauge;
-use super::digest::BLOCK;
+use super::digest::{BLOCK, Digest, Tally};
 use super::files::{Part, Place, Reader, Run, Source, Standing};
 use super::frames::{Demand, FileInfo, Subject, Supply};
 use super::refusal::{Reason, Refusal};
@@ -305,6 +305,58 @@ async fn try_take(
     gauge: &Gauge,
 ) -> Result<Delivered, Trouble> {
     let size = info.size;
+    if already_there(wire, &place, info).await? {
+        wire.say(&Demand::Done).await?;
+        gauge.start(size);
+        return Ok(Delivered {
+            size,
+            same: true,
+            ..Delivered::default()
+        });
+    }
+    let mut part = open_part(place).await?;
+    let (reader, length) = part.read(size).map_err(Trouble::Here)?;
+    let (reader, kept) = check(wire, Subject::Part, reader, length).await?;
+    let tally = reader.into_tally();
+    part = {
+        let sign = Demand::Received { position: kept };
+        let cut = off(move || {
+            let cut = part.cut(kept);
+            (part, cut)
+        });
+        let (part, cut) = while_alive(&mut wire.sending, &sign, cut).await??;
+        cut.map_err(Trouble::Here)?;
+        part
+    };
+    gauge.start(kept);
+    let (part, tally, moved, digest) = fill(wire, part, tally, size, gauge).await?;
+    let finish = off(move || {
+        if tally.finish() == digest {
+            part.finish(&info)
+        } else {
+            Err(Refusal::new(
+                Reason::Damaged,
+                "what arrived is not what was sent; send it again",
+            ))
+        }
+    });
+    let sign = Demand::Received { position: size };
+    while_alive(&mut wire.sending, &sign, finish)
+        .await??
+        .map_err(Trouble::Here)?;
+    wire.say(&Demand::Done).await?;
+    gauge.set(size);
+    Ok(Delivered {
+        size,
+        moved,
+        kept,
+        same: false,
+    })
+}
+
+/// Whether the very file stands at its place; something else there is replaced, or is trouble.
+async fn already_there(wire: &mut Wire, place: &Place, info: FileInfo) -> Result<bool, Trouble> {
+    let size = info.size;
     let looked = {
         let place = place.clone();
         off(move || place.look(&info))
@@ -320,13 +372,7 @@ async fn try_take(
             if kept == size {
                 let place = place.clone();
                 off(move || place.forget_part()).await?;
-                wire.say(&Demand::Done).await?;
-                gauge.start(size);
-                return Ok(Delivered {
-                    size,
-                    same: true,
-                    ..Delivered::default()
-                });
+                return Ok(true);
             }
             Some("another file of the same size")
         }
@@ -335,22 +381,19 @@ async fn try_take(
         let text = format!("{what} of that name is there already; --force replaces it");
         return Err(Trouble::Here(Refusal::new(Reason::Exists, text)));
     }
-    let mut part = open_part(place).await?;
-    let (reader, length) = part.read(size).map_err(Trouble::Here)?;
-    let (reader, kept) = check(wire, Subject::Part, reader, length).await?;
-    let mut tally = reader.into_tally();
-    part = {
-        let sign = Demand::Received { position: kept };
-        let cut = off(move || {
-            let cut = part.cut(kept);
-            (part, cut)
-        });
-        let (part, cut) = while_alive(&mut wire.sending, &sign, cut).await??;
-        cut.map_err(Trouble::Here)?;
-        part
-    };
-    gauge.start(kept);
-    let (mut moved, mut reported) = (0, kept);
+    Ok(false)
+}
+
+/// Writes what the peer supplies, until it says that this was all: returns the part and its tally, the bytes that moved,
+/// and the digest that the whole must have.
+async fn fill(
+    wire: &mut Wire,
+    mut part: Part,
+    mut tally: Tally,
+    size: u64,
+    gauge: &Gauge,
+) -> Result<(Part, Tally, u64, Digest), Trouble> {
+    let (mut moved, mut reported) = (0, tally.position());
     let digest = loop {
         let sign = Demand::Received {
             position: tally.position(),
@@ -390,28 +433,7 @@ async fn try_take(
             Supply::Same(_) => return Err(protocol("a supply out of turn")),
         }
     };
-    let finish = off(move || {
-        if tally.finish() == digest {
-            part.finish(&info)
-        } else {
-            Err(Refusal::new(
-                Reason::Damaged,
-                "what arrived is not what was sent; send it again",
-            ))
-        }
-    });
-    let sign = Demand::Received { position: size };
-    while_alive(&mut wire.sending, &sign, finish)
-        .await??
-        .map_err(Trouble::Here)?;
-    wire.say(&Demand::Done).await?;
-    gauge.set(size);
-    Ok(Delivered {
-        size,
-        moved,
-        kept,
-        same: false,
-    })
+    Ok((part, tally, moved, digest))
 }
 
 /// Asks the peer how much of the first `length` bytes is right. The reader, and what it has tallied,
