@@ -22,8 +22,6 @@ mod pace;
 mod path;
 mod rate;
 
-use serde::{Deserialize, Serialize};
-
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Acked, Allowance, Controller, Departure, Feedback, Phase, Timeout};
 use crate::range::{OutOfRange, Range};
@@ -38,68 +36,71 @@ use pace::{Credit, TICK};
 use path::PathDelay;
 use rate::Deliveries;
 
-/// The rate at which q is what was asked for.
+/// The rate at which the target queue q(r), without losses, is `queue_ms` itself.
 const REFERENCE: Rate = Rate::from_bps(10_000_000);
-/// What one loss in a thousand takes from the target, in thousandths: a buffer that holds a quarter of the target is
-/// filled at 2 % of loss.
+/// The price of loss: with a share p of the packets lost, the target is divided by 1 + 150 p. At 2 % of loss it is a
+/// quarter of what it is without, so a buffer that holds a quarter of the target settles at 2 % of loss.
 const LOSS_PRICE: u64 = 150;
-/// The share of its distance from the target that the queue is corrected by at once, beyond what r does by itself.
+/// The window includes one part in this many of r · (q − Q), the queue's distance from its target: damping, in addition to
+/// the feedback through r.
 const DAMPING: u64 = 5;
-/// What a drain leaves of r D, in per cent: little enough that flows whose D is too long by others' queue empty it too.
+/// The window in a drain, in percent of r D. Small enough that the queue empties even if D is too long because it was
+/// measured with other flows' queue in it.
 const DRAIN_PERCENT: u64 = 15;
-/// H. For so long without a word the path is taken to go on delivering (grants of LTE, acknowledgements in bursts), and
-/// for so long a silence counts as time in r.
+/// H, the horizon. While nothing is acknowledged, the path is assumed to go on delivering at r for up to this long: LTE
+/// grants and bursts of acknowledgements cause such silences. A silence also counts as time in r for up to this long.
 const HORIZON: Duration = Duration::from_millis(80);
-/// r is measured over two target round trips, since flows pass bursts to each other: at most over this or two D, and
-/// over this many packets (for a second at most).
+/// r is measured over two round trips of D + q, as flows that share a queue pass bursts to each other from one round trip
+/// to the next; at most over the longer of this and two D.
 const LONGEST_PERIOD: Duration = Duration::from_millis(400);
+/// And at least over this many packets, if they take no longer than a second.
 const FEWEST_PACKETS: u64 = 8;
 /// The window at the start (RFC 6928).
 const INITIAL_PACKETS: u64 = 10;
-/// A window below this is kept by its pace alone; counted in packets, it would be rounded down for good.
+/// A window smaller than this many packets is enforced by pacing, not by counting packets in flight, which would round it
+/// down to whole packets for good.
 const SMALL_PACKETS: u64 = 4;
-/// What a timeout leaves to probe with, until anything is answered.
+/// Packets that may leave after a timeout, until one is acknowledged.
 const PROBE_PACKETS: u64 = 2;
-/// Slow start ends when so many acknowledgements in a row have seen half the target queue, or more than one packet in so
-/// many is lost.
+/// Slow start ends when this many acknowledgements in a row have seen a queue of at least half the target.
 const QUEUED_SAMPLES: u32 = 3;
+/// Slow start also ends when more than one packet in this many is lost.
 const OVERFLOW: u64 = 32;
-/// The window is never below an eighth of a packet: a packet in eight round trips still learns.
+/// The least window is one packet divided by this: a packet every eight round trips still measures the path.
 const LEAST_SHARE: u64 = 8;
-/// And in a drain half a packet: a flow that sends nothing does not see that the path is bare.
+/// In a drain it is one packet divided by this: a flow that sends nothing does not see that the queue has gone.
 const DRAINED_SHARE: u64 = 2;
 
 /// A part that can be left out, to see what it is worth (docs/forward.md, the ablation).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Silence counts as delivery for up to H.
+    /// While nothing is acknowledged, the path is assumed to go on delivering for up to H.
     Prediction,
-    /// Departures are spread.
+    /// Packets are paced, rather than sent as soon as the window allows.
     Pacing,
     /// Drains, all of them.
     Drains,
-    /// Drains before their time, at a queue beyond the target.
+    /// Drains that begin before 4 s have passed, because the queue exceeds 1.5 times its target.
     EarlyDrains,
-    /// Drains that do not wait for what they see.
+    /// Short drains: a pause as long as the queue, rather than a small window until the queue is seen to have gone.
     ShortDrains,
     /// The drain that ends slow start.
     FirstDrain,
-    /// The price of loss.
+    /// The target falls with the share of packets lost.
     LossPrice,
-    /// q falls with r; without, it is what was asked for at any rate.
+    /// The target falls with the cube root of r; without this part it is `queue_ms` at any rate.
     Fairness,
-    /// The correction by what the queue is off its target.
+    /// The window's term in q − Q, the queue's distance from its target.
     Damping,
-    /// A queue that a drain does not move is a longer path.
+    /// A queue that a drain does not change counts as a longer path.
     LongerPath,
-    /// r is kept while the flow drains, and until that can be seen no more.
+    /// r is not lowered by a drain, nor by its traces in the measurement.
     HeldRate,
     /// A silence counts as time in r for up to H only.
     CutSilence,
-    /// What the sender itself let pass between two packets counts as time in r for up to half a target round trip.
+    /// A silence that the sender caused itself counts as time in r for up to half a round trip of D + q only.
     CutPauses,
-    /// The receiver's clock.
+    /// Arrival times by the receiver's clock are used where acknowledgements carry them.
     ReceiverTimes,
 }
 
@@ -124,12 +125,12 @@ impl Part {
 }
 
 /// A configuration of forward.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The queue that one will bear, in ms: what stands on a link of 10 Mbit/s that the flow has for itself. On another
-    /// it is longer or shorter by the cube root of the rate: 2.7 times as long on 0.5 Mbit/s, half on 80. 27 brings 95 %
-    /// of the capacity at a p95 of at most 100 ms on 15 of the 24 recordings where that can be had (docs/forward.md).
+    /// The target queueing delay, in ms, for a flow alone on a link of 10 Mbit/s. On other links it is divided by the cube
+    /// root of the rate relative to that: 2.7 times as long at 0.5 Mbit/s, half at 80 Mbit/s. With 27 ms, 95 % of the
+    /// capacity is used at a 95th percentile of at most 100 ms on 15 of the 24 recordings where any setting achieves
+    /// that (docs/forward.md).
     pub queue_ms: f64,
     /// A part to leave out, for research.
     pub without: Option<Part>,
@@ -215,8 +216,9 @@ pub struct Forward {
     credit: Credit,
     /// r.
     rate: Rate,
-    /// The cube root in q(r), in 2^-13, and what r it is of.
+    /// The cube root in q(r), in units of 2^-13.
     root: u32,
+    /// The r that `root` was computed for.
     root_of: Rate,
     /// q(r), the price of loss paid.
     target: Duration,
@@ -235,7 +237,7 @@ pub struct Forward {
     pace: Rate,
     /// When window and pace were computed last.
     updated: Time,
-    /// Something was heard since.
+    /// Feedback has arrived since.
     stale: bool,
     /// The packet acknowledged last left when the source had run dry.
     dry: bool,
@@ -247,7 +249,7 @@ pub struct Forward {
     /// When the last feedback came that found the flow draining; zero before any did.
     drained: Time,
     now: Time,
-    /// Until when it is known what the path delivered.
+    /// Up to when what the path delivered has been acknowledged; after that it is predicted.
     known_until: Time,
 }
 
@@ -363,7 +365,7 @@ impl Forward {
             && self.path.is_timed()
             && !self.clock.believes(now, sample.packet.at, at)
         {
-            // Made up: ours has to do, and what was learned from them is forgotten.
+            // The receiver's arrival times are made up. What they taught is forgotten, and the sender's clock used.
             self.path = PathDelay::new();
             self.path.settle(false);
             self.deliveries = Deliveries::new();
@@ -379,8 +381,8 @@ impl Forward {
         self.queue = self.path.queue();
         let period = self.period();
         if let Some(rate) = self.deliveries.rate(period, self.base + self.target) {
-            // What a source that ran dry, or a drain, let through is less than what the path would have, unless there
-            // is a queue nevertheless.
+            // While the source has run dry, or after a drain, less is sent than the path could deliver, and the measured
+            // rate is too low: r only falls then if there is a queue above the target all the same.
             let seen_for = period + self.smoothed_rtt * 2;
             let drained = self.has(Part::HeldRate)
                 && self.drained > Time::ZERO
@@ -445,7 +447,7 @@ impl Forward {
                 self.path.lengthen();
                 self.base = self.path.base().unwrap_or_default();
                 self.queue = self.path.queue();
-                // What the drain measured was the drain.
+                // The rate measured during the drain is the drain's, not the path's.
                 self.rate = self.rate.max(self.rate_before);
                 self.target = self.target();
             }
@@ -458,7 +460,7 @@ impl Forward {
         self.now.since(self.updated) >= TICK.min(self.smoothed_rtt / 2)
     }
 
-    /// Brings the law up to date with what was heard.
+    /// Computes window and pace anew from what has been measured.
     fn update(&mut self) {
         (self.updated, self.stale) = (self.now, false);
         self.estimate();
@@ -466,7 +468,7 @@ impl Forward {
         self.set_window();
     }
 
-    /// W of the law.
+    /// W = r · (D + q + (q − Q) / 5), and at least r · D / 2.
     fn law(&self) -> Bytes {
         let mut span = self.base + self.target;
         if self.has(Part::Damping) {
@@ -500,13 +502,14 @@ impl Forward {
         self.packet_time = self.rate.time_for(self.packet);
     }
 
-    /// Whether what was sent is taken to be delivered though nothing is heard.
+    /// Whether the path is assumed to deliver while nothing is acknowledged.
     fn predicts(&self) -> bool {
         let law = !self.silent && self.starting.is_none() && !self.drains.draining();
         law && self.has(Part::Prediction)
     }
 
-    /// What should have been heard of by now beyond the packet that is due.
+    /// How many bytes the path should have delivered, at r, since what was acknowledged last, less the packet that is due
+    /// next; at most what is in flight, and at most what r delivers in H.
     fn unheard(&self) -> Bytes {
         if !self.predicts() {
             return Bytes::ZERO;
@@ -524,7 +527,8 @@ impl Forward {
         (!self.silent).then(|| self.drains.paused_until()).flatten()
     }
 
-    /// What may be in flight, silence apart: the window to the nearest packet, or at the pace of a small one.
+    /// How much may be in flight, without what is assumed delivered: the window, rounded to the nearest packet; for a small
+    /// window a packet more, as its pace is what limits it.
     fn allowed(&self) -> Bytes {
         let more = if self.is_small() {
             self.packet
@@ -538,12 +542,12 @@ impl Forward {
         self.window < self.packet * SMALL_PACKETS
     }
 
-    /// A small window leaves in one round trip. Any other leaves in half a target round trip, so that a burst of the
-    /// link finds something to carry, but in no less than three quarters of D: where D is long, what is sent ahead of the
-    /// rate would stand in the queue meanwhile.
+    /// The pacing rate. A small window is spread over one round trip. Any other is spread over half of D + q, so that
+    /// there is always something to send when the link delivers in bursts, but over no less than three quarters of D:
+    /// on a long path, what is sent faster than r would stand in the queue meanwhile.
     fn pace(&self) -> Rate {
         if self.drains.looking() && !self.silent {
-            // No faster than the path: what a drain has emptied stays empty for those who look later.
+            // No faster than the path delivers, so that the queue stays empty for flows that measure D a little later.
             return self.rate.max(Rate::from_bps(1));
         }
         let span = if self.is_small() {
@@ -551,7 +555,7 @@ impl Forward {
         } else {
             ((self.base + self.target) / 2).max(self.base * 3 / 4)
         };
-        // A round trip of no time at all is one that is not known yet.
+        // Before the first sample D and Q are zero.
         let span = span.max(Duration::from_micros(1));
         (self.window / span).max(Rate::from_bps(1))
     }

@@ -1,33 +1,37 @@
-//! Draining: looking at the path without a queue, now and then.
+//! Drains: now and then a flow sends so little that its queue empties, and so sees the path's delay without a queue.
 //!
-//! All flows of a bottleneck see the same queue. Rules that look at nothing else make them drain together, and what they
-//! then see is the path. A flow that joins found others' queue there and took it for the path; its slow start overfills
-//! the queue, which is everybody's sign to drain, and the flow itself drains as slow start ends, long enough to overlap
-//! with them.
+//! All flows of a bottleneck see the same queue. The rules here depend on that queue alone, so that all flows drain
+//! together, and the delay that is left is the path's. A flow that joins others measures their queue as part of its
+//! path. Its slow start then overfills the queue, which makes the others drain; the flow itself drains as its slow start
+//! ends, for long enough to overlap with theirs.
 
 use crate::units::{Duration, Time};
 
-/// Without having met the path bare for so long, a flow drains. Less than what D is remembered for.
+/// A flow that has not seen the path without a queue for this long drains. Shorter than the 5 s for which D is
+/// remembered (`path.rs`), so that D is measured again before it is forgotten.
 const INTERVAL: Duration = Duration::from_secs(4);
-/// A queue beyond the target is drained at once, but not sooner than this after the path was last met bare or drained
-/// for. Failures double it: what does not go away is not this flow's.
+/// A flow also drains when the queue has been above 1.5 times the target for a smoothed round trip, but not sooner than
+/// this after it last saw the path without a queue, or last tried to. Each drain that fails doubles the wait, up to
+/// [`INTERVAL`]: a queue that this flow's drain does not empty belongs to others.
 const SOONEST: Duration = Duration::from_millis(500);
-/// Smoothed round trips for which a drain lasts at most; one to take effect, one to be seen.
+/// A drain lasts at most this many smoothed round trips: in the first the queue empties, in the second that is seen.
 const ROUNDS: u64 = 2;
 
-/// A drain after which the queue is what it was, within one part in so many, moved nothing: what stands is the path.
-/// (One of twenty flows that drains alone moves twice as much; a link that slows down, more.)
+/// If a drain changes the measured queue by less than one part in this many, there is no queue: the path itself has
+/// become longer. Where one of twenty flows drains alone, the queue changes by twice as much; where the link slows
+/// down, by more.
 const UNMOVED: u64 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Law,
-    /// Since when little is sent, until the path is met bare or for so long.
+    /// A full drain, since then: the window is a small share of r D until the path is seen without a queue, for
+    /// [`ROUNDS`] at the most.
     Full(Time),
-    /// Until when nothing is sent, where the queue is short beside D, and known to be what a drain empties: to wait for
-    /// the sight of the bare path would cost a round trip,
+    /// A short drain, until then: nothing is sent for as long as the queue takes to empty. For a queue that is short
+    /// compared with D, after a drain that did empty it; to wait until that is seen would idle the path for a round trip.
     Pause(Time),
-    /// and until when what D holds is sent at the rate, or until the path is met bare.
+    /// The end of a short drain, until then: the flow sends r D, and looks whether the queue has gone.
     Look(Time),
 }
 
@@ -59,15 +63,15 @@ pub(super) struct Allowed {
 /// When a flow drains.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drains {
-    /// When the path was last met bare.
+    /// When the path was last seen without a queue.
     met: Time,
-    /// Since when the queue is beyond one and a half times the target.
+    /// Since when the queue has been above 1.5 times the target.
     high_since: Option<Time>,
     phase: Phase,
-    /// The drain that ends slow start goes on although the path seems bare: it is compared with a D that is not known
-    /// to be true.
+    /// This is the drain that ends slow start: it lasts its full time even if the queue seems gone, as the D that the
+    /// queue is counted from may still include a queue.
     first: bool,
-    /// The last drain met the path bare, and D where it was.
+    /// The last drain emptied the queue and found D unchanged, so that the next one may be short.
     sure: bool,
     ended: Time,
     wait: Duration,
@@ -95,7 +99,7 @@ impl Drains {
         self.phase != Phase::Law
     }
 
-    /// Whether a pause is over whose success is not seen yet.
+    /// Whether a short drain's pause is over, and it is not known yet whether the queue has gone.
     pub(super) fn looking(&self) -> bool {
         matches!(self.phase, Phase::Look(_))
     }
@@ -140,7 +144,7 @@ impl Drains {
             Phase::Look(until) => now >= until,
             Phase::Law | Phase::Pause(_) => false,
         };
-        // A seventh of the target, and a millisecond for the jitter of links without a queue.
+        // A queue this short counts as none: a seventh of the target, and a millisecond for the jitter of links.
         let near = target / 7 + Duration::from_millis(1);
         if queue <= near && (over || !self.first) {
             if self.draining() {
@@ -184,12 +188,12 @@ impl Drains {
         Turn::Began
     }
 
-    /// A drain ends that has not met the path bare.
+    /// A drain ends without having emptied the queue.
     fn fail(&mut self, now: Time, queue: Duration) -> Turn {
         (self.ended, self.high_since, self.sure) = (now, None, false);
         self.wait = (self.wait * 2).min(INTERVAL);
         if self.looking() {
-            // It was too short, then.
+            // The short drain was too short for this queue: a full one follows.
             self.phase = Phase::Full(now);
             return Turn::Nothing;
         }

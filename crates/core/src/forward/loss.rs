@@ -1,14 +1,15 @@
-//! How much is being lost.
+//! p, the share of packets lost: an exponential average over about two seconds.
 //!
-//! An average over about two seconds of the share of packets lost, which all flows of a bottleneck see alike. Chance
-//! loses some, too; what a loss means is the law's to say.
+//! All flows of a bottleneck see about the same share. Losses by chance are in it, too; the control law decides what a
+//! loss costs.
 
 use crate::units::{Bytes, Duration, Time};
 
-/// A step of the average: this long, and this many packets.
+/// The average takes in a step once it is at least this long and has at least [`STEP_PACKETS`].
 const STEP: Duration = Duration::from_millis(250);
+/// See [`STEP`]. With fewer, one loss would be a large share.
 const STEP_PACKETS: u64 = 16;
-/// The weight of a step is one in so many.
+/// A step's weight in the average is one in this many, so that the average covers about 8 steps, 2 s.
 const STEPS: i32 = 8;
 
 /// The average share, and the step under way.
@@ -19,7 +20,7 @@ pub(super) struct LossShare {
     lost: u64,
     settled: u64,
     since: Time,
-    /// The step is part of the average: the next begins with what is heard next.
+    /// The step has been taken into the average; the next feedback begins another.
     closed: bool,
 }
 
@@ -34,7 +35,7 @@ impl LossShare {
         }
     }
 
-    /// So much was acknowledged, declared lost, and found not to have been lost.
+    /// So many bytes were acknowledged, declared lost, and found not to have been lost after all.
     pub(super) fn update(
         &mut self,
         now: Time,
@@ -61,8 +62,8 @@ impl LossShare {
         self.share.max(0) as u64
     }
 
-    /// Whether more than one packet, and more than one in `n`, of the step under way is lost, or of the one that the
-    /// last feedback closed.
+    /// Whether more than one packet, and more than one in `n`, was lost in the step under way, or in the step that ended
+    /// with the last feedback.
     pub(super) fn exceeds(&self, n: u64, packet: Bytes) -> bool {
         self.lost > packet.get() && self.lost * n > self.settled
     }

@@ -1,15 +1,15 @@
-//! What may leave at once.
+//! Pacing by credit (a token bucket).
 //!
-//! A credit in bytes fills at the pacing rate and is spent by departures, so that a packet in five round trips and
-//! thousands in one are the same thing: a packet leaves when there is credit for it. Time that nobody used is not saved
-//! up beyond a burst.
+//! A credit in bytes fills at the pacing rate and is spent by departures: a packet leaves when there is credit for it. The
+//! same rule serves rates of one packet in five round trips and of thousands in one. Credit beyond a burst is not saved.
 
 use crate::units::{Bytes, Duration, Rate, Time};
 
-/// A timer is never set closer than this: what leaves in a millisecond is a burst that any queue takes.
+/// The pacing timer's granularity: packets due within 1 ms leave as one burst, which any queue can hold, and the end of
+/// the connection wakes up at most a thousand times a second.
 pub(super) const TICK: Duration = Duration::from_millis(1);
 
-/// A byte, in what a rate of one bit per second fills in a nanosecond: filling and spending take no division.
+/// A byte in the unit of credit, which is what 1 bit/s earns in 1 ns: filling and spending then take no division.
 const BYTE: u64 = 8_000_000_000;
 
 /// A flow's credit.
@@ -32,7 +32,7 @@ impl Credit {
         let over = |span: Duration| rate.as_bps().saturating_mul(span.as_nanos());
         let most = over(TICK * 2).max(in_units(size * 2));
         let filled = self.filled.saturating_add(over(now.since(self.at)));
-        // The first burst is larger than what is ever saved up.
+        // `max` keeps the first window's credit, which is more than what may be saved.
         self.filled = self.filled.max(filled.min(most));
         self.at = self.at.max(now);
     }

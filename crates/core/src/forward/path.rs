@@ -1,22 +1,23 @@
-//! What the path does to a packet when no queue stands in it, and the queue that stands.
+//! D, the path's round trip without a queue, and Q, the queueing delay of the data.
 //!
-//! A round trip is the way there, which the flow's own queue lengthens, and the way back, which it does not. Where the
-//! receiver's clock is known the two are told apart (its offset cancels in every difference used), so that
-//! acknowledgements that queue on their way back are no queue; else all of the round trip counts as the way there.
+//! A round trip is the way there, which includes the queue of the flow's own data, and the way back, which does not. If
+//! acknowledgements carry the receiver's arrival times, the two are measured apart (the offset between the two clocks
+//! cancels in every difference used), and acknowledgements that queue on their way back do not count as queue. If not,
+//! the whole round trip counts as the way there.
 
 use crate::controller::Acked;
 use crate::units::{Duration, Time};
 
-/// The way there is remembered for one to two of these. Drains meet the path more often.
+/// The least way there is remembered for one to two of these spans. Drains, every 4 s, measure it more often.
 const THERE_MEMORY: Duration = Duration::from_secs(5);
-/// Nothing is forgotten while nothing is heard: a gap counts for so long at most. A drain needs packets to see by, and
-/// an outage, or one packet in a second, has none.
+/// In [`THERE_MEMORY`] a time without acknowledgements counts for at most this long: during an outage, or at one packet
+/// a second, no drain can measure the path again, so D must not be forgotten meanwhile.
 const LONGEST_GAP: Duration = Duration::from_millis(200);
-/// The way back likewise: long enough to see past acknowledgements that arrive in bursts; and a way back that has got a
-/// queue of its own is a longer path soon.
+/// The least way back is remembered for one to two of these spans: long enough to bridge acknowledgements that arrive in
+/// bursts, short enough that a queue that forms on the way back soon counts as a longer path rather than as Q.
 const BACK_MEMORY: Duration = Duration::from_millis(500);
 
-/// A minimum over the last one to two spans: a newer one under way, and the one before.
+/// A minimum over the span under way (`newer`) and the one before it (`older`): one to two spans.
 #[derive(Clone, Copy, Debug)]
 struct Least {
     older: i64,
@@ -33,7 +34,7 @@ impl Least {
 
     fn update(&mut self, now: Time, span: Duration, value: i64) {
         if now.since(self.since) >= span {
-            // One step however long nothing was heard: an outage does not make the path unknown.
+            // One step only, however long ago the last value was: after an outage the older minimum still counts.
             self.older = self.newer;
             self.newer = value;
             self.since = now;
@@ -46,19 +47,20 @@ impl Least {
     }
 }
 
-/// The delays of one flow's path, in ns; the ways there and back each off by the difference of the clocks.
+/// The delays of one flow's path, in ns. Each way includes the unknown offset between the two clocks, with opposite
+/// signs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PathDelay {
     /// Whether the receiver says when packets arrived; settled by the first feedback.
     timed: Option<bool>,
     there: Least,
-    /// For how long packets were heard of, silences apart.
+    /// How long acknowledgements have been coming in, each gap counted for at most [`LONGEST_GAP`].
     heard: Duration,
     last: Time,
-    /// The way there with the queue that stood lately.
+    /// The least way there of the last quarter to half of a round trip: with the queue that stands now.
     standing: Least,
     back: Least,
-    /// By how much the last acknowledgement's way back was longer than the shortest.
+    /// By how much the last acknowledgement's way back was longer than the least.
     back_excess: Duration,
 }
 
@@ -75,29 +77,30 @@ impl PathDelay {
         }
     }
 
-    /// Whether the receiver's clock counts, now that one has heard whether it is told.
+    /// Decides, by the first feedback, whether the receiver's arrival times are used: `told` says whether it has any.
     pub(super) fn settle(&mut self, told: bool) {
         self.timed.get_or_insert(told);
     }
 
-    /// Whether that has been heard.
+    /// Whether that has been decided.
     pub(super) fn is_settled(&self) -> bool {
         self.timed.is_some()
     }
 
-    /// Whether the receiver's clock counts.
+    /// Whether the receiver's arrival times are used.
     pub(super) fn is_timed(&self) -> bool {
         self.timed == Some(true)
     }
 
-    /// Takes a sample; returns when the packet was received by the clock that counts, if that is known.
+    /// Takes a sample; returns when the packet arrived, by the receiver's clock where its times are used and else by the
+    /// sender's; `None` if its arrival time is missing.
     pub(super) fn on_acked(
         &mut self,
         now: Time,
         acked: &Acked,
         smoothed_rtt: Duration,
     ) -> Option<Time> {
-        // Clocks' offsets make these negative.
+        // Signed, as the offset between the clocks can make either way negative.
         let from =
             |later: Time, earlier: Time| later.as_nanos().wrapping_sub(earlier.as_nanos()) as i64;
         let (there, back, at) = match acked.received_at {
@@ -133,7 +136,7 @@ impl PathDelay {
         Duration::from_nanos(nanos.max(0) as u64)
     }
 
-    /// The queue that stands is the path.
+    /// The delay that stands now is the path's own: D becomes as long, and Q zero.
     pub(super) fn lengthen(&mut self) {
         let there = self.standing.get();
         self.there = Least {
@@ -143,7 +146,7 @@ impl PathDelay {
         };
     }
 
-    /// For how long what the last acknowledgement says had been waiting to be heard.
+    /// How late the last acknowledgement was: its way back beyond the least.
     pub(super) fn back_excess(&self) -> Duration {
         self.back_excess
     }

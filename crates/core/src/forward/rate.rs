@@ -1,16 +1,18 @@
-//! The delivery rate, by the receiver's clock.
+//! r, the delivery rate by the receiver's clock: bytes delivered over the time that this took.
 //!
-//! A silence counts for a bounded time: what a link does after an outage is not told by how long the outage was.
+//! A silence counts only up to a bound: how long an outage was says nothing of the rate after it.
 
 use crate::units::{Bytes, Duration, Rate, Time};
 
-/// Marks kept, and into how many the period is divided: spare ones allow for periods that grow.
+/// How many marks (time and bytes delivered by then) are kept.
 const MARKS: usize = 16;
+/// A new mark follows after this part of the period. Fewer than [`MARKS`], so that a period that grows still begins at a
+/// mark that is kept.
 const MARKS_PER_PERIOD: u64 = 12;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    /// Time that counted, until then.
+    /// The time counted until then, long silences cut.
     at: Duration,
     /// Bytes delivered until then.
     delivered: u64,
@@ -25,12 +27,13 @@ pub(super) struct Deliveries {
     now: Mark,
     /// The receiver's clock at `now`.
     last: Option<Time>,
-    /// Bytes that arrived since, nobody knows when.
+    /// Bytes that arrived after `last` without an arrival time of their own.
     undated: u32,
-    /// Between marks, at least.
+    /// Least time from one mark to the next.
     spacing: Duration,
-    /// What a silence counts for at most, and one that the sender made.
+    /// The longest that a silence counts for.
     silence: Duration,
+    /// The same for a silence that the sender caused, by sending nothing for longer than this.
     pause: Duration,
     /// When the packet delivered last had left.
     sent: Time,
@@ -51,19 +54,20 @@ impl Deliveries {
         }
     }
 
-    /// From now on the rate is asked for over `period`, and silences count up to `silence`; those that the sender made
-    /// by sending nothing for longer than `pause`, up to that.
+    /// From now on the rate is measured over `period`. A silence counts for at most `silence`, and one that the sender
+    /// caused, by sending nothing for longer than `pause`, for at most `pause`.
     pub(super) fn count(&mut self, period: Duration, silence: Duration, pause: Duration) {
         (self.spacing, self.silence, self.pause) = (period / MARKS_PER_PERIOD, silence, pause);
     }
 
-    /// `size`, sent at `sent`, arrived at `at`; without a time, by when the next arrives that has one.
+    /// A packet of `size` that left at `sent` arrived at `at`. One without an arrival time is counted with the next that has
+    /// one.
     pub(super) fn on_delivery(&mut self, at: Option<Time>, sent: Time, size: Bytes) {
         self.undated = self.undated.saturating_add(size.get() as u32);
         let Some(at) = at else { return };
         let arrived = u64::from(std::mem::take(&mut self.undated));
         let Some(last) = self.last else {
-            // The first packets begin the clock; they took no time that is known.
+            // The first arrival starts the clock. Its bytes count for nothing: how long they took is not known.
             self.last = Some(at);
             return;
         };
@@ -88,8 +92,8 @@ impl Deliveries {
         self.now.delivered = self.now.delivered.wrapping_add(arrived);
     }
 
-    /// r over the last `period`, or over all there is if that is less, but never over less than `least`: a burst is no
-    /// rate.
+    /// r over the last `period`, or over all that has been measured if that is less. The time divided by is at least
+    /// `least`, lest a burst of arrivals pass for a high rate.
     pub(super) fn rate(&self, period: Duration, least: Duration) -> Option<Rate> {
         let mut from = self.marks[self.newest as usize];
         for back in 1..MARKS {

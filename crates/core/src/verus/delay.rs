@@ -47,7 +47,7 @@ impl DelayEstimator {
         self.last_ack = now;
     }
 
-    /// The samples of the open epoch say nothing about the path any more.
+    /// Discards the open epoch's samples, which no longer describe the path (after an outage or a drain).
     pub fn discard_epoch(&mut self) {
         self.epoch_max = None;
     }
@@ -65,7 +65,7 @@ impl DelayEstimator {
             (None, None) => return None,
             (None, Some(average)) => match config.silent_epoch {
                 SilentEpoch::Hold => average,
-                // What waits has waited at least this long.
+                // A packet that is still unanswered has a delay of at least this silence.
                 SilentEpoch::SinceLastAck => average.max(now.since(self.last_ack).as_millis_f64()),
             },
         };

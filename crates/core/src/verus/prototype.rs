@@ -26,13 +26,14 @@ use super::epochs::{Epochs, Turn};
 use super::profile::Profile;
 use super::window;
 
-/// Slow start runs on through losses up to this window, in packets.
+/// A loss does not end slow start while the window is at most this many packets.
 const LOSSES_COUNT_ABOVE: f64 = 20.0;
-/// By how much D_min is raised at the floor, in ms.
+/// By how much D_min is raised, in ms, when D_est has come down to it, the delay is still above R · D_min, and few packets
+/// are in flight.
 const RAISED_BY_MS: f64 = 10.0;
-/// With fewer packets in flight than these.
+/// "Few in flight" is fewer packets than this.
 const FEW_IN_FLIGHT: u64 = 2;
-/// After a delay has ended slow start, D_est is this share of what R tolerates.
+/// When a delay has ended slow start, D_est begins at this share of R · D_min.
 const SHARE_OF_TOLERATED: f64 = 0.75;
 
 /// What the flow is doing.
@@ -215,7 +216,7 @@ impl Prototype {
         }
     }
 
-    /// The curve gives no window for the delay it wants.
+    /// The curve has no window that brings the delay wanted: everything learned is dropped and slow start begins again.
     #[cold]
     fn restart(&mut self) {
         self.restarts += 1;

@@ -1,16 +1,16 @@
 //! What the default mode adds to the paper, by the question that each part answers.
 //!
-//! **What holds the window?** An [outage](outages), in which nothing that is heard says anything of the path, and a
-//! [drain](drains), which finds out whether D_min still is the path's.
+//! **What holds the window?** An [outage](outages), during which nothing can be decided, and a [drain](drains), which
+//! finds out whether D_min still is the path's.
 //!
-//! **What bounds it?** From below what the path lately [carried](capacity), which also bounds the profile's curve;
-//! from above where it [lost](loss).
+//! **What bounds it?** From below the rate that the path lately [delivered](capacity), which also bounds the profile's
+//! curve; from above the window at the last [loss](loss).
 //!
-//! **What does a loss mean?** The queue's end, or [chance](loss).
+//! **What does a loss mean?** That a queue is full, or [chance](loss).
 //!
-//! One sign joins them, whether the flow is [alone](Robust::look_around). Two more parts are but numbers: what a window
-//! has [on top](Config::additive_increase), and how late an [epoch](Config::epoch_jitter) may end. The rest is how a
-//! budget leaves: [spread](Config::pacing) over its epoch, or [refilled](Config::refill) within it.
+//! All of them ask whether the flow is [alone](Robust::look_around) on its path. Two more parts are single numbers: the
+//! packets [added](Config::additive_increase) to each window, and how late an [epoch](Config::epoch_jitter) may end. The
+//! last two say how a budget leaves: [paced](Config::pacing) over its epoch, or [refilled](Config::refill) within it.
 //!
 //! In paper mode all of it is off ([`Config::OFF`]).
 
@@ -18,8 +18,6 @@ pub mod capacity;
 pub mod drains;
 pub mod loss;
 pub mod outages;
-
-use serde::{Deserialize, Serialize};
 
 use crate::pacer::BURST_PACKETS;
 use crate::range::{OutOfRange, Range};
@@ -31,96 +29,99 @@ use drains::Drains;
 use loss::{LossMemory, Lost};
 use outages::Outages;
 
-/// A flow alone on its path meets D_min again within a time that grows with R: D_est rises to R · D_min
-/// and falls back by δ₂ an epoch, which at 40 ms takes some 200 ms for each unit of R − 1, and a few round
-/// trips pass meanwhile.
+/// A flow is taken to be alone on its path if its delay was at D_min within the last [`ALONE_WITHIN`] + R ·
+/// [`ALONE_WITHIN_PER_RATIO`]. Alone, D_est swings between D_min and R · D_min: it falls by δ₂ = 2 ms in each epoch of
+/// 5 ms, which with a D_min of 40 ms takes about 100 ms for each unit of R − 1, and as long to rise again; a
+/// few round trips pass meanwhile.
 const ALONE_WITHIN: Duration = Duration::from_millis(40);
+/// See [`ALONE_WITHIN`].
 const ALONE_WITHIN_PER_RATIO: Duration = Duration::from_millis(180);
-/// So soon after an outage D_min may not be met because of the queue that it left.
+/// For this long after an outage the flow is taken to be alone in any case: what keeps it from D_min then may be the
+/// queue that built up during the outage.
 const UNSURE_AFTER_OUTAGE: Duration = Duration::from_secs(1);
 
 /// An addition, or a part of one, as an ablation leaves it out, and what that costs (`verus reproduce ablation`: ten
 /// recordings at R = 2, flows 0.5 s apart; Jain's index in windows of 1 s).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A curve that never falls (the paper: a spline through every point).
+    /// The profile's curve is monotone: it never falls as the window grows (the paper: a spline through every point).
     /// Without: a buffer of a quarter of the product loses 24 % at half the throughput; recordings 90.2 % at 117 ms, with it
     /// 91.8 at 107.
     Monotone,
-    /// Points of the profile fade.
+    /// Points of the profile lose weight with age: half of it each second.
     /// Without: 147 ms instead of 107 on recordings; ten flows queue 160 ms instead of 94.
     Memory,
-    /// No window's delay is above what the path carried makes of it.
+    /// The curve is bounded from above: window W cannot bring more delay than D_min + W / C, C being the rate lately delivered.
     /// Without: nothing of the ablation is worse; a claim that holds by a thousandth is lost.
     CurveAbove,
-    /// The curve rises by no less than what the path carried makes of a packet, for who is alone.
+    /// The curve's slope is bounded from below, for a flow alone on its path: each packet beyond C · D_min adds at least 1 / C.
     /// Without: half of all packets lost at a buffer of a quarter of the product; but ten flows queue 57 ms instead of 94.
     CurveSlope,
-    /// The window is not below what the path holds without a queue.
+    /// The window is at least C · D_min, the bandwidth-delay product.
     /// Without: 87.4 % of the recordings' capacity instead of 91.8; but ten flows have Jain 0.88 instead of 0.73.
     FullPipe,
-    /// Outages decide and chart nothing.
+    /// Epochs in an outage make no decision, and packets that it held up do not enter the profile.
     /// Without: 90.9 % of the recordings' capacity instead of 91.8.
     Outages,
-    /// W_i of Eq. 5 is what is in flight (the paper: the current window).
+    /// W_i of Eq. 5 is the packets in flight (the paper: the current window).
     /// Without: 182 ms instead of 107 on recordings, 94.5 % instead of 99.2 over outages; but ten flows of R = 4 have Jain
     /// 0.87 instead of 0.64.
     InFlight,
-    /// Case 1 of Eq. 4 stops at D_min.
+    /// D_est does not fall below D_min in case 1 of Eq. 4 either (the paper: only in case 2).
     /// Without: 98.9 % instead of 99.9 at a round trip of 1 ms; nearly nothing else.
     Floor,
-    /// An epoch without an acknowledgement has the delay of the silence.
+    /// An epoch without acknowledgements counts the time since the last one as its delay, once that exceeds D_max (the
+    /// paper says nothing; without this, D_max stays).
     /// Without: two flows of R = 4 have Jain 0.87 instead of 0.95, ten of R = 2 0.67 instead of 0.73.
     SilentEpochs,
-    /// Slow start ends at 4 · D_min (the paper: 15).
+    /// Slow start ends when a delay exceeds 4 · D_min (the paper: 15 · D_min).
     /// Without: a p95 of 243 ms instead of 107 on recordings.
     EarlyExit,
-    /// The ceiling that a loss leaves.
+    /// After a loss the window stays below a ceiling, which rises with time (`robust/loss.rs`).
     /// Without: 5.7 % lost instead of 1.6 at a buffer of a quarter of the product, and a flow's share hangs on its round trip
     /// (2.0 times instead of 1.4).
     Regrowth,
-    /// Losses by chance leave none.
+    /// There is no such ceiling while losses seem to come by chance.
     /// Without: 26 % of the link instead of 54 where 1 % is lost by chance.
     Chance,
-    /// It rises more slowly among others.
+    /// The ceiling rises at a quarter of the speed if other flows use the path.
     /// Without: three round trips share 1.47 to 1 instead of 1.36; but ten flows of R = 2 have Jain 0.81 instead of 0.73.
     SharedRegrowth,
-    /// Two packets on top of each window.
+    /// The window is two packets more than the curve gives.
     /// Without: five flows queue 60 ms instead of 47, ten have Jain 0.70 instead of 0.73.
     AdditiveIncrease,
-    /// Epochs among others end late at random.
+    /// Epochs end late by a random time if other flows use the path.
     /// Without: three round trips share 1.66 to 1 instead of 1.36.
     Jitter,
-    /// Whether others use the path is asked at all.
+    /// The flow tells whether others use the path; without this part it behaves as if it were alone.
     /// Without: three round trips share 2.86 to 1 instead of 1.36, ten flows have Jain 0.60 instead of 0.73.
     Company,
-    /// The window is kept full where a round trip is within an epoch.
+    /// If a round trip is shorter than an epoch, the window is kept full throughout the epoch.
     /// Without: nothing worse in the simulator; it is for loopback, where a round trip is a hundredth of an epoch.
     Refill,
-    /// Large budgets are spread over their epoch.
+    /// A budget of more than 32 packets is paced over its epoch.
     /// Without: 48 % of 300 Mbit/s instead of 77 with a buffer of 150 packets.
     Pacing,
-    /// D_min can rise.
+    /// Drains: D_min can rise when the path becomes longer (`robust/drains.rs`).
     /// Without: 43 % of a path that became longer by 50 ms instead of 94; two flows have Jain 0.77 instead of 0.98.
     Drains,
-    /// At once where the path seems longer.
+    /// A drain begins at once if the path seems to have become longer, rather than after 5.5 s.
     /// Without: 88.5 % of a path that became longer instead of 93.9.
     Suspicion,
-    /// Step by step first.
+    /// A drain lowers the packets in flight step by step, rather than to two at once.
     /// Without: R = 4 and 6 use up to 0.7 % less of a link alone, and five of the papers' claims are lost; but five
     /// flows of R = 4 have Jain 0.92 instead of 0.83.
     GentleDrains,
-    /// D_min is at least 5 ms.
+    /// D_min is never taken to be less than 5 ms.
     /// Without: 97.8 % at 3 ms instead of 99.9 at 23 with a round trip of 1 ms, by a simulator whose ends are never late.
     LeastDelay,
-    /// A packet is lost after one delay (the paper: three).
+    /// A missing packet is declared lost after one delay (the paper: three).
     /// Without: 5.5 % lost instead of 1.3 at a buffer of one product.
     OneDelay,
-    /// Timeouts back off to a second at most.
+    /// The timeout doubles up to a second at most (RFC 6298: 60 s).
     /// Without: 78 % of a link that loses all for 4 s of 30, instead of 84.
     ShortTimeout,
-    /// New data leaves first after a timeout.
+    /// Between a timeout and the next acknowledgement, new data leaves before lost data.
     /// Without: the same throughput, more of it sent again: what waited out a silence is not lost.
     NewData,
 }
@@ -157,7 +158,7 @@ impl Part {
 }
 
 /// Which of the additions are on, and how strong.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Config {
     /// Whether the delivery rate of the last seconds bounds the curve and the window
     /// (`robust/capacity.rs`).
@@ -170,10 +171,10 @@ pub struct Config {
     /// How fast a flow alone on its path may return to where a loss met it: packets per ms of rate,
     /// regained in each second (`robust/loss.rs`). `None`: no limit.
     pub regrowth: Option<f64>,
-    /// Packets that a window has beyond what the curve gives for D_est. A flow's curve is its own: δ₂ ms
-    /// are worth more packets to who has more, both up and down, and shares would never even out. A
-    /// constant on top lets them (Chiu and Jain 1989): the curves then chart the longer delay, which takes
-    /// most from who has most.
+    /// Packets that a window has beyond what the curve gives for D_est. The curve of a flow with a large share is
+    /// flatter, so a step of δ₂ ms changes its window by more packets, up and down, and shares would never become
+    /// equal. The same number of packets on top of each window lets them (Chiu and Jain 1989): it makes the queue
+    /// longer for all, and the longer delay takes most from the flow with the largest share.
     pub additive_increase: f64,
     /// The share of an epoch by which its end is late at random where others use the path (`epochs.rs`).
     pub epoch_jitter: f64,
@@ -186,8 +187,8 @@ pub struct Config {
     pub pacing: bool,
     /// Whether D_min can rise again (`robust/drains.rs`).
     pub drains: bool,
-    /// Shorter delays count as this one in D_min, in ms: what changes within an epoch, such as how
-    /// promptly an end is scheduled, is no queue that a decision each epoch could steer.
+    /// D_min is never less than this, in ms: delays that vary within an epoch, such as those of an end host's scheduler,
+    /// are no queue that one decision an epoch could control.
     pub least_delay_ms: f64,
     /// A part of these that is left out all the same, for research.
     pub without: Option<Part>,
@@ -413,7 +414,7 @@ impl Robust {
     /// says what the curve is bound by.
     pub fn look_around(&mut self, now: Time, delay_min: f64, ratio: f64) -> Option<Bounds> {
         self.capacity.end_interval(now);
-        // Whoever is alone meets D_min again whenever its queue empties; among others the queue stands.
+        // A flow alone on its path sees D_min again whenever its own queue empties; among others, the queue stands.
         let alone = ALONE_WITHIN + ALONE_WITHIN_PER_RATIO.mul_f64(ratio);
         self.shared = self.config.has(Part::Company)
             && !self.drains.met_within(now, alone)
@@ -439,8 +440,8 @@ impl Robust {
     /// What holds the window in the epoch that begins.
     #[inline]
     pub fn hold(&mut self, now: Time, view: &View) -> Hold {
-        // With nothing under way there is nothing to be silent about: what a budget of zero
-        // would then keep waiting for is never sent.
+        // Without packets in flight nothing can be acknowledged, and a silence is no outage; holding the window then would
+        // stop the flow for good.
         if self.config.skip_stalls && view.under_way > 0 && self.outages.is_stalled(now) {
             self.refills = false;
             return Hold::Held;
@@ -481,7 +482,7 @@ impl Robust {
             && self.config.has(Part::FullPipe)
             && let Some(rate) = self.capacity.packets_per_ms()
         {
-            // What the pipe holds without a queue: less would save no delay.
+            // The bandwidth-delay product: a smaller window would lower the rate and save no delay.
             bound.0 = window.max(rate * delay_min);
         }
         self.ceiling = self.losses.ceiling(now, self.config.has(Part::Chance));

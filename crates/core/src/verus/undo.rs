@@ -1,5 +1,5 @@
-//! Cuts that were for nothing: what was thought lost may arrive after all (§5.2 waits for it; this takes back what
-//! waiting too short has done).
+//! Undoing cuts for losses that were none: a packet declared lost may arrive after all. §5.2 waits three delays before
+//! it declares a loss; the default mode waits one, and takes the cut back if that was too short.
 
 /// The state before the last cut, until what was thought lost is known to be.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl<State> Undo<State> {
         });
     }
 
-    /// All packets in flight are thought lost. `before`: `None` where that is not to be taken back.
+    /// All packets in flight are thought lost. `before`: the state to return to, `None` if the cut is not to be undone.
     pub fn on_timeout(&mut self, before: Option<State>, packets: usize) {
         if self.cut.is_none()
             && let Some(before) = before

@@ -6,8 +6,8 @@ use crate::units::Duration;
 use super::config::Config;
 use super::delay::DelayReport;
 
-/// D_est,i+1 in ms from D_est,i (Eq. 4). What ends counts as `times` epochs: by its length, in ε, and more
-/// after a late tick.
+/// D_est,i+1 in ms from D_est,i (Eq. 4). `times` is the length of the epoch that ends, in ε: above 1 if it ended late, by
+/// jitter or by a late tick; its step is as many times as large.
 #[inline]
 pub fn next_estimate(
     estimate: f64,
@@ -34,9 +34,9 @@ pub fn next_estimate(
 /// S_i+1: how many packets may leave in the coming epoch (Eq. 5), given the window wanted and
 /// `current`, W_i, of which `under_way` packets are not acknowledged yet.
 ///
-/// n = ⌈RTT/ε⌉ epochs make a round trip, of which one is over: n = 1 would divide by zero. Then
-/// what was sent in an epoch is back before the next, and what is missing is sent at once (as the
-/// prototype does).
+/// n = ⌈RTT/ε⌉ is the number of epochs in a round trip. Eq. 5 divides by n − 1, so n = 1 needs a rule of its own: what an
+/// epoch sends is acknowledged before the next begins, so the budget is all that the window lacks (as in the
+/// prototype).
 #[inline]
 pub fn budget(wanted: f64, current: f64, under_way: f64, rtt: Duration, epoch: Duration) -> f64 {
     let n = rtt.as_nanos().div_ceil(epoch.as_nanos()) as f64;

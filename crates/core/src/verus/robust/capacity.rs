@@ -1,9 +1,8 @@
 //! What the path can carry: the largest delivery rate of the last few seconds.
 //!
-//! The paper learns delay from windows alone. That is not enough where the flow once held its
-//! window down, through an outage say: small windows then chart large delays, the curve rises
-//! steeply from the left, and the window cannot grow until D_est has climbed all of it. Little's law
-//! supplies what is missing. A path that lately carried C packets a millisecond
+//! The paper learns delay from windows alone. That is not enough when the flow has had small windows with
+//! large delays, as after an outage: the curve then rises steeply at small windows, and the window cannot grow
+//! until D_est has climbed all of it. Little's law supplies what is missing. A path that lately carried C packets a millisecond
 //!
 //! - cannot delay the last of W packets by more than D_min + W/C, which bounds the curve from
 //!   above,
@@ -15,16 +14,17 @@
 //! would be 1/share: a newcomer with little, whose curve it makes steep, would grow slowly and an
 //! incumbent fast, each in proportion to what it has, which never evens out (Chiu and Jain 1989,
 //! multiplicative increase). Nor should a newcomer hold for ten seconds what it took in slow start. Whoever
-//! is alone meets D_min again whenever its queue empties; among others the queue stands. So where D_min
-//! was not met of late, the second bound does not hold and C is forgotten sooner.
+//! is alone sees D_min again whenever its own queue empties; among others the queue stands. So if D_min
+//! has not been seen lately, the second bound does not hold and C is forgotten sooner.
 
 use crate::units::{Duration, Time};
 
-/// Intervals remembered, one a refit.
+/// C is the largest delivery rate of so many intervals. An interval lasts from one fit of the profile to the next, 1 s
+/// by default.
 const INTERVALS: usize = 10;
-/// And by a flow that shares the path.
+/// As [`INTERVALS`], for a flow that shares the path: a newcomer must not keep what it took in slow start for ten seconds.
 const SHARED_INTERVALS: usize = 5;
-/// A refit so soon after the last says nothing about a rate.
+/// An interval shorter than this is not ended but goes on: a burst of acknowledgements would pass for a rate.
 const SHORTEST: Duration = Duration::from_millis(50);
 
 /// Windowed maximum of the delivery rate.
@@ -78,7 +78,7 @@ impl Capacity {
             .fold(0.0, f64::max)
     }
 
-    /// The path has refused more than `packets_per_ms`: what it carried before counts no more.
+    /// A loss has shown that the path does not carry more than `packets_per_ms` now: larger rates from before are lowered to it.
     pub fn limit(&mut self, packets_per_ms: f64) {
         for rate in &mut self.rates {
             *rate = rate.min(packets_per_ms);
@@ -92,7 +92,7 @@ impl Capacity {
         self.best = self.largest();
     }
 
-    /// What a packet beyond a full pipe costs at least, in ms; zero where that is not known.
+    /// 1 / C: the least delay, in ms, that a packet beyond C · D_min adds; zero if C is not known, or is but a share of the path.
     pub fn least_slope(&self) -> f64 {
         let alone = self.packets_per_ms().filter(|_| !self.shared);
         alone.map_or(0.0, |rate| 1.0 / rate)

@@ -1,70 +1,75 @@
-//! Drains: whether D_min still is the least delay of the path, which may have become longer.
+//! Drains: now and then the flow empties its queue, to see whether D_min still is the least delay of the path.
 //!
-//! The paper's D_min is "the minimum delay experienced": it never rises, so a handover to a longer
-//! path leaves Verus at its floor for good. Here a flow that has not met D_min for
-//! seconds drains. It lowers what it has in flight, a step each round trip, from a little more
-//! to a little less than the path holds without a queue, and mostly meets D_min on the way, before any of
-//! the path stays idle. If it does not, it keeps at most two packets in flight until it meets D_min, or
-//! until its own queue is gone and it has looked at the path for a moment. If the least delay that it
-//! then sees is above D_min, four more drains must agree with it before D_min rises, and another
-//! reviews it soon after: an outage looks like a longer path to whoever drains in the middle of it,
-//! and a D_min that is too large would keep itself up.
+//! The paper's D_min is "the minimum delay experienced". It never rises, so after a handover to a longer path every delay
+//! seems too long, and Verus stays at its smallest window. Here a flow *meets* D_min when a packet's delay is no more than
+//! 1.1 D_min, and a flow that has not met it for 5.5 s drains. It lowers the packets in flight by a step each round trip,
+//! from a little more to a little less than the bandwidth-delay product; mostly it meets D_min on the way, before the
+//! path runs idle. If it does not, it keeps at most two packets in flight until it meets D_min, or until its own queue has
+//! gone and it has watched the delays for a moment. If the least of these is above D_min, four more drains must find the
+//! same before D_min rises, and one more checks it soon after. So much care is needed because an outage during a
+//! drain looks like a longer path, and because a D_min that is too large prevents the small windows that would correct it.
 //!
-//! One case does not wait for that: a path that has become longer than R tolerates. The flow then gives up
-//! its window step by step, and nothing that it does shortens the delay.
+//! In one case a flow does not wait for 5.5 s: if the path has become longer than R · D_min, the window falls as far as it
+//! can and the delay does not follow.
 //!
-//! What must not count is the queue of *other* flows. Flows behind one bottleneck that began
-//! together see the same queue, last met D_min at the same moment and drain together, which
-//! empties the queue for all of them: the idea behind BBR's ProbeRTT (draft-ietf-ccwg-bbr §5.3.4).
-//! Flows that began apart drain apart; the queue that they then see varies more than a path does,
-//! and the drains seldom agree on it. Seldom is not never: late comers can still take part of the
-//! others' queue for the path.
+//! The queue of *other* flows must not count as path. Flows behind one bottleneck that began together see the same queue,
+//! last met D_min at the same moment and so drain together, which empties the queue for all of them: the idea behind
+//! BBR's ProbeRTT (draft-ietf-ccwg-bbr §5.3.4). Flows that began at different times drain at different times. The
+//! queue that they see then varies more than a path's delay does, and their drains seldom agree on it; but they sometimes
+//! do, and a late-coming flow can then still take part of the others' queue for the path.
 
 use crate::units::{Duration, Time};
 
 use super::View;
 
-/// How long D_min is trusted without meeting it again, outages not counted. BBR's ProbeRTT comes
-/// every 5 s (draft-ietf-ccwg-bbr §5.3.4.3).
+/// A flow whose delay has not come down to D_min (within [`NEAR`]) for this long drains; time spent in outages does not
+/// count. BBR's ProbeRTT comes every 5 s (draft-ietf-ccwg-bbr §5.3.4.3).
 const STALE_AFTER: Duration = Duration::from_millis(5500);
-/// A flow whose D_est has come down to D_min, and whose delay stays above what R tolerates so long, on top
-/// of two such delays, has nothing left to do about it: the path may have become longer. It drains at once,
-/// but not soon again.
+/// Suspicion of a longer path: D_est is at its floor, D_min, and the smoothed delay nevertheless exceeds R · D_min for
+/// this long plus two of the flow's round trips. By then the window has been cut as far as Eq. 4 can, and the
+/// delay should have followed. The flow then drains at once, at most once every [`STALE_AFTER`].
 const UNEXPLAINED_FOR: Duration = Duration::from_millis(100);
-/// Only where the delay passed what R tolerates within this long of D_min having been met: a path becomes longer
-/// from one packet to the next, while the queue of other flows grows over seconds.
+/// A longer path is suspected only if the delay was still at D_min at most this long before it exceeded R · D_min. A
+/// handover lengthens a path from one packet to the next; the queue of other flows takes seconds to grow.
 const MET_LATELY: Duration = Duration::from_secs(2);
-/// A delay above D_min is confirmed by further drains, so long after one another.
+/// Time between the drains that confirm one another, once a drain has seen no delay as low as D_min.
 const CONFIRM_AFTER: Duration = Duration::from_millis(200);
-/// A path that has become longer by less than this share is no reason for D_min to rise: any R worth
-/// having tolerates it.
+/// D_min rises only if the least delay that drains see is more than this many times D_min. A smaller increase is within
+/// what any useful R (2 and more) tolerates.
 const WORTH_RISING: f64 = 1.3;
-/// Drains that must agree before D_min rises, within which share of the least that any saw, and how
-/// many may try. A longer path is constant but for the jitter of a slow link; the queue of others is
-/// not, but among ten flows three drains often agreed on it, and one flow that takes it for the path
-/// makes it longer for the rest.
+/// D_min rises once this many drains have agreed on the least delay. The delay of a longer path is constant but for
+/// the jitter of a slow link, while a queue of other flows varies. With three drains instead of five, one of ten
+/// flows often took the others' queue for the path; its larger D_min then lengthens the queue for all.
 const DRAINS_TO_RISE: u32 = 5;
+/// A drain agrees if the least delay that it saw is at most this many times the least that any of them saw.
 const AGREE: f64 = 1.05;
+/// If after this many drains too few agree, what they saw was a queue: D_min stays.
 const MOST_DRAINS: u32 = 10;
-/// A D_min that has risen is reviewed by another drain, so long after.
+/// When D_min has risen, one more drain follows after this long: if D_min rose by mistake, the true delay is seen then.
 const REVIEW_AFTER: Duration = Duration::from_secs(2);
-/// A delay within this share of D_min counts as meeting it.
+/// A delay of at most this many times D_min counts as D_min having been met.
 const NEAR: f64 = 1.1;
-/// How long the path is observed once the flow's own queue is gone, on top of one D_min.
+/// Once the flow has at most [`DRAINED_PACKETS`] in flight, its own queue is gone; the drain then watches delays for
+/// one D_min plus this long.
 const HOLD: Duration = Duration::from_millis(50);
-/// A drain that meets no answer is given up.
+/// A drain that has seen no delay after this long, because nothing is acknowledged, ends without a result.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
-/// What a draining flow keeps in flight in the end: one packet on each way.
+/// Packets that a draining flow keeps in flight at the end of the drain: one on each way.
 const DRAINED_PACKETS: u64 = 2;
-/// And before: from this share of what the path holds without a queue, lowered by this factor each round
-/// trip, down to this share. The rate, and so what the path holds, changes by as much meanwhile.
+/// A gentle drain first allows this share of the bandwidth-delay product (in flight times D_min over the delay: Little's
+/// law), so that the path does not run idle before D_min is met.
 const FIRST_SHARE: f64 = 1.2;
+/// A gentle drain multiplies what it allows by this after each round trip without D_min.
 const LOWERED: f64 = 0.9;
+/// Below this share of the product a gentle drain goes straight to [`DRAINED_PACKETS`]: the capacity, and
+/// with it the product, can change by as much in the course of a drain.
 const LAST_SHARE: f64 = 0.7;
-/// Where R is this small, a delay as close as this, in D_min, to what it tolerates is not the flow's own
-/// queue alone. Some other flow may take it for the path until all of it is gone, so a drain then skips
-/// those steps. To a larger R a D_min that is somewhat too large matters less than an idle path.
+/// For an R below this a drain is not gentle if the delay is within [`NEAR_LIMIT`] of R · D_min: with so small an R, the
+/// flow's own queue alone would be shorter, so other flows must share the bottleneck. They may take what a
+/// gentle drain leaves standing for the path. With a larger R, a D_min that is somewhat too large costs less than
+/// an idle path.
 const SMALL_RATIO: f64 = 3.0;
+/// See [`SMALL_RATIO`]; in multiples of D_min.
 const NEAR_LIMIT: f64 = 0.4;
 
 /// When D_min was met, and the drain that looks for it.
@@ -74,16 +79,16 @@ pub struct Drains {
     gentle: bool,
     /// The least delay of the flow's life in ms, which D_min may have risen from.
     ever: Option<f64>,
-    /// When D_min was last met; outages since then shift it.
+    /// When a delay of at most [`NEAR`] · D_min was last seen; moved on by the length of each outage since.
     met: Time,
     drain: Option<Drain>,
-    /// Since when the delay is longer than the flow can explain.
+    /// Since when the delay exceeds R · D_min although D_est is at its floor.
     unexplained: Option<Time>,
-    /// When that last made it drain.
+    /// When that last started a drain.
     suspected: Option<Time>,
-    /// When to drain next, however lately D_min was met.
+    /// When to drain next even if D_min was met meanwhile: to confirm a candidate, or to review a D_min that rose.
     due: Option<Time>,
-    /// What the last drain saw, if that was above D_min and is not yet confirmed.
+    /// The least delay that recent drains saw, if it is above D_min and not yet confirmed by enough of them.
     candidate: Option<Candidate>,
 }
 
@@ -102,13 +107,13 @@ struct Drain {
     began: Time,
     /// How many packets may be in flight.
     allowed: u64,
-    /// How few, unless it is two.
+    /// Below this many packets, `allowed` falls to [`DRAINED_PACKETS`] at once.
     fewest: u64,
-    /// Since when no more were.
+    /// Since when no more than `allowed` packets have been in flight.
     kept: Option<Time>,
-    /// When the flow's own queue was gone.
+    /// When at most [`DRAINED_PACKETS`] were in flight for the first time, so that the flow has no queue of its own.
     empty: Option<Time>,
-    /// The least delay of packets that left since.
+    /// The least delay of packets that left after `empty`.
     least: Option<f64>,
 }
 
@@ -219,7 +224,7 @@ impl Drains {
         };
         if drain.allowed > DRAINED_PACKETS && in_flight_packets <= drain.allowed {
             let kept = *drain.kept.get_or_insert(now);
-            // What left then would have met D_min by now.
+            // A packet that left under this allowance has had time to come back with a delay of D_min; none did.
             if now.since(kept).as_millis_f64() >= NEAR * least {
                 let lower = (LOWERED * drain.allowed as f64) as u64;
                 drain.allowed = if lower < drain.fewest {
@@ -233,8 +238,8 @@ impl Drains {
         if drain.empty.is_none() && in_flight_packets <= DRAINED_PACKETS {
             drain.empty = Some(now);
         }
-        // The path is no longer than D_min: why leave it idle any longer? Where D_min has risen, it
-        // may be the queue of others, and what lies below has yet to be seen.
+        // D_min was met during the drain: the path is no longer than that, and need not stay idle any longer. But a
+        // D_min that has risen may include a queue of other flows, so such a drain goes on to the end.
         let risen = self.ever.is_some_and(|ever| least > ever * NEAR);
         if self.met > drain.began && !risen {
             self.drain = None;

@@ -1,42 +1,47 @@
-//! What a loss teaches beyond Eq. 6: where the path refused a window, and whether it lost by chance.
+//! What a loss teaches beyond Eq. 6: which window was too large, and whether the loss was by chance.
 //!
-//! Delay says nothing of a queue that drops early: each epoch's δ₂ would lead straight back there. So
-//! the window stays below a ceiling, which begins at M · W_loss and rises so that the rate, W over the
-//! delay at the loss, grows by the same amount each second, whatever the flow has. Additive increase after
-//! a multiplicative decrease is what lets shares converge (Chiu and Jain 1989), and counting in rates
-//! rather than windows makes that so for flows of different round trips; flows that each return in the
-//! same time keep the shares that they had. A flow alone on its path has nobody to be fair to, and returns
-//! sooner.
+//! A queue that drops before the delay has risen to R · D_min would be overfilled again and again, since Eq. 4 raises D_est
+//! by δ₂ in every epoch whose delay is tolerable. So after a loss the window stays below a ceiling. It begins at
+//! M · W_loss and rises so that the rate (the window over the delay at the loss) grows by the same amount each second,
+//! whatever rate the flow has. Additive increase after a multiplicative decrease makes shares converge (Chiu and Jain
+//! 1989), and adding to the rate rather than to the window makes that true for flows of different round trips. A ceiling
+//! that returned after a fixed time instead would leave all shares as they were. A flow alone on its path has nobody
+//! to be fair to, and its ceiling rises faster.
 //!
-//! A radio loses by chance. There the ceiling means nothing, and each loss would take it further down.
-//! Chance shows in two ways: it strikes before the window is back, and not where the delay is longest.
-//! A full queue does the opposite. The delay is compared with what was met lately rather than with
-//! D_min, which may lag behind a path that has become longer. And chance takes a few packets in a hundred
-//! at most: a queue that drops by its average length may be short when it does, but drops more.
+//! A radio link also loses packets by chance. Such losses say nothing of the window, and each would lower the ceiling
+//! further. They differ from those of a full queue in two ways: they also occur before the window has regained its size at
+//! the last loss, and at delays well below the longest. The delay is compared with those of the last one to two seconds
+//! rather than with D_min, which may lag behind when the path becomes longer. And they take at most a few packets in a
+//! hundred: a queue that drops by its average length (RED) may be short when it drops, but drops more than that.
 
 use crate::units::{Duration, Time};
 
 use super::Config;
 
-/// However large the window, it is back after so long: on fast paths additive increase takes minutes.
+/// The ceiling ends at the latest after this long, for a flow alone on its path. Without this bound, additive increase
+/// would take minutes on fast paths, where the window falls by hundreds of packets.
 const LONGEST_RETURN: Duration = Duration::from_secs(3);
-/// A flow among others regains this share of the rate that one alone does, and may take longer. Among
-/// flows of Cubic's it then has about what they have, at 10 Mbit/s each.
+/// Where others use the path, the ceiling rises at this share of the speed that it has for a flow alone. With this value
+/// the flow gets about the throughput of competing Cubic flows, at 10 Mbit/s each.
 const SHARED_REGROWTH: f64 = 0.25;
+/// As [`LONGEST_RETURN`], where others use the path.
 const LONGEST_SHARED_RETURN: Duration = Duration::from_secs(10);
-/// A delay up to this multiple of the least met lately is no queue that drops.
+/// A loss at a delay of at most this many times the least of the last one to two seconds is not a full queue's.
 const NO_QUEUE: f64 = 1.1;
-/// Nor is one below this share of the longest met lately: a queue is full where it is longest.
+/// Nor is one at a delay below this share of the longest of that time: a queue drops when it is longest.
 const NOT_FULL: f64 = 0.8;
-/// What "lately" is: this span and the one before it.
+/// Least and longest delays are those of the current span of this length and of the one before it.
 const LATELY: Duration = Duration::from_secs(1);
-/// A window below this share of the one that was last lost is not back yet.
+/// A loss is early if the window has not yet regained this share of the window at the loss before. A queue that was
+/// full then cannot be full again at so much less, unless the capacity fell: early losses come by chance.
 const NOT_YET_BACK: f64 = 0.9;
-/// So many losses in excess come by chance. Fewer happen to a queue whose channel has just become slower.
+/// Losses are taken for chance once those that look like chance outnumber those that look like a full queue by this
+/// many. Fewer in a row also happen at a full queue, when the capacity has just fallen.
 const MANY_BY_CHANCE: u32 = 5;
-/// More are not counted, so that a queue is soon believed again.
+/// The excess is not counted beyond this, so that a few losses at a full queue bring the ceiling back.
 const MOST_BY_CHANCE: u32 = 8;
-/// A radio loses no larger share of the packets by chance: where more is lost, the window is too large.
+/// If more than this share of the packets of the last one to two seconds was lost, the losses are not by chance,
+/// however they look: radio links lose less, and the window is too large.
 const MOST_LOST: f64 = 0.03;
 
 /// The least and the longest delay of a span, in ms, and the packets that arrived and that were lost.
@@ -81,7 +86,7 @@ struct Loss {
 #[derive(Debug)]
 pub struct LossMemory {
     last: Option<Loss>,
-    /// Losses by chance, less those of a queue.
+    /// Losses that looked like chance, less those that looked like a full queue's; at least zero.
     by_chance: u32,
     /// The span that goes on and the one before.
     met: [Span; 2],

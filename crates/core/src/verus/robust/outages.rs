@@ -1,14 +1,17 @@
-//! Silences that are no queue of the flow's own.
+//! Outages: silences that the flow's own queue cannot explain.
 //!
-//! A queue delays by what the flow tolerates, R · D_min, at most for long. Where nothing is heard for longer, and
-//! acknowledgements were not that rare anyway, the path has stopped. An epoch within such an outage decides nothing,
-//! and what was under way is not charted: its delay says nothing of its window.
+//! Verus keeps the queue's delay near R · D_min or below. If nothing is acknowledged for longer than that, and
+//! acknowledgements usually come more often, the path has stopped delivering. Epochs during such an outage make no
+//! decision, and the delays of the packets that it held up do not enter the profile: they depend on the outage and not on
+//! the window that the packets left under.
 
 use crate::units::{Duration, Time};
 
-/// A silence of so many usual intervals between acknowledgements may be an outage.
+/// A silence is an outage only if it lasts longer than this many average intervals between acknowledgements (and longer
+/// than R · D_min): a flow with few packets in flight hears seldom anyway.
 const ACKS_MISSED: u64 = 4;
-/// An empty path that takes so much longer than D_min is a longer path; beyond, it may be an outage.
+/// While a drain keeps two packets in flight, only a silence longer than D_min plus this is an outage. A shorter one may
+/// be the round trip of a path that has become longer, which is what the drain is there to find out.
 const LONGER_BY: Duration = Duration::from_millis(60);
 
 /// When something was last heard, and what the last outage left.
@@ -25,8 +28,8 @@ pub struct Outages {
 }
 
 impl Outages {
-    /// Something was acknowledged, and `next_number` is the next packet's: how long the outage was that this ends,
-    /// if it does. Slow start has none: its delays grow beyond all that came before.
+    /// Something was acknowledged; `next_number` is that of the next packet to leave. Returns the length of the outage that
+    /// this ends, if it ends one. In slow start no silence is an outage, as delays grow beyond all earlier ones then.
     #[inline]
     pub fn on_acks(
         &mut self,
@@ -49,8 +52,8 @@ impl Outages {
         outage
     }
 
-    /// Once an epoch: how long a silence may last. `drained`: D_min of a flow that keeps two packets in flight to find
-    /// out whether the path has become longer; it hears once a round trip.
+    /// Once an epoch: works out how long a silence may last. `tolerated` is R · D_min. `drained` is D_min while the flow
+    /// drains: with two packets in flight, it hears only once in a round trip, which may have become longer.
     pub fn on_epoch(&mut self, tolerated: Duration, drained: Option<Duration>) {
         let longest = tolerated.max(self.ack_interval * ACKS_MISSED);
         let longer = drained.map_or(Duration::ZERO, |delay_min| delay_min + LONGER_BY);
