@@ -72,7 +72,7 @@ const fn bound(scheme: &'static str, sent: Most, remembered: usize, recovers_wit
 }
 
 /// Of every controller.
-pub const BOUNDS: [Bound; 13] = [
+pub const BOUNDS: &[Bound] = &[
     // Over QUIC nobody says when packets arrived: what is acknowledged at once after a silence of 280 ms counts as what
     // the path gave in 80, and half of it is lost.
     bound("forward", Most::Links(2.0), 20_000, 10.0),
