@@ -36,6 +36,8 @@ TRACES = {
     "Verizon-LTE-short.down": ("mahimahi", "Verizon LTE"),
     "TMobile-LTE-driving.down": ("cs244-2017", "T-Mobile LTE"),
     "TMobile-UMTS-driving.down": ("mahimahi", "T-Mobile UMTS"),
+    "TMobile-LTE-driving.up": ("cs244-2017", "T-Mobile LTE up"),
+    "ATT-LTE-driving-2016.down": ("cs244-2017", "AT&T LTE"),
 }
 
 #: Channels that need no recording.
@@ -52,7 +54,7 @@ class Sender:
     Attributes:
         real: Scheme in real time.
         transport: What carries it.
-        simulated: Scheme in the simulator.
+        simulated: Scheme in the simulator; None of a sender that runs beside the others and has no like there.
         ack_every: Packets for each acknowledgement there.
         throughput: Largest relative difference of throughput.
         delay: Largest relative difference of mean queueing delay.
@@ -60,7 +62,7 @@ class Sender:
 
     real: str
     transport: str
-    simulated: str
+    simulated: str | None
     ack_every: int
     throughput: float
     delay: float
@@ -75,11 +77,15 @@ class Sender:
 SENDERS = (
     *(
         Sender(real=text, transport="udp", simulated=text, ack_every=1, throughput=0.05, delay=0.15)
-        for text in ("verus:ratio=2", "verus:ratio=6", "cubic", "newreno")
+        for text in ("verus:ratio=2", "verus:ratio=6", "forward", "cubic", "newreno")
     ),
-    Sender(real="verus:ratio=2", transport="quic", simulated="verus:ratio=2", ack_every=1, throughput=0.10, delay=0.30),
+    *(
+        Sender(real=text, transport="quic", simulated=text, ack_every=1, throughput=0.10, delay=0.30)
+        for text in ("verus:ratio=2", "forward")
+    ),
     Sender(real="linux:cc=cubic", transport="tcp", simulated="cubic", ack_every=2, throughput=0.05, delay=0.30),
     Sender(real="linux:cc=reno", transport="tcp", simulated="newreno", ack_every=2, throughput=0.05, delay=0.30),
+    Sender(real="linux:cc=bbr", transport="tcp", simulated=None, ack_every=2, throughput=0.05, delay=0.30),
 )
 
 
@@ -104,9 +110,10 @@ def runs(
             "duration_s": duration_s,
         }
         real = replace(Contestant.from_scheme(sender.real), label=sender.label, transport=sender.transport)
-        model = replace(Contestant.from_scheme(sender.simulated), label=sender.label)
         emulated.append(make_run(contestant=real, part="emulated", **common))
-        simulated.append(make_run(contestant=model, part="simulated", ack_every=sender.ack_every, **common))
+        if sender.simulated is not None:
+            model = replace(Contestant.from_scheme(sender.simulated), label=sender.label)
+            simulated.append(make_run(contestant=model, part="simulated", ack_every=sender.ack_every, **common))
     return emulated, simulated
 
 
@@ -149,23 +156,27 @@ class Mean:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Both:
+    """A metric in real time and, where the sender has a like there, in the simulator."""
+
+    real: Mean
+    model: Mean | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Emulated over simulated."""
+        return None if self.model is None else self.real.value / self.model.value
+
+
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """One sender over one channel, both ways."""
 
     trace: str
     sender: Sender
-    throughput: tuple[Mean, Mean]
-    delay: tuple[Mean, Mean]
-
-    @property
-    def throughput_ratio(self) -> float:
-        """Emulated over simulated."""
-        return self.throughput[0].value / self.throughput[1].value
-
-    @property
-    def delay_ratio(self) -> float:
-        """Emulated over simulated, of the mean queueing delays."""
-        return self.delay[0].value / self.delay[1].value
+    throughput: Both
+    delay: Both
+    delay_p95: Both
 
 
 def mean_of(values: Sequence[float]) -> Mean:
@@ -189,15 +200,22 @@ def table_of(results: Results) -> list[Row]:
     for trace in dict.fromkeys(trace for _, trace, _ in measured):
         for sender in SENDERS:
 
-            def both(key: str, trace: str = trace, sender: Sender = sender) -> tuple[Mean, Mean]:
+            def both(key: str, trace: str = trace, sender: Sender = sender) -> Both:
                 real, model = (
-                    mean_of([row[key] for row in measured[part, trace, sender.label]])
+                    mean_of([row[key] for row in own]) if (own := measured.get((part, trace, sender.label))) else None
                     for part in ("emulated", "simulated")
                 )
-                return real, model
+                assert real is not None, "every sender runs in real time"
+                return Both(real=real, model=model)
 
             found.append(
-                Row(trace=trace, sender=sender, throughput=both("throughput_mbps"), delay=both("qdelay_mean_ms"))
+                Row(
+                    trace=trace,
+                    sender=sender,
+                    throughput=both("throughput_mbps"),
+                    delay=both("qdelay_mean_ms"),
+                    delay_p95=both("qdelay_p95_ms"),
+                )
             )
     return found
 
@@ -208,9 +226,11 @@ def checks(results: Results) -> list[Check]:
     for row in table_of(results):
         sender = row.sender
         for what, value, reach in (
-            ("throughput", row.throughput_ratio, sender.throughput),
-            ("mean queueing delay", row.delay_ratio, sender.delay),
+            ("throughput", row.throughput.ratio, sender.throughput),
+            ("mean queueing delay", row.delay.ratio, sender.delay),
         ):
+            if value is None:
+                continue
             name = f"{row.trace}, {sender.label}: {what}, emulated / simulated"
             found.append(Check(name=name, value=value, low=1 - reach, high=1 + reach, source=SOURCE))
     return found
@@ -218,19 +238,33 @@ def checks(results: Results) -> list[Check]:
 
 # --- shown --------------------------------------------------------------------------------------
 
-_HEADINGS = ("sender", "Mbit/s emulated", "simulated", "ratio", "delay ms emulated", "simulated", "ratio")
+_HEADINGS = (
+    "sender",
+    "Mbit/s emulated",
+    "simulated",
+    "ratio",
+    "mean ms emulated",
+    "simulated",
+    "ratio",
+    "p95 ms emulated",
+)
 
 
 def _cells(row: Row) -> list[str]:
-    def shown(mean: Mean, digits: int) -> str:
+    def shown(mean: Mean | None, digits: int) -> str:
+        if mean is None:
+            return "–"
         return f"{mean.value:.{digits}f} ± {mean.half:.{digits}f}" if mean.half else f"{mean.value:.{digits}f}"
+
+    def pair(both: Both, digits: int) -> list[str]:
+        ratio = "–" if both.ratio is None else f"{both.ratio:.3f}"
+        return [shown(both.real, digits), shown(both.model, digits), ratio]
 
     return [
         row.sender.label,
-        *(shown(mean, 3) for mean in row.throughput),
-        f"{row.throughput_ratio:.3f}",
-        *(shown(mean, 1) for mean in row.delay),
-        f"{row.delay_ratio:.3f}",
+        *pair(row.throughput, 3),
+        *pair(row.delay, 1),
+        shown(row.delay_p95.real, 0),
     ]
 
 
