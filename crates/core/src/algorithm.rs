@@ -18,7 +18,7 @@ use crate::receiver::ReceiverConfig;
 use crate::spec::{Given, Problem, REQUIRED, shown};
 use crate::tcp::{cubic, reno, vegas};
 use crate::units::Rate;
-use crate::{constant, forward, model, saturate, sprout, verus};
+use crate::{bbr1, constant, forward, model, saturate, sprout, verus};
 
 pub use crate::spec::Key;
 
@@ -128,6 +128,10 @@ const ALGORITHMS: &[Algorithm] = &[
     Algorithm::of::<vegas::Config>(
         "vegas",
         "delay-based, keeps a few packets queued (Brakmo and Peterson 1995)",
+    ),
+    Algorithm::of::<bbr1::Config>(
+        "bbr1",
+        "a model of bandwidth and delay in place of losses, as in Linux (Cardwell et al. 2016)",
     ),
     Algorithm::of::<sprout::Config>(
         "sprout",

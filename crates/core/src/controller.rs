@@ -47,6 +47,11 @@ pub trait Controller: fmt::Debug + Send {
         None
     }
 
+    /// How much may leave back to back at the [pacing rate](Self::pacing_rate); `None` leaves that to the pacer.
+    fn send_quantum(&self) -> Option<Bytes> {
+        None
+    }
+
     /// When to call [`on_tick`](Self::on_tick) next, if at all.
     fn next_tick(&self) -> Option<Time> {
         None
@@ -254,8 +259,11 @@ pub struct Departure {
     pub in_flight: Bytes,
     /// Bytes acknowledged by then: rounds and delivery rates follow from it.
     pub delivered: Bytes,
-    /// When `delivered` last grew, or the flow's first departure before that.
+    /// When `delivered` last grew, or, where nothing else was in flight, when this left.
     pub delivered_at: Time,
+    /// Over how long the flight that this packet ends had left: since the departure of the newest packet acknowledged
+    /// by then, or zero where nothing else was in flight.
+    pub sending: Duration,
     /// Whether the source, not the window, was what held the sender back.
     pub app_limited: bool,
 }
@@ -300,12 +308,48 @@ pub struct Feedback<'a> {
 }
 
 impl Feedback<'_> {
-    /// The path's delivery rate while `acked` was in flight (draft-cheng-iccrg-delivery-rate-
-    /// estimation): bytes delivered since it left, over the time since `delivered` last grew
-    /// before it left.
-    pub fn delivery_rate(&self, acked: &Acked) -> Rate {
-        (self.delivered - acked.packet.delivered) / self.now.since(acked.packet.delivered_at)
+    /// What the newest packet acknowledged says of how fast the path delivers; `None` where nothing was acknowledged.
+    pub fn delivery(&self) -> Option<Delivery> {
+        let arrived = self.acked.iter().chain(self.recovered);
+        let newest = arrived.max_by_key(|acked| acked.packet.number)?;
+        let packet = newest.packet;
+        let delivered = self.delivered.saturating_sub(packet.delivered);
+        let interval = self.now.since(packet.delivered_at).max(packet.sending);
+        // A shorter time than any round trip is no time to measure a rate in (Linux).
+        let counts = interval >= self.min_rtt;
+        Some(Delivery {
+            packet,
+            rtt: newest.rtt,
+            delivered,
+            rate: if counts {
+                delivered / interval
+            } else {
+                Rate::default()
+            },
+        })
     }
+
+    /// Bytes that this event says have arrived.
+    pub fn newly_delivered(&self) -> Bytes {
+        let arrived = self.acked.iter().chain(self.recovered);
+        arrived.map(|acked| acked.packet.size).sum()
+    }
+}
+
+/// A sample of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation; draft-ietf-ccwg-bbr, "Delivery Rate
+/// Samples"): what was delivered since a packet left, over the longer of the time in which that was acknowledged and the
+/// time in which the flight before it was sent. The second keeps acknowledgements that arrive in a burst from passing
+/// for a fast path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Delivery {
+    /// The newest packet acknowledged, as it left.
+    pub packet: Departure,
+    /// Its round-trip time.
+    pub rtt: Duration,
+    /// Bytes delivered since it left.
+    pub delivered: Bytes,
+    /// The rate; zero where the time was too short to tell.
+    pub rate: Rate,
 }
 
 /// A retransmission timeout.

@@ -57,6 +57,8 @@ struct Slot {
     in_flight: u32,
     size: u32,
     data_len: u32,
+    /// In µs.
+    sending: u32,
     state: State,
     app_limited: bool,
 }
@@ -74,6 +76,7 @@ impl Slot {
             in_flight: small(packet.in_flight.get()),
             size: small(packet.size.get()),
             data_len: small(data.len),
+            sending: small(packet.sending.as_micros()),
             state: State::InFlight,
             app_limited: packet.app_limited,
         }
@@ -100,6 +103,7 @@ impl Slot {
             in_flight: Bytes::new(u64::from(self.in_flight)),
             delivered: self.delivered,
             delivered_at: self.delivered_at,
+            sending: Duration::from_micros(u64::from(self.sending)),
             app_limited: self.app_limited,
         }
     }
@@ -234,6 +238,8 @@ pub struct Ledger {
     in_flight_packets: u64,
     delivered: Bytes,
     delivered_at: Time,
+    /// When the newest packet acknowledged left, or that which ended an idle time.
+    flight_since: Time,
     largest_acked: Option<u64>,
     last_ack: Option<Ack>,
     /// Departure and round-trip time of the acknowledged packet that left last (RACK.xmit_ts and
@@ -271,6 +277,7 @@ impl Ledger {
             in_flight_packets: 0,
             delivered: Bytes::ZERO,
             delivered_at: Time::ZERO,
+            flight_since: Time::ZERO,
             largest_acked: None,
             last_ack: None,
             newest_acked: (Time::ZERO, Duration::ZERO),
@@ -337,6 +344,7 @@ impl Ledger {
     pub fn on_sent(&mut self, now: Time, size: Bytes, window: Bytes, data: DataRange) -> Departure {
         if self.in_flight_packets == 0 {
             self.delivered_at = now;
+            self.flight_since = now;
         }
         self.in_flight += size;
         self.in_flight_packets += 1;
@@ -348,6 +356,7 @@ impl Ledger {
             in_flight: self.in_flight,
             delivered: self.delivered,
             delivered_at: self.delivered_at,
+            sending: now.since(self.flight_since),
             app_limited: self.delivered < self.app_limited_until,
         };
         self.next_number += 1;
@@ -386,6 +395,7 @@ impl Ledger {
             in_flight: self.in_flight,
             delivered: self.delivered,
             delivered_at: self.delivered_at,
+            sending: Duration::ZERO,
             app_limited: false,
         };
         let mut slot = Slot::new(&nothing, DataRange::default());
@@ -614,6 +624,7 @@ impl Ledger {
     fn sample(&mut self, now: Time, packet: Departure, heard: &Heard<'_>) -> Acked {
         self.delivered += packet.size;
         self.delivered_at = now;
+        self.flight_since = self.flight_since.max(packet.at);
         let mut rtt = now.since(packet.at);
         let arrival = heard.arrival(packet.number);
         if let Some((_, hold)) = arrival {

@@ -738,6 +738,7 @@ mod tests {
             in_flight: SIZE,
             delivered: Bytes::ZERO,
             delivered_at: Time::ZERO,
+            sending: Duration::ZERO,
             app_limited: sample.app_limited,
         };
         let rtt = now.since(packet.at);

@@ -4,6 +4,7 @@
 //! A simulator, an emulator, a UDP transport and a QUIC stack all drive the same code.
 
 pub mod algorithm;
+pub mod bbr1;
 pub mod configuration;
 pub mod constant;
 pub mod controller;
@@ -17,6 +18,7 @@ pub mod receiver;
 mod receiver_clock;
 pub mod recovery;
 mod resend;
+mod rounds;
 pub mod saturate;
 pub mod sender;
 pub mod spec;
@@ -26,10 +28,11 @@ pub mod tcp;
 mod testing;
 pub mod units;
 pub mod verus;
+mod windowed;
 
 pub use controller::{
-    Acked, Allowance, Arrival, Controller, Departure, Feedback, Observer, Phase, ProfileSnapshot,
-    Stamp, Timeout,
+    Acked, Allowance, Arrival, Controller, Delivery, Departure, Feedback, Observer, Phase,
+    ProfileSnapshot, Stamp, Timeout,
 };
 pub use recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
 pub use units::{Bytes, Duration, Rate, Time};

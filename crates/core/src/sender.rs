@@ -265,7 +265,8 @@ impl Sender {
             return None;
         };
         if let Some(rate) = rate {
-            self.pacer.on_sent(now, size, rate);
+            let burst = self.controller.send_quantum();
+            self.pacer.on_sent(now, size, rate, burst);
         }
         Some(self.transmit(now, data, retransmission))
     }

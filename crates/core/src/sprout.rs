@@ -618,6 +618,7 @@ mod tests {
                 in_flight: SIZE,
                 delivered: Bytes::ZERO,
                 delivered_at: now,
+                sending: Duration::ZERO,
                 app_limited: false,
             };
             tags.push(path.controller.tag(&packet));

@@ -28,6 +28,7 @@ pub(crate) struct Path<C> {
     lost: BTreeMap<u64, Departure>,
     delivered: Bytes,
     delivered_at: Time,
+    flight_since: Time,
     smoothed_rtt: Option<Duration>,
     min_rtt: Duration,
     backoff: u32,
@@ -46,6 +47,7 @@ impl<C: Controller> Path<C> {
             lost: BTreeMap::new(),
             delivered: Bytes::ZERO,
             delivered_at: Time::ZERO,
+            flight_since: Time::ZERO,
             smoothed_rtt: None,
             min_rtt: Duration::MAX,
             backoff: 0,
@@ -77,6 +79,9 @@ impl<C: Controller> Path<C> {
     /// Sends `count` packets, whatever the window.
     pub(crate) fn send(&mut self, count: u64) {
         for _ in 0..count {
+            if self.open.is_empty() {
+                (self.delivered_at, self.flight_since) = (self.now, self.now);
+            }
             let packet = Departure {
                 number: self.next,
                 at: self.now,
@@ -85,6 +90,7 @@ impl<C: Controller> Path<C> {
                 in_flight: self.in_flight() + SIZE,
                 delivered: self.delivered,
                 delivered_at: self.delivered_at,
+                sending: self.now.since(self.flight_since),
                 app_limited: self.app_limited,
             };
             self.next += 1;
@@ -142,6 +148,7 @@ impl<C: Controller> Path<C> {
         for arrival in acked.iter().chain(&recovered) {
             self.delivered += SIZE;
             self.delivered_at = now;
+            self.flight_since = self.flight_since.max(arrival.packet.at);
             self.backoff = 0;
             self.min_rtt = self.min_rtt.min(arrival.rtt);
             let smoothed = self.smoothed_rtt.unwrap_or(arrival.rtt);

@@ -233,6 +233,11 @@ impl Rate {
         self.0 as f64 / 1e6
     }
 
+    /// The rate scaled by `factor`, rounded down (negative and not-a-number give zero).
+    pub fn mul_f64(self, factor: f64) -> Self {
+        Rate((self.0 as f64 * factor) as u64)
+    }
+
     /// How long `size` takes at this rate, rounded up to the nanosecond; [`Duration::MAX`] at
     /// rate zero.
     pub fn time_for(self, size: Bytes) -> Duration {

@@ -99,6 +99,8 @@ pub const BOUNDS: &[Bound] = &[
     bound("newreno", Most::Links(1.5), 20_000, 16.0),
     // It gives back one packet each round trip, too, of 170 that a liar made it queue, and each takes 0.1 to 0.4 s.
     bound("vegas", Most::Links(1.5), 20_000, 20.0),
+    // No rate is believed that is greater than that at which the packets left.
+    bound("bbr1", Most::Links(1.5), 20_000, 10.0),
     // A forecast of 30 packets a tick for five ticks is out at a time. One packet a tick is what it may settle for,
     // an honest receiver or not: what arrives in a tick counts as what the link gave, although no more had left.
     // That is 40 packets/s, 4 % of 12 Mbit/s.

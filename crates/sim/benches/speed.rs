@@ -241,6 +241,7 @@ impl Steady {
             in_flight: SIZE * window,
             delivered: SIZE * self.number,
             delivered_at: self.now,
+            sending: Duration::ZERO,
             app_limited: false,
         };
         self.number += 1;

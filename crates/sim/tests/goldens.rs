@@ -287,6 +287,9 @@ fn runs() -> Vec<Run> {
         ("rate and path change", "vegas"),
         ("city 3G", "sprout"),
         ("outages", "sprout"),
+        ("constant, shallow", "bbr1"),
+        ("city 3G", "bbr1"),
+        ("a file, ACKs by two", "bbr1"),
     ];
     let housed = [
         ("a narrow way back that drops", "cubic"),

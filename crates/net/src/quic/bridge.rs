@@ -83,6 +83,8 @@ pub(super) struct Bridge {
     /// Anything has been acknowledged.
     heard: bool,
     newest_acked: Time,
+    /// When the newest packet acknowledged left, or that which ended an idle time.
+    flight_since: Time,
     /// The last size that path discovery raised the packets to: the packet that proved it is
     /// acknowledged without ever having been announced.
     proved_size: Option<u64>,
@@ -120,6 +122,7 @@ impl Bridge {
             pending: Pending::default(),
             heard: false,
             newest_acked: Time::ZERO,
+            flight_since: now,
             proved_size: None,
             backoff: 0,
             driven: false,
@@ -163,6 +166,7 @@ impl Bridge {
         }
         if self.in_flight == 0 {
             self.delivered_at = now;
+            self.flight_since = now;
         }
         let size = if packets == 1 {
             bytes
@@ -176,6 +180,7 @@ impl Bridge {
         batch.in_flight = self.in_flight;
         batch.delivered = self.delivered;
         batch.delivered_at = self.delivered_at;
+        batch.sending = now.since(self.flight_since);
         batch.app_limited = self.delivered < self.app_limited_until;
         self.ring.push(batch);
         let mut rest = bytes;
@@ -191,6 +196,7 @@ impl Bridge {
                 in_flight: Bytes::new(self.in_flight),
                 delivered: Bytes::new(self.delivered),
                 delivered_at: self.delivered_at,
+                sending: batch.sending,
                 app_limited: batch.app_limited,
             });
             self.next_number += 1;
@@ -249,6 +255,7 @@ impl Bridge {
         self.delivered += bytes;
         self.delivered_at = now;
         self.newest_acked = self.newest_acked.max(sent);
+        self.flight_since = self.flight_since.max(sent);
         self.counters.acked += 1;
         self.pending.acked.push(Acked {
             packet,
@@ -357,6 +364,7 @@ impl Bridge {
             in_flight: Bytes::new(self.in_flight),
             delivered: Bytes::new(self.delivered),
             delivered_at: self.delivered_at,
+            sending: Duration::ZERO,
             app_limited: true,
         })
     }

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use verus_core::{Bytes, Departure, Time};
+use verus_core::{Bytes, Departure, Duration, Time};
 
 /// Packets that left at one instant.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,8 @@ pub(super) struct Batch {
     /// Bytes acknowledged by then, and when that last grew.
     pub delivered: u64,
     pub delivered_at: Time,
+    /// Over how long the flight that they end had left.
+    pub sending: Duration,
     /// Whether the application, not the window, held the sender back.
     pub app_limited: bool,
 }
@@ -54,6 +56,7 @@ impl Batch {
             in_flight: Bytes::new(self.in_flight + self.settled),
             delivered: Bytes::new(self.delivered),
             delivered_at: self.delivered_at,
+            sending: self.sending,
             app_limited: self.app_limited,
         }
     }
@@ -95,6 +98,7 @@ impl Ring {
             in_flight: 0,
             delivered: 0,
             delivered_at: at,
+            sending: Duration::ZERO,
             app_limited: false,
         }
     }
@@ -267,6 +271,7 @@ impl Smalls {
             in_flight: Bytes::new(size),
             delivered: Bytes::ZERO,
             delivered_at: sent,
+            sending: Duration::ZERO,
             app_limited: true,
         })
     }

@@ -1,0 +1,220 @@
+//! What the senders of others must show: the measurements and scenarios of their sources.
+//!
+//! Measured peers are recordings (`make test-recordings`); scenarios are those of C4's and picoquic's simulators that have a
+//! drop-tail queue and no Wi-Fi (private-octopus/c4 `sim_specs`, private-octopus/picoquic `picoquictest`): a transfer must be
+//! complete in the time that their authors allow, the worst of all seeds.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Table, run_all, sending, shared, single, starting};
+use verus_sim::{Change, FlowSpec, Outcome, Scenario};
+
+const RED_CS244: &str = "red:min=375000,max=1125000,p=0.1,preset=cs244";
+const MEASURED: &str = "reference/peers-measured.csv";
+/// Of utilization, and of the 95th percentile of delay.
+const NEAR: (f64, f64) = (0.05, 0.30);
+
+fn trace(shared: &Path, name: &str) -> String {
+    let path = shared.join("traces").join(name);
+    path.to_str()
+        .expect("paths of recordings are text")
+        .to_owned()
+}
+
+/// Our `scheme` beside what `measured` was measured at behind Mahimahi, on each recording (first repetition): near on so many of
+/// eight.
+fn assert_near_measured(measured: &str, scheme: &str, ack_every: u32, least: usize) {
+    let shared = shared();
+    let table = Table::read(&shared.join(MEASURED));
+    let rows: Vec<&Vec<String>> = table
+        .rows
+        .iter()
+        .filter(|row| table.get(row, "scheme") == measured)
+        .filter(|row| table.get(row, "queue") == RED_CS244)
+        .filter(|row| table.get(row, "repetition") == "1")
+        .collect();
+    assert_eq!(rows.len(), 8, "one for each recording");
+    let scenarios: Vec<Scenario> = rows
+        .iter()
+        .map(|row| {
+            let ack = table.get(row, "ack_path");
+            let ack = if ack.starts_with("rate:") {
+                ack.to_owned()
+            } else {
+                trace(&shared, ack)
+            };
+            Scenario {
+                ack,
+                ack_queue: RED_CS244.to_owned(),
+                // The device header that Mahimahi accounts.
+                packet_bytes: 1504,
+                ack_every,
+                series: false,
+                ..single(
+                    &trace(&shared, table.get(row, "trace")),
+                    RED_CS244,
+                    scheme,
+                    60.0,
+                )
+            }
+        })
+        .collect();
+    let runs = run_all(&scenarios, |outcome| outcome.metrics);
+    let mut near = 0;
+    for (row, ours) in rows.iter().zip(&runs) {
+        let used = ours.utilization.expect("the channel carries something");
+        let p95 = ours.qdelay_p95_ms.expect("packets left");
+        let wanted = (
+            table.number(row, "utilization"),
+            table.number(row, "qdelay_p95_ms"),
+        );
+        let holds = (used - wanted.0).abs() <= NEAR.0 && (p95 / wanted.1 - 1.0).abs() <= NEAR.1;
+        near += usize::from(holds);
+        println!(
+            "{} {}: utilization {used:.3} ({:.3}), p95 {p95:.0} ms ({:.0}), mean {:.0} ({})",
+            if holds { "near" } else { "far " },
+            table.get(row, "trace"),
+            wanted.0,
+            wanted.1,
+            ours.qdelay_mean_ms.expect("packets left"),
+            table.get(row, "qdelay_mean_ms"),
+        );
+    }
+    assert!(near >= least, "near on {near} of 8");
+}
+
+#[test]
+#[ignore = "reads recordings: make test-recordings"]
+fn our_bbr_behaves_like_the_kernels() {
+    assert_near_measured("linux-bbr-v1", "bbr1", 2, 6);
+}
+
+/// A transfer and in how many seconds it must be complete.
+struct Transfer {
+    name: &'static str,
+    scheme: &'static str,
+    mbps: f64,
+    /// One way.
+    delay_ms: f64,
+    /// Of the queue, at the rate of the beginning.
+    queue_ms: f64,
+    bytes: u64,
+    start_s: f64,
+    /// A flow beside it: scheme, bytes, start in s.
+    beside: Option<(&'static str, u64, f64)>,
+    /// The rate from so many s on.
+    rates: &'static [(f64, f64)],
+    within_s: f64,
+}
+
+const ALONE: Transfer = Transfer {
+    name: "",
+    scheme: "",
+    mbps: 20.0,
+    delay_ms: 40.0,
+    queue_ms: 80.0,
+    bytes: 10_000_000,
+    start_s: 0.0,
+    beside: None,
+    rates: &[],
+    within_s: 10.0,
+};
+
+/// As the sources have them; times count from 0. Their clients ask before they get anything, ours do not: two round trips less.
+const TRANSFERS: &[Transfer] = &[
+    Transfer {
+        name: "picoquic/bbr1",
+        scheme: "bbr1",
+        mbps: 10.0,
+        delay_ms: 10.0,
+        queue_ms: 20.0,
+        bytes: 4_000_000,
+        within_s: 3.6,
+        ..ALONE
+    },
+    Transfer {
+        name: "picoquic/wifi_bbr1",
+        scheme: "bbr1",
+        mbps: 10.0,
+        delay_ms: 3.0,
+        queue_ms: 260.0,
+        bytes: 3_000_000,
+        rates: &[(1.0, 0.0), (1.25, 10.0)],
+        within_s: 2.8,
+        ..ALONE
+    },
+    Transfer {
+        name: "c4/bbr1_vs_cubic",
+        scheme: "bbr1",
+        bytes: 5_000_000,
+        beside: Some(("cubic", 10_000_000, 0.0)),
+        ..ALONE
+    },
+    Transfer {
+        name: "c4/bbr1_vs_cubic_v2",
+        scheme: "bbr1",
+        bytes: 5_000_000,
+        beside: Some(("cubic", 4_000_000, 0.0)),
+        ..ALONE
+    },
+];
+
+fn scenario(transfer: &Transfer, seed: u64) -> Scenario {
+    let bytes = (transfer.mbps * 1e3 / 8.0 * transfer.queue_ms) as u64;
+    let mut flows = vec![FlowSpec {
+        start_s: transfer.start_s,
+        ..sending(transfer.scheme, transfer.bytes)
+    }];
+    flows.extend(transfer.beside.map(|(scheme, bytes, start_s)| FlowSpec {
+        bytes: Some(bytes),
+        ..starting(scheme, start_s)
+    }));
+    let changes = transfer.rates.iter().map(|&(at_s, rate_mbps)| Change {
+        at_s,
+        rate_mbps: Some(rate_mbps),
+        delay_ms: None,
+        loss: None,
+    });
+    Scenario {
+        delay_ms: transfer.delay_ms,
+        flows,
+        changes: changes.collect(),
+        seed,
+        series: false,
+        ..single(
+            &format!("rate:{}", transfer.mbps),
+            &format!("droptail:bytes={bytes}"),
+            "",
+            3.0 * transfer.within_s,
+        )
+    }
+}
+
+/// When the first flow was done, s.
+fn completion(outcome: &Outcome) -> f64 {
+    let of_main = outcome.connections.iter().find(|one| one.flow == 0);
+    let end = of_main.and_then(|connection| connection.end);
+    end.map_or(f64::INFINITY, |end| end.as_secs_f64())
+}
+
+#[test]
+fn transfers_are_complete_in_the_time_that_their_sources_allow() {
+    const SEEDS: u64 = 20;
+    let scenarios: Vec<Scenario> = TRANSFERS
+        .iter()
+        .flat_map(|transfer| (1..=SEEDS).map(|seed| scenario(transfer, seed)))
+        .collect();
+    let runs = run_all(&scenarios, |outcome| completion(&outcome));
+    let mut late = Vec::new();
+    for (transfer, times) in TRANSFERS.iter().zip(runs.chunks(SEEDS as usize)) {
+        let worst = times.iter().copied().fold(0.0, f64::max);
+        let line = format!("{}: {worst:.2} s of {}", transfer.name, transfer.within_s);
+        println!("{line}");
+        if worst > transfer.within_s {
+            late.push(line);
+        }
+    }
+    assert!(late.is_empty(), "\n{}", late.join("\n"));
+}
