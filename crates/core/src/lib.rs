@@ -8,6 +8,7 @@ pub mod bbr1;
 pub mod configuration;
 pub mod constant;
 pub mod controller;
+pub mod copa;
 pub mod flight;
 pub mod forward;
 pub mod model;

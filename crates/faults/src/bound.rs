@@ -101,6 +101,14 @@ pub const BOUNDS: &[Bound] = &[
     bound("vegas", Most::Links(1.5), 20_000, 20.0),
     // No rate is believed that is greater than that at which the packets left.
     bound("bbr1", Most::Links(1.5), 20_000, 10.0),
+    // Who was made to believe in a competitor goes on competing with itself: δ grows until the queue drops, and falls by half, so
+    // that the queue is never empty again on a path of a few packets.
+    Bound {
+        delay: false,
+        ..bound("copa", Most::Links(1.5), 20_000, 10.0)
+    },
+    // Losses say nothing to it, and v has no bound.
+    bound("copa:variant=mvfst", Most::Links(4.0), 20_000, 10.0),
     // A forecast of 30 packets a tick for five ticks is out at a time. One packet a tick is what it may settle for,
     // an honest receiver or not: what arrives in a tick counts as what the link gave, although no more had left.
     // That is 40 packets/s, 4 % of 12 Mbit/s.

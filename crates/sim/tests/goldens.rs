@@ -290,6 +290,9 @@ fn runs() -> Vec<Run> {
         ("constant, shallow", "bbr1"),
         ("city 3G", "bbr1"),
         ("a file, ACKs by two", "bbr1"),
+        ("rate and path change", "copa"),
+        ("five flows, RED", "copa"),
+        ("highway LTE", "copa:variant=mvfst"),
     ];
     let housed = [
         ("a narrow way back that drops", "cubic"),
