@@ -18,7 +18,7 @@ use crate::receiver::ReceiverConfig;
 use crate::spec::{Given, Problem, REQUIRED, shown};
 use crate::tcp::{cubic, reno, vegas};
 use crate::units::Rate;
-use crate::{bbr1, constant, copa, forward, model, saturate, sprout, verus};
+use crate::{bbr, bbr1, constant, copa, forward, model, saturate, sprout, verus};
 
 pub use crate::spec::Key;
 
@@ -132,6 +132,10 @@ const ALGORITHMS: &[Algorithm] = &[
     Algorithm::of::<bbr1::Config>(
         "bbr1",
         "a model of bandwidth and delay in place of losses, as in Linux (Cardwell et al. 2016)",
+    ),
+    Algorithm::of::<bbr::Config>(
+        "bbr",
+        "version 3: the model of version 1 with bounds that losses teach (draft-ietf-ccwg-bbr)",
     ),
     Algorithm::of::<copa::Config>(
         "copa",

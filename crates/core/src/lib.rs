@@ -4,6 +4,7 @@
 //! A simulator, an emulator, a UDP transport and a QUIC stack all drive the same code.
 
 pub mod algorithm;
+pub mod bbr;
 pub mod bbr1;
 pub mod configuration;
 pub mod constant;

@@ -101,6 +101,8 @@ pub const BOUNDS: &[Bound] = &[
     bound("vegas", Most::Links(1.5), 20_000, 20.0),
     // No rate is believed that is greater than that at which the packets left.
     bound("bbr1", Most::Links(1.5), 20_000, 10.0),
+    // The bound that losses taught rises by packets again, in probes of which there is one in 2 to 3 s.
+    bound("bbr", Most::Links(1.5), 20_000, 20.0),
     // Who was made to believe in a competitor goes on competing with itself: δ grows until the queue drops, and falls by half, so
     // that the queue is never empty again on a path of a few packets.
     Bound {
