@@ -18,7 +18,7 @@ use crate::receiver::ReceiverConfig;
 use crate::spec::{Given, Problem, REQUIRED, shown};
 use crate::tcp::{cubic, reno, vegas};
 use crate::units::Rate;
-use crate::{bbr, bbr1, constant, copa, forward, model, saturate, sprout, verus};
+use crate::{bbr, bbr1, constant, copa, forward, ledbatpp, model, saturate, sprout, verus};
 
 pub use crate::spec::Key;
 
@@ -140,6 +140,10 @@ const ALGORITHMS: &[Algorithm] = &[
     Algorithm::of::<copa::Config>(
         "copa",
         "delay-based, aims at a rate of one over the queueing delay (Arun and Balakrishnan, NSDI 2018)",
+    ),
+    Algorithm::of::<ledbatpp::Config>(
+        "ledbatpp",
+        "LEDBAT++, delay-based, gives way to everything else (draft-irtf-iccrg-ledbat-plus-plus)",
     ),
     Algorithm::of::<sprout::Config>(
         "sprout",

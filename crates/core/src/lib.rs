@@ -12,6 +12,7 @@ pub mod controller;
 pub mod copa;
 pub mod flight;
 pub mod forward;
+pub mod ledbatpp;
 pub mod model;
 pub mod pacer;
 pub mod random;

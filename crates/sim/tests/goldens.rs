@@ -296,6 +296,8 @@ fn runs() -> Vec<Run> {
         ("rate and path change", "copa"),
         ("five flows, RED", "copa"),
         ("highway LTE", "copa:variant=mvfst"),
+        ("three flows, drop-tail", "ledbatpp"),
+        ("city 3G", "ledbatpp"),
     ];
     let housed = [
         ("a narrow way back that drops", "cubic"),
