@@ -18,7 +18,7 @@ use crate::receiver::ReceiverConfig;
 use crate::spec::{Given, Problem, REQUIRED, shown};
 use crate::tcp::{cubic, reno, vegas};
 use crate::units::Rate;
-use crate::{bbr, bbr1, constant, copa, forward, ledbatpp, model, saturate, sprout, verus};
+use crate::{bbr, bbr1, c4, constant, copa, forward, ledbatpp, model, saturate, sprout, verus};
 
 pub use crate::spec::Key;
 
@@ -144,6 +144,10 @@ const ALGORITHMS: &[Algorithm] = &[
     Algorithm::of::<ledbatpp::Config>(
         "ledbatpp",
         "LEDBAT++, delay-based, gives way to everything else (draft-irtf-iccrg-ledbat-plus-plus)",
+    ),
+    Algorithm::of::<c4::Config>(
+        "c4",
+        "a rate for media, from deliveries, delays and losses (draft-huitema-ccwg-c4-spec)",
     ),
     Algorithm::of::<sprout::Config>(
         "sprout",

@@ -6,6 +6,7 @@
 pub mod algorithm;
 pub mod bbr;
 pub mod bbr1;
+pub mod c4;
 pub mod configuration;
 pub mod constant;
 pub mod controller;

@@ -112,6 +112,11 @@ pub const BOUNDS: &[Bound] = &[
     // Losses say nothing to it, and v has no bound.
     bound("copa:variant=mvfst", Most::Links(4.0), 20_000, 10.0),
     bound("ledbatpp", Most::Links(1.5), 20_000, 20.0),
+    // What it was told of jitter becomes part of the path, up to 250 ms, and lets it queue as much; that keeps itself up.
+    Bound {
+        delay: false,
+        ..bound("c4", Most::Links(1.5), 20_000, 20.0)
+    },
     // A forecast of 30 packets a tick for five ticks is out at a time. One packet a tick is what it may settle for,
     // an honest receiver or not: what arrives in a tick counts as what the link gave, although no more had left.
     // That is 40 packets/s, 4 % of 12 Mbit/s.

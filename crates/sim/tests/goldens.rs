@@ -298,6 +298,8 @@ fn runs() -> Vec<Run> {
         ("highway LTE", "copa:variant=mvfst"),
         ("three flows, drop-tail", "ledbatpp"),
         ("city 3G", "ledbatpp"),
+        ("random loss", "c4"),
+        ("users on and off", "c4"),
     ];
     let housed = [
         ("a narrow way back that drops", "cubic"),

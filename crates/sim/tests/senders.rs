@@ -257,6 +257,114 @@ const TRANSFERS: &[Transfer] = &[
         rates: SUSPENSIONS,
         ..ALONE
     },
+    Transfer {
+        name: "picoquic/c4",
+        scheme: "c4",
+        mbps: 10.0,
+        delay_ms: 10.0,
+        queue_ms: 20.0,
+        bytes: 4_000_000,
+        within_s: 3.6,
+        ..ALONE
+    },
+    Transfer {
+        name: "picoquic/cc_compete_c4c4",
+        scheme: "c4",
+        mbps: 10.0,
+        delay_ms: 10.0,
+        queue_ms: 40.0,
+        bytes: 4_000_000,
+        beside: Some(("c4", 10_000_000, 0.0)),
+        within_s: 8.5,
+        ..ALONE
+    },
+    Transfer {
+        name: "c4/c4_alone",
+        scheme: "c4",
+        within_s: 5.0,
+        ..ALONE
+    },
+    Transfer {
+        name: "c4/c4_alone_200",
+        scheme: "c4",
+        mbps: 200.0,
+        delay_ms: 20.0,
+        bytes: 20_000_000,
+        within_s: 1.3,
+        ..ALONE
+    },
+    Transfer {
+        name: "c4/c4_after_c4",
+        scheme: "c4",
+        bytes: 5_000_000,
+        start_s: 0.5,
+        beside: Some(("c4", 10_000_000, 0.0)),
+        within_s: 8.15,
+        ..ALONE
+    },
+    Transfer {
+        name: "c4/c4_before_c4",
+        scheme: "c4",
+        mbps: 50.0,
+        delay_ms: 15.0,
+        beside: Some(("c4", 20_000_000, 0.5)),
+        within_s: 4.1,
+        ..ALONE
+    },
+    Transfer {
+        name: "c4/c4_blackhole",
+        scheme: "c4",
+        mbps: 25.0,
+        delay_ms: 35.0,
+        rates: &[(2.0, 0.0), (4.0, 25.0)],
+        within_s: 6.1,
+        ..ALONE
+    },
+    Transfer {
+        name: "c4/c4_drop_and_back",
+        scheme: "c4",
+        mbps: 10.0,
+        delay_ms: 50.0,
+        bytes: 7_000_000,
+        rates: &[(1.5, 5.0), (3.5, 10.0)],
+        within_s: 8.15,
+        ..ALONE
+    },
+    Transfer {
+        name: "c4/c4_low_and_up",
+        scheme: "c4",
+        mbps: 10.0,
+        delay_ms: 50.0,
+        bytes: 7_000_000,
+        rates: &[(0.0, 5.0), (2.5, 10.0)],
+        within_s: 7.9,
+        ..ALONE
+    },
+    Transfer {
+        name: "c4/c4_vs_c4",
+        scheme: "c4",
+        bytes: 5_000_000,
+        beside: Some(("c4", 10_000_000, 0.0)),
+        within_s: 6.7,
+        ..ALONE
+    },
+    Transfer {
+        name: "c4/c4_vs_cubic",
+        scheme: "c4",
+        bytes: 5_000_000,
+        beside: Some(("cubic", 10_000_000, 0.0)),
+        within_s: 6.8,
+        ..ALONE
+    },
+    Transfer {
+        name: "c4/c4_wifi_suspension",
+        scheme: "c4",
+        delay_ms: 5.0,
+        queue_ms: 20.0,
+        rates: SUSPENSIONS,
+        within_s: 5.4,
+        ..ALONE
+    },
 ];
 
 fn scenario(transfer: &Transfer, seed: u64) -> Scenario {
