@@ -18,7 +18,9 @@ use crate::receiver::ReceiverConfig;
 use crate::spec::{Given, Problem, REQUIRED, shown};
 use crate::tcp::{cubic, reno, vegas};
 use crate::units::Rate;
-use crate::{bbr, bbr1, c4, constant, copa, forward, ledbatpp, model, saturate, sprout, verus};
+use crate::{
+    bbr, bbr1, c4, constant, copa, forward, ledbatpp, model, prague, saturate, sprout, verus,
+};
 
 pub use crate::spec::Key;
 
@@ -148,6 +150,10 @@ const ALGORITHMS: &[Algorithm] = &[
     Algorithm::of::<c4::Config>(
         "c4",
         "a rate for media, from deliveries, delays and losses (draft-huitema-ccwg-c4-spec)",
+    ),
+    Algorithm::of::<prague::Config>(
+        "prague",
+        "a window that follows the share of marks (draft-briscoe-iccrg-prague-congestion-control)",
     ),
     Algorithm::of::<sprout::Config>(
         "sprout",

@@ -16,6 +16,7 @@ pub mod forward;
 pub mod ledbatpp;
 pub mod model;
 pub mod pacer;
+pub mod prague;
 pub mod random;
 pub mod range;
 pub mod receiver;

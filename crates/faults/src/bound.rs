@@ -117,6 +117,8 @@ pub const BOUNDS: &[Bound] = &[
         delay: false,
         ..bound("c4", Most::Links(1.5), 20_000, 20.0)
     },
+    // After timeouts it grows as NewReno.
+    bound("prague", Most::Links(1.5), 20_000, 20.0),
     // A forecast of 30 packets a tick for five ticks is out at a time. One packet a tick is what it may settle for,
     // an honest receiver or not: what arrives in a tick counts as what the link gave, although no more had left.
     // That is 40 packets/s, 4 % of 12 Mbit/s.

@@ -300,6 +300,7 @@ fn runs() -> Vec<Run> {
         ("city 3G", "ledbatpp"),
         ("random loss", "c4"),
         ("users on and off", "c4"),
+        ("random loss", "prague"),
     ];
     let housed = [
         ("a narrow way back that drops", "cubic"),
