@@ -18,6 +18,12 @@ _HUES = {
     "vegas": ("#009e73", "triangle-up"),
     "sprout": ("#cc79a7", "triangle-down"),
     "model": ("#8c6d31", "cross"),
+    "bbr1": ("#7f7f7f", "square"),
+    "bbr": ("#404040", "square"),
+    "copa": ("#117733", "diamond"),
+    "ledbatpp": ("#999933", "triangle-down"),
+    "c4": ("#882255", "triangle-up"),
+    "prague": ("#6a51a3", "triangle-up"),
 }
 _OTHERS = ("#cc79a7", "#8c6d31", "#7f7f7f", "#a05a7a")
 
