@@ -1,62 +1,101 @@
 //! Spans of time, counted: exact mean and maximum, quantiles from a histogram.
 
-use hdrhistogram::Histogram;
 use verus_core::Duration;
 
-/// What one histogram step stands for. Ten microseconds is a twelfth of a 1500-byte packet's time
+/// What the finest histogram step stands for. Ten microseconds is a twelfth of a 1500-byte packet's time
 /// at 100 Mbit/s.
-pub(crate) const UNIT_NANOS: u64 = 10_000;
-/// Four digits: a step is exactly one unit up to 327 ms, and at most 1/16384 of the value above.
-const DIGITS: u8 = 4;
-/// Longest span that is counted as itself (about 127 days); the histogram's size follows from it.
-const LONGEST: u64 = 1 << 40;
-/// What a histogram covers before it first grows: 1.3 s.
-const COVERED_AT_FIRST: u64 = 1 << 17;
+const UNIT_NANOS: u64 = 10_000;
+
+/// How finely a histogram tells spans apart: in units of 10 µs, or in so many binary digits after the leading one,
+/// whichever is coarser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Resolution {
+    digits: u32,
+}
+
+impl Resolution {
+    /// 1/1024 from 20 ms on. A flow whose spans stay below 160 ms needs 20 kB for them.
+    pub(crate) const SPANS: Resolution = Resolution { digits: 10 };
+    /// 1/16384: steps are at most a millisecond below 16 s, so that whole milliseconds stay apart.
+    pub(crate) const WHOLE_MILLISECONDS: Resolution = Resolution { digits: 14 };
+
+    /// The step that a span of `nanos` ns is counted in. Each power of two has 2^`digits` steps; what is less than
+    /// twice that many units has a step for each.
+    #[inline]
+    fn step(self, nanos: u64) -> usize {
+        let units = nanos / UNIT_NANOS;
+        let coarser = (units >> self.digits | 1).ilog2();
+        ((u64::from(coarser) << self.digits) + (units >> coarser)) as usize
+    }
+
+    /// The shortest span that is counted in `step`, ns.
+    fn lowest(self, step: usize) -> u64 {
+        let step = step as u64;
+        let coarser = (step >> self.digits).saturating_sub(1);
+        ((step - (coarser << self.digits)) << coarser) * UNIT_NANOS
+    }
+}
 
 /// A histogram of durations.
 ///
-/// Quantiles are the lower end of their histogram step: below the exact value by less than
-/// 10 µs or 1/16384 of it, whichever is more, and never above it. Values in whole milliseconds,
-/// rounded up to the next one, are exact below 16 s.
+/// Quantiles are the lower end of their histogram step: below the exact value by less than the [`Resolution`], and never
+/// above it.
 #[derive(Debug, Clone)]
-pub(crate) struct Counts(Histogram<u32>);
+pub(crate) struct Counts {
+    resolution: Resolution,
+    /// Spans in each step, up to that of the longest span so far.
+    steps: Vec<u32>,
+}
 
 impl Counts {
-    pub(crate) fn new() -> Self {
-        let mut counts = Histogram::new_with_bounds(1, COVERED_AT_FIRST, DIGITS)
-            .expect("constant bounds within the library's limits");
-        counts.auto(true);
-        Counts(counts)
+    pub(crate) fn new(resolution: Resolution) -> Self {
+        Counts {
+            resolution,
+            steps: Vec::new(),
+        }
     }
 
-    /// Counts a span of `nanos` ns. Allocates only when it is the longest so far and crosses a
-    /// power of two.
+    /// Counts a span of `nanos` ns. Allocates only when it is the longest so far.
     #[inline]
     pub(crate) fn record(&mut self, nanos: u64) {
-        let recorded = self.0.record((nanos / UNIT_NANOS).min(LONGEST));
-        debug_assert!(recorded.is_ok(), "the histogram resizes itself");
+        let step = self.resolution.step(nanos);
+        if step >= self.steps.len() {
+            self.grow(step + 1);
+        }
+        self.steps[step] = self.steps[step].saturating_add(1);
     }
 
-    /// Adds what `other` counted.
+    /// Makes room for so many steps and a few more.
+    #[cold]
+    fn grow(&mut self, steps: usize) {
+        self.steps.resize(steps.next_multiple_of(256), 0);
+    }
+
+    /// Adds what `other` counted, at the same resolution.
     fn add(&mut self, other: &Counts) {
-        let added = self.0.add(&other.0);
-        debug_assert!(added.is_ok(), "the histogram resizes itself");
+        debug_assert_eq!(self.resolution, other.resolution);
+        if self.steps.len() < other.steps.len() {
+            self.grow(other.steps.len());
+        }
+        for (sum, count) in self.steps.iter_mut().zip(&other.steps) {
+            *sum = sum.saturating_add(*count);
+        }
     }
 
     /// For each of the ascending `quantiles` the element ⌊q·n⌋ of the sorted spans, in ns; `None`
     /// when nothing was counted.
     pub(crate) fn quantiles<const N: usize>(&self, quantiles: [f64; N]) -> Option<[u64; N]> {
-        let total = self.0.len();
+        let total: u64 = self.steps.iter().map(|&count| u64::from(count)).sum();
         if total == 0 {
             return None;
         }
         let mut found = [0; N];
         let mut next = 0;
         let mut seen = 0;
-        for step in self.0.iter_recorded() {
-            seen += step.count_since_last_iteration();
+        for (step, &count) in self.steps.iter().enumerate() {
+            seen += u64::from(count);
             while next < N && rank(quantiles[next], total) < seen {
-                found[next] = self.0.lowest_equivalent(step.value_iterated_to()) * UNIT_NANOS;
+                found[next] = self.resolution.lowest(step);
                 next += 1;
             }
             if next == N {
@@ -90,9 +129,9 @@ pub(crate) struct Distribution {
 }
 
 impl Distribution {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(resolution: Resolution) -> Self {
         Distribution {
-            counts: Counts::new(),
+            counts: Counts::new(resolution),
             number: 0,
             sum: 0,
             max: 0,
@@ -150,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_quantile_is_the_element_at_the_rounded_down_rank() {
-        let mut counts = Counts::new();
+        let mut counts = Counts::new(Resolution::SPANS);
         for millis in 1..=20 {
             counts.record(millis * 1_000_000);
         }
@@ -159,7 +198,7 @@ mod tests {
             counts.quantiles([0.5, 0.95]),
             Some([11_000_000, 20_000_000])
         );
-        assert_eq!(Counts::new().quantiles([0.5]), None);
+        assert_eq!(Counts::new(Resolution::SPANS).quantiles([0.5]), None);
         assert_eq!(exact_quantile(&[3, 1, 2], 0.5), Some(2));
         assert_eq!(exact_quantile(&[3, 1, 2], 1.0), Some(3));
         assert_eq!(exact_quantile(&[], 0.5), None);
@@ -168,7 +207,7 @@ mod tests {
     #[test]
     fn whole_milliseconds_rounded_up_are_exact_below_sixteen_seconds() {
         for millis in (0..16_000).chain([16_383]) {
-            let mut counts = Counts::new();
+            let mut counts = Counts::new(Resolution::WHOLE_MILLISECONDS);
             counts.record(millis * 1_000_000);
             let [nanos] = counts.quantiles([0.5]).expect("one value was recorded");
             assert_eq!(nanos.div_ceil(1_000_000), millis);
@@ -182,15 +221,27 @@ mod tests {
                 prop_oneof![0..5_000_000u64, 0..500_000_000u64, 0..100_000_000_000u64], 1..300),
             q in 0.0..1.0f64,
         ) {
-            let mut counts = Counts::new();
+            let mut counts = Counts::new(Resolution::SPANS);
             for &value in &values {
                 counts.record(value);
             }
             let exact = exact_quantile(&values, q).expect("not empty");
             let [found] = counts.quantiles([q]).expect("not empty");
             prop_assert!(found <= exact);
-            prop_assert!(exact - found < UNIT_NANOS.max(exact / 16_384 + UNIT_NANOS));
+            prop_assert!(exact - found < UNIT_NANOS.max(exact / 1_024 + UNIT_NANOS));
         }
 
+        /// Steps follow each other without a gap, and a span lies in the one that says so.
+        #[test]
+        fn each_span_has_its_step(nanos in any::<u64>()) {
+            for resolution in [Resolution::SPANS, Resolution::WHOLE_MILLISECONDS] {
+                let step = resolution.step(nanos);
+                prop_assert!(resolution.lowest(step) <= nanos);
+                if step < resolution.step(u64::MAX) {
+                    prop_assert!(nanos < resolution.lowest(step + 1));
+                    prop_assert_eq!(resolution.step(resolution.lowest(step + 1)), step + 1);
+                }
+            }
+        }
     }
 }

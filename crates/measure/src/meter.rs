@@ -2,7 +2,7 @@
 
 use verus_core::{Bytes, Duration, Time};
 
-use crate::distribution::Distribution;
+use crate::distribution::{Distribution, Resolution};
 use crate::fairness::{self, Average};
 use crate::metrics::{FlowMetrics, FlowSeries, Metrics};
 use crate::signal::SignalDelay;
@@ -89,7 +89,7 @@ struct Bin {
 }
 
 impl Flow {
-    fn new() -> Self {
+    fn new(resolution: Resolution) -> Self {
         Flow {
             arrivals: 0,
             arrived_bytes: 0,
@@ -100,8 +100,8 @@ impl Flow {
             delivered_bytes: 0,
             sent: 0,
             retransmitted: 0,
-            qdelay: Distribution::new(),
-            rtt: Distribution::new(),
+            qdelay: Distribution::new(resolution),
+            rtt: Distribution::new(resolution),
             bin_mark: Mark::default(),
             bin_max: 0,
             bins: Vec::new(),
@@ -145,7 +145,7 @@ impl Meter {
         );
         assert!(!bin.is_zero(), "time series need bins of some width");
         Meter {
-            flows: (0..flows).map(|_| Flow::new()).collect(),
+            flows: (0..flows).map(|_| Flow::new(Resolution::SPANS)).collect(),
             base_rtt: base_rtt.to_vec(),
             signal: SignalDelay::new(),
             bin,
@@ -185,9 +185,22 @@ impl Meter {
     }
 
     /// Every instant that will be told is a whole millisecond, so delays are too: reports quantiles
-    /// as such, exact below 16 s.
+    /// as such, exact below 16 s. Must come before the first event.
     pub fn whole_milliseconds(&mut self) {
         self.whole_millis = true;
+        let resolution = self.resolution();
+        for flow in &mut self.flows {
+            *flow = Flow::new(resolution);
+        }
+    }
+
+    /// How finely delays are told apart.
+    fn resolution(&self) -> Resolution {
+        if self.whole_millis {
+            Resolution::WHOLE_MILLISECONDS
+        } else {
+            Resolution::SPANS
+        }
     }
 
     /// A packet of `flow` reaches the bottleneck queue, to be dropped or not.
@@ -271,14 +284,16 @@ impl Meter {
 
     /// `flow` has files or frames to send, whose completion will be told.
     pub fn expect_pieces(&mut self, flow: usize) {
-        self.flows[flow].completions = Some(Box::new(Distribution::new()));
+        let pieces = Distribution::new(self.resolution());
+        self.flows[flow].completions = Some(Box::new(pieces));
     }
 
     /// All of a file or a frame of `flow` has been delivered, so long after it was there to be sent.
     pub fn on_completion(&mut self, flow: usize, took: Duration) {
+        let resolution = self.resolution();
         let completions = &mut self.flows[flow].completions;
         completions
-            .get_or_insert_with(|| Box::new(Distribution::new()))
+            .get_or_insert_with(|| Box::new(Distribution::new(resolution)))
             .record(took.as_nanos());
     }
 
@@ -319,8 +334,8 @@ impl Meter {
         let dropped_bytes = sum(|f| f.dropped_bytes);
 
         let quantile_ms = quantile_ms(self.whole_millis);
-        let mut qdelay = Distribution::new();
-        let mut rtt = Distribution::new();
+        let mut qdelay = Distribution::new(self.resolution());
+        let mut rtt = Distribution::new(self.resolution());
         if let [only] = &mut self.flows[..] {
             std::mem::swap(&mut qdelay, &mut only.qdelay);
             std::mem::swap(&mut rtt, &mut only.rtt);
@@ -337,7 +352,9 @@ impl Meter {
             .iter()
             .filter_map(|flow| flow.completions.as_deref())
         {
-            completions.get_or_insert_with(Distribution::new).add(own);
+            completions
+                .get_or_insert_with(|| Distribution::new(self.resolution()))
+                .add(own);
         }
         let took = Took::of(completions.as_ref());
         let jain = self.jain.mean();

@@ -23,7 +23,7 @@ pub struct Metrics {
     /// Mean time from entering to leaving the bottleneck queue, per packet, ms (exact).
     pub qdelay_mean_ms: Option<f64>,
     /// Median queueing delay, ms. Each quantile is element ⌊q·n⌋ of the sorted delays, too low by
-    /// less than 10 µs or 1/16384 of it; exact integers when fed whole milliseconds below 16 s.
+    /// less than 10 µs or 1/1024 of it; exact integers when fed whole milliseconds below 16 s.
     pub qdelay_p50_ms: Option<f64>,
     /// 95th percentile of the queueing delay, ms.
     pub qdelay_p95_ms: Option<f64>,
