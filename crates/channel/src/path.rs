@@ -166,29 +166,37 @@ impl<P: Packet> Path<P> {
         }
     }
 
-    /// Takes the next packet of `flow` that has arrived by `now`, and when it did.
+    /// Takes the next packet of `pipe` that has arrived by `now`, and when it did.
     ///
     /// # Panics
-    /// If the path knows nothing of this flow.
+    /// If there is no such pipe; [`Path::pipe_of`] has them.
     #[inline]
     pub fn arrive(
         &mut self,
         now: Time,
-        flow: usize,
+        pipe: usize,
         watch: &mut impl Watch<P>,
     ) -> Option<(Time, P)> {
-        let (at, packet) = self.delay.arrive(now, flow)?;
+        let (at, packet) = self.delay.arrive(now, pipe)?;
         watch.on_arrived(at, &packet);
         Some((at, packet))
     }
 
-    /// When the next packet of `flow` arrives, of those that have left the links.
+    /// When the next packet of `pipe` arrives, of those that have left the links.
+    ///
+    /// # Panics
+    /// If there is no such pipe.
+    #[inline]
+    pub fn next_arrival(&self, pipe: usize) -> Option<Time> {
+        self.delay.next_arrival(pipe)
+    }
+
+    /// The pipe through which the packets of `flow` propagate: flows of one constant delay share one.
     ///
     /// # Panics
     /// If the path knows nothing of this flow.
-    #[inline]
-    pub fn next_arrival(&self, flow: usize) -> Option<Time> {
-        self.delay.next_arrival(flow)
+    pub fn pipe_of(&self, flow: usize) -> usize {
+        self.delay.pipe_of(flow)
     }
 
     /// Its links, in the order of crossing.

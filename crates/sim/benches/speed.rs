@@ -1,32 +1,28 @@
-//! How fast the simulator is, beside a bare event loop that moves the same packets.
+//! How fast the simulator is, beside a lean event loop that shares no code with it (`lean/mod.rs`).
 //!
-//! The bare loop has the same event queue, link and pipes, but no sender, receiver, controller or
-//! statistics beyond counts: a fixed window, each arrival answered, each answer sending the next
-//! packet. Machines differ and drift, so what counts is the ratio of runs in turn: each case runs
-//! seven rounds of bare loop, Cubic and Verus, and the median of the ratios is reported.
+//! Machines differ and drift, so what counts is the ratio of runs in turn: each case runs seven rounds of lean loop, Cubic
+//! and Verus, and the median of the ratios is reported.
 //!
-//! `cargo bench -p verus-sim` prints the table of BENCHMARKS.md; `-- --quick` runs fewer rounds.
+//! `cargo bench -p verus-sim --bench speed` prints the tables of BENCHMARKS.md; `-- --quick` runs fewer rounds, and
+//! `-- --one W2 cubic` one workload under one scheme (or `lean`), for a profiler.
 
 // A benchmark reads clocks; that is all it does.
 #![allow(clippy::disallowed_methods)]
 
-use std::collections::VecDeque;
+mod lean;
+
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 use verus_channel::catalogue::{self, Channel};
-use verus_channel::path::link::{Link, Service, WhenOver};
-use verus_channel::queue::QueueConfig;
-use verus_channel::schedule::Schedule;
 use verus_core::controller::{Arrival, Observer};
 use verus_core::sprout::{self, TICK, receiver::Forecaster};
 use verus_core::verus::config::Config;
 use verus_core::verus::profile::{Bounds, Profile};
 use verus_core::verus::robust::capacity::Capacity;
 use verus_core::{
-    Acked, Bytes, Controller, Departure, Duration, Feedback, Time, algorithm::Scheme, random,
+    Acked, Bytes, Controller, Departure, Duration, Feedback, Time, algorithm::Scheme,
 };
-use verus_sim::event::{Event, EventQueue};
 use verus_sim::{FlowSpec, Scenario};
 
 /// A workload: flows over a channel.
@@ -84,119 +80,65 @@ impl Workload {
         }
     }
 
-    fn simulate(&self, scheme: &str) -> Run {
+    /// What simulates it under `scheme`; it returns how many packets left the queue.
+    fn simulation(&self, scheme: &str) -> impl FnOnce() -> u64 {
         let plan = self.scenario(scheme).plan().expect("the workload is valid");
-        timed(|| {
+        move || {
             let outcome = plan.run(&mut |_| true).expect("nobody cancels");
             outcome.metrics.departures
-        })
+        }
     }
 
-    fn bare(&self) -> Run {
+    /// The same for the lean loop.
+    fn lean(&self) -> impl FnOnce() -> u64 {
+        let millis = 1_000_000;
         let end = Duration::from_secs_f64(self.duration_s);
-        let channel = catalogue::open(&self.trace, 1, end).expect("the workload is valid");
-        let opportunity = Bytes::new(1504);
-        let (service, rate) = match channel {
-            Channel::Rate(rate) => (Service::Rate(Schedule::constant(rate)), rate),
+        let service = match catalogue::open(&self.trace, 1, end).expect("the workload is valid") {
+            Channel::Rate(rate) => lean::Service::Every(rate.time_for(SIZE).as_nanos()),
             Channel::Trace(trace) => {
-                let rate = trace.mean_rate(opportunity);
-                (
-                    Service::Trace {
-                        trace,
-                        opportunity,
-                        end: WhenOver::Loop,
-                    },
-                    rate,
-                )
+                lean::Service::At(trace.opportunities().map(|at| at * millis).collect())
             }
         };
-        let queue = QueueConfig::parse(self.queue).expect("the workload is valid");
-        // A pipe and a half: the link is never idle, and nothing is dropped.
-        let window = rate.bytes_in(Duration::from_millis(60)).get() / 1500 / self.flows as u64 + 1;
-        timed(|| bare_loop(service, &queue, self.flows, window, Time::ZERO + end))
+        let setting = lean::Setting {
+            flows: self.flows,
+            delay: 20 * millis,
+            end: end.as_nanos(),
+            service,
+            queue: match self.queue {
+                DROP_TAIL => lean::Queue::DropTail(333),
+                _ => lean::Queue::Red(250.0, 750.0, 0.1),
+            },
+        };
+        move || lean::run(&setting)
+    }
+
+    /// By its name, or the beginning of it.
+    fn named(name: &str) -> Option<Workload> {
+        Workload::all()
+            .into_iter()
+            .find(|workload| workload.name.starts_with(name))
+    }
+
+    fn all() -> Vec<Workload> {
+        let highway = std::env::var("VERUS_HIGHWAY").unwrap_or("highway-driving-3g-up".to_owned());
+        let workload = |name, trace: &str, queue, flows, duration_s| Workload {
+            name,
+            trace: trace.to_owned(),
+            queue,
+            flows,
+            duration_s,
+        };
+        vec![
+            workload("W1, 1 flow", "rate:100", DROP_TAIL, 1, 60.0),
+            workload("W1, 10 flows", "rate:100", DROP_TAIL, 10, 60.0),
+            workload("W2, 10 flows", &highway, RED, 10, 600.0),
+        ]
     }
 }
 
-struct BareFlow {
-    forward: VecDeque<Time>,
-    back: VecDeque<Time>,
-}
-
-/// The yardstick. Returns how many packets left the link.
-fn bare_loop(service: Service, queue: &QueueConfig, flows: usize, window: u64, end: Time) -> u64 {
-    let size = Bytes::new(1500);
-    let delay = Duration::from_millis(20);
-    let mut events = EventQueue::default();
-    let mut link: Link<u32> = Link::new(service, queue, random::stream(1, "queue", 0));
-    let mut link_set = false;
-    let mut sides: Vec<BareFlow> = (0..flows)
-        .map(|_| BareFlow {
-            forward: VecDeque::new(),
-            back: VecDeque::new(),
-        })
-        .collect();
-    let mut departed = 0;
-    for flow in 0..flows {
-        for _ in 0..window {
-            let _ = link.enqueue(Time::ZERO, size, flow as u32);
-        }
-    }
-    let set = |link: &Link<u32>, link_set: &mut bool, events: &mut EventQueue| {
-        if !*link_set && let Some(at) = link.next_departure() {
-            *link_set = true;
-            events.push(at, Event::Departure);
-        }
-    };
-    set(&link, &mut link_set, &mut events);
-    while let Some((now, event)) = events.pop() {
-        if now > end {
-            break;
-        }
-        match event {
-            Event::Departure => {
-                link_set = false;
-                while link.next_departure().is_some_and(|at| at <= now) {
-                    let Some(packet) = link.depart(now, |_| ()) else {
-                        continue;
-                    };
-                    departed += 1;
-                    let pipe = &mut sides[packet.packet as usize].forward;
-                    pipe.push_back(now + delay);
-                    if pipe.len() == 1 {
-                        events.push(now + delay, Event::Data(packet.packet));
-                    }
-                }
-                set(&link, &mut link_set, &mut events);
-            }
-            Event::Data(flow) => {
-                let side = &mut sides[flow as usize];
-                while side.forward.front().is_some_and(|&at| at <= now) {
-                    side.forward.pop_front();
-                    side.back.push_back(now + delay);
-                    if side.back.len() == 1 {
-                        events.push(now + delay, Event::Ack(flow));
-                    }
-                }
-                if let Some(&at) = side.forward.front() {
-                    events.push(at, Event::Data(flow));
-                }
-            }
-            Event::Ack(flow) => {
-                let side = &mut sides[flow as usize];
-                while side.back.front().is_some_and(|&at| at <= now) {
-                    side.back.pop_front();
-                    let _ = link.enqueue(now, size, flow);
-                }
-                if let Some(&at) = side.back.front() {
-                    events.push(at, Event::Ack(flow));
-                }
-                set(&link, &mut link_set, &mut events);
-            }
-            other => unreachable!("{other:?} is not for the bare loop"),
-        }
-    }
-    departed
-}
+/// 333 packets, and the queue of Verus §6: 250 and 750 packets.
+const DROP_TAIL: &str = "droptail:bytes=500000";
+const RED: &str = "red:min=375000,max=1125000,p=0.1";
 
 /// A Verus controller in steady state, fed by hand: 20 packets in flight, 80 ms.
 struct Steady {
@@ -359,66 +301,61 @@ fn micro() {
     println!("| Sprout: a tick, its packets and forecast | {tick:.0} | 100000 |");
 }
 
+/// Epochs that the flows of a run have had, of ε = 5 ms each.
+fn epochs(workload: &Workload) -> f64 {
+    workload.flows as f64 * workload.duration_s / 0.005
+}
+
 fn main() {
-    let quick = std::env::args().any(|arg| arg == "--quick");
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == "--one") {
+        let [name, scheme] = &arguments[at + 1..at + 3] else {
+            unreachable!("a slice of two")
+        };
+        let workload = Workload::named(name).expect("W1, 1; W1, 10; or W2");
+        // Without the CPU's clock, which some profilers do not let through.
+        let begun = Instant::now();
+        let packets = match scheme.as_str() {
+            "lean" => workload.lean()(),
+            scheme => workload.simulation(scheme)(),
+        };
+        let each = begun.elapsed().as_nanos() as f64 / packets as f64;
+        println!("{packets} packets, {each:.1} ns each");
+        return;
+    }
+    let quick = arguments.iter().any(|argument| argument == "--quick");
     let rounds = if quick { 3 } else { 7 };
-    let highway = std::env::var("VERUS_HIGHWAY").unwrap_or("highway-driving-3g-up".to_owned());
-    let red = "red:min=375000,max=1125000,p=0.1";
-    let workloads = [
-        Workload {
-            name: "W1, 1 flow",
-            trace: "rate:100".to_owned(),
-            queue: "droptail:bytes=500000",
-            flows: 1,
-            duration_s: 60.0,
-        },
-        Workload {
-            name: "W1, 10 flows",
-            trace: "rate:100".to_owned(),
-            queue: "droptail:bytes=500000",
-            flows: 10,
-            duration_s: 60.0,
-        },
-        Workload {
-            name: "W2, 10 flows",
-            trace: highway,
-            queue: red,
-            flows: 10,
-            duration_s: 600.0,
-        },
-    ];
     println!(
-        "| workload | bare loop, M packets/CPU s | Cubic | Verus | Cubic/bare | Verus/Cubic | CPU/wall |"
+        "| workload | lean loop, M packets/CPU s | Cubic | Verus | Cubic/lean | Verus/Cubic | ns an epoch | CPU/wall |"
     );
-    println!("|---|---|---|---|---|---|---|");
-    for workload in &workloads {
+    println!("|---|---|---|---|---|---|---|---|");
+    for workload in &Workload::all() {
         let mut runs: Vec<[Run; 3]> = Vec::new();
         for _ in 0..rounds {
             runs.push([
-                workload.bare(),
-                workload.simulate("cubic"),
-                workload.simulate("verus:ratio=2"),
+                timed(workload.lean()),
+                timed(workload.simulation("cubic")),
+                timed(workload.simulation("verus:ratio=2")),
             ]);
         }
-        let column = |index: usize| {
-            median(&mut runs.iter().map(|run| run[index].rate()).collect::<Vec<_>>())
+        let median_of = |value: &dyn Fn(&[Run; 3]) -> f64| {
+            median(&mut runs.iter().map(value).collect::<Vec<_>>())
         };
-        let ratio = |over: usize, under: usize| {
-            median(
-                &mut runs
-                    .iter()
-                    .map(|run| run[over].rate() / run[under].rate())
-                    .collect::<Vec<_>>(),
-            )
-        };
+        let millions = |index: usize| median_of(&|run| run[index].rate() / 1e6);
+        let ratio =
+            |over: usize, under: usize| median_of(&|run| run[over].rate() / run[under].rate());
+        // What Verus takes more than Cubic would for as many packets.
+        let epoch = median_of(&|[_, cubic, verus]| {
+            (verus.cpu_s - verus.packets as f64 / cubic.rate()) * 1e9 / epochs(workload)
+        });
         let share = runs.iter().flatten().map(|run| run.cpu_s).sum::<f64>()
             / runs.iter().flatten().map(|run| run.wall_s).sum::<f64>();
         println!(
-            "| {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {share:.2} |",
+            "| {} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {epoch:.0} | {share:.2} |",
             workload.name,
-            column(0) / 1e6,
-            column(1) / 1e6,
-            column(2) / 1e6,
+            millions(0),
+            millions(1),
+            millions(2),
             ratio(1, 0),
             ratio(2, 1),
         );

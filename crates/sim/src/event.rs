@@ -1,8 +1,9 @@
 //! The time-ordered queue of events.
 //!
 //! One rule settles ties, so that a run has one outcome: at equal times the lower class goes first
-//! (connections that begin, have more and end, then arrivals, then feedback, then timers, then samples, and departures last), and
-//! within a class events leave in the order in which they were added.
+//! (connections that begin, have more and end, then arrivals, then feedback, then timers, then samples, and what links do
+//! last), and within a class events leave in the order in which they were added. Packets that arrive through one pipe at one
+//! instant do so in the order in which they set out: all are heard of before anybody sends.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -10,7 +11,7 @@ use std::collections::binary_heap::PeekMut;
 
 use verus_core::Time;
 
-/// Something that happens at an instant. The number is the flow's.
+/// Something that happens at an instant. The number is the flow's or, of what is under way, the pipe's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A connection of a flow begins.
@@ -21,9 +22,9 @@ pub enum Event {
     Pause(u32),
     /// A flow ends.
     Stop(u32),
-    /// The packet at the head of the flow's forward pipe arrives.
+    /// The packet at the head of a pipe of the data's path arrives.
     Data(u32),
-    /// The acknowledgement at the head of the flow's return pipe arrives.
+    /// The acknowledgement at the head of a pipe of the way back arrives.
     Ack(u32),
     /// A delayed acknowledgement is due.
     ReceiverTimer(u32),
@@ -33,10 +34,10 @@ pub enum Event {
     SenderTimer(u32),
     /// Time series are sampled and progress is told.
     Sample,
-    /// The bottleneck serves a packet.
-    Departure,
-    /// The bottleneck of the return path serves an acknowledgement.
-    AckDeparture,
+    /// The links of the data's path serve what is due.
+    Service,
+    /// Those of the way back do.
+    AckService,
 }
 
 impl Event {
@@ -47,7 +48,7 @@ impl Event {
             Event::Ack(_) => 2,
             Event::ReceiverTimer(_) | Event::ObserverTimer(_) | Event::SenderTimer(_) => 3,
             Event::Sample => 4,
-            Event::Departure | Event::AckDeparture => 5,
+            Event::Service | Event::AckService => 5,
         }
     }
 }
@@ -169,7 +170,7 @@ mod tests {
         let mut queue = EventQueue::default();
         let at = Time::from_millis(5);
         let added = [
-            Event::Departure,
+            Event::Service,
             Event::SenderTimer(1),
             Event::Ack(2),
             Event::Data(0),
@@ -181,14 +182,14 @@ mod tests {
         for event in added {
             queue.push(at, event);
         }
-        queue.push(Time::from_millis(4), Event::AckDeparture);
+        queue.push(Time::from_millis(4), Event::AckService);
         let order: Vec<Event> = std::iter::from_fn(|| queue.pop())
             .map(|(_, event)| event)
             .collect();
         assert_eq!(
             order,
             [
-                Event::AckDeparture,
+                Event::AckService,
                 Event::Start(3),
                 Event::Data(0),
                 Event::Ack(2),
@@ -196,7 +197,7 @@ mod tests {
                 Event::SenderTimer(1),
                 Event::SenderTimer(0),
                 Event::Sample,
-                Event::Departure,
+                Event::Service,
             ]
         );
     }

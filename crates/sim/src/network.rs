@@ -9,8 +9,12 @@
 //! ```
 //!
 //! Each arrow's end is a method here; what is on the way is a [`Path`]'s, what is at the ends a [`Flow`]'s, what is seen of it the
-//! [`Observers`]'. A path has at most one pending event for its links and one for each flow under way, so the event queue
-//! holds a handful of entries however many packets there are. Nothing is allocated per packet once the buffers have grown.
+//! [`Observers`]'. A path has at most one pending event for its links and one for each pipe with packets under way, so the
+//! event queue holds a handful of entries however many packets there are. Nothing is allocated per packet once the buffers
+//! have grown.
+//!
+//! What a link does matters to nobody before the next packet is sent to it, or what leaves it arrives: it is served then,
+//! each departure as of its own instant. So a packet takes one event, its arrival.
 
 use verus_channel::path::delay::Flight;
 use verus_channel::path::{Dropped, Watch};
@@ -34,18 +38,22 @@ struct Network<'a> {
     flows: Vec<Flow>,
     data: Way<DataPacket>,
     acks: Way<AckPacket>,
-    /// How long each flow's acknowledgements take, where a packet's arrival and that of its acknowledgement are one
-    /// event; see [`Plan::answers_are_certain`].
+    /// How long acknowledgements take of packets that come through each pipe, where a packet's arrival and that of its
+    /// acknowledgement are one event; see [`Plan::answers_are_certain`].
     certain: Option<Vec<Duration>>,
+    /// The flows that hear something at this instant.
+    hearing: Vec<usize>,
     observers: Observers,
     /// Data packets sent so far.
     sent: usize,
 }
 
-/// A path, and whether the event for its next departure is set.
+/// A path, and whether the event to serve its links is set.
 struct Way<P> {
     path: Path<P>,
-    departure_set: bool,
+    service_set: bool,
+    /// How long after a packet has left the links something may come of it at the earliest.
+    foresight: Duration,
 }
 
 impl Plan {
@@ -138,16 +146,28 @@ impl<'a> Network<'a> {
             }
         }
         let end = Time::from_secs_f64(scenario.duration_s);
-        let way_back: Vec<Duration> = plan.first_delays().collect();
-        let base_rtt: Vec<Duration> = way_back.iter().map(|&delay| delay * 2).collect();
+        let base_rtt: Vec<Duration> = plan.first_delays().map(|delay| delay * 2).collect();
+        let data = plan.data_path();
+        let certain = plan.answers_are_certain().then(|| {
+            let mut way_back = vec![Duration::ZERO; flows.len()];
+            for (flow, delay) in plan.first_delays().enumerate() {
+                way_back[data.pipe_of(flow)] = delay;
+            }
+            way_back
+        });
+        let least = |delay: Schedule<Duration>| delay.steps().iter().map(|step| step.1).min();
+        let one_way = plan.delays().filter_map(least).min().unwrap_or_default();
+        let way_back = certain.as_ref().map_or(Duration::ZERO, |_| one_way);
         Network {
             plan,
             end,
             events,
             flows,
-            data: Way::new(plan.data_path()),
-            acks: Way::new(plan.ack_path()),
-            certain: plan.answers_are_certain().then_some(way_back),
+            data: Way::new(data, one_way + way_back),
+            // What is dropped on the way back is not under way any more, which the sender's next packet is counted by.
+            acks: Way::new(plan.ack_path(), Duration::ZERO),
+            certain,
+            hearing: Vec::new(),
             observers: Observers::new(plan, &base_rtt, end),
             sent: 0,
         }
@@ -174,12 +194,12 @@ impl<'a> Network<'a> {
                 Event::Pause(flow) => self.on_pause(now, flow as usize),
                 Event::Stop(flow) => self.on_stop(now, flow as usize),
                 Event::SenderTimer(flow) => self.on_sender_timer(now, flow as usize),
-                Event::Departure => self.on_departure(now),
-                Event::Data(flow) => self.on_data(now, flow as usize),
+                Event::Service => self.on_service(now),
+                Event::Data(pipe) => self.on_data(now, pipe as usize),
                 Event::ReceiverTimer(flow) => self.on_receiver_timer(now, flow as usize),
                 Event::ObserverTimer(flow) => self.on_observer_timer(now, flow as usize),
-                Event::AckDeparture => self.on_ack_departure(now),
-                Event::Ack(flow) => self.on_ack(now, flow as usize),
+                Event::AckService => self.on_ack_service(now),
+                Event::Ack(pipe) => self.on_ack(now, pipe as usize),
                 Event::Sample => {
                     if let Some(series) = &mut self.observers.series {
                         series.sample(now, &self.flows);
@@ -199,11 +219,17 @@ impl<'a> Network<'a> {
     }
 
     fn finish(mut self) -> Outcome {
+        let end = self.end;
+        self.data.path.serve(end, &mut self.observers);
         if self.certain.is_some() {
             // Packets that have arrived, with their answers still on the way.
-            for index in 0..self.flows.len() {
-                while let Some((at, packet)) =
-                    self.data.path.arrive(self.end, index, &mut self.observers)
+            let mut pipes: Vec<usize> = (0..self.flows.len())
+                .map(|flow| self.data.path.pipe_of(flow))
+                .collect();
+            pipes.sort_unstable();
+            pipes.dedup();
+            for pipe in pipes {
+                while let Some((at, packet)) = self.data.path.arrive(end, pipe, &mut self.observers)
                 {
                     self.receive(at, &packet);
                 }
@@ -218,6 +244,7 @@ impl<'a> Network<'a> {
 
     /// The connection that is due begins.
     fn on_start(&mut self, now: Time, index: usize) {
+        self.catch_up(now);
         let flow = &mut self.flows[index];
         if flow.phase != Phase::Pausing {
             return; // it was stopped before
@@ -262,6 +289,7 @@ impl<'a> Network<'a> {
         if self.flows[index].phase != Phase::On {
             return; // it was stopped before
         }
+        self.catch_up(now);
         self.flows[index].ends.sender.stop();
         self.observers.cut_epochs(now, index);
         self.observers.on_end(now, index);
@@ -271,6 +299,7 @@ impl<'a> Network<'a> {
     /// All of a connection's file has arrived.
     #[cold]
     fn complete(&mut self, now: Time, index: usize) {
+        self.catch_up(now);
         self.observers.on_complete(now, index, &self.flows[index]);
         self.observers.on_end(now, index);
         self.await_next(now, index);
@@ -285,6 +314,7 @@ impl<'a> Network<'a> {
 
     /// A user is gone for good.
     fn on_stop(&mut self, now: Time, index: usize) {
+        self.catch_up(now);
         self.flows[index].stop();
         self.observers.on_stop(now, index);
     }
@@ -319,34 +349,45 @@ impl<'a> Network<'a> {
                 events: &mut self.events,
                 certain: self.certain.as_deref(),
             };
+            self.data.path.serve_before(now, &mut watch);
             self.data.path.send(now, transmit.size, packet, &mut watch);
         }
         self.observers.after_sending(now, index, &ends.sender, sent);
         if sent {
-            self.data.set_departure(Event::Departure, &mut self.events);
+            self.data.set_service(Event::Service, &mut self.events);
         }
         self.set_sender_timer(index);
     }
 
-    fn on_departure(&mut self, now: Time) {
+    fn on_service(&mut self, now: Time) {
         let mut watch = DataWatch {
             observers: &mut self.observers,
             events: &mut self.events,
             certain: self.certain.as_deref(),
         };
         if let Some(at) = self.data.serve(now, &mut watch) {
-            self.events.push(at, Event::Departure);
+            self.events.push(at, Event::Service);
         }
     }
 
-    fn on_data(&mut self, now: Time, index: usize) {
-        while let Some((at, packet)) = self.data.path.arrive(now, index, &mut self.observers) {
+    /// Lets the data's links serve what was due before `now`.
+    fn catch_up(&mut self, now: Time) {
+        let mut watch = DataWatch {
+            observers: &mut self.observers,
+            events: &mut self.events,
+            certain: self.certain.as_deref(),
+        };
+        self.data.path.serve_before(now, &mut watch);
+    }
+
+    fn on_data(&mut self, now: Time, pipe: usize) {
+        while let Some((at, packet)) = self.data.path.arrive(now, pipe, &mut self.observers) {
             if self.receive(at, &packet) {
-                self.acknowledge(at, index);
+                self.acknowledge(at, packet.flow as usize);
             }
         }
-        if let Some(at) = self.data.path.next_arrival(index) {
-            self.events.push(at, Event::Data(index as u32));
+        if let Some(at) = self.data.path.next_arrival(pipe) {
+            self.events.push(at, Event::Data(pipe as u32));
         }
     }
 
@@ -407,55 +448,60 @@ impl<'a> Network<'a> {
             events: &mut self.events,
         };
         self.acks.path.send(now, size, packet, &mut watch);
-        self.acks
-            .set_departure(Event::AckDeparture, &mut self.events);
+        self.acks.set_service(Event::AckService, &mut self.events);
     }
 
-    fn on_ack_departure(&mut self, now: Time) {
+    fn on_ack_service(&mut self, now: Time) {
         let mut watch = AckWatch {
             observers: &mut self.observers,
             events: &mut self.events,
         };
         if let Some(at) = self.acks.serve(now, &mut watch) {
-            self.events.push(at, Event::AckDeparture);
+            self.events.push(at, Event::AckService);
         }
     }
 
-    fn on_ack(&mut self, now: Time, index: usize) {
+    /// Acknowledgements arrive: all who hear something at this instant do before anybody sends.
+    fn on_ack(&mut self, now: Time, pipe: usize) {
         match &self.certain {
-            Some(way_back) => self.hear_certain(now, index, way_back[index]),
+            Some(way_back) => self.hear_certain(now, pipe, way_back[pipe]),
             None => {
-                while let Some((_, packet)) = self.acks.path.arrive(now, index, &mut ()) {
+                while let Some((_, packet)) = self.acks.path.arrive(now, pipe, &mut ()) {
+                    let index = packet.flow as usize;
                     if packet.connection == self.flows[index].connection {
                         self.hear(now, index, &packet.ack, packet.answers, packet.report);
                     } else {
                         self.observers.on_settled(u64::from(packet.answers));
                     }
                 }
-                if let Some(at) = self.acks.path.next_arrival(index) {
-                    self.events.push(at, Event::Ack(index as u32));
+                if let Some(at) = self.acks.path.next_arrival(pipe) {
+                    self.events.push(at, Event::Ack(pipe as u32));
                 }
             }
         }
-        self.pump(now, index);
+        for at in 0..self.hearing.len() {
+            self.pump(now, self.hearing[at]);
+        }
+        self.hearing.clear();
     }
 
     /// Packets arrived, and were acknowledged at once, `way_back` ago.
     #[inline]
-    fn hear_certain(&mut self, now: Time, index: usize, way_back: Duration) {
+    fn hear_certain(&mut self, now: Time, pipe: usize, way_back: Duration) {
         let answered = now - way_back;
-        while let Some((at, packet)) = self.data.path.arrive(answered, index, &mut self.observers) {
+        while let Some((at, packet)) = self.data.path.arrive(answered, pipe, &mut self.observers) {
             if !self.receive(at, &packet) {
                 continue;
             }
+            let index = packet.flow as usize;
             let ends = &mut self.flows[index].ends;
             let answers = std::mem::take(&mut ends.unanswered);
             if let Some(ack) = ends.receiver.poll_ack(at) {
                 self.hear(now, index, &ack, answers, None);
             }
         }
-        if let Some(at) = self.data.path.next_arrival(index) {
-            self.events.push(at + way_back, Event::Ack(index as u32));
+        if let Some(at) = self.data.path.next_arrival(pipe) {
+            self.events.push(at + way_back, Event::Ack(pipe as u32));
         }
     }
 
@@ -470,6 +516,9 @@ impl<'a> Network<'a> {
             .on_ack(now, ack, report)
             .expect("the simulated receiver acknowledges what arrived");
         self.observers.on_acknowledged(now, index, &ends.sender);
+        if self.hearing.last() != Some(&index) {
+            self.hearing.push(index);
+        }
     }
 
     // Timers.
@@ -514,35 +563,38 @@ impl<'a> Network<'a> {
 }
 
 impl<P: verus_channel::path::Packet> Way<P> {
-    fn new(path: Path<P>) -> Self {
+    /// Something may come of a packet `least` after it has left the links, and not before.
+    fn new(path: Path<P>, least: Duration) -> Self {
         Way {
             path,
-            departure_set: false,
+            service_set: false,
+            // The last instant before that.
+            foresight: least.saturating_sub(Duration::from_nanos(1)),
         }
     }
 
-    /// Sets the event for the next departure, if there is one and it is not set.
+    /// Sets the event to serve the links, if there is something to serve and it is not set.
     #[inline]
-    fn set_departure(&mut self, event: Event, events: &mut EventQueue) {
-        if !self.departure_set
+    fn set_service(&mut self, event: Event, events: &mut EventQueue) {
+        if !self.service_set
             && let Some(at) = self.path.next_departure()
         {
-            self.departure_set = true;
-            events.push(at, event);
+            self.service_set = true;
+            events.push(at + self.foresight, event);
         }
     }
 
-    /// The event for the next departure has come; returns when to set another, if there is one.
+    /// The event to serve the links has come; returns when to set another, if one is needed.
     #[inline]
     #[must_use]
     fn serve(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<Time> {
         let next = self.path.serve(now, watch);
-        self.departure_set = next.is_some();
-        next
+        self.service_set = next.is_some();
+        next.map(|at| at + self.foresight)
     }
 }
 
-/// Sets an event for what is next to arrive of a flow's data, and tells the observers.
+/// Sets an event for what is next to arrive of a pipe's data, and tells the observers.
 struct DataWatch<'a> {
     observers: &'a mut Observers,
     events: &'a mut EventQueue,
@@ -570,13 +622,13 @@ impl Watch<DataPacket> for DataWatch<'_> {
         if !flight.first {
             return;
         }
-        let flow = flight.flow as u32;
+        let pipe = flight.pipe as u32;
         match self.certain {
             Some(way_back) => {
-                let heard = flight.arrives + way_back[flight.flow];
-                self.events.push(heard, Event::Ack(flow));
+                let heard = flight.arrives + way_back[flight.pipe];
+                self.events.push(heard, Event::Ack(pipe));
             }
-            None => self.events.push(flight.arrives, Event::Data(flow)),
+            None => self.events.push(flight.arrives, Event::Data(pipe)),
         }
     }
 }
@@ -596,8 +648,67 @@ impl Watch<AckPacket> for AckWatch<'_> {
     #[inline]
     fn on_under_way(&mut self, flight: Flight) {
         if flight.first {
-            let flow = flight.flow as u32;
-            self.events.push(flight.arrives, Event::Ack(flow));
+            self.events
+                .push(flight.arrives, Event::Ack(flight.pipe as u32));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    /// All that is told of a run but how many events it took.
+    fn told(scenario: &Scenario, late: bool) -> String {
+        let plan = scenario.plan().expect("valid");
+        let mut network = Network::new(&plan);
+        if !late {
+            network.data.foresight = Duration::ZERO;
+        }
+        let mut outcome = network.run(&mut |_| true).expect("nobody cancels");
+        outcome.totals.events = 0;
+        format!("{outcome:?}")
+    }
+
+    #[test]
+    fn links_that_are_served_when_somebody_needs_to_know_serve_as_if_it_were_on_time() {
+        let flow = |scheme: &str, traffic: Option<&str>, stop_s| FlowSpec {
+            traffic: traffic.map(str::to_owned),
+            stop_s,
+            ..FlowSpec::new(scheme)
+        };
+        let steady = vec![
+            flow("cubic", None, None),
+            flow("verus:ratio=2", None, Some(4.0)),
+            flow("newreno", None, None),
+        ];
+        let mut busy = steady.clone();
+        busy.push(flow("cubic", Some("files:bytes=100000,gap_s=0.1"), None));
+        busy.push(flow("vegas", Some("on-off:off_s=1,begin=on"), None));
+        let red = "red:min=30000,max=90000,p=0.1";
+        for (trace, queue) in [
+            ("rate:8", "droptail:bytes=60000"),
+            ("city-driving-3g-up@1", red),
+            ("city-driving-3g-up@2", "codel"),
+            ("highway-driving-3g-up@3", "red:preset=cs244"),
+        ] {
+            for flows in [&steady, &busy] {
+                let scenario = Scenario {
+                    trace: trace.to_owned(),
+                    queue: queue.to_owned(),
+                    duration_s: 6.0,
+                    loss: 0.001,
+                    records: true,
+                    flows: flows.clone(),
+                    ..Default::default()
+                };
+                assert_eq!(
+                    told(&scenario, true),
+                    told(&scenario, false),
+                    "{trace} {queue}"
+                );
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Propagation: packets under way, for how long, over time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use verus_core::{Duration, Time};
 
@@ -9,32 +9,37 @@ use super::jitter::Jitter;
 use super::reorder::Reorder;
 use crate::schedule::{Follower, Schedule};
 
-/// Holds each packet for its flow's propagation delay, which may change in steps. Flows do not wait for each other; the packets of
-/// one keep their order (when its delay drops, those sent later wait for those already under way), but for what a
-/// [`Reorder`] takes out of it. In the steady state nothing is allocated.
+/// Holds each packet for its flow's propagation delay, which may change in steps. The packets of a flow keep their order
+/// (when its delay drops, those sent later wait for those already under way), but for what a [`Reorder`] takes out of it.
+/// In the steady state nothing is allocated.
+///
+/// Flows of one constant delay share a *pipe*, as none of their packets can overtake another; every other flow has one of
+/// its own and waits for nobody. Of a pipe's packets that arrive at one instant, the first to set out comes first.
 #[derive(Clone, Debug)]
 pub struct Delay<P> {
-    lanes: Vec<Lane<P>>,
+    pipes: Vec<Pipe<P>>,
+    /// Each flow's pipe.
+    pipe_of: Vec<usize>,
 }
 
 /// How a packet sets out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
-    /// The flow whose packet it is.
-    pub flow: usize,
+    /// The pipe that it is in.
+    pub pipe: usize,
     /// When it arrives.
     pub arrives: Time,
-    /// Whether it is the next of its flow to arrive.
+    /// Whether it is the next of its pipe to arrive.
     pub first: bool,
     /// Whether it was taken out of its order.
     pub reordered: bool,
 }
 
-/// One flow's packets under way.
+/// Packets under way.
 #[derive(Clone, Debug)]
-struct Lane<P> {
+struct Pipe<P> {
     delay: Follower<Duration>,
-    /// Boxed, so that the lanes of flows without any are close together.
+    /// Boxed, so that pipes without any are close together.
     wander: Option<Box<Wander>>,
     /// When the last packet that was not taken out of its order arrives.
     latest: Time,
@@ -52,14 +57,24 @@ struct Wander {
 impl<P: Packet> Delay<P> {
     /// The delay of each flow.
     pub fn new(flows: impl IntoIterator<Item = Schedule<Duration>>) -> Self {
-        let lane = |delay| Lane {
-            delay: Follower::new(delay),
-            wander: None,
-            latest: Time::ZERO,
-            under_way: VecDeque::new(),
-        };
+        let mut pipes = Vec::new();
+        let mut shared = BTreeMap::new();
+        let pipe_of = flows.into_iter().map(|delay| {
+            let constant = match delay.steps() {
+                &[(_, always)] => Some(always),
+                _ => None,
+            };
+            if let Some(pipe) = constant.and_then(|always| shared.get(&always)) {
+                return *pipe;
+            }
+            pipes.push(Pipe::new(Follower::new(delay)));
+            let pipe = pipes.len() - 1;
+            shared.extend(constant.map(|always| (always, pipe)));
+            pipe
+        });
         Delay {
-            lanes: flows.into_iter().map(lane).collect(),
+            pipe_of: pipe_of.collect(),
+            pipes,
         }
     }
 
@@ -73,7 +88,7 @@ impl<P: Packet> Delay<P> {
     /// # Panics
     /// If there is no such flow.
     pub fn with_jitter(mut self, flow: usize, jitter: Jitter) -> Self {
-        self.lanes[flow].wander.get_or_insert_default().jitter = Some(jitter);
+        self.wander(flow).jitter = Some(jitter);
         self
     }
 
@@ -82,8 +97,27 @@ impl<P: Packet> Delay<P> {
     /// # Panics
     /// If there is no such flow.
     pub fn with_reorder(mut self, flow: usize, reorder: Reorder) -> Self {
-        self.lanes[flow].wander.get_or_insert_default().reorder = Some(reorder);
+        self.wander(flow).reorder = Some(reorder);
         self
+    }
+
+    /// What sets the packets of `flow` apart, in a pipe of its own.
+    fn wander(&mut self, flow: usize) -> &mut Wander {
+        let mut pipe = self.pipe_of[flow];
+        if self.pipe_of.iter().filter(|&&other| other == pipe).count() > 1 {
+            self.pipes.push(Pipe::new(self.pipes[pipe].delay.clone()));
+            pipe = self.pipes.len() - 1;
+            self.pipe_of[flow] = pipe;
+        }
+        self.pipes[pipe].wander.get_or_insert_default()
+    }
+
+    /// The pipe that the packets of `flow` go through.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn pipe_of(&self, flow: usize) -> usize {
+        self.pipe_of[flow]
     }
 
     /// A packet sets out at `now`, which never goes back from call to call.
@@ -92,11 +126,11 @@ impl<P: Packet> Delay<P> {
     /// If there is no delay for the packet's flow.
     #[inline]
     pub fn set_out(&mut self, now: Time, packet: P) -> Flight {
-        let flow = packet.flow();
-        let lane = &mut self.lanes[flow];
-        let mut arrives = now + lane.delay.at(now);
+        let index = self.pipe_of[packet.flow()];
+        let pipe = &mut self.pipes[index];
+        let mut arrives = now + pipe.delay.at(now);
         let mut late = None;
-        if let Some(wander) = &mut lane.wander {
+        if let Some(wander) = &mut pipe.wander {
             if let Some(jitter) = &mut wander.jitter {
                 arrives += jitter.draw();
             }
@@ -105,42 +139,51 @@ impl<P: Packet> Delay<P> {
         match late {
             Some(late) => arrives += late,
             None => {
-                arrives = arrives.max(lane.latest);
-                lane.latest = arrives;
+                arrives = arrives.max(pipe.latest);
+                pipe.latest = arrives;
             }
         }
         Flight {
-            flow,
+            pipe: index,
             arrives,
-            first: lane.insert(arrives, packet),
+            first: pipe.insert(arrives, packet),
             reordered: late.is_some(),
         }
     }
 
-    /// Takes the next packet of `flow` that has arrived by `now`, and when it did.
+    /// Takes the next packet of `pipe` that has arrived by `now`, and when it did.
     #[inline]
-    pub fn arrive(&mut self, now: Time, flow: usize) -> Option<(Time, P)> {
-        let under_way = &mut self.lanes[flow].under_way;
+    pub fn arrive(&mut self, now: Time, pipe: usize) -> Option<(Time, P)> {
+        let under_way = &mut self.pipes[pipe].under_way;
         if under_way.front()?.0 > now {
             return None;
         }
         under_way.pop_front()
     }
 
-    /// When the next packet of `flow` arrives.
+    /// When the next packet of `pipe` arrives.
     #[inline]
-    pub fn next_arrival(&self, flow: usize) -> Option<Time> {
-        let &(at, _) = self.lanes[flow].under_way.front()?;
+    pub fn next_arrival(&self, pipe: usize) -> Option<Time> {
+        let &(at, _) = self.pipes[pipe].under_way.front()?;
         Some(at)
     }
 
     /// How many packets are under way.
     pub fn packets(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.under_way.len()).sum()
+        self.pipes.iter().map(|pipe| pipe.under_way.len()).sum()
     }
 }
 
-impl<P> Lane<P> {
+impl<P> Pipe<P> {
+    fn new(delay: Follower<Duration>) -> Self {
+        Pipe {
+            delay,
+            wander: None,
+            latest: Time::ZERO,
+            under_way: VecDeque::new(),
+        }
+    }
+
     /// Puts a packet where it belongs in the order of arrival, after those that arrive at the same time; returns
     /// whether that is first.
     #[inline]
@@ -175,8 +218,8 @@ mod tests {
         Time::from_millis(ms)
     }
 
-    fn arrivals(delay: &mut Delay<Numbered>, flow: usize) -> Vec<(Time, u64)> {
-        let arrived = std::iter::from_fn(|| delay.arrive(Time::MAX, flow));
+    fn arrivals(delay: &mut Delay<Numbered>, pipe: usize) -> Vec<(Time, u64)> {
+        let arrived = std::iter::from_fn(|| delay.arrive(Time::MAX, pipe));
         arrived.map(|(at, packet)| (at, packet.0)).collect()
     }
 
@@ -209,6 +252,25 @@ mod tests {
         let other = [9, 10, 20, 40].map(|ms| (at(ms + 5), ms));
         assert_eq!(arrivals(&mut delay, 1), other);
         assert_eq!(delay.next_arrival(1), None);
+    }
+
+    #[test]
+    fn flows_of_one_constant_delay_share_a_pipe_in_the_order_of_setting_out() {
+        let (near, far) = (Duration::from_millis(5), Duration::from_millis(50));
+        let changing = Schedule::new(vec![(at(0), near), (at(100), far)]).unwrap();
+        let mut delays = vec![Schedule::constant(near); 3];
+        delays.extend([Schedule::constant(far), changing.clone(), changing]);
+        let mut delay =
+            Delay::new(delays).with_jitter(1, Jitter::new(far, random::stream(1, "jitter", 0)));
+        let pipes: Vec<usize> = (0..6).map(|flow| delay.pipe_of(flow)).collect();
+        assert_eq!(pipes, [0, 4, 0, 1, 2, 3]);
+        for (number, flow) in [(0, 2), (1, 0), (2, 2)] {
+            assert_eq!(delay.set_out(at(1), Numbered(number, flow)).pipe, 0);
+        }
+        assert_eq!(
+            arrivals(&mut delay, 0),
+            [(at(6), 0), (at(6), 1), (at(6), 2)]
+        );
     }
 
     #[test]
@@ -247,7 +309,7 @@ mod tests {
             assert_eq!(
                 flight.first,
                 delay.next_arrival(0) == Some(flight.arrives) && {
-                    delay.lanes[0]
+                    delay.pipes[0]
                         .under_way
                         .front()
                         .is_some_and(|(_, packet)| packet.0 == ms)
