@@ -5,6 +5,7 @@
 //! arrives with each call and randomness with the seed in the configuration; the same calls always
 //! give the same answers, in a simulator and on a socket.
 
+use std::any::Any;
 use std::fmt;
 
 use crate::recovery::Recovery;
@@ -14,7 +15,7 @@ use crate::units::{Bytes, Duration, Rate, Time};
 ///
 /// Calls arrive in the order of time. When several things happen at one instant, feedback comes
 /// before the tick and departures last.
-pub trait Controller: fmt::Debug + Send {
+pub trait Controller: fmt::Debug + Send + Any {
     /// The flow begins. Every packet will be of `packet_size` bytes until
     /// [`on_packet_size`](Self::on_packet_size) says otherwise.
     fn on_start(&mut self, _now: Time, _packet_size: Bytes) {}

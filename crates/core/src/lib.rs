@@ -11,6 +11,7 @@ pub mod configuration;
 pub mod constant;
 pub mod controller;
 pub mod copa;
+mod direct;
 pub mod flight;
 pub mod forward;
 pub mod ledbatpp;

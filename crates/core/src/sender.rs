@@ -10,6 +10,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use crate::controller::{Controller, Feedback, Stamp, Timeout};
+use crate::direct::Direct;
 use crate::flight::{Ledger, Revealed};
 use crate::pacer::Pacer;
 use crate::random;
@@ -161,7 +162,7 @@ impl Source {
 /// The sending end of one flow.
 #[derive(Debug)]
 pub struct Sender {
-    controller: Box<dyn Controller>,
+    controller: Direct,
     recovery: Recovery,
     ledger: Ledger,
     pacer: Pacer,
@@ -191,7 +192,7 @@ impl Sender {
         let recovery = controller.recovery();
         controller.on_start(now, packet_size);
         Sender {
-            controller,
+            controller: controller.into(),
             recovery,
             ledger: Ledger::new(recovery.loss),
             pacer: Pacer::default(),
@@ -413,7 +414,13 @@ impl Sender {
 
     /// The algorithm.
     pub fn controller(&self) -> &dyn Controller {
-        &*self.controller
+        self.controller.as_dyn()
+    }
+
+    /// The algorithm's window.
+    #[inline]
+    pub fn window(&self) -> Bytes {
+        self.controller.window()
     }
 
     /// What was counted so far.

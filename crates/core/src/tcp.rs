@@ -290,7 +290,7 @@ impl<L: Law> Tcp<L> {
     }
 }
 
-impl<L: Law> Controller for Tcp<L> {
+impl<L: Law + 'static> Controller for Tcp<L> {
     fn on_start(&mut self, now: Time, packet_size: Bytes) {
         self.law.on_start(now);
         self.set_packet_size(packet_size);

@@ -151,7 +151,7 @@ impl Observers {
         if sent {
             let totals = &mut self.totals;
             totals.peak_network_bytes = totals.peak_network_bytes.max(totals.network_bytes);
-            let window = sender.controller().window().get();
+            let window = sender.window().get();
             totals.peak_window_bytes = totals.peak_window_bytes.max(window);
         }
         if let Some(epochs) = &mut self.epochs {
