@@ -90,6 +90,16 @@ impl Ack {
         }
     }
 
+    /// The same with the number after its newest, unless its newest range is at its longest.
+    #[inline]
+    fn with_next(mut self) -> Option<Self> {
+        self.spans[0] = self.spans[0]
+            .checked_add(1)
+            .filter(|&span| span < u32::MAX)?;
+        self.newest += 1;
+        Some(self)
+    }
+
     /// The largest acknowledged number.
     #[inline]
     pub fn newest(&self) -> u64 {
@@ -178,6 +188,8 @@ pub struct Receiver {
     waiting: u32,
     largest_at: Time,
     ack_due: Option<Time>,
+    /// What an acknowledgement names, unless something arrived out of order since the last.
+    ack: Option<Ack>,
 }
 
 impl Receiver {
@@ -229,6 +241,7 @@ impl Receiver {
             waiting: 0,
             largest_at: Time::ZERO,
             ack_due: None,
+            ack: None,
         }
     }
 
@@ -240,6 +253,7 @@ impl Receiver {
             Some(last) if number.checked_sub(1) == Some(last.last) => {
                 last.last = number;
                 self.largest_at = now;
+                self.ack = self.ack.take().and_then(Ack::with_next);
                 true
             }
             None => {
@@ -252,6 +266,7 @@ impl Receiver {
             }
             Some(_) => {
                 self.insert(now, number);
+                self.ack = None;
                 false
             }
         };
@@ -273,12 +288,12 @@ impl Receiver {
         }
         self.ack_due = None;
         self.waiting = 0;
-        let recent = self.ranges.iter().rev().copied();
-        Some(Ack::new(
-            recent,
-            self.largest_at,
-            now.since(self.largest_at),
-        ))
+        let ack = self.ack.get_or_insert_with(|| {
+            let recent = self.ranges.iter().rev().copied();
+            Ack::new(recent, Time::ZERO, Duration::ZERO)
+        });
+        (ack.received_at, ack.hold) = (self.largest_at, now.since(self.largest_at));
+        Some(*ack)
     }
 
     /// When [`poll_ack`](Self::poll_ack) will have something to say.
@@ -509,6 +524,26 @@ mod tests {
                 union.extend(start..start + len);
                 let new = assembly.insert(DataRange { start, len });
                 prop_assert_eq!(new.get() as usize, union.len() - before);
+            }
+        }
+
+        /// Whether it was made anew or followed the arrivals one by one.
+        #[test]
+        fn an_acknowledgement_names_the_ranges_received_last(
+            steps in prop::collection::vec(prop_oneof![6 => Just(1i64), 1 => 2i64..4, 1 => -5i64..0], 1..100),
+            ack_every in 1u32..4,
+        ) {
+            let mut receiver = Receiver::new(ReceiverConfig { ack_every, ..Default::default() });
+            let mut number = 0;
+            for (at, step) in (0..).map(ms).zip(steps) {
+                number = (number + step).max(0);
+                receiver.on_packet(at, number as u64, piece(number as u64));
+                if let Some(ack) = receiver.poll_ack(at) {
+                    let recent: Vec<_> = receiver.ranges().take(RANGES_PER_ACK).collect();
+                    prop_assert_eq!(ack.ranges().collect::<Vec<_>>(), recent);
+                    prop_assert_eq!(ack.received_at, receiver.largest_at());
+                    prop_assert_eq!(ack.hold, at.since(receiver.largest_at()));
+                }
             }
         }
 
