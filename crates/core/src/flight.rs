@@ -270,7 +270,7 @@ impl Ledger {
     pub fn new(rule: LossRule) -> Self {
         Ledger {
             rule,
-            slots: VecDeque::with_capacity(256),
+            slots: VecDeque::new(),
             base: 0,
             next_number: 0,
             in_flight: Bytes::ZERO,
