@@ -14,7 +14,7 @@ pub(crate) struct Resolution {
 }
 
 impl Resolution {
-    /// 1/1024 from 20 ms on. A flow whose spans stay below 160 ms needs 20 kB for them.
+    /// 1/1024 from 20 ms on; 4 kB for each power of two that spans reach there.
     pub(crate) const SPANS: Resolution = Resolution { digits: 10 };
     /// 1/16384: steps are at most a millisecond below 16 s, so that whole milliseconds stay apart.
     pub(crate) const WHOLE_MILLISECONDS: Resolution = Resolution { digits: 14 };
@@ -43,7 +43,8 @@ impl Resolution {
 #[derive(Debug, Clone)]
 pub(crate) struct Counts {
     resolution: Resolution,
-    /// Spans in each step, up to that of the longest span so far.
+    /// The first step that is kept, and how many spans are in each from there on: all that were counted lie within.
+    first: usize,
     steps: Vec<u32>,
 }
 
@@ -51,33 +52,46 @@ impl Counts {
     pub(crate) fn new(resolution: Resolution) -> Self {
         Counts {
             resolution,
+            first: 0,
             steps: Vec::new(),
         }
     }
 
-    /// Counts a span of `nanos` ns. Allocates only when it is the longest so far.
+    /// Counts a span of `nanos` ns. Allocates only when it is the longest or shortest so far.
     #[inline]
     pub(crate) fn record(&mut self, nanos: u64) {
         let step = self.resolution.step(nanos);
-        if step >= self.steps.len() {
-            self.grow(step + 1);
+        if step.wrapping_sub(self.first) >= self.steps.len() {
+            self.cover(step, step);
         }
-        self.steps[step] = self.steps[step].saturating_add(1);
+        let count = &mut self.steps[step - self.first];
+        *count = count.saturating_add(1);
     }
 
-    /// Makes room for so many steps and a few more.
+    /// Makes room for the steps from `first` to `last`, and for all in the same powers of two.
     #[cold]
-    fn grow(&mut self, steps: usize) {
-        self.steps.resize(steps.next_multiple_of(256), 0);
+    fn cover(&mut self, first: usize, last: usize) {
+        let power = 1 << self.resolution.digits;
+        let (mut first, mut end) = (first - first % power, (last + 1).next_multiple_of(power));
+        if !self.steps.is_empty() {
+            first = first.min(self.first);
+            end = end.max(self.first + self.steps.len());
+        }
+        let mut steps = vec![0; end - first];
+        let kept = self.first.saturating_sub(first);
+        steps[kept..kept + self.steps.len()].copy_from_slice(&self.steps);
+        (self.first, self.steps) = (first, steps);
     }
 
     /// Adds what `other` counted, at the same resolution.
     fn add(&mut self, other: &Counts) {
         debug_assert_eq!(self.resolution, other.resolution);
-        if self.steps.len() < other.steps.len() {
-            self.grow(other.steps.len());
+        if other.steps.is_empty() {
+            return;
         }
-        for (sum, count) in self.steps.iter_mut().zip(&other.steps) {
+        self.cover(other.first, other.first + other.steps.len() - 1);
+        let from = other.first - self.first;
+        for (sum, count) in self.steps[from..].iter_mut().zip(&other.steps) {
             *sum = sum.saturating_add(*count);
         }
     }
@@ -92,7 +106,7 @@ impl Counts {
         let mut found = [0; N];
         let mut next = 0;
         let mut seen = 0;
-        for (step, &count) in self.steps.iter().enumerate() {
+        for (step, &count) in (self.first..).zip(&self.steps) {
             seen += u64::from(count);
             while next < N && rank(quantiles[next], total) < seen {
                 found[next] = self.resolution.lowest(step);
@@ -229,6 +243,20 @@ mod tests {
             let [found] = counts.quantiles([q]).expect("not empty");
             prop_assert!(found <= exact);
             prop_assert!(exact - found < UNIT_NANOS.max(exact / 1_024 + UNIT_NANOS));
+        }
+
+        #[test]
+        fn what_was_counted_apart_adds_up(
+            values in prop::collection::vec((any::<bool>(), prop_oneof![0..50_000_000u64, 0..9_000_000_000u64]), 1..50),
+        ) {
+            let [mut apart, mut rest, mut together] = [(); 3].map(|()| Counts::new(Resolution::SPANS));
+            for &(first, value) in &values {
+                if first { apart.record(value) } else { rest.record(value) }
+                together.record(value);
+            }
+            apart.add(&rest);
+            let quantiles = [0.0, 0.1, 0.5, 0.9, 1.0];
+            prop_assert_eq!(apart.quantiles(quantiles), together.quantiles(quantiles));
         }
 
         /// Steps follow each other without a gap, and a span lies in the one that says so.
