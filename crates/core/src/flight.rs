@@ -251,7 +251,7 @@ pub struct Ledger {
     /// When each of `missing` is lost, where each has a timer of its own.
     timers: BTreeSet<(Time, u64)>,
     /// Lost, overtaken and remembered.
-    lost: BTreeSet<u64>,
+    lost: Remembered,
     /// The earliest deadline among `missing`.
     loss_deadline: Option<Time>,
     /// Numbers lost by the event in hand; kept for its room.
@@ -283,7 +283,7 @@ impl Ledger {
             newest_acked: (Time::ZERO, Duration::ZERO),
             missing: BTreeSet::new(),
             timers: BTreeSet::new(),
-            lost: BTreeSet::new(),
+            lost: Remembered::default(),
             loss_deadline: None,
             expired: Vec::new(),
             reordering: Reordering {
@@ -376,7 +376,7 @@ impl Ledger {
     #[cold]
     fn make_room(&mut self) {
         while self.slots.len() >= MOST_SLOTS && self.slots[0].state != State::InFlight {
-            self.lost.remove(&self.base);
+            self.lost.remove(self.base);
             self.slots.pop_front();
             self.base += 1;
         }
@@ -425,7 +425,7 @@ impl Ledger {
             .map_or(self.base, |largest| self.base.max(largest + 1));
         // Below `from` there is news only if something is open there, and the acknowledgement does
         // not say the same of it as the last one did.
-        let open = !(self.missing.is_empty() && self.lost.is_empty());
+        let open = !(self.missing.is_empty() && self.lost.numbers.is_empty());
         if open && !ack.agrees_below(&self.last_ack) {
             self.settle_overtaken(now, heard, from, out);
         }
@@ -518,9 +518,9 @@ impl Ledger {
                 self.note_reordering(number);
                 self.deliver(now, number, heard, out);
             }
-            while let Some(&number) = self.lost.range(range.first..=range.last).next() {
+            while let Some(number) = self.lost.within(range) {
                 self.look_at();
-                self.lost.remove(&number);
+                self.lost.remove(number);
                 self.note_reordering(number);
                 self.recover(now, number, heard, out);
             }
@@ -746,7 +746,7 @@ impl Ledger {
     /// Lets go of packets whose fate is settled.
     #[inline]
     fn tidy(&mut self, now: Time) {
-        if !self.lost.is_empty() {
+        if now > self.lost.kept_until {
             self.forget(now);
         }
         while self
@@ -762,14 +762,17 @@ impl Ledger {
     #[cold]
     fn forget(&mut self, now: Time) {
         let remembered = FORGET_AFTER + self.rtt.smoothed() * FORGET_RTTS;
-        while let Some(&number) = self.lost.first() {
+        while let Some(&number) = self.lost.numbers.first() {
             let slot = self.slot_mut(number);
-            if now.since(slot.deadline) <= remembered {
-                break;
+            let since = slot.deadline;
+            if now.since(since) <= remembered {
+                self.lost.kept_until = since + FORGET_AFTER;
+                return;
             }
             slot.state = State::Done;
-            self.lost.pop_first();
+            self.lost.remove(number);
         }
+        self.lost.kept_until = Time::MAX;
     }
 
     #[inline]
@@ -780,6 +783,41 @@ impl Ledger {
     #[inline]
     fn slot_mut(&mut self, number: u64) -> &mut Slot {
         &mut self.slots[(number - self.base) as usize]
+    }
+}
+
+/// Numbers of packets that are lost, overtaken and remembered.
+#[derive(Debug)]
+struct Remembered {
+    numbers: BTreeSet<u64>,
+    /// None of them is forgotten until then: the first is not old enough. In the past, unless somebody has looked since the
+    /// first became another.
+    kept_until: Time,
+}
+
+impl Default for Remembered {
+    fn default() -> Self {
+        Remembered {
+            numbers: BTreeSet::new(),
+            kept_until: Time::MAX,
+        }
+    }
+}
+
+impl Remembered {
+    fn insert(&mut self, number: u64) {
+        self.numbers.insert(number);
+        self.kept_until = Time::ZERO;
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.numbers.remove(&number);
+        self.kept_until = Time::ZERO;
+    }
+
+    /// The first of them in `range`.
+    fn within(&self, range: NumberRange) -> Option<u64> {
+        self.numbers.range(range.first..=range.last).next().copied()
     }
 }
 
@@ -1036,7 +1074,7 @@ mod tests {
             ledger.on_ack(ms(60 + step * 20), &ack(&[(1, newest)]), &[], &mut out);
         }
         assert!(ledger.slots.len() < 3);
-        assert!(ledger.lost.is_empty());
+        assert!(ledger.lost.numbers.is_empty());
     }
 
     #[derive(Clone, Debug)]

@@ -178,7 +178,8 @@ pub struct Sender {
     /// A tail probe is out and unanswered, or none is due.
     probed: bool,
     probe_now: bool,
-    skipping: Option<Skipping>,
+    /// Boxed, so that senders which skip nothing stay small.
+    skipping: Option<Box<Skipping>>,
     counters: Counters,
 }
 
@@ -216,7 +217,7 @@ impl Sender {
     /// Skips packet numbers at random from now on, so that [`on_ack`](Self::on_ack) catches
     /// receivers that acknowledge what they did not receive. For receivers that may lie.
     pub fn skip_numbers(&mut self, seed: u64) {
-        self.skipping = Some(Skipping::new(seed));
+        self.skipping = Some(Box::new(Skipping::new(seed)));
     }
 
     /// The source never runs dry from now on (bulk transfer).
@@ -397,19 +398,23 @@ impl Sender {
     /// When to call [`on_timer`](Self::on_timer) next, if at all.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
-        let mut next = self.ledger.next_loss();
-        for timer in [
+        let timers = [
+            self.ledger.next_loss(),
             self.timeout_at(),
             self.probe_at(),
             self.tick_at(),
             self.release_at(),
-        ] {
-            next = match (next, timer) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
-        }
-        next
+        ];
+        let never = Time::MAX;
+        let next = (timers.into_iter()).fold(never, |next, at| next.min(at.unwrap_or(never)));
+        (next < never).then_some(next)
+    }
+
+    /// Whether there is something for [`on_timer`](Self::on_timer) to do at `now`. It is mostly a tick.
+    #[inline]
+    pub fn is_due(&self, now: Time) -> bool {
+        let by_now = |at| at <= now;
+        self.tick_at().is_some_and(by_now) || self.next_timer().is_some_and(by_now)
     }
 
     /// The algorithm.

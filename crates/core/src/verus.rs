@@ -382,7 +382,7 @@ impl Controller for Verus {
         match self.phase {
             Phase::SlowStart | Phase::Recovery => Allowance::window(self.window()),
             Phase::Silent => Allowance::window(size * SILENT_WINDOW_PACKETS),
-            Phase::Tracking => match self.robust.filled(self.window(), size) {
+            Phase::Tracking => match self.robust.filled(|| self.window(), size) {
                 Some(window) => Allowance::window(window),
                 None if self.budget < 1.0 => Allowance::budget(Bytes::ZERO),
                 None => Allowance::budget(size.mul_f64(self.budget)),

@@ -538,7 +538,7 @@ impl<'a> Network<'a> {
         if !sender_timer.comes(now) {
             return;
         }
-        if ends.sender.next_timer().is_some_and(|at| at <= now) {
+        if ends.sender.is_due(now) {
             ends.sender.on_timer(now);
             self.pump(now, index);
         } else {

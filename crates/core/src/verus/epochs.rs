@@ -71,7 +71,13 @@ impl Epochs {
     #[inline]
     pub fn turn(&mut self, now: Time, jitter: f64) -> Option<Turn> {
         let Open { began, due, end } = self.open?;
-        let missed = now.since(due).as_nanos() / self.length.as_nanos();
+        let late = now.since(due);
+        // Hardly ever: it saves the division.
+        let missed = if late < self.length {
+            0
+        } else {
+            late.as_nanos() / self.length.as_nanos()
+        };
         let end = end + self.length * missed;
         let next = self.open(end, due + self.length * (missed + 1), jitter);
         Some(Turn {

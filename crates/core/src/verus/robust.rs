@@ -512,10 +512,10 @@ impl Robust {
 
     /// The window that is filled as acknowledgements make room, in place of a budget; `None`: the budget decides.
     #[inline]
-    pub fn filled(&self, window: Bytes, size: Bytes) -> Option<Bytes> {
+    pub fn filled(&self, window: impl FnOnce() -> Bytes, size: Bytes) -> Option<Bytes> {
         match self.drains.allowed_packets() {
             Some(packets) => Some(size * packets),
-            None => self.refills.then_some(window),
+            None => self.refills.then(window),
         }
     }
 
