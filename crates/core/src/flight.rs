@@ -602,10 +602,10 @@ impl Ledger {
     fn deliver(&mut self, now: Time, number: u64, heard: &Heard<'_>, out: &mut Revealed) {
         let slot = self.slot_mut(number);
         slot.state = State::Done;
-        let packet = slot.packet(number);
-        self.in_flight -= packet.size;
+        let size = slot.size();
+        self.in_flight -= size;
         self.in_flight_packets -= 1;
-        let acked = self.sample(now, packet, heard);
+        let acked = self.sample(now, number, heard);
         out.acked.push(acked);
     }
 
@@ -613,20 +613,22 @@ impl Ledger {
     fn recover(&mut self, now: Time, number: u64, heard: &Heard<'_>, out: &mut Revealed) {
         let slot = self.slot_mut(number);
         slot.state = State::Done;
-        let (packet, data) = (slot.packet(number), slot.data());
-        let acked = self.sample(now, packet, heard);
+        let data = slot.data();
+        let acked = self.sample(now, number, heard);
         out.recovered.push(acked);
         out.recovered_data.push(data);
     }
 
     /// What an acknowledged packet tells of the path.
     #[inline]
-    fn sample(&mut self, now: Time, packet: Departure, heard: &Heard<'_>) -> Acked {
-        self.delivered += packet.size;
+    fn sample(&mut self, now: Time, number: u64, heard: &Heard<'_>) -> Acked {
+        let slot = self.slot(number);
+        let (left, size) = (slot.at, slot.size());
+        self.delivered += size;
         self.delivered_at = now;
-        self.flight_since = self.flight_since.max(packet.at);
-        let mut rtt = now.since(packet.at);
-        let arrival = heard.arrival(packet.number);
+        self.flight_since = self.flight_since.max(left);
+        let mut rtt = now.since(left);
+        let arrival = heard.arrival(number);
         if let Some((_, hold)) = arrival {
             // A receiver that overstates how long it held the acknowledgement cannot push the
             // sample below a time that the path has shown, nor the first one at all (RFC 9002 §5.3).
@@ -636,11 +638,11 @@ impl Ledger {
             }
         }
         self.rtt.update(rtt);
-        if packet.at >= self.newest_acked.0 {
-            self.newest_acked = (packet.at, rtt);
+        if left >= self.newest_acked.0 {
+            self.newest_acked = (left, rtt);
         }
         Acked {
-            packet,
+            packet: self.slot(number).packet(number),
             rtt,
             received_at: arrival.map(|(at, _)| at),
         }

@@ -90,14 +90,16 @@ impl Ack {
         }
     }
 
-    /// The same with the number after its newest, unless its newest range is at its longest.
+    /// Names the number after its newest, too; `false` if its newest range is at its longest.
     #[inline]
-    fn with_next(mut self) -> Option<Self> {
-        self.spans[0] = self.spans[0]
-            .checked_add(1)
-            .filter(|&span| span < u32::MAX)?;
-        self.newest += 1;
-        Some(self)
+    fn follow(&mut self) -> bool {
+        let longer = self.spans[0].saturating_add(1);
+        let room = longer < u32::MAX;
+        if room {
+            self.spans[0] = longer;
+            self.newest += 1;
+        }
+        room
     }
 
     /// The largest acknowledged number.
@@ -253,7 +255,11 @@ impl Receiver {
             Some(last) if number.checked_sub(1) == Some(last.last) => {
                 last.last = number;
                 self.largest_at = now;
-                self.ack = self.ack.take().and_then(Ack::with_next);
+                if let Some(ack) = &mut self.ack
+                    && !ack.follow()
+                {
+                    self.ack = None;
+                }
                 true
             }
             None => {

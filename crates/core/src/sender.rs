@@ -398,15 +398,13 @@ impl Sender {
     /// When to call [`on_timer`](Self::on_timer) next, if at all.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
-        let timers = [
-            self.ledger.next_loss(),
-            self.timeout_at(),
-            self.probe_at(),
-            self.tick_at(),
-            self.release_at(),
-        ];
         let never = Time::MAX;
-        let next = (timers.into_iter()).fold(never, |next, at| next.min(at.unwrap_or(never)));
+        let or_never = |timer: Option<Time>| timer.unwrap_or(never);
+        let next = or_never(self.ledger.next_loss())
+            .min(or_never(self.timeout_at()))
+            .min(or_never(self.probe_at()))
+            .min(or_never(self.tick_at()))
+            .min(or_never(self.release_at()));
         (next < never).then_some(next)
     }
 
