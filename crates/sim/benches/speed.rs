@@ -4,18 +4,21 @@
 //! and Verus, and the median of the ratios is reported.
 //!
 //! `cargo bench -p verus-sim --bench speed` prints the tables of BENCHMARKS.md; `-- --quick` runs fewer rounds, and
-//! `-- --one W2 cubic` one workload under one scheme (or `lean`), for a profiler.
+//! `-- --one W2 cubic` one workload under one scheme (or `lean`), for a profiler; `-- --calls` what single calls cost.
 
 // A benchmark reads clocks; that is all it does.
 #![allow(clippy::disallowed_methods)]
 
 mod lean;
 
+use std::hint::black_box;
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 use verus_channel::catalogue::{self, Channel};
 use verus_core::controller::{Arrival, Observer};
+use verus_core::receiver::{Ack, NumberRange};
+use verus_core::sender::Sender;
 use verus_core::sprout::{self, TICK, receiver::Forecaster};
 use verus_core::verus::config::Config;
 use verus_core::verus::profile::{Bounds, Profile};
@@ -227,6 +230,63 @@ impl Steady {
     }
 }
 
+/// What a receiver says of the packets that have reached it, one after another.
+#[derive(Clone, Copy)]
+enum Pattern {
+    /// All of them arrived, in order.
+    Ordinary,
+    /// Every other one.
+    EveryOther,
+    /// Every other one, and those between so many packets later: declared missing, perhaps lost, and there after all.
+    LateBy(u64),
+}
+
+/// A sender of packets at an even interval with a thousand in flight, and what a receiver says of each: nanoseconds a
+/// packet.
+fn feedback(pattern: Pattern) -> f64 {
+    const IN_FLIGHT: u64 = 1_000;
+    const INTERVAL: Duration = Duration::from_micros(100);
+    let scheme = Scheme::parse("constant:rate_mbps=120").expect("valid");
+    let mut sender = Sender::new(scheme.build(1), SIZE, Time::ZERO);
+    sender.offer_bulk();
+    let (mut now, mut sent) = (Time::ZERO, 0);
+    let step = |sender: &mut Sender| {
+        now += INTERVAL;
+        while sender.next_timer().is_some_and(|at| at <= now) {
+            sender.on_timer(now);
+        }
+        while let Some(packet) = sender.poll_transmit(now) {
+            sent = packet.number + 1;
+        }
+        let Some(newest) = sent.checked_sub(IN_FLIGHT) else {
+            return;
+        };
+        let one = |number: u64| NumberRange {
+            first: number,
+            last: number,
+        };
+        let all = NumberRange {
+            first: 0,
+            last: newest,
+        };
+        let others = (0..4).map(|back| newest.saturating_sub(2 * back));
+        let ranges: Vec<NumberRange> = match pattern {
+            Pattern::Ordinary => vec![all],
+            _ if newest % 2 == 1 || newest < 2_000 => return,
+            Pattern::EveryOther => others.map(one).collect(),
+            Pattern::LateBy(late) => {
+                let late = (0..3).map(|back| newest - late - 1 - 2 * back);
+                std::iter::once(newest).chain(late).map(one).collect()
+            }
+        };
+        let ack = Ack::new(ranges, now, Duration::ZERO);
+        let _ = black_box(sender.on_ack(now, &ack, None));
+    };
+    let mut step = step;
+    (0..20_000).for_each(|_| step(&mut sender));
+    nanoseconds(20_000, || step(&mut sender))
+}
+
 /// Nanoseconds per call of `step`, the median of seven batches.
 fn nanoseconds(batch: u32, mut step: impl FnMut()) -> f64 {
     let mut samples: Vec<f64> = (0..7)
@@ -299,6 +359,22 @@ fn micro() {
         half.on_tick(now);
     });
     println!("| Sprout: a tick, its packets and forecast | {tick:.0} | 100000 |");
+    println!();
+    println!(
+        "| what a receiver says, 1000 packets in flight | ns a packet | of the ordinary | aim |"
+    );
+    println!("|---|---|---|---|");
+    let ordinary = feedback(Pattern::Ordinary);
+    for (name, pattern) in [
+        ("all arrived, in order", Pattern::Ordinary),
+        ("every other one", Pattern::EveryOther),
+        ("and the others 10 packets later", Pattern::LateBy(10)),
+        ("and the others 200 packets later", Pattern::LateBy(200)),
+        ("and the others 900 packets later", Pattern::LateBy(900)),
+    ] {
+        let nanos = feedback(pattern);
+        println!("| {name} | {nanos:.0} | {:.1} | 3 |", nanos / ordinary);
+    }
 }
 
 /// Epochs that the flows of a run have had, of ε = 5 ms each.
@@ -313,15 +389,19 @@ fn main() {
             unreachable!("a slice of two")
         };
         let workload = Workload::named(name).expect("W1, 1; W1, 10; or W2");
+        let run: Box<dyn FnOnce() -> u64> = match scheme.as_str() {
+            "lean" => Box::new(workload.lean()),
+            scheme => Box::new(workload.simulation(scheme)),
+        };
         // Without the CPU's clock, which some profilers do not let through.
         let begun = Instant::now();
-        let packets = match scheme.as_str() {
-            "lean" => workload.lean()(),
-            scheme => workload.simulation(scheme)(),
-        };
+        let packets = run();
         let each = begun.elapsed().as_nanos() as f64 / packets as f64;
         println!("{packets} packets, {each:.1} ns each");
         return;
+    }
+    if arguments.iter().any(|argument| argument == "--calls") {
+        return micro();
     }
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let rounds = if quick { 3 } else { 7 };

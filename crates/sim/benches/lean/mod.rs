@@ -49,6 +49,8 @@ struct Packet {
 }
 
 const SLOTS: usize = 1 << 14;
+/// A mebibyte of them, as a thread that writes them away would leave.
+const RECORDS: usize = 1 << 15;
 
 /// First in, first out; at most [`SLOTS`].
 struct Fifo {
@@ -168,7 +170,7 @@ struct Loop<'a> {
     repeated: u64,
     average: f64,
     random: u64,
-    records: Vec<Record>,
+    records: Box<[Record]>,
     recorded: usize,
     acknowledged: u64,
 }
@@ -202,7 +204,7 @@ pub fn run(setting: &Setting) -> u64 {
         repeated: 0,
         average: 0.0,
         random: 1,
-        records: vec![Record::default(); 1 << 15],
+        records: vec![Record::default(); RECORDS].into(),
         recorded: 0,
         acknowledged: 0,
     };
@@ -317,8 +319,7 @@ impl Loop<'_> {
             queued: self.queue.len(),
             window: flow_state.window as u32,
         };
-        let at = self.recorded % self.records.len();
-        self.records[at] = record;
+        self.records[self.recorded % RECORDS] = record;
         self.recorded += 1;
         self.acknowledged += 1;
         self.send(flow, now);
@@ -365,7 +366,7 @@ impl Loop<'_> {
                 self.random = (self.random)
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1_442_695_040_888_963_407);
-                let drawn = (self.random >> 11) as f64 / (1u64 << 53) as f64;
+                let drawn = (self.random >> 11) as f64 * 0.5_f64.powi(53);
                 self.average < most && drawn >= chance * (self.average - least) / (most - least)
             }
         }
