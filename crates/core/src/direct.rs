@@ -75,6 +75,11 @@ impl Direct {
     }
 
     #[inline]
+    pub(crate) fn send_quantum(&self) -> Option<Bytes> {
+        call!(self, controller => controller.send_quantum())
+    }
+
+    #[inline]
     pub(crate) fn next_tick(&self) -> Option<Time> {
         call!(self, controller => controller.next_tick())
     }
