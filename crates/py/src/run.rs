@@ -28,7 +28,7 @@ pub(crate) fn default_scenario() -> PyResult<String> {
 /// The JSON Schema of a scenario.
 #[pyfunction]
 pub(crate) fn scenario_schema() -> String {
-    verus_sim::schema::schema().to_string()
+    Scenario::schema().to_string()
 }
 
 /// Refuses a scenario, written as JSON, with a field that is unknown, of another type or out of its range, or with two

@@ -13,7 +13,7 @@ mod observe;
 mod packet;
 mod record;
 mod scenario;
-pub mod schema;
+mod schema;
 mod timer;
 pub mod traffic;
 
@@ -21,6 +21,7 @@ pub use record::{ChannelInfo, Connection, FlowOutcome, Outcome, Records, Totals}
 pub use scenario::{
     Change, Error, FileProblem, FlowSpec, Paths, Plan, Scenario, model_bytes, open_scheme,
 };
+pub use schema::FieldError;
 pub use traffic::Traffic;
 
 /// Plans and runs a scenario; see [`Scenario::plan`] and [`Plan::run`].

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,13 +18,13 @@ use verus_core::model::MAX_BYTES;
 use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::record::ChannelInfo;
-use crate::schema;
+use crate::schema::{FieldError, refuse};
 use crate::traffic::{Traffic, TrafficError};
 
 /// A run: flows over one shared bottleneck.
 ///
-/// Ranges stand here alone: [`schema`](crate::schema::schema) has them for whoever asks, and [`Scenario::plan`] refuses
-/// what is outside. The longest run and the most flows are where a typing error becomes likelier than a wish.
+/// Ranges stand here alone: [`Scenario::schema`] has them for whoever asks, and [`Scenario::plan`] refuses what is
+/// outside. The longest run and the most flows are where a typing error becomes likelier than a wish.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
@@ -170,24 +171,9 @@ impl FlowSpec {
 /// Why a scenario cannot be run, or was not finished.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A field is out of its range.
-    #[error("{field} must be {expected}, not {value}")]
-    Field {
-        /// The field.
-        field: String,
-        /// Its range, in words.
-        expected: String,
-        /// What was given.
-        value: String,
-    },
-    /// There is no such field.
-    #[error("unknown field `{field}`; known are {known}")]
-    Unknown {
-        /// The name that was given.
-        field: String,
-        /// Those that there are.
-        known: String,
-    },
+    /// A field cannot be what it is.
+    #[error(transparent)]
+    Field(#[from] FieldError),
     /// It is not even JSON.
     #[error("scenario: {0}")]
     Json(#[from] serde_json::Error),
@@ -257,11 +243,11 @@ fn check(
     if ok {
         Ok(())
     } else {
-        Err(Error::Field {
+        Err(Error::Field(FieldError::Value {
             field: field.into(),
             expected: expected.to_owned(),
             value: value.to_string(),
-        })
+        }))
     }
 }
 
@@ -335,13 +321,21 @@ impl Scenario {
                 gap_s: 0.0,
                 count: Some(1),
             }),
-            (Some(bytes), Some(_)) => Err(Error::Field {
+            (Some(bytes), Some(_)) => Err(Error::Field(FieldError::Value {
                 field: format!("flows[{index}].bytes"),
                 expected: "left out where traffic says what there is to send".to_owned(),
                 value: bytes.to_string(),
-            }),
+            })),
         };
         self.flows.iter().enumerate().map(traffic).collect()
+    }
+
+    /// Its JSON Schema (draft 2020-12): type, range, default and meaning of each field, for editors, forms and Python's
+    /// types.
+    pub fn schema() -> &'static Value {
+        static SCHEMA: LazyLock<Value> =
+            LazyLock::new(|| schemars::schema_for!(Scenario).to_value());
+        &SCHEMA
     }
 
     /// Reads a scenario; what is left out is as by default.
@@ -350,7 +344,7 @@ impl Scenario {
     /// What is no JSON, no field, of another type or out of its range, by name.
     pub fn from_json(text: &str) -> Result<Scenario, Error> {
         let value: Value = serde_json::from_str(text)?;
-        schema::refuse(&value)?;
+        refuse(Scenario::schema(), &value)?;
         Ok(serde_json::from_value(value)?)
     }
 
@@ -359,7 +353,7 @@ impl Scenario {
     /// # Errors
     /// The first thing that is wrong, by name.
     pub fn check(&self) -> Result<(), Error> {
-        schema::refuse(&serde_json::to_value(self)?)?;
+        refuse(Scenario::schema(), &serde_json::to_value(self)?)?;
         for (index, flow) in self.flows.iter().enumerate() {
             if let Some(stop) = flow.stop_s {
                 let name = format!("flows[{index}].stop_s");
@@ -470,5 +464,101 @@ impl Scenario {
             WhenOver::End
         };
         channel.service(Bytes::new(u64::from(self.opportunity_bytes)), end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_default_is_allowed_and_every_field_has_a_meaning() {
+        Scenario::default().check().expect("allowed");
+        let definitions = Scenario::schema()["$defs"]
+            .as_object()
+            .expect("flows and changes");
+        for rule in definitions.values().chain([Scenario::schema()]) {
+            for (name, field) in rule["properties"].as_object().expect("of a struct") {
+                assert!(field["description"].is_string(), "{name}");
+                let of = field["type"].to_string();
+                let bounded = ["minimum", "exclusiveMinimum", "enum"]
+                    .iter()
+                    .any(|key| !field[*key].is_null());
+                assert!(
+                    bounded || !(of.contains("number") || of.contains("integer")),
+                    "{name} has a range"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named_with_the_range() {
+        let cases = [
+            (
+                json!({"delay_ms": -1}),
+                "delay_ms must be between 0 and 100000, not -1",
+            ),
+            (
+                json!({"duration_s": 0.0}),
+                "duration_s must be above 0 and at most 1000000, not 0.0",
+            ),
+            (
+                json!({"ack_every": 1.5}),
+                "ack_every must be a whole number between 1 and 1000, not 1.5",
+            ),
+            (
+                json!({"packet_bytes": -1}),
+                "packet_bytes must be a whole number between 1 and 65535, not -1",
+            ),
+            (
+                json!({"loss": 1}),
+                "loss must be at least 0 and below 1, not 1",
+            ),
+            (
+                json!({"opportunity_bytes": 1499}),
+                "opportunity_bytes must be 1500 or 1504, not 1499",
+            ),
+            (json!({"trace": 5}), "trace must be text, not 5"),
+            (
+                json!({"loop": "yes"}),
+                "loop must be true or false, not `yes`",
+            ),
+            (
+                json!({"flows": []}),
+                "flows must be between 1 and 100000 in number, not 0",
+            ),
+            (
+                json!({"flows": [{"scheme": "cubic"}, {"scheme": "cubic", "start_s": -2.0}]}),
+                "flows[1].start_s must be between 0 and 1000000, not -2.0",
+            ),
+            (
+                json!({"flows": [{}]}),
+                "flows[0].scheme must be given, not left out",
+            ),
+            (json!({"flows": [7]}), "flows[0] must be an object, not 7"),
+            (
+                json!({"changes": [{"at_s": 1.0, "loss": 2}]}),
+                "changes[0].loss must be between 0 and 1, not 2",
+            ),
+            (json!([]), "all of it must be an object, not 0"),
+        ];
+        for (scenario, message) in cases {
+            assert_eq!(
+                Scenario::from_json(&scenario.to_string())
+                    .unwrap_err()
+                    .to_string(),
+                message
+            );
+        }
+        let unknown = Scenario::from_json(r#"{"delay": 1}"#)
+            .unwrap_err()
+            .to_string();
+        let words = "unknown field `delay`; known are ";
+        assert!(
+            unknown.starts_with(words) && unknown.contains("delay_ms"),
+            "{unknown}"
+        );
     }
 }

@@ -1,85 +1,110 @@
-//! The schema of a scenario: made from its types, and the one place that its ranges are read from.
+//! Values held against a JSON Schema, so that a range stands where its field does and nowhere else.
 //!
-//! The types say what a field is, in which range and where it begins; [`schema`] is that as JSON Schema, for editors,
-//! forms and Python's types, and [`refuse`] holds a scenario against it. What relates two fields to each other
-//! (`stop_s` after `start_s`) no schema can say; [`Scenario::plan`] does.
-
-use std::sync::LazyLock;
+//! Of JSON Schema, what [`schemars`] makes of structs of numbers, texts, switches and lists of such. What relates two fields
+//! to each other no schema can say.
 
 use serde_json::{Map, Value};
+use thiserror::Error;
 
-use crate::scenario::{Error, Scenario};
-
-/// The JSON Schema (draft 2020-12) of a [`Scenario`]: type, range, default and meaning of each field.
-pub fn schema() -> &'static Value {
-    static SCHEMA: LazyLock<Value> = LazyLock::new(|| schemars::schema_for!(Scenario).to_value());
-    &SCHEMA
+/// Why a field cannot be what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FieldError {
+    /// It is of another type or out of its range.
+    #[error("{field} must be {expected}, not {value}")]
+    Value {
+        /// The field, such as `flows[0].start_s`.
+        field: String,
+        /// Its range, in words.
+        expected: String,
+        /// What was given.
+        value: String,
+    },
+    /// There is no such field.
+    #[error("unknown field `{field}`; known are {known}")]
+    Unknown {
+        /// The name that was given.
+        field: String,
+        /// Those that there are.
+        known: String,
+    },
 }
 
-/// Refuses the first thing in `scenario` that the schema does not allow.
+/// Refuses the first thing in `value` that `schema` does not allow.
 ///
 /// # Errors
-/// [`Error::Field`] or [`Error::Unknown`], which names it as `flows[0].start_s`.
-pub fn refuse(scenario: &Value) -> Result<(), Error> {
-    compare(schema(), scenario, "")
+/// What it is, by name.
+pub fn refuse(schema: &Value, value: &Value) -> Result<(), FieldError> {
+    let checker = Checker(schema);
+    checker.compare(schema, value, "")
 }
 
-fn compare(rule: &Value, value: &Value, name: &str) -> Result<(), Error> {
-    let rule = match rule["$ref"].as_str() {
-        Some(path) => schema()
-            .pointer(path.trim_start_matches('#'))
-            .expect("schemars refers to what it defines"),
-        None => rule,
-    };
-    let kinds: Vec<&str> = match &rule["type"] {
-        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
-        kind => kind.as_str().into_iter().collect(),
-    };
-    if !(kinds.iter().any(|kind| is(kind, value)) && in_range(rule, value)) {
-        return Err(Error::Field {
-            field: if name.is_empty() { "a scenario" } else { name }.to_owned(),
-            expected: words(rule, kinds[0]),
-            value: match value {
-                Value::Array(items) => items.len().to_string(),
-                Value::String(text) => format!("`{text}`"),
-                value => value.to_string(),
-            },
-        });
-    }
-    match value {
-        Value::Object(fields) => compare_fields(rule, fields, name),
-        Value::Array(items) => items.iter().enumerate().try_for_each(|(index, item)| {
-            compare(&rule["items"], item, &format!("{name}[{index}]"))
-        }),
-        _ => Ok(()),
-    }
-}
+/// A schema, in which rules refer to each other.
+struct Checker<'a>(&'a Value);
 
-fn compare_fields(rule: &Value, fields: &Map<String, Value>, name: &str) -> Result<(), Error> {
-    let dot = if name.is_empty() { "" } else { "." };
-    let known = rule["properties"].as_object().expect("of a struct");
-    for (field, value) in fields {
-        let field_name = format!("{name}{dot}{field}");
-        let Some(rule) = known.get(field) else {
-            let known: Vec<&str> = known.keys().map(String::as_str).collect();
-            return Err(Error::Unknown {
-                field: field_name,
-                known: known.join(", "),
-            });
+impl Checker<'_> {
+    fn compare(&self, rule: &Value, value: &Value, name: &str) -> Result<(), FieldError> {
+        let rule = match rule["$ref"].as_str() {
+            Some(path) => self
+                .0
+                .pointer(path.trim_start_matches('#'))
+                .expect("schemars refers to what it defines"),
+            None => rule,
         };
-        compare(rule, value, &field_name)?;
-    }
-    let required = rule["required"].as_array().into_iter().flatten();
-    for missing in required.filter_map(Value::as_str) {
-        if !fields.contains_key(missing) {
-            return Err(Error::Field {
-                field: format!("{name}{dot}{missing}"),
-                expected: "given".to_owned(),
-                value: "left out".to_owned(),
+        let kinds: Vec<&str> = match &rule["type"] {
+            Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+            kind => kind.as_str().into_iter().collect(),
+        };
+        if !(kinds.iter().any(|kind| is(kind, value)) && in_range(rule, value)) {
+            return Err(FieldError::Value {
+                field: if name.is_empty() { "all of it" } else { name }.to_owned(),
+                expected: words(rule, kinds[0]),
+                value: match value {
+                    Value::Array(items) => items.len().to_string(),
+                    Value::String(text) => format!("`{text}`"),
+                    value => value.to_string(),
+                },
             });
         }
+        match value {
+            Value::Object(fields) => self.compare_fields(rule, fields, name),
+            Value::Array(items) => items.iter().enumerate().try_for_each(|(index, item)| {
+                self.compare(&rule["items"], item, &format!("{name}[{index}]"))
+            }),
+            _ => Ok(()),
+        }
     }
-    Ok(())
+
+    fn compare_fields(
+        &self,
+        rule: &Value,
+        fields: &Map<String, Value>,
+        name: &str,
+    ) -> Result<(), FieldError> {
+        let dot = if name.is_empty() { "" } else { "." };
+        let known = rule["properties"].as_object().expect("of a struct");
+        for (field, value) in fields {
+            let field_name = format!("{name}{dot}{field}");
+            let Some(rule) = known.get(field) else {
+                let known: Vec<&str> = known.keys().map(String::as_str).collect();
+                return Err(FieldError::Unknown {
+                    field: field_name,
+                    known: known.join(", "),
+                });
+            };
+            self.compare(rule, value, &field_name)?;
+        }
+        let required = rule["required"].as_array().into_iter().flatten();
+        for missing in required.filter_map(Value::as_str) {
+            if !fields.contains_key(missing) {
+                return Err(FieldError::Value {
+                    field: format!("{name}{dot}{missing}"),
+                    expected: "given".to_owned(),
+                    value: "left out".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
 }
 
 fn is(kind: &str, value: &Value) -> bool {
@@ -146,91 +171,4 @@ fn words(rule: &Value, kind: &str) -> String {
     };
     let of = if kind == "array" { " in number" } else { "" };
     format!("{what}{range}{of}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn the_default_is_allowed_and_every_field_has_a_meaning() {
-        refuse(&serde_json::to_value(Scenario::default()).expect("plain data")).expect("allowed");
-        let definitions = schema()["$defs"].as_object().expect("flows and changes");
-        for rule in definitions.values().chain([schema()]) {
-            for (name, field) in rule["properties"].as_object().expect("of a struct") {
-                assert!(field["description"].is_string(), "{name}");
-                let of = field["type"].to_string();
-                let bounded = ["minimum", "exclusiveMinimum", "enum"]
-                    .iter()
-                    .any(|key| !field[*key].is_null());
-                assert!(
-                    bounded || !(of.contains("number") || of.contains("integer")),
-                    "{name} has a range"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_out_of_range_is_named_with_the_range() {
-        let cases = [
-            (
-                json!({"delay_ms": -1}),
-                "delay_ms must be between 0 and 100000, not -1",
-            ),
-            (
-                json!({"duration_s": 0.0}),
-                "duration_s must be above 0 and at most 1000000, not 0.0",
-            ),
-            (
-                json!({"ack_every": 1.5}),
-                "ack_every must be a whole number between 1 and 1000, not 1.5",
-            ),
-            (
-                json!({"packet_bytes": -1}),
-                "packet_bytes must be a whole number between 1 and 65535, not -1",
-            ),
-            (
-                json!({"loss": 1}),
-                "loss must be at least 0 and below 1, not 1",
-            ),
-            (
-                json!({"opportunity_bytes": 1499}),
-                "opportunity_bytes must be 1500 or 1504, not 1499",
-            ),
-            (json!({"trace": 5}), "trace must be text, not 5"),
-            (
-                json!({"loop": "yes"}),
-                "loop must be true or false, not `yes`",
-            ),
-            (
-                json!({"flows": []}),
-                "flows must be between 1 and 100000 in number, not 0",
-            ),
-            (
-                json!({"flows": [{"scheme": "cubic"}, {"scheme": "cubic", "start_s": -2.0}]}),
-                "flows[1].start_s must be between 0 and 1000000, not -2.0",
-            ),
-            (
-                json!({"flows": [{}]}),
-                "flows[0].scheme must be given, not left out",
-            ),
-            (json!({"flows": [7]}), "flows[0] must be an object, not 7"),
-            (
-                json!({"changes": [{"at_s": 1.0, "loss": 2}]}),
-                "changes[0].loss must be between 0 and 1, not 2",
-            ),
-            (json!([]), "a scenario must be an object, not 0"),
-        ];
-        for (scenario, message) in cases {
-            assert_eq!(refuse(&scenario).unwrap_err().to_string(), message);
-        }
-        let unknown = refuse(&json!({"delay": 1})).unwrap_err().to_string();
-        let words = "unknown field `delay`; known are ";
-        assert!(
-            unknown.starts_with(words) && unknown.contains("delay_ms"),
-            "{unknown}"
-        );
-    }
 }

@@ -254,7 +254,7 @@ fn size_and_traffic_are_one_too_many() {
     let mut scenario = users(1, "cubic", "c.r1002", 1.0);
     scenario.flows[0].bytes = Some(1);
     let error = scenario.plan().unwrap_err();
-    assert!(matches!(error, Error::Field { .. }));
+    assert!(matches!(error, Error::Field(_)));
     let words = "flows[0].bytes must be left out where traffic says";
     assert!(error.to_string().starts_with(words), "{error}");
     let error = users(1, "cubic", "on-off:off=1", 1.0).plan().unwrap_err();

@@ -4,7 +4,7 @@
 //! finds out whether D_min still is the path's.
 //!
 //! **What bounds it?** From below the rate that the path lately [delivered](capacity), which also bounds the profile's
-//! curve; from above the window at the last [loss](loss).
+//! curve; from above the window at the last [loss].
 //!
 //! **What does a loss mean?** That a queue is full, or [chance](loss).
 //!
