@@ -89,7 +89,7 @@ class Link:
             ValueError: The rate is not above 0.
         """
         above_zero("mbps", mbps, "Mbit/s")
-        return cls(trace=f"rate:{mbps:g}", **options)
+        return cls(trace=f"rate:{mbps:g}" if float(f"{mbps:g}") == mbps else f"rate:{mbps!r}", **options)
 
 
 class Flow:
@@ -254,9 +254,8 @@ def simulate(
         records=records,
         bin_ms=bin_ms,
     )
-    (planned,) = settings.runs()
-    one_scheme = len(set(texts)) == 1
-    contestant = Contestant.from_scheme(texts[0], flows=len(texts)) if one_scheme else planned.contestant
+    (planned,) = dataclasses.replace(settings, schemes=texts[:1], mixes=()).runs()
+    contestant = Contestant.from_flows(texts)
     spec = [flow.fields() for flow in flows]
     run = dataclasses.replace(
         planned, contestant=contestant, scenario=cast("Scenario", {**planned.scenario, "flows": spec})

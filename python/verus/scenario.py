@@ -90,6 +90,23 @@ class Contestant:
         )
 
     @classmethod
+    def from_flows(cls, texts: Sequence[str]) -> Contestant:
+        """Flows of these schemes side by side.
+
+        Raises:
+            FieldError: One of them is unknown.
+
+        Example:
+            >>> Contestant.from_flows(["verus:ratio=2", "cubic"]).label
+            'Verus R=2 + Cubic'
+        """
+        if len(set(texts)) == 1:
+            return cls.from_scheme(texts[0], flows=len(texts))
+        text = "+".join(texts)
+        label = " + ".join(_check_scheme("scheme", text)["label"] for text in texts)
+        return cls(text=text, scheme=text, params={}, label=label, flows=tuple(texts))
+
+    @classmethod
     def from_mix(cls, text: str) -> Contestant:
         """Flows of several schemes side by side: ``SCHEME*N+SCHEME*M``.
 

@@ -295,7 +295,7 @@ impl Bbr1 {
     /// Any phase of the cycle but the one that drains what was not queued.
     fn enter_probe_bw(&mut self, now: Time) {
         let back = self.random.random_range(0..7);
-        let phase = (CYCLE.len() - 1 - back + 1) % CYCLE.len();
+        let phase = (CYCLE.len() - back) % CYCLE.len();
         self.mode = Mode::ProbeBw { phase, since: now };
     }
 

@@ -128,9 +128,8 @@ impl Part {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The target queueing delay, in ms, for a flow alone on a link of 10 Mbit/s. On other links it is divided by the cube
-    /// root of the rate relative to that: 2.7 times as long at 0.5 Mbit/s, half at 80 Mbit/s. With 27 ms, 95 % of the
-    /// capacity is used at a 95th percentile of at most 100 ms on 15 of the 24 recordings where any setting achieves
-    /// that (docs/forward.md).
+    /// root of the rate relative to that: 2.7 times as long at 0.5 Mbit/s, half at 80 Mbit/s. docs/forward.md has what 27 ms
+    /// achieve on which recordings.
     pub queue_ms: f64,
     /// A part to leave out, for research.
     pub without: Option<Part>,

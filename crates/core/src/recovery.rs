@@ -28,8 +28,8 @@ pub enum LossRule {
     /// RACK (RFC 8985): a packet is lost once one that left later has arrived and a reordering
     /// window has passed, which adapts to the reordering seen.
     Rack,
-    /// A timer for each missing packet, started when the gap is first seen: `factor` × the smoothed
-    /// round-trip time (Verus §5.2: 3 × delay).
+    /// A timer for each missing packet, started when the gap is first seen: `factor` × the
+    /// longer of the smoothed round-trip time and the last (Verus §5.2: 3 × delay).
     DelayTimer {
         /// Multiple of the smoothed round-trip time.
         factor: f64,

@@ -113,7 +113,10 @@ impl PathTotals {
             let sum: f64 = known().map(|(value, weight)| value * weight).sum();
             ratio(sum, known().map(|(_, weight)| weight).sum())
         };
-        let total = |count: fn(&PathFlow<'_>) -> u64| flows.iter().map(count).sum::<u64>();
+        let total = |count: fn(&PathFlow<'_>) -> u64| {
+            // Of a live path, some are what the other end says.
+            flows.iter().map(count).fold(0, u64::saturating_add)
+        };
         let share = |part: u64| ratio(part as f64, total(|flow| flow.sent) as f64);
         let throughput_mbps = mbps(total(|flow| flow.meter.delivered().get()), interval);
         let rtt_mean_ms = mean(|m| m.rtt_mean_ms);

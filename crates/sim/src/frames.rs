@@ -43,7 +43,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Those of a connection that begins at `start`, with the first.
+    /// Those of a connection that begins at `start`, when the first is due; nothing is offered yet.
     pub fn new(video: Video, start: Time) -> Self {
         Frames {
             video,

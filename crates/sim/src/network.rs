@@ -57,7 +57,7 @@ struct Way<P> {
 }
 
 impl Plan {
-    /// Runs the scenario. `progress` hears the fraction done, about a hundred times, and stops the
+    /// Runs the scenario. `progress` hears the fraction done, at most a hundred times, and stops the
     /// run by returning `false`.
     ///
     /// # Errors

@@ -542,7 +542,7 @@ mod tests {
                 json!({"changes": [{"at_s": 1.0, "loss": 2}]}),
                 "changes[0].loss must be between 0 and 1, not 2",
             ),
-            (json!([]), "all of it must be an object, not 0"),
+            (json!([]), "all of it must be an object, not a list"),
         ];
         for (scenario, message) in cases {
             assert_eq!(

@@ -59,7 +59,8 @@ impl Checker<'_> {
                 field: if name.is_empty() { "all of it" } else { name }.to_owned(),
                 expected: words(rule, kinds[0]),
                 value: match value {
-                    Value::Array(items) => items.len().to_string(),
+                    Value::Array(items) if kinds.contains(&"array") => items.len().to_string(),
+                    Value::Array(_) => "a list".to_owned(),
                     Value::String(text) => format!("`{text}`"),
                     value => value.to_string(),
                 },
@@ -116,7 +117,7 @@ fn is(kind: &str, value: &Value) -> bool {
         "array" => value.is_array(),
         "object" => value.is_object(),
         "null" => value.is_null(),
-        other => unreachable!("no field of a scenario is of type {other}"),
+        other => unreachable!("no field is of type {other}"),
     }
 }
 

@@ -228,8 +228,16 @@ def _settings(given: dict[str, Any], path: Path | None) -> tuple[Settings, list[
 
     config = read_config(path)
     if config["kind"] != "compare":
-        verb = config["kind"] if config["kind"] in ("probe", "shell") else f"reproduce {config['kind']}"
-        raise FieldError("from", f"`{path}` was made by `verus {verb}`: run that again instead")
+        kind = config["kind"]
+        own = {
+            rows.PROBE: "`verus probe`",
+            rows.RECORDING: "`verus probe client --record`",
+            rows.SHELL: "`verus shell`",
+            "simulate": "`verus.simulate`, in Python",
+        }
+        raise FieldError(
+            "from", f"`{path}` was made by {own.get(kind, f'`verus reproduce {kind}`')}: run that again instead"
+        )
     settings = dataclasses.replace(Settings.from_dict(config["settings"]), **given)
     # A built-in channel is made anew for each seed and length; a recording must be what it was.
     same = not {"traces", "seed", "repeat", "duration_s"} & given.keys()

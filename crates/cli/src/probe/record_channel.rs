@@ -68,11 +68,13 @@ impl Plan {
                 [up, rate].map(|rate| format!("constant:rate_mbps={rate}"))
             }
         };
-        let parse = |text: &str| {
-            Scheme::parse(text)
-                .map_err(|error| Failure::usage(format_args!("--rate-mbps: {error}")))
+        let parse = |flag: &str, text: &str| {
+            Scheme::parse(text).map_err(|error| Failure::usage(format_args!("{flag}: {error}")))
         };
-        let schemes = [parse(&up)?, parse(&down)?];
+        let up_flag = args
+            .up_rate_mbps
+            .map_or("--rate-mbps", |_| "--up-rate-mbps");
+        let schemes = [parse(up_flag, &up)?, parse("--rate-mbps", &down)?];
         let settling = match args.record_mode {
             RecordMode::Saturate => recording::SETTLING,
             RecordMode::Constant => Duration::ZERO,

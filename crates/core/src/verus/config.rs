@@ -298,7 +298,7 @@ impl Config {
         verus.check(
             self.ratio > 1.0 && self.ratio <= 1e6,
             "ratio",
-            "above 1",
+            "above 1 and at most 1000000",
             self.ratio,
         )?;
         verus.check(
@@ -336,9 +336,12 @@ impl Config {
         self.robust.validate()?;
         self.validate_recovery()?;
         match self.slow_start_exit {
-            SlowStartExit::Multiple(n) => {
-                verus.check(n > 1.0 && n <= 1e6, "exit_multiple", "above 1", n)
-            }
+            SlowStartExit::Multiple(n) => verus.check(
+                n > 1.0 && n <= 1e6,
+                "exit_multiple",
+                "above 1 and at most 1000000",
+                n,
+            ),
             SlowStartExit::Delay(delay) => {
                 let delay = delay.as_millis_f64();
                 verus.check(delay > 0.0, "exit_delay_ms", "above 0", delay)

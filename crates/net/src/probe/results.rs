@@ -301,8 +301,9 @@ impl Recorder {
             progress.throughput_mbps += rate;
             progress.rtt_ms = progress.rtt_ms.max(f64::from(status.rtt_micros) / 1e3);
             progress.window_packets += status.window as f64 / f64::from(self.request.packet_bytes);
-            progress.lost += status.lost;
-            progress.sent += status.sent;
+            // A peer states these of what it sends.
+            progress.lost = progress.lost.saturating_add(status.lost);
+            progress.sent = progress.sent.saturating_add(status.sent);
         };
         for flow in connection.outgoing() {
             note(last_second(flow.meter()), &flow.status());

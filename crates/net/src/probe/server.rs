@@ -678,7 +678,8 @@ impl<L: Library> Server<L> {
                 session.queued = false;
                 if *expires < session.armed {
                     session.armed = *expires;
-                    self.timers.push(Reverse((*expires, index)));
+                    let expires = *expires;
+                    self.arm(expires, index);
                 }
                 return false;
             }
@@ -710,10 +711,22 @@ impl<L: Library> Server<L> {
             // One that is armed too early fires for nothing, and is cheaper than one more entry.
             if at < session.armed {
                 session.armed = at;
-                self.timers.push(Reverse((at, index)));
+                self.arm(at, index);
             }
         }
         false
+    }
+
+    /// Sets a timer for a session, which knows it as armed. Those of sessions that are gone go with the next that would
+    /// make the heap more than twice as large as there are sessions: whoever asks again and again fills no memory.
+    fn arm(&mut self, at: Time, index: usize) {
+        if self.timers.len() > 2 * self.sessions.len() + 64 {
+            let sessions = &self.sessions;
+            self.timers.retain(|&Reverse((at, index))| {
+                (sessions[index].as_ref()).is_some_and(|session| session.armed == at)
+            });
+        }
+        self.timers.push(Reverse((at, index)));
     }
 
     fn forget(&mut self, index: usize) {

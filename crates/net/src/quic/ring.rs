@@ -189,7 +189,7 @@ impl Ring {
         bytes
     }
 
-    /// Lets go of batches of which nothing is open, and of older ones than `stale`.
+    /// Lets go of batches of which nothing is open.
     fn tidy(&mut self) {
         while self.batches.front().is_some_and(|batch| batch.open == 0) {
             self.batches.pop_front();

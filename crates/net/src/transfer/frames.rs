@@ -235,38 +235,6 @@ pub fn encode<F: Frame>(frame: &F) -> Result<Vec<u8>, FrameError> {
     }
 }
 
-/// Reads a [`Request`]; by this name for fuzzing.
-///
-/// # Errors
-/// As [`decode`].
-pub fn decode_request(bytes: &[u8]) -> Result<Request, FrameError> {
-    decode(bytes)
-}
-
-/// Reads an [`Answer`]; by this name for fuzzing.
-///
-/// # Errors
-/// As [`decode`].
-pub fn decode_answer(bytes: &[u8]) -> Result<Answer, FrameError> {
-    decode(bytes)
-}
-
-/// Reads a [`Demand`]; by this name for fuzzing.
-///
-/// # Errors
-/// As [`decode`].
-pub fn decode_demand(bytes: &[u8]) -> Result<Demand, FrameError> {
-    decode(bytes)
-}
-
-/// Reads a [`Supply`]; by this name for fuzzing.
-///
-/// # Errors
-/// As [`decode`].
-pub fn decode_supply(bytes: &[u8]) -> Result<Supply, FrameError> {
-    decode(bytes)
-}
-
 fn require(holds: bool, field: &'static str) -> Result<(), FrameError> {
     if holds {
         Ok(())
@@ -426,7 +394,7 @@ mod tests {
         ] {
             let data = bytes(&Supply::Data { at, length });
             assert!(
-                matches!(decode_supply(&data), Err(FrameError::Impossible(_))),
+                matches!(decode::<Supply>(&data), Err(FrameError::Impossible(_))),
                 "{at} {length}"
             );
         }
@@ -444,7 +412,7 @@ mod tests {
         })
         .expect("short");
         assert_eq!(
-            decode_request(&put[2..]),
+            decode::<Request>(&put[2..]),
             Err(FrameError::Impossible("time of modification"))
         );
     }
@@ -454,7 +422,7 @@ mod tests {
         let long = Answer::Refused(Refusal::new(Reason::Storage, "x".repeat(MAX_FRAME)));
         assert!(matches!(encode(&long), Err(FrameError::TooLong(_))));
         assert_eq!(
-            decode_answer(&vec![0; MAX_FRAME + 1]),
+            decode::<Answer>(&vec![0; MAX_FRAME + 1]),
             Err(FrameError::TooLong(MAX_FRAME + 1))
         );
     }

@@ -45,7 +45,7 @@ use crate::quic;
 
 /// How long a client may take to prove itself.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// With more connections than this that are not proven, new ones must prove their address first.
+/// With as many connections as this that are not proven, new ones must prove their address first.
 const STRANGERS_TRUSTED: usize = 8;
 /// More connections than this that are not proven there never are.
 const STRANGERS: usize = 64;

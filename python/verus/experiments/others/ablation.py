@@ -11,6 +11,7 @@ import csv
 import html
 import io
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,13 +48,13 @@ CHANNELS = {
 
 #: The default mode whole, without each part, and what it is built on.
 PARTS: tuple[str, ...] = tuple(
-    next(
-        key["meaning"].partition(": ")[2].split(", ")
-        for scheme in json.loads(_verus.list_schemes())
-        if scheme["name"] == "verus"
-        for key in scheme["keys"]
-        if key["key"] == "without"
-    )
+    part
+    for scheme in json.loads(_verus.list_schemes())
+    if scheme["name"] == "verus"
+    for key in scheme["keys"]
+    if key["key"] == "without"
+    for part in re.split(", | or ", key["unit"])
+    if part != "none"
 )
 VARIANTS = {
     "(nothing)": "",
