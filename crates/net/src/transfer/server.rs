@@ -181,7 +181,7 @@ struct Shared {
     /// That some tokens count no more, or others do.
     access_changed: watch::Sender<()>,
     /// Who writes which file: device and inode of its folder, and its name. A newer one takes over.
-    writers: Mutex<BTreeMap<(u64, u64, OsString), Arc<Notify>>>,
+    writers: Mutex<BTreeMap<FileKey, Arc<Notify>>>,
 }
 
 /// How many strangers were told of in this second, and how many not at all.
@@ -752,31 +752,75 @@ async fn get(
     }
 }
 
-/// Where a client's file is to go.
-fn place(shared: &Shared, visitor: &Visitor, path: &[u8], replace: bool) -> Result<Place, Refusal> {
-    may_write(shared, visitor)?;
-    let path = RelativePath::parse(path)?;
-    let Some((parent, name)) = path.split_last() else {
-        let text = "a file needs a name, and the path has none";
-        return Err(Refusal::new(Reason::BadName, text));
-    };
-    let root = &shared.config.folder;
-    if root.folder(&parent).is_err() {
-        shared.room.folders(parent.names().count())?;
-    }
-    let folder = root
-        .make(&parent)
-        .map_err(|error| Refusal::from_io("cannot make the folder", &error))?;
-    Ok(Place {
-        folder,
-        name: name.to_owned(),
-        replace,
-        apart: visitor
-            .name
-            .as_ref()
-            .filter(|_| !visitor.rights.may_read())
-            .map(ToString::to_string),
+/// A folder of what is served, made with those above it where there is none yet.
+async fn made(shared: &Shared, path: RelativePath) -> Result<Result<Folder, Refusal>, Trouble> {
+    let (root, room) = (shared.config.folder.clone(), shared.room.clone());
+    off(move || {
+        if root.folder(&path).is_err() {
+            room.folders(path.names().count())?;
+        }
+        root.make(&path)
+            .map_err(|error| Refusal::from_io("cannot make the folder", &error))
     })
+    .await
+}
+
+/// Where a client's file is to go, and what tells that place from others.
+async fn place(
+    shared: &Shared,
+    visitor: &Visitor,
+    path: &[u8],
+    replace: bool,
+) -> Result<Result<(Place, FileKey), Refusal>, Trouble> {
+    let parsed = may_write(shared, visitor)
+        .and_then(|()| RelativePath::parse(path))
+        .and_then(|path| {
+            let text = "a file needs a name, and the path has none";
+            path.split_last()
+                .map(|(parent, name)| (parent, name.to_owned()))
+                .ok_or_else(|| Refusal::new(Reason::BadName, text))
+        });
+    let (parent, name) = match parsed {
+        Ok(parsed) => parsed,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let folder = match made(shared, parent).await? {
+        Ok(folder) => folder,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let apart = visitor
+        .name
+        .as_ref()
+        .filter(|_| !visitor.rights.may_read())
+        .map(ToString::to_string);
+    off(move || {
+        let stat = fstat(&folder)
+            .map_err(|error| Refusal::from_io("cannot read the folder", &error.into()))?;
+        #[allow(
+            clippy::useless_conversion,
+            reason = "their types differ between systems"
+        )]
+        let key = (
+            u64::try_from(stat.st_dev).unwrap_or_default(),
+            u64::from(stat.st_ino),
+            name.clone(),
+        );
+        let place = Place {
+            folder,
+            name,
+            replace,
+            apart,
+        };
+        Ok((place, key))
+    })
+    .await
+}
+
+/// Tells a client that its file is not taken, and why.
+async fn turn_down<T>(wire: &mut Wire, refusal: Refusal) -> Result<T, Trouble> {
+    wire.say(&Demand::Failed(refusal.for_wire())).await?;
+    wire.stop();
+    Err(Trouble::Here(refusal))
 }
 
 async fn put(
@@ -788,36 +832,14 @@ async fn put(
     replace: bool,
     gauge: &Gauge,
 ) -> Result<Delivered, Trouble> {
-    let prepared = place(shared, visitor, path, replace).and_then(|place| {
-        let stat = fstat(&place.folder)
-            .map_err(|error| Refusal::from_io("cannot read the folder", &error.into()))?;
-        #[allow(
-            clippy::useless_conversion,
-            reason = "their types differ between systems"
-        )]
-        let key = (
-            u64::try_from(stat.st_dev).unwrap_or_default(),
-            u64::from(stat.st_ino),
-            place.name.clone(),
-        );
-        Ok((place, key))
-    });
-    let (place, key) = match prepared {
+    let (place, key) = match place(shared, visitor, path, replace).await? {
         Ok(prepared) => prepared,
-        Err(refusal) => {
-            wire.say(&Demand::Failed(refusal.for_wire())).await?;
-            wire.stop();
-            return Err(Trouble::Here(refusal));
-        }
+        Err(refusal) => return turn_down(wire, refusal).await,
     };
     let writing = Writing::begin(shared, key);
     let booked = match book(&shared.room, &place, file.size, writing.takes_over).await? {
         Ok(booked) => booked,
-        Err(refusal) => {
-            wire.say(&Demand::Failed(refusal.for_wire())).await?;
-            wire.stop();
-            return Err(Trouble::Here(refusal));
-        }
+        Err(refusal) => return turn_down(wire, refusal).await,
     };
     let taken = tokio::select! {
         taken = take(wire, place, file, gauge) => Some(taken),
@@ -864,40 +886,31 @@ async fn make_folder(
     wire: &mut Wire,
     path: &[u8],
 ) -> Result<(), Trouble> {
-    let root = shared.config.folder.clone();
     let made = match may_write(shared, visitor).and_then(|()| RelativePath::parse(path)) {
+        Ok(path) => made(shared, path).await?,
         Err(refusal) => Err(refusal),
-        Ok(path) => {
-            let room = shared.room.clone();
-            off(move || {
-                if root.folder(&path).is_err() {
-                    room.folders(path.names().count())?;
-                }
-                root.make(&path)
-                    .map(drop)
-                    .map_err(|error| Refusal::from_io("cannot make the folder", &error))
-            })
-            .await?
-        }
     };
     match made {
-        Ok(()) => wire.say(&Answer::Made).await,
+        Ok(_) => wire.say(&Answer::Made).await,
         Err(refusal) => refuse(wire, refusal).await,
     }
 }
+
+/// What tells one file from others, whatever it is called: the device and number of its folder, and its name there.
+type FileKey = (u64, u64, OsString);
 
 /// A file being written. Whoever wrote it before gives way: its client may be long dead, and only
 /// silence would tell.
 struct Writing<'a> {
     shared: &'a Shared,
-    key: (u64, u64, OsString),
+    key: FileKey,
     give_way: Arc<Notify>,
     /// Somebody was writing it.
     takes_over: bool,
 }
 
 impl<'a> Writing<'a> {
-    fn begin(shared: &'a Shared, key: (u64, u64, OsString)) -> Self {
+    fn begin(shared: &'a Shared, key: FileKey) -> Self {
         let give_way = Arc::new(Notify::new());
         let before = shared.writers().insert(key.clone(), Arc::clone(&give_way));
         if let Some(before) = &before {
@@ -925,7 +938,7 @@ impl Drop for Writing<'_> {
 }
 
 impl Shared {
-    fn writers(&self) -> std::sync::MutexGuard<'_, BTreeMap<(u64, u64, OsString), Arc<Notify>>> {
+    fn writers(&self) -> std::sync::MutexGuard<'_, BTreeMap<FileKey, Arc<Notify>>> {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
