@@ -459,7 +459,7 @@ mod tests {
         assert!(message("vegas:ratio=2").contains("`vegas` has no key `ratio`"));
         assert_eq!(
             message("verus:ratio=1"),
-            "scheme `verus:ratio=1`: verus: ratio must be above 1, not 1"
+            "scheme `verus:ratio=1`: verus: ratio must be above 1 and at most 1000000, not 1"
         );
         assert!(message("verus:ratio=NaN").contains("ratio must be a number, not `NaN`"));
         assert!(message("verus:ratio").contains("each parameter must be key=value"));
