@@ -89,7 +89,8 @@ class Link:
             ValueError: The rate is not above 0.
         """
         above_zero("mbps", mbps, "Mbit/s")
-        return cls(trace=f"rate:{mbps:g}" if float(f"{mbps:g}") == mbps else f"rate:{mbps!r}", **options)
+        # All its digits, and no exponent, whose `+` would join two channels.
+        return cls(trace=f"rate:{repr(float(mbps)).removesuffix('.0')}", **options)
 
 
 class Flow:
