@@ -494,14 +494,14 @@ impl Ledger {
         }
     }
 
-    /// Data and size of the newest packet still in flight: what a tail probe repeats.
-    pub fn tail(&self) -> Option<(DataRange, Bytes)> {
+    /// Data of the newest packet still in flight: what a tail probe repeats.
+    pub fn tail(&self) -> Option<DataRange> {
         let tail = self
             .slots
             .iter()
             .rev()
             .find(|slot| slot.state == State::InFlight)?;
-        Some((tail.data(), tail.size()))
+        Some(tail.data())
     }
 
     /// Numbers below `end` that the acknowledgement covers and that were still open.

@@ -321,7 +321,7 @@ impl Sender {
         self.probe_now = false;
         let (data, again) = match self.source.take(self.packet_size) {
             Some(data) => (data, false),
-            None => (self.ledger.tail()?.0, true),
+            None => (self.ledger.tail()?, true),
         };
         self.counters.probes += 1;
         // The timeout counts from the probe: it has a round trip to be answered.

@@ -366,11 +366,11 @@ impl Log {
         });
         match (dropped_estimate, dropped_bytes) {
             (Some(packets), Some(bytes)) if packets > self.drops_logged => {
-                self.meter.on_drops(end, 0, packets, Bytes::new(bytes));
+                self.meter.on_drops(0, packets, Bytes::new(bytes));
             }
             _ => self
                 .meter
-                .on_drops(end, 0, self.drops_logged, Bytes::new(self.dropped_bytes)),
+                .on_drops(0, self.drops_logged, Bytes::new(self.dropped_bytes)),
         }
         let capacity_bytes = Bytes::new(self.capacity_bytes);
         let capacity = self.capacity;

@@ -216,12 +216,12 @@ impl Meter {
 
     /// A packet that had reached the bottleneck is dropped there.
     #[inline]
-    pub fn on_drop(&mut self, now: Time, flow: usize, size: Bytes) {
-        self.on_drops(now, flow, 1, size);
+    pub fn on_drop(&mut self, flow: usize, size: Bytes) {
+        self.on_drops(flow, 1, size);
     }
 
     /// `packets` packets of `size` altogether, that had reached the bottleneck, are dropped there.
-    pub fn on_drops(&mut self, _now: Time, flow: usize, packets: u64, size: Bytes) {
+    pub fn on_drops(&mut self, flow: usize, packets: u64, size: Bytes) {
         let flow = &mut self.flows[flow];
         flow.drops = flow.drops.saturating_add(packets);
         flow.dropped_bytes = flow.dropped_bytes.saturating_add(size.get());
@@ -244,7 +244,7 @@ impl Meter {
 
     /// `new_bytes` that the receiver of `flow` did not have before reach it.
     #[inline]
-    pub fn on_delivery(&mut self, _now: Time, flow: usize, new_bytes: Bytes) {
+    pub fn on_delivery(&mut self, flow: usize, new_bytes: Bytes) {
         self.ends_observed = true;
         self.flows[flow].delivered_bytes += new_bytes.get();
     }
@@ -257,7 +257,7 @@ impl Meter {
 
     /// The sender of `flow` sends a packet.
     #[inline]
-    pub fn on_sent(&mut self, flow: usize, _size: Bytes, retransmission: bool) {
+    pub fn on_sent(&mut self, flow: usize, retransmission: bool) {
         self.ends_observed = true;
         let flow = &mut self.flows[flow];
         flow.sent += 1;

@@ -69,7 +69,7 @@ fn dropped_and_queued_packets_count_in_arrivals_but_not_in_delay() {
     let mut meter = Meter::new(1, &[], BIN);
     packet(&mut meter, 0, 0, 5);
     meter.on_arrival(ms(6), 0, MTU);
-    meter.on_drop(ms(6), 0, MTU);
+    meter.on_drop(0, MTU);
     meter.on_arrival(ms(7), 0, MTU);
     meter.on_arrival(ms(8), 0, MTU);
     let metrics = finish(meter, 10);
@@ -104,10 +104,10 @@ fn what_the_ends_saw_is_reported_and_otherwise_unknown() {
 
     let mut meter = Meter::new(1, &[], BIN);
     for retransmission in [false, false, false, true] {
-        meter.on_sent(0, MTU, retransmission);
+        meter.on_sent(0, retransmission);
     }
     packet(&mut meter, 0, 0, 5);
-    meter.on_delivery(ms(6), 0, Bytes::new(1000));
+    meter.on_delivery(0, Bytes::new(1000));
     meter.on_rtt(0, Duration::from_millis(45));
     meter.on_rtt(0, Duration::from_millis(55));
     let metrics = finish(meter, 1000);
@@ -188,7 +188,7 @@ fn each_flow_has_its_own_figures_and_they_add_up() {
     packet(&mut meter, 0, 20, 30);
     packet(&mut meter, 1, 30, 60);
     meter.on_arrival(ms(40), 1, MTU);
-    meter.on_drop(ms(40), 1, MTU);
+    meter.on_drop(1, MTU);
     let metrics = finish(meter, 1000);
     let [first, second] = &metrics.per_flow[..] else {
         panic!("two flows")
@@ -327,12 +327,12 @@ proptest! {
                 }
                 2 | 3 => if let Some((flow, bytes, entered)) = queue.pop_front() {
                     meter.on_departure(now, flow, bytes, entered);
-                    meter.on_delivery(now, flow, bytes);
+                    meter.on_delivery(flow, bytes);
                 }
                 4 => if let Some((flow, bytes, _)) = queue.pop_back() {
-                    meter.on_drop(now, flow, bytes);
+                    meter.on_drop(flow, bytes);
                 }
-                5 => meter.on_sent(flow, bytes, size % 2 == 0),
+                5 => meter.on_sent(flow, size % 2 == 0),
                 6 => meter.on_rtt(flow, Duration::from_micros(size)),
                 _ => meter.set_active(now, flow, size % 2 == 0),
             }

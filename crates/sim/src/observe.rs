@@ -138,8 +138,7 @@ impl Observers {
         if let Some(epochs) = &mut self.epochs {
             epochs.on_sent(now, index);
         }
-        self.meter
-            .on_sent(index, transmit.size, transmit.retransmission);
+        self.meter.on_sent(index, transmit.retransmission);
         if let Some(records) = &mut self.records {
             records.on_sent(now, sender, transmit, packet);
         }
@@ -162,7 +161,7 @@ impl Observers {
     /// A receiver got a packet with so many bytes that were new to it.
     #[inline]
     pub fn on_delivered(&mut self, now: Time, packet: &DataPacket, new: Bytes) {
-        self.meter.on_delivery(now, packet.flow as usize, new);
+        self.meter.on_delivery(packet.flow as usize, new);
         if let Some(records) = &mut self.records {
             records.on_delivered(packet, new);
         }
@@ -178,7 +177,7 @@ impl Observers {
     #[inline]
     pub fn on_acknowledged(&mut self, now: Time, index: usize, sender: &Sender) {
         let revealed = sender.last_revealed();
-        for acked in &revealed.acked {
+        for acked in revealed.acked.iter().chain(&revealed.recovered) {
             self.meter.on_rtt(index, acked.rtt);
         }
         if let Some(epochs) = &mut self.epochs {
@@ -244,7 +243,7 @@ impl Watch<DataPacket> for Observers {
     #[inline]
     fn on_dropped(&mut self, now: Time, size: Bytes, packet: &DataPacket, _: Dropped) {
         self.totals.network_bytes -= size.get();
-        self.meter.on_drop(now, packet.flow as usize, size);
+        self.meter.on_drop(packet.flow as usize, size);
         if let Some(records) = &mut self.records {
             records.on_dropped(now, packet);
         }

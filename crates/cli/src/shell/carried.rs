@@ -133,7 +133,7 @@ impl path::Watch<Packet> for Measured {
 
     #[inline]
     fn on_dropped(&mut self, now: Time, size: Bytes, _: &Packet, _: Dropped) {
-        self.meter.on_drop(now, 0, size);
+        self.meter.on_drop(0, size);
         if let Some(log) = &mut self.log {
             log.log.on_drop(now, size);
         }

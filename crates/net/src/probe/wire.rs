@@ -414,15 +414,6 @@ pub struct AckBody {
 }
 
 impl AckBody {
-    /// Bytes of body before spans and runs.
-    const FIXED: usize = 34;
-
-    /// How many bytes the packet takes, header and tag included, with `spans` and `runs` and a
-    /// report of so many bytes.
-    pub const fn wire_bytes(spans: usize, runs: usize, report: usize) -> usize {
-        HEADER_BYTES + AckBody::FIXED + spans * 4 + runs * 8 + 2 + report + TAG_BYTES
-    }
-
     /// Reads the body of `packet` into `self`, whose buffers are reused; returns the report of the
     /// algorithm's receiver half.
     ///
@@ -479,7 +470,7 @@ impl AckBody {
     /// Writes header and body; returns how many bytes the tag must cover.
     ///
     /// # Panics
-    /// If `buffer` is shorter than [`AckBody::wire_bytes`].
+    /// If `buffer` is too short for the spans, runs and report.
     pub fn encode(
         &self,
         flow: u16,
