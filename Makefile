@@ -10,7 +10,6 @@ PYTHON ?= python3
 FUZZ_SECONDS ?= 600
 SOAK_MINUTES ?= 5
 UV_VERSION := 0.13.8
-CARGO_DENY_VERSION := 0.20.2
 CARGO_FUZZ_VERSION := 0.13.2
 
 FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
@@ -100,8 +99,8 @@ lint-python: $(STAMPS)/packages
 
 # Advisories need a database from the network and change without a commit: not part of this check.
 .PHONY: lint-licenses
-lint-licenses: .tools/bin/cargo-deny-$(CARGO_DENY_VERSION)
-	$< --log-level warn check licenses bans sources
+lint-licenses: $(STAMPS)/packages
+	$(BIN)/cargo-deny --log-level error check licenses bans sources
 
 .PHONY: lint-wasm
 lint-wasm:
@@ -138,6 +137,10 @@ hostile: ## Set 1,000 seeds of receivers that lie against every controller: tabl
 .PHONY: figures
 figures: build ## Run again what the documents quote, and write docs/results and the pages (needs recordings)
 	$(BIN)/python scripts/figures.py --traces "$${VERUS_SHARED:-../shared}/traces"
+
+.PHONY: figures-timed
+figures-timed: build ## Likewise of what takes time and CPU: on a machine with nothing else to do (as root)
+	$(BIN)/python scripts/figures.py --traces "$${VERUS_SHARED:-../shared}/traces" --timed
 
 .PHONY: fuzz
 fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust
@@ -192,17 +195,6 @@ $(BIN)/verus-endpoint: $(ENDPOINT_RUST) | $(STAMPS)/packages
 	@echo 'Compiling verus-endpoint (a minute or two the first time)'
 	@cargo install --quiet --locked --force --no-track --path crates/cli --root .venv
 	touch $@
-
-# Unoptimised: it compiles in a third of the time and checks in a second. One that is installed
-# already is used as it is.
-.tools/bin/cargo-deny-$(CARGO_DENY_VERSION):
-	mkdir -p .tools/bin
-	if [ "$$(cargo-deny --version 2>/dev/null)" = 'cargo-deny $(CARGO_DENY_VERSION)' ]; then \
-	  ln -sf "$$(command -v cargo-deny)" $@; \
-	else \
-	  cargo install cargo-deny --version $(CARGO_DENY_VERSION) --locked --debug --no-default-features \
-	    --root .tools && mv .tools/bin/cargo-deny $@; \
-	fi
 
 .tools/bin/cargo-fuzz:
 	@cargo +nightly --version >/dev/null 2>&1 || \
