@@ -35,7 +35,7 @@ KERNEL = "linux:cc="
 #: What may carry our controllers in real time.
 TRANSPORTS = ("udp", "quic")
 
-#: More seeds of one comparison are refused likewise.
+#: More seeds of one comparison are a mistake, not a study.
 MOST_REPETITIONS = 100_000
 
 

@@ -411,7 +411,7 @@ impl<'a> Network<'a> {
                 self.events.push(at, Event::ObserverTimer(packet.flow));
             }
         }
-        self.observers.on_delivered(now, packet, new);
+        self.observers.on_delivered(packet, new);
         if let Some(frames) = &mut ends.frames {
             let in_order = ends.receiver.in_order();
             frames.on_arrived(now, in_order, |took| self.observers.on_piece(index, took));

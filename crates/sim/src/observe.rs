@@ -160,7 +160,7 @@ impl Observers {
 
     /// A receiver got a packet with so many bytes that were new to it.
     #[inline]
-    pub fn on_delivered(&mut self, now: Time, packet: &DataPacket, new: Bytes) {
+    pub fn on_delivered(&mut self, packet: &DataPacket, new: Bytes) {
         self.meter.on_delivery(packet.flow as usize, new);
         if let Some(records) = &mut self.records {
             records.on_delivered(packet, new);

@@ -1,6 +1,7 @@
 //! What a person sees of a test.
 
-use verus_net::probe::results::{Direction, FlowRow, Row};
+use verus_measure::PathMetrics;
+use verus_net::probe::results::{Direction, Row};
 
 use crate::table::{aligned, number, percent};
 
@@ -13,19 +14,11 @@ pub fn table(rows: &[(Direction, Row)]) -> Vec<String> {
     let mut lines = vec![HEADINGS.map(str::to_owned)];
     for (direction, row) in rows {
         let plural = if row.flows == 1 { "" } else { "s" };
-        let metrics = &row.totals.metrics;
-        lines.push([
-            format!("{} ({} flow{plural})", direction.name(), row.flows),
-            number(Some(metrics.throughput_mbps), 2),
-            number(Some(metrics.goodput_mbps), 2),
-            number(metrics.rtt_mean_ms, 1),
-            number(metrics.rtt_p95_ms, 1),
-            number(metrics.qdelay_mean_ms, 1),
-            number(metrics.qdelay_p95_ms, 1),
-            percent(metrics.loss_rate),
-        ]);
+        let name = format!("{} ({} flow{plural})", direction.name(), row.flows);
+        lines.push(cells(name, &row.totals.metrics));
         if row.flows > 1 {
-            lines.extend(row.per_flow.iter().map(flow));
+            let flows = row.per_flow.iter();
+            lines.extend(flows.map(|flow| cells(format!("  flow {}", flow.flow), &flow.metrics)));
         }
     }
     let mut table = aligned(&lines);
@@ -35,10 +28,9 @@ pub fn table(rows: &[(Direction, Row)]) -> Vec<String> {
     table
 }
 
-fn flow(row: &FlowRow) -> [String; HEADINGS.len()] {
-    let metrics = &row.metrics;
+fn cells(name: String, metrics: &PathMetrics) -> [String; HEADINGS.len()] {
     [
-        format!("  flow {}", row.flow),
+        name,
         number(Some(metrics.throughput_mbps), 2),
         number(Some(metrics.goodput_mbps), 2),
         number(metrics.rtt_mean_ms, 1),
