@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import verus
 from verus import Flow, Link, Trace, compare, simulate
+from verus.api import LinkOptions
 from verus.results import Results
 from verus.scenario import DEFAULTS, Settings
 
@@ -62,12 +64,25 @@ def test_the_same_seed_gives_the_same_arrays_and_another_does_not() -> None:
         (lambda: simulate(link=Link.constant(5), flows=[]), "flows"),
         (lambda: simulate(link=Link.constant(5), flows=[Flow("cubic")], duration_s=0), "duration_s"),
         (lambda: simulate(link=Link.constant(5), flows=[Flow("cubic")], packet_bytes=0), "packet_bytes"),
-        (lambda: simulate(link=Link.constant(5, queue="bucket"), flows=[Flow("cubic")]), "queue"),
+        (lambda: simulate(link=Link.constant(5, queue="bucket"), flows=[Flow("cubic")]), "queue:"),
+        (lambda: simulate(link="rate:5", flows=[Flow("cubic")]), "link"),
+        (lambda: simulate(link=Link.constant(5), flows=Flow("cubic")), "flows"),
+        (lambda: simulate(link=Link.constant(5), flows=["cubic"]), "flows"),
         (lambda: simulate(link=Link.constant(5, loss=2), flows=[Flow("cubic")]), "loss"),
-        (lambda: simulate(link=Link(trace="nowhere"), flows=[Flow("cubic")]), "traces"),
+        (lambda: simulate(link=Link(trace="nowhere"), flows=[Flow("cubic")]), "trace:"),
         (lambda: compare(traces=[]), "traces"),
         (lambda: compare(schemes=[]), "schemes"),
-        (lambda: compare(speed=3), "speed"),
+        (lambda: compare(traces="rate:5"), "traces"),
+        (lambda: compare(traces=[5]), "traces"),
+        (lambda: compare(schemes="cubic"), "schemes"),
+        (lambda: compare(queues="codel"), "queues"),
+        (lambda: compare(mixes="cubic*2"), "mixes"),
+        (lambda: compare(flows="2"), "flows"),
+        (lambda: compare(flows=1.5), "flows"),
+        (lambda: compare(seed=1.5), "seed"),
+        (lambda: compare(seed="1"), "seed"),
+        (lambda: compare(traffic=3), "traffic"),
+        (lambda: compare(threads=0), "threads"),
         (lambda: compare(repeat=0), "repeat"),
         (lambda: Flow("cubic", bytes=0), "bytes"),
         (lambda: Flow("cubic", bytes=1, traffic="full"), "bytes"),
@@ -76,12 +91,35 @@ def test_the_same_seed_gives_the_same_arrays_and_another_does_not() -> None:
         (lambda: Trace([]), "times_ms"),
         (lambda: Trace([3, 2]), "times_ms"),
         (lambda: Trace([0]), "times_ms"),
+        (lambda: Trace(["a"]), "times_ms"),
+        (lambda: Trace.generate("nowhere"), "channel"),
         (lambda: Trace.generate("city-driving-3g-up", duration_s=0), "duration_s"),
     ],
 )
 def test_a_bad_value_raises_with_its_field(call: object, field: str) -> None:
     with pytest.raises(ValueError, match=field):
         call()  # type: ignore[operator]
+
+
+def test_compare_has_every_setting_of_a_simulation_with_its_default() -> None:
+    real_time = {"emulate", "transports"}  # `verus compare --emulate` alone
+    known = inspect.signature(compare).parameters
+    settings = {entry.name: entry.default for entry in dataclasses.fields(Settings) if entry.name not in real_time}
+    assert known.keys() - {"threads", "progress"} == settings.keys()
+    assert {name: known[name].default for name in settings} == settings
+    with pytest.raises(TypeError, match="speed"):
+        compare(speed=3)  # type: ignore[call-arg]
+
+
+def test_a_link_has_the_options_that_its_makers_name() -> None:
+    assert {"trace", *LinkOptions.__annotations__} == {entry.name for entry in dataclasses.fields(Link)}
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:
+    trace = tmp_path / "town"
+    trace.write_text("5\n")
+    found = compare(traces=[trace], schemes=["cubic"], seed=np.int64(3), duration_s=np.int64(1), flows=np.int8(2))
+    assert [(row["seed"], row["flows"]) for row in found.rows()] == [(3, 2)]
 
 
 def test_progress_may_stop_the_runs() -> None:

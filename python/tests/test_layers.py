@@ -21,7 +21,7 @@ LAYERS = {
     "running it": ("runner", "emulation"),
     "what came of it": ("rows", "folder", "lines", "columns", "probe", "results", "training"),
     "what is shown": ("summary", "style", "table", "figures*", "render"),
-    "pages": ("page", "comparison", "recording"),
+    "pages": ("page", "comparison", "recording", "notebook"),
     "what experiments share": ("experiments.shared*",),
     "experiments": ("experiments.sigcomm*", "experiments.model*", "experiments.others*"),
     "their list": ("experiments",),

@@ -10,15 +10,16 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from verus import _verus
+from verus.errors import FieldError
 from verus.folder import new_folder
 from verus.results import Results
 from verus.runner import Progress, run_all
@@ -32,10 +33,27 @@ from verus.scenario import (
     above_zero,
     check_fields,
     check_seed,
+    text_list,
+    whole,
 )
 from verus.schema import Scenario
 
+if TYPE_CHECKING:
+    from verus.notebook import Plot
+
 Array = npt.NDArray[Any]
+
+
+class LinkOptions(TypedDict, total=False):
+    """The fields of a `Link` beside its trace."""
+
+    delay_ms: float
+    queue: str
+    ack: str
+    ack_queue: str
+    loss: float
+    opportunity_bytes: int
+    loop: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +85,7 @@ class Link:
     loop: bool = DEFAULTS["loop"]
 
     @classmethod
-    def from_trace(cls, trace: str | PathLike[str], **options: Any) -> Link:
+    def from_trace(cls, trace: str | PathLike[str], **options: Unpack[LinkOptions]) -> Link:
         """A link driven by a recording or a built-in channel.
 
         Args:
@@ -78,7 +96,7 @@ class Link:
         return cls(trace=str(trace), **options)
 
     @classmethod
-    def constant(cls, mbps: float, **options: Any) -> Link:
+    def constant(cls, mbps: float, **options: Unpack[LinkOptions]) -> Link:
         """A link of constant rate.
 
         Args:
@@ -145,6 +163,14 @@ class Flow:
         return f"Flow({self.scheme!r}, {', '.join(f'{name}={value!r}' for name, value in {**own, **sends}.items())})"
 
 
+def _polars(table: pa.Table) -> Any:
+    try:
+        import polars
+    except ImportError as error:
+        raise ImportError("to_polars needs the package `polars` (pip install polars)") from error
+    return polars.from_arrow(table)
+
+
 def _value(value: Any) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
@@ -197,6 +223,41 @@ class Result:
         """The packet records as an Arrow table, or the time series if there are none."""
         return self.results.records if self.results.records is not None else self.results.series
 
+    def to_polars(self) -> Any:
+        """The same as a Polars data frame (needs the package `polars`)."""
+        return _polars(self.to_arrow())
+
+    def plot(self) -> Plot:
+        """Capacity, throughput, queueing delay and window over time."""
+        from verus import notebook
+
+        return notebook.series(self.results)
+
+    def plot_flows(self) -> Plot:
+        """The throughput of each flow over time.
+
+        Raises:
+            ValueError: There is one flow.
+        """
+        from verus import notebook
+
+        return notebook.flows(self.results)
+
+    def plot_profiles(self) -> Plot:
+        """Which delay came with which window, as Verus learned it.
+
+        Raises:
+            ValueError: No sender here showed a delay profile.
+        """
+        from verus import notebook
+
+        return notebook.profiles(self.results)
+
+    def _repr_html_(self) -> str:
+        from verus import notebook
+
+        return notebook.run_html(self.results)
+
 
 def simulate(
     *,
@@ -234,8 +295,12 @@ def simulate(
         >>> float(np.nanmin(result.flows[0].rtt_ms)) >= 40  # twice 20 ms of propagation
         True
     """
+    if not isinstance(link, Link):
+        raise FieldError("link", f"must be a Link, such as Link.from_trace(…), not {link!r}")
+    if isinstance(flows, Flow) or not all(isinstance(flow, Flow) for flow in flows):
+        raise FieldError("flows", f"must be a list of Flow, such as [Flow('verus')], not {flows!r}")
     if not flows:
-        raise ValueError("flows: needs at least one")
+        raise FieldError("flows", "needs at least one")
     texts = [flow.scheme for flow in flows]
     settings = Settings(
         traces=(link.trace,),
@@ -255,7 +320,10 @@ def simulate(
         records=records,
         bin_ms=bin_ms,
     )
-    (planned,) = dataclasses.replace(settings, schemes=texts[:1], mixes=()).runs()
+    try:
+        (planned,) = dataclasses.replace(settings, schemes=texts[:1], mixes=()).runs()
+    except FieldError as error:  # a comparison has several of what a link has one of
+        raise FieldError({"traces": "trace", "queues": "queue"}.get(error.field, error.field), error.problem) from error
     contestant = Contestant.from_flows(texts)
     spec = [flow.fields() for flow in flows]
     run = dataclasses.replace(
@@ -305,7 +373,7 @@ def _flow(
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What `compare` returns.
+    """What `compare` returns, or a saved comparison.
 
     Attributes:
         table: One row for each run, as an Arrow table: the fields that ``verus compare --json`` prints.
@@ -315,9 +383,69 @@ class Comparison:
     table: pa.Table
     results: Results = field(repr=False)
 
+    @classmethod
+    def read(cls, folder: str | PathLike[str]) -> Comparison:
+        """What `save`, ``verus compare``, ``verus probe client --out`` or ``verus shell --out`` left in a folder.
+
+        Raises:
+            OSError: A file is absent or cannot be read.
+            ValueError: The folder is of another version, or not one of ours, or damaged.
+        """
+        results = Results.read(Path(folder))
+        return cls(table=results.rows, results=results)
+
     def rows(self) -> list[dict[str, Any]]:
         """The rows as dictionaries, absent numbers as None."""
         return self.results.to_rows()
+
+    def to_polars(self) -> Any:
+        """`table` as a Polars data frame (needs the package `polars`)."""
+        return _polars(self.table)
+
+    def plot(self) -> Plot:
+        """Delay against throughput: a panel for each channel and queue."""
+        from verus import notebook
+
+        return notebook.scatter(self.results)
+
+    def plot_series(self, *, trace: str | None = None, queue: str | None = None) -> Plot:
+        """Capacity, throughput, queueing delay and window over time, on one channel and queue.
+
+        Args:
+            trace: Which channel, where there are several.
+            queue: Which queue, where there are several.
+
+        Raises:
+            ValueError: None or several are meant.
+        """
+        from verus import notebook
+
+        return notebook.series(self.results, trace=trace, queue=queue)
+
+    def plot_flows(self, *, trace: str | None = None, queue: str | None = None) -> Plot:
+        """The throughput of each flow over time, likewise.
+
+        Raises:
+            ValueError: None or several are meant; or every run there has one flow.
+        """
+        from verus import notebook
+
+        return notebook.flows(self.results, trace=trace, queue=queue)
+
+    def plot_profiles(self) -> Plot:
+        """Which delay came with which window, as Verus learned it.
+
+        Raises:
+            ValueError: No sender here showed a delay profile.
+        """
+        from verus import notebook
+
+        return notebook.profiles(self.results)
+
+    def _repr_html_(self) -> str:
+        from verus import notebook
+
+        return notebook.comparison_html(self.results)
 
     def save(self, folder: str | PathLike[str], *, force: bool = False) -> Path:
         """Writes results, figures and `report.html` into a new folder.
@@ -343,13 +471,27 @@ class Comparison:
 
 def compare(
     *,
-    traces: Sequence[str] = DEFAULT_CHANNELS,
+    traces: Sequence[str | PathLike[str]] = DEFAULT_CHANNELS,
     schemes: Sequence[str] = DEFAULT_SCHEMES,
     mixes: Sequence[str] = (),
     queues: Sequence[str] = (PAPER_QUEUE,),
+    ack: str = DEFAULTS["ack"],
+    ack_queue: str = DEFAULTS["ack_queue"],
+    delay_ms: float = DEFAULTS["delay_ms"],
+    packet_bytes: int = DEFAULTS["packet_bytes"],
+    opportunity_bytes: int = DEFAULTS["opportunity_bytes"],
+    ack_every: int = DEFAULTS["ack_every"],
+    flows: int = 1,
+    duration_s: float = DEFAULTS["duration_s"],
+    seed: int = DEFAULTS["seed"],
+    repeat: int = 1,
+    loss: float = DEFAULTS["loss"],
+    loop: bool = DEFAULTS["loop"],
+    records: bool = False,
+    bin_ms: float = DEFAULTS["bin_ms"],
+    traffic: str = "full",
     threads: int | None = None,
     progress: Progress | None = None,
-    **options: Any,
 ) -> Comparison:
     """Runs every scheme over every trace and queue, on all cores.
 
@@ -358,9 +500,23 @@ def compare(
         schemes: ``NAME[:key=value,…]``.
         mixes: ``SCHEME*N+SCHEME*M``: flows of several schemes in one run.
         queues: ``KIND[:key=value,…]``.
+        ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
+        ack_queue: The queue they wait in.
+        delay_ms: Propagation each way.
+        packet_bytes: Data packet as the link accounts it (IP size).
+        opportunity_bytes: What one line of a trace carries: 1504 or 1500.
+        ack_every: Packets for each acknowledgement.
+        flows: Flows of each scheme in one run (a mix brings its own count).
+        duration_s: Simulated time, in seconds.
+        seed: First seed.
+        repeat: Runs of each, with seeds ``seed … seed + repeat - 1``.
+        loss: Probability of random loss on the data path.
+        loop: Whether a trace that ends starts again.
+        records: Whether to keep one record for each packet.
+        bin_ms: Width of the bins of the series.
+        traffic: What every flow has to send: ``full``, or ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video``.
         threads: Cores; all of them if None.
         progress: Told how far it is; an exception in it stops the runs.
-        **options: Any other field of `verus.scenario.Settings`: ``duration_s``, ``seed``, ``flows``, …
 
     Raises:
         ValueError: A value cannot be used; the message names its field.
@@ -371,10 +527,29 @@ def compare(
         >>> found.table.column("scheme").to_pylist()
         ['verus', 'verus']
     """
-    try:
-        settings = Settings(traces=traces, schemes=schemes, mixes=mixes, queues=queues, **options)
-    except TypeError as error:
-        raise ValueError(f"options: {error}") from error
+    if threads is not None:
+        whole("threads", threads, 1)
+    settings = Settings(
+        traces=tuple(fspath(trace) if isinstance(trace, PathLike) else trace for trace in text_list("traces", traces)),
+        schemes=schemes,
+        mixes=mixes,
+        queues=queues,
+        ack=ack,
+        ack_queue=ack_queue,
+        delay_ms=delay_ms,
+        packet_bytes=packet_bytes,
+        opportunity_bytes=opportunity_bytes,
+        ack_every=ack_every,
+        flows=flows,
+        duration_s=duration_s,
+        seed=seed,
+        repeat=repeat,
+        loss=loss,
+        loop=loop,
+        records=records,
+        bin_ms=bin_ms,
+        traffic=traffic,
+    )
     runs = settings.runs()
     results = Results.collect(
         runs, run_all(runs, threads=threads, progress=progress), kind="compare", settings=settings.to_dict()
@@ -400,17 +575,20 @@ class Trace:
         self, times_ms: Sequence[int] | Array, *, name: str = "trace", duration_s: float | None = None
     ) -> None:
         self.name = name
-        self.times_ms: npt.NDArray[np.int64] = np.asarray(times_ms, dtype=np.int64)
+        try:
+            self.times_ms: npt.NDArray[np.int64] = np.asarray(times_ms, dtype=np.int64)
+        except (TypeError, ValueError) as error:
+            raise FieldError("times_ms", f"must be whole numbers of milliseconds ({error})") from error
         if self.times_ms.ndim != 1 or len(self.times_ms) == 0:
-            raise ValueError("times_ms: must be one column with at least one time")
+            raise FieldError("times_ms", "must be one column with at least one time")
         if self.times_ms[0] < 0 or np.any(np.diff(self.times_ms) < 0):
-            raise ValueError("times_ms: must not be negative or decrease")
+            raise FieldError("times_ms", "must not be negative or decrease")
         if self.times_ms[-1] == 0 and not duration_s:
-            raise ValueError("times_ms: the last time is 0, so the trace has no length")
+            raise FieldError("times_ms", "the last time is 0, so the trace has no length")
         last_s = float(self.times_ms[-1]) / 1000
         self.duration_s = last_s if duration_s is None else duration_s
         if not self.duration_s >= last_s:
-            raise ValueError(f"duration_s: must not be before the last time, {last_s:g} s")
+            raise FieldError("duration_s", f"must not be before the last time, {last_s:g} s")
 
     def __repr__(self) -> str:
         return f"Trace({self.name!r}, {len(self.times_ms)} opportunities, {self.duration_s:g} s)"
@@ -437,7 +615,10 @@ class Trace:
         """
         above_zero("duration_s", duration_s, "seconds")
         check_seed(seed)
-        return cls(_verus.trace_generate(channel, seed, duration_s), name=channel)
+        try:
+            return cls(_verus.trace_generate(channel, seed, duration_s), name=channel)
+        except (TypeError, ValueError) as error:
+            raise FieldError("channel", str(error)) from error
 
     @classmethod
     def convert(cls, path: str | PathLike[str]) -> Trace:
@@ -453,6 +634,24 @@ class Trace:
     def mean_mbps(self) -> float:
         """Mean rate in Mbit/s, at 1500 bytes an opportunity."""
         return len(self.times_ms) * 1500 * 8 / 1e6 / self.duration_s
+
+    def plot(self) -> Plot:
+        """Its rate over time."""
+        from verus import figures, notebook
+
+        return notebook.Plot.of(figures.trace_rate(self.name, self.times_ms))
+
+    def _repr_html_(self) -> str:
+        from verus import notebook
+
+        return notebook.facts_html(
+            self.name,
+            [
+                ("mean rate", f"{self.mean_mbps:.2f} Mbit/s"),
+                ("length", f"{self.duration_s:g} s"),
+                ("opportunities", str(len(self.times_ms))),
+            ],
+        )
 
     def write(self, path: str | PathLike[str]) -> None:
         """Writes it, whole or not at all; ``.gz`` and ``.xz`` are compressed.

@@ -8,6 +8,7 @@ and page is drawn from this and nothing else, so restyling one never runs anythi
 
 from __future__ import annotations
 
+import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -131,6 +132,17 @@ class Results:
     def to_rows(self) -> list[dict[str, Any]]:
         """The rows as `--json` prints them."""
         return [rows.printed({**row, "params": json.loads(row["params"])}) for row in self.rows.to_pylist()]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the tables there are, and how long they are."""
+        kind, version = (html.escape(str(self.config[name])) for name in ("kind", "version"))
+        body = "".join(
+            f"<tr><th scope=row>{name.removesuffix('.parquet')}</th><td>{table.num_rows}</td>"
+            f"<td>{html.escape(', '.join(table.column_names))}</td></tr>"
+            for name, table in self.tables().items()
+        )
+        head = "<thead><tr><th>table<th>rows<th>columns</tr></thead>"
+        return f"<table><caption>{kind} of Verus {version}</caption>{head}<tbody>{body}</tbody></table>"
 
     def tables(self) -> dict[str, pa.Table]:
         """The columns by file name."""

@@ -11,13 +11,17 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, cast
+from numbers import Integral
+from os import PathLike
+from typing import Any, TypeVar, cast
 
 from verus import _verus
 from verus.errors import FieldError
 from verus.schema import Scenario
+
+Entry = TypeVar("Entry")
 
 #: The paper's shared queue (SIGCOMM 2015, section 6.2): 3 and 9 Mbit of average queue, 10 % at the top.
 PAPER_QUEUE = "red:min=375000,max=1125000,p=0.1"
@@ -270,6 +274,13 @@ class Settings:
     emulate: bool = False
     transports: Sequence[str] = ("udp",)
 
+    def __post_init__(self) -> None:
+        # A whole number of NumPy is none of Python's, and JSON knows only these.
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if isinstance(value, Integral) and not isinstance(value, int):
+                object.__setattr__(self, entry.name, int(value))
+
     def check(self) -> None:
         """Refuses what cannot be run, before anything runs.
 
@@ -277,13 +288,17 @@ class Settings:
             FieldError: The first field found wanting, and why.
             OSError: A trace cannot be read.
         """
+        for name in ("traces", "schemes", "mixes", "queues", "transports"):
+            for text in text_list(name, getattr(self, name)):
+                if not isinstance(text, str):
+                    raise FieldError(name, f"must be texts, not {text!r}")
         for name in ("traces", "queues"):
             if not getattr(self, name):
                 raise FieldError(name, "needs at least one")
         if not self.schemes and not self.mixes:
             raise FieldError("schemes", "needs at least one scheme or mix")
-        at_least("flows", self.flows, 1, MOST_FLOWS)
-        at_least("repeat", self.repeat, 1, MOST_REPETITIONS)
+        whole("flows", self.flows, 1, MOST_FLOWS)
+        whole("repeat", self.repeat, 1, MOST_REPETITIONS)
         check_seed(self.seed)
         if self.seed + self.repeat > 2**63:
             raise FieldError("seed", "must fit 63 bits, repetitions included")
@@ -296,6 +311,8 @@ class Settings:
         for text in self.queues:
             checked("queues", text, _verus.check_queue)
         checked("ack_queue", self.ack_queue, _verus.check_queue)
+        if not isinstance(self.traffic, str):
+            raise FieldError("traffic", f"must be text, not {self.traffic!r}")
         checked("traffic", self.traffic, _verus.check_traffic)
         if self.emulate and self.traffic != "full":
             raise FieldError("traffic", "is for simulations: in real time (--emulate) all flows send all the time")
@@ -393,8 +410,21 @@ def distinct(contestants: Sequence[Contestant]) -> list[Contestant]:
     ]
 
 
+def text_list(name: str, values: Iterable[Entry]) -> Iterable[Entry]:
+    """The same; refuses one text where there should be a list of them, before it is taken for a list of letters."""
+    if isinstance(values, str | PathLike) or not isinstance(values, Iterable):
+        raise FieldError(name, f"must be a list, such as [{values!r}], not {values!r} alone")
+    return values
+
+
+def _number(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise FieldError(name, f"must be a number, not {value!r}")
+
+
 def above_zero(name: str, value: float, unit: str, most: int | None = None) -> None:
     """Refuses anything but a finite number above zero, and at most `most` if there is one."""
+    _number(name, value)
     if not (math.isfinite(value) and value > 0):
         raise FieldError(name, f"must be a number of {unit} above 0, not {value:g}")
     if most is not None and value > most:
@@ -403,15 +433,23 @@ def above_zero(name: str, value: float, unit: str, most: int | None = None) -> N
 
 def at_least(name: str, value: float, least: int, most: int | None = None) -> None:
     """Refuses anything but a finite number of at least `least`, and at most `most` if there is one."""
+    _number(name, value)
     if not least <= value < math.inf:  # NaN is neither
         raise FieldError(name, f"must be {least} or more, not {_short(value)}")
     if most is not None and value > most:
         raise FieldError(name, f"must be at most {most}, not {_short(value)}")
 
 
+def whole(name: str, value: int, least: int, most: int | None = None) -> None:
+    """As `at_least`, of whole numbers."""
+    at_least(name, value, least, most)
+    if not isinstance(value, int):
+        raise FieldError(name, f"must be a whole number, not {value!r}")
+
+
 def check_seed(seed: int) -> None:
     """Refuses a seed that is negative or too large for the columns that state it."""
-    at_least("seed", seed, 0, 2**63 - 1)
+    whole("seed", seed, 0, 2**63 - 1)
 
 
 def _short(value: float) -> str:
