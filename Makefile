@@ -156,6 +156,11 @@ fuzz-keep: .tools/bin/cargo-fuzz ## Add to the corpora what fuzzing found that r
 	  $(FUZZ) run "$$target" "fuzz/corpus/$$target" "fuzz/found/$$target" -- -merge=1; \
 	done
 
+##@ Release
+.PHONY: crates
+crates: ## Pack the crates that are published, in order, as crates.io would get them (asks it for its index)
+	cargo publish --workspace --locked --dry-run --no-verify
+
 ##@ Keep
 .PHONY: lock
 lock: $(STAMPS)/packages ## Pin the newest allowed versions of the Python packages

@@ -30,7 +30,7 @@ UNCOVERED = {
     "transfer.md": "transfers in real time",
 }
 #: Pages whose tables are no measurements: formats, keys.
-NO_RESULTS = {"probe-wire-format.md", "traffic.md"}
+NO_RESULTS = {"metrics.md", "probe-wire-format.md", "traffic.md"}
 
 
 def rows_of(name: str) -> list[list[str]]:
