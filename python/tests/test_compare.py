@@ -274,7 +274,7 @@ def test_ctrl_c_leaves_whole_files_or_none(arguments: tuple[str, ...], tmp_path:
     assert left_behind(tmp_path) == []
 
 
-def test_ctrl_c_while_drawing_leaves_nothing(tmp_path: Path, left_behind: Look) -> None:
+def test_ctrl_c_while_drawing_keeps_the_runs(tmp_path: Path, left_behind: Look) -> None:
     traces = [f"rate:{mbps}" for mbps in range(1, 13)]
     command = [sys.executable, "-m", "verus", "compare", "--duration", "1", "--trace", *traces, "--out", "deep/here"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -285,8 +285,13 @@ def test_ctrl_c_while_drawing_leaves_nothing(tmp_path: Path, left_behind: Look) 
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert err.decode().splitlines() == ["verus: interrupted; nothing was written"]
-    assert left_behind(tmp_path) == []
+    told = "72 of 72 runs are kept in `deep/here.unfinished`; the same command goes on from there"
+    assert err.decode().splitlines() == [f"verus: interrupted; {told}"]
+    assert sum(name.endswith(".run") for name in left_behind(tmp_path)) == 72
+    assert not (tmp_path / "deep" / "here").exists()
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+    assert b"72 of 72 runs are there" in again.stderr
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["here"]
 
 
 def test_rows_printed_at_once_are_those_of_saved_results(verus: Command, tmp_path: Path) -> None:

@@ -16,9 +16,17 @@ PACKAGE = Path(__file__).parents[1] / "verus"
 
 #: From the bottom: each may import what is below it, and of its own layer what does not lead back.
 LAYERS = {
-    "words, numbers and what Rust knows": ("_verus", "errors", "plain", "numbers", "labels", "endpoint", "files"),
+    "words, numbers and what Rust knows": (
+        "_verus",
+        "errors",
+        "plain",
+        "numbers",
+        "labels",
+        "endpoint",
+        "files",
+    ),
     "what to run": ("schema", "scenario", "fetch"),
-    "running it": ("runner", "emulation"),
+    "running it": ("runner", "emulation", "store"),
     "what came of it": ("rows", "folder", "lines", "columns", "probe", "results", "training"),
     "what is shown": ("summary", "style", "table", "figures*", "render"),
     "pages": ("page", "comparison", "recording", "notebook"),

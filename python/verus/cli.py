@@ -56,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
         return code if isinstance(code, int) else 0
     except FieldError as error:
         flag = _FLAGS.get(error.field, "--" + error.field.replace("_", "-"))
-        return _complain(f"{flag}: {error.problem}", BAD_INPUT)
+        return _complain(f"{flag}: {error.problem}", BAD_INPUT, getattr(error, "__notes__", ()))
     except CycloptsError as error:
         return _complain(_usage(error), BAD_INPUT)
     except BrokenPipeError:
@@ -65,13 +65,14 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
-        return _complain(f"`{error.filename}`: {error.strerror}" if named else str(error), BAD_INPUT)
+        told = f"`{error.filename}`: {error.strerror}" if named else str(error)
+        return _complain(told, BAD_INPUT, getattr(error, "__notes__", ()))
     except ValueError as error:
-        return _complain(str(error), BAD_INPUT)
+        return _complain(str(error), BAD_INPUT, getattr(error, "__notes__", ()))
     except RuntimeError as error:
         return _complain(str(error), FAILED, getattr(error, "__notes__", ()))
-    except KeyboardInterrupt:
-        return _complain("interrupted; nothing was written", INTERRUPTED)
+    except KeyboardInterrupt as error:
+        return _complain(str(error) or "interrupted; nothing was written", INTERRUPTED)
 
 
 def _usage(error: Exception) -> str:

@@ -5,30 +5,52 @@ What comes back has the shape that the simulator's outcomes have, so everything 
 
 from __future__ import annotations
 
-import concurrent.futures
+import hashlib
 import json
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from verus import _verus
 from verus.endpoint import BAD_INPUT, find_endpoint
 from verus.errors import FieldError
-from verus.runner import Outcome, Progress
+from verus.runner import Outcome, Progress, in_threads
 from verus.scenario import Run
 
 #: What carries our own controllers; the kernel's senders need nobody to say.
 _OURS = {"quic": "quic"}
 
-#: How often progress is told, in seconds.
-_TELL_EVERY = 0.2
-
 
 def run_all(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None) -> list[Outcome]:
-    """Runs everything behind an emulated link; outcomes come back in the order of `runs`.
+    """As `as_ended`; outcomes come back in the order of `runs`."""
+    outcomes = dict(as_ended(runs, jobs=jobs, progress=progress))
+    return [outcomes[index] for index in range(len(runs))]
+
+
+def engine() -> str:
+    """The program that runs here, by the digest of its file: as `verus.store.engine` for the simulator.
+
+    Raises:
+        FieldError: It is not installed.
+    """
+    binary = _binary()
+    return f"{_verus.version()}-{hashlib.sha256(Path(binary).read_bytes()).hexdigest()[:12]}"
+
+
+def _binary() -> str:
+    binary, looked = find_endpoint()
+    if binary is None:
+        raise FieldError("emulate", f"needs the program `verus-endpoint`, which is not in {looked}")
+    return str(binary)
+
+
+def as_ended(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None) -> Generator[tuple[int, Outcome]]:
+    """Runs everything behind an emulated link; yields each one's index and outcome as soon as it ends.
 
     Args:
         runs: What to run; each takes as long as it lasts.
@@ -41,37 +63,16 @@ def run_all(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = N
         RuntimeError: A run failed.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
-    binary, looked = find_endpoint()
-    if binary is None:
-        raise FieldError("emulate", f"needs the program `verus-endpoint`, which is not in {looked}")
-    crew = _Crew(binary)
-    with concurrent.futures.ThreadPoolExecutor(max_workers=jobs) as pool:
-        began = time.monotonic()
-        futures = [pool.submit(crew.run, run) for run in runs]
-        try:
-            _watch(futures, sum(float(run.scenario["duration_s"]) for run in runs) / jobs, began, progress)
-            return [future.result() for future in futures]
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            crew.stop()
-            raise
+    crew = _Crew(_binary())
+    began = time.monotonic()
+    expected_s = sum(float(run.scenario["duration_s"]) for run in runs) / jobs
 
-
-def _watch(
-    futures: Sequence[concurrent.futures.Future[Outcome]], expected_s: float, began: float, progress: Progress | None
-) -> None:
-    """Waits for all; the first to fail decides."""
-    waiting = set(futures)
-    while waiting:
-        ended, waiting = concurrent.futures.wait(
-            waiting, timeout=_TELL_EVERY, return_when=concurrent.futures.FIRST_COMPLETED
-        )
-        for future in ended:
-            future.result()
+    def tell(done: int) -> None:
         if progress is not None:
-            fraction = min((time.monotonic() - began) / max(expected_s, 1e-9), 0.99) if waiting else 1.0
-            progress(len(futures) - len(waiting), len(futures), fraction)
+            fraction = min((time.monotonic() - began) / max(expected_s, 1e-9), 0.99) if done < len(runs) else 1.0
+            progress(done, len(runs), fraction)
+
+    return in_threads(len(runs), lambda index: crew.run(runs[index]), threads=jobs, tell=tell, stop=crew.stop)
 
 
 class _Crew:

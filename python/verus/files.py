@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from verus.errors import FieldError
@@ -18,8 +19,12 @@ def refuse_existing(path: Path, *, force: bool, field: str = "out") -> None:
 
 
 def write_whole(path: Path, content: bytes, *, field: str = "out") -> None:
-    """Writes all of it or nothing."""
-    draft = path.with_name(f".{path.name}.part")
+    """Writes all of it or nothing, whoever else writes the same file at the same time.
+
+    Raises:
+        FieldError: It cannot be written; what was there before is unharmed.
+    """
+    draft = path.with_name(f".{path.name}-{os.urandom(4).hex()}.part")
     try:
         draft.write_bytes(content)
         draft.replace(path)

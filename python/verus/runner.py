@@ -6,7 +6,12 @@ then stops, nothing is returned, and `KeyboardInterrupt` is raised as usual.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from verus import _verus
@@ -42,6 +47,84 @@ def measure_all(runs: Sequence[Run], *, progress: Progress | None = None) -> lis
     texts = [run.without_series().to_json() for run in runs]
     with refused():
         return list(_verus.simulate_many(texts, None, _told(len(runs), progress), columns=False))
+
+
+def as_ended(
+    runs: Sequence[Run], *, threads: int | None = None, columns: bool = True, progress: Progress | None = None
+) -> Generator[tuple[int, Outcome]]:
+    """Runs every simulation, and yields each one's index and outcome as soon as it ends.
+
+    Args:
+        runs: What to run.
+        threads: Cores to use; all of them if None.
+        columns: Whether arrays are returned beside metrics, as by `run_all`.
+        progress: Called from time to time.
+
+    Raises:
+        ValueError: A scenario is refused.
+        OSError: A trace cannot be read.
+        RuntimeError: A run failed.
+        KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
+    """
+    texts = [run.to_json() for run in runs]
+    shares = [0.0] * len(runs)
+    stop = threading.Event()
+
+    def work(index: int) -> Outcome:
+        def told(_: int, fraction: float) -> bool:
+            shares[index] = fraction
+            return not stop.is_set()
+
+        with refused():
+            (outcome,) = _verus.simulate_many([texts[index]], 1, told, columns=columns)
+        return outcome
+
+    def tell(done: int) -> None:
+        if progress is not None:
+            progress(done, len(runs), sum(shares) / len(shares))
+
+    return in_threads(len(runs), work, threads=threads or _cores(), tell=tell, stop=stop.set)
+
+
+def in_threads(
+    count: int, work: Callable[[int], Outcome], *, threads: int, tell: Callable[[int], None], stop: Callable[[], None]
+) -> Generator[tuple[int, Outcome]]:
+    """Does `work(0)`, `work(1)` and so on in so many threads; yields index and outcome of each as soon as it ends.
+
+    Whatever ends this, a failure, Ctrl-C or that nobody wants more, also calls `stop`, which ends the work under way.
+    """
+    ended: queue.SimpleQueue[Future[Outcome]] = queue.SimpleQueue()
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        futures = {pool.submit(work, index): index for index in range(count)}
+        try:
+            for future in futures:
+                future.add_done_callback(ended.put)
+            done = 0
+            while done < count:
+                try:
+                    future = ended.get(timeout=_LOOK_EVERY_S)
+                except queue.Empty:
+                    tell(done)
+                    continue
+                outcome = future.result()
+                done += 1
+                tell(done)
+                yield futures.pop(future), outcome
+        except BaseException:
+            stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+#: How often a waiting caller looks for Ctrl-C and tells its progress, in seconds.
+_LOOK_EVERY_S = 0.1
+
+
+def _cores() -> int:
+    """How many cores this process may use."""
+    with contextlib.suppress(AttributeError):  # Linux has it
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _told(count: int, progress: Progress | None) -> Callable[[int, float], bool]:

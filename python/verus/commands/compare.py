@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
+import functools
+import hashlib
 import itertools
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,8 +20,9 @@ from verus.commands.talk import Talk, tell_rows, with_defaults
 from verus.errors import FieldError
 from verus.folder import check_folder, new_folder, read_config
 from verus.numbers import DELAY_NOTE, FILES_NOTE, FRAMES_NOTE
-from verus.runner import Outcome, measure_all, run_all
+from verus.runner import Outcome, as_ended, measure_all
 from verus.scenario import Run, Settings, at_least
+from verus.store import Keys, Store, complete, engine, kept
 
 Words = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
 Number = Annotated[float | None, Parameter(allow_leading_hyphen=True)]
@@ -152,17 +157,25 @@ def compare(
         check_folder(target, force=force)
     talk.detail(f"{len(runs)} runs of {settings.duration_s:g} s")
     if settings.emulate:
-        outcomes = _emulate(runs, 1 if jobs is None else jobs, talk)
+        at_least("jobs", 1 if jobs is None else jobs, 1, 1000)
     else:
         _refuse_real_time(transport, jobs, max_lateness_ms)
-        with talk.progress("simulating") as progress:
-            outcomes = measure_all(runs, progress=progress) if target is None else run_all(runs, progress=progress)
-    _check_channels(rows.channels(runs, outcomes), earlier)
-    if json_:
-        tell_rows(map(rows.printed, rows.rows(runs, outcomes)))
-        sys.stdout.flush()
-    if target is not None:
-        _report(runs, outcomes, settings, target, talk, force=force, tell=not json_)
+    store, keys = (None, ()) if target is None else _unfinished(runs, out, emulate=settings.emulate)
+    with contextlib.nullcontext() if store is None else kept(store, keys):
+        outcomes = _run(runs, settings, jobs or 1, store, keys, talk)
+        try:
+            _check_channels(rows.channels(runs, outcomes), earlier)
+        except FieldError:
+            if store is not None:
+                store.remove()
+            raise
+        if json_:
+            tell_rows(map(rows.printed, rows.rows(runs, outcomes)))
+            sys.stdout.flush()
+        if target is not None:
+            _report(runs, outcomes, settings, target, talk, force=force, tell=not json_)
+    if store is not None:
+        store.remove()
     if settings.emulate:
         return _judge_timing([outcome["timing"] for outcome in outcomes], max_lateness_ms, talk)
     return 0
@@ -193,12 +206,45 @@ def _report(
     talk.say(f"Report: {target / 'report.html'}")
 
 
-def _emulate(runs: list[Run], jobs: int, talk: Talk) -> list[Outcome]:
-    from verus import emulation
+def _run(
+    runs: list[Run], settings: Settings, jobs: int, store: Store | None, keys: Sequence[str], talk: Talk
+) -> list[Outcome]:
+    """Runs everything; with a store, what is not in it yet."""
+    with talk.progress("emulating" if settings.emulate else "simulating") as progress:
+        if settings.emulate:
+            from verus import emulation
 
-    at_least("jobs", jobs, 1, 1000)
-    with talk.progress("emulating") as progress:
-        return emulation.run_all(runs, jobs=jobs, progress=progress)
+            work = functools.partial(emulation.as_ended, jobs=jobs, progress=progress)
+        elif store is None:
+            return measure_all(runs, progress=progress)
+        else:
+            work = functools.partial(as_ended, progress=progress)
+        if store is None:
+            outcomes = dict(work(runs))
+            return [outcomes[index] for index in range(len(runs))]
+        if there := sum(map(store.has, set(keys))):
+            talk.say(f"{there} of {len(runs)} runs are there, in `{store.folder}`")
+        complete(runs, keys, store, work)
+    return [store.outcome(key) for key in keys]
+
+
+def _unfinished(runs: list[Run], out: Path | None, *, emulate: bool) -> tuple[Store, list[str]]:
+    """Where the outcomes of these runs are kept until all are there, and the key of each.
+
+    The folder is named after the one that they are for; without one, after them: the same command finds it again.
+    """
+    if emulate:
+        from verus import emulation
+
+        keys = Keys(emulation.engine())
+    else:
+        keys = Keys(engine())
+    own = [keys.of(run) for run in runs]
+    if out is None:
+        target = Path("verus-results") / f"compare-{hashlib.sha256(''.join(own).encode()).hexdigest()[:12]}"
+    else:
+        target = out if out.name not in ("", "..") else out.resolve()
+    return Store(target.with_name(f"{target.name}.unfinished")), own
 
 
 def _refuse_real_time(transport: object, jobs: object, max_lateness_ms: object) -> None:

@@ -1,0 +1,208 @@
+"""Runs are kept as they end: what was done is not done again, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from verus import _verus, store
+from verus.runner import run_all
+from verus.scenario import Contestant, Run, make_run
+from verus.store import Keys, Store
+
+Command = Callable[..., Any]
+
+#: Twelve runs, each long enough for a signal to come between two.
+MANY = (
+    *("compare", "--trace", "city-driving-3g-up", "--scheme", "verus:ratio=2", "cubic"),
+    *("--duration", "25", "--repeat", "6", "--records"),
+)
+
+
+def run(**changes: Any) -> Run:
+    scheme = changes.pop("scheme", "cubic")
+    return make_run(
+        **{"trace": "rate:5", "queue": "infinite", "duration_s": 1.0, **changes},
+        contestant=Contestant.from_scheme(scheme),
+    )
+
+
+def kept(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.run"))
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The scenarios that this process simulates from here on."""
+    seen: list[str] = []
+    own = _verus.simulate_many
+
+    def counted(texts: list[str], *rest: Any, **more: Any) -> Any:
+        seen.extend(texts)
+        return own(texts, *rest, **more)
+
+    monkeypatch.setattr(_verus, "simulate_many", counted)
+    return seen
+
+
+def killed(command: tuple[str, ...], folder: Path, number: signal.Signals, place: Path, after: int) -> tuple[int, str]:
+    """Starts the command, and ends it by a signal once so many runs are kept; its exit code and what it said."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "verus", *command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    while len(kept(place)) < after:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    return process.returncode, err.decode()
+
+
+@pytest.mark.parametrize(("number", "out"), [(signal.SIGKILL, ("--out", "one")), (signal.SIGINT, ())])
+def test_the_same_command_runs_only_what_is_missing_and_ends_in_the_same_bytes(
+    number: signal.Signals, out: tuple[str, ...], verus: Command, tmp_path: Path, simulated: list[str]
+) -> None:
+    results = tmp_path / "verus-results"
+    code, err = killed((*MANY, *out), tmp_path, number, tmp_path, after=3)
+    there = len(kept(tmp_path))
+    assert 3 <= there < 12
+    if number == signal.SIGINT:
+        assert code == 130
+        assert err.startswith(f"verus: interrupted; {there} of 12 runs are kept in `")
+        assert err.endswith(".unfinished`; the same command goes on from there\n")
+    ran = verus(*MANY, *out)
+    assert ran.code == 0
+    assert f"{there} of 12 runs are there" in ran.err
+    assert len(simulated) == 12 - there
+    assert not kept(tmp_path)
+    (first,) = [tmp_path / "one"] if out else list(results.iterdir())
+    assert verus(*MANY, "--out", "undisturbed").code == 0
+    for name in ("results", "series", "profile", "records"):
+        one, other = ((folder / f"{name}.parquet").read_bytes() for folder in (first, tmp_path / "undisturbed"))
+        assert one == other
+
+
+def test_a_full_disk_loses_nothing_that_was_written(
+    verus: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simulated: list[str]
+) -> None:
+    own, written = Path.write_bytes, 0
+
+    def full(path: Path, content: bytes) -> int:
+        nonlocal written
+        written += 1
+        if written > 2:
+            own(path, content[:100])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return own(path, content)
+
+    words = ("compare", "--trace", "rate:5", "--scheme", "cubic", "--repeat", "5", "--duration", "1", "--out", "one")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        ran = verus(*words)
+    assert ran.code == 2
+    first, second = ran.err.splitlines()
+    assert "cannot be written (No space left on device)" in first
+    assert second.strip() == "2 of 5 runs are kept in `one.unfinished`; the same command goes on from there"
+    assert len([path for path in (tmp_path / "one.unfinished").rglob("*") if path.is_file()]) == 2
+    simulated.clear()
+    assert verus(*words).code == 0
+    assert len(simulated) == 3
+
+
+def test_one_run_that_fails_costs_none_of_the_others(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text("1\n2\nthree\n")
+    words = ("compare", "--trace", "rate:5", "broken", "--scheme", "cubic", "--duration", "5", "--repeat", "8")
+    words = (*words, "--out", "one")
+    ran = verus(*words)
+    assert ran.code == 2
+    first, second = ran.err.splitlines()
+    assert "broken" in first
+    there = len(kept(tmp_path / "one.unfinished"))
+    assert there >= 7
+    assert second.strip() == f"{there} of 16 runs are kept in `one.unfinished`; the same command goes on from there"
+    (tmp_path / "broken").write_text("1\n2\n3\n")
+    assert f"{there} of 16 runs are there" in verus(*words).err
+
+
+def test_an_outcome_comes_back_as_it_was(tmp_path: Path) -> None:
+    (outcome,) = run_all([run(scheme="verus:ratio=2", records=True, trace="city-driving-3g-up")])
+    box = Store(tmp_path / "runs")
+    box.write("ab12", outcome)
+    again = box.read("ab12")
+    assert again is not None
+    assert again.keys() == outcome.keys()
+    assert again["metrics"] == outcome["metrics"]
+    for part in ("series", "profiles", "records", "capacity"):
+        assert again[part].keys() == outcome[part].keys()
+        for name, values in outcome[part].items():
+            if isinstance(values, np.ndarray):
+                assert again[part][name].dtype == values.dtype
+                np.testing.assert_array_equal(again[part][name], values)
+            else:
+                assert again[part][name] == values
+    assert store.pack(outcome) == store.pack(again)
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-20], lambda _: b"", lambda whole: whole[:50] + b"x" * 40])
+def test_a_damaged_file_counts_as_missing(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    box = Store(tmp_path)
+    box.write("ab12", {"metrics": {"power": 1.0}})
+    path = box.path("ab12")
+    path.write_bytes(damage(path.read_bytes()))
+    assert box.read("ab12") is None
+    with pytest.raises(RuntimeError, match="removed or changed"):
+        box.outcome("ab12")
+
+
+def test_whatever_decides_the_outcome_is_in_the_key() -> None:
+    keys = Keys("one")
+    known = {
+        keys.of(run()),
+        keys.of(run(seed=2)),
+        keys.of(run(scheme="vegas")),
+        keys.of(run(trace="rate:6")),
+        keys.of(run(queue="codel")),
+        keys.of(run(series=False)),
+        keys.of(run(ack="same")),
+        Keys("another").of(run()),
+    }
+    assert len(known) == 8
+    assert keys.of(run()) == Keys("one").of(run())
+
+
+def test_files_are_known_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    town, copy, other = Path("town.down"), Path("copy"), Path("other")
+    town.write_text("1\n2\n3\n4\n")
+    copy.write_text("1\n2\n3\n4\n")
+    other.write_text("1\n2\n3\n5\n")
+
+    def key(**changes: Any) -> str:
+        return Keys("one").of(run(**changes))
+
+    assert key(trace="town.down") == key(trace="copy") != key(trace="other")
+    assert key(ack="town.down") == key(ack="copy") != key(ack="other")
+    before = key(trace="town.down+other[0:0.003]")
+    other.write_text("1\n2\n3\n6\n")
+    assert key(trace="town.down+other[0:0.003]") != before
+
+
+def test_a_model_is_known_by_content(verus: Command, tmp_path: Path) -> None:
+    for seed in ("1", "2"):
+        ran = verus("train", f"{seed}.model", "--duration", "5", "--seed", seed)
+        assert ran.code == 0, ran.err
+    one, two = (Keys("one").of(run(scheme=f"model:file={tmp_path / f'{seed}.model'}")) for seed in (1, 2))
+    (tmp_path / "1.model").write_bytes((tmp_path / "2.model").read_bytes())
+    assert one != two
+    path = tmp_path / "1.model"
+    assert Keys("one").of(run(scheme=f"model:file={path}")) != one

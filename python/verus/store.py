@@ -1,0 +1,288 @@
+"""Outcomes of runs, each saved as it ends and found again by what was run.
+
+A run's key is a digest of all that decides its outcome: the scenario, the contents of the traces and models that it
+names (not where they lie), and the engine, down to the compiled extension's bytes. So whatever ends the work (Ctrl-C,
+`kill -9`, a full disk), the same command goes on with what is missing, and no outcome of another engine is taken for
+one of this. A file is written whole or not at all; a damaged one counts as missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import shutil
+import zipfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from verus import _verus
+from verus.files import write_whole
+from verus.runner import Outcome
+from verus.scenario import Run
+
+#: Version of the files and of the keys; a change of either raises it.
+FORMAT = 1
+
+#: Runs what it is given; yields the index of each with its outcome, in the order in which they end.
+Work = Callable[[Sequence[Run]], Generator[tuple[int, Outcome]]]
+
+
+@cache
+def engine() -> str:
+    """The simulator that runs here: its version, and a digest of the compiled extension.
+
+    Two builds from different sources never have the same one. Two from the same sources may differ, too: then runs are
+    repeated that need not be, but none is mixed with those of another simulator.
+    """
+    return f"{_verus.version()}-{digest_of(Path(_verus.__file__))[:12]}"
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Keys:
+    """What runs are found by. Each file that they name is read once.
+
+    Args:
+        engine: What runs them.
+    """
+
+    def __init__(self, engine: str) -> None:
+        self._engine = engine
+        self._channels: dict[str, str] = {}
+        self._files: dict[str, str | None] = {}
+
+    def of(self, run: Run) -> str:
+        """The key of a run.
+
+        Raises:
+            OSError: A trace or a model cannot be read.
+            ValueError: A channel is unknown.
+        """
+        scenario: dict[str, Any] = dict(run.scenario)
+        for name in ("trace", "ack"):
+            if scenario[name] not in ("ideal", "same"):
+                scenario[name] = self._channel(scenario[name])
+        # A scheme may name a file wherever a value stands: `model:file=PATH`.
+        words = {word for flow in scenario["flows"] for word in re.split("[:,=]", flow["scheme"])}
+        files = {word: digest for word in sorted(words) if (digest := self._file(word))}
+        told = {
+            "format": FORMAT,
+            "engine": self._engine,
+            "transport": run.contestant.transport,
+            "scenario": scenario,
+            "files": files,
+        }
+        return hashlib.sha256(json.dumps(told, allow_nan=False, sort_keys=True).encode()).hexdigest()
+
+    def _channel(self, text: str) -> str:
+        """A channel's text, with the content of each file in place of its path."""
+        if text not in self._channels:
+            self._channels[text] = respelt(
+                text, {name: digest_of(path) for name, path in files_of_channel(text).items()}
+            )
+        return self._channels[text]
+
+    def _file(self, word: str) -> str | None:
+        if word not in self._files:
+            path = Path(word)
+            self._files[word] = digest_of(path) if word and path.is_file() else None
+        return self._files[word]
+
+
+def files_of_channel(text: str) -> dict[str, Path]:
+    """The files that a channel's text names: what stands there for each, and where it lies.
+
+    Raises:
+        OSError: One cannot be read.
+        ValueError: The channel is unknown.
+
+    Example:
+        >>> files_of_channel("rate:5"), files_of_channel("city-driving-3g-up@3")
+        ({}, {})
+    """
+    found = json.loads(_verus.check_channel(text))
+    if "parts" not in found:
+        return {text: Path(found["path"])} if found.get("path") else {}
+    sources = [part["channel"] for part in found["parts"]]
+    # A recording may stand there without its folder.
+    return {
+        source["name"] if source["name"] in text else source["name"].rpartition("/")[2]: Path(source["path"])
+        for source in sources
+        if source.get("path")
+    }
+
+
+def respelt(text: str, words: Mapping[str, str]) -> str:
+    """A text with some words in it replaced.
+
+    Example:
+        >>> respelt("a.down[0:9]+b/a.down", {"a.down": "1", "b/a.down": "2"})
+        '1[0:9]+2'
+    """
+    if not words:
+        return text
+    longest_first = sorted(words, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest_first)), lambda found: words[found[0]], text)
+
+
+class Store:
+    """A folder of outcomes, by key. Several processes may use one at the same time.
+
+    Args:
+        folder: Made as soon as there is something to put into it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, key: str) -> Path:
+        """Where the outcome of that key is, or would be."""
+        return self.folder / key[:2] / f"{key[2:]}.run"
+
+    def has(self, key: str) -> bool:
+        """Whether there is a file of that key."""
+        return self.path(key).is_file()
+
+    def read(self, key: str) -> Outcome | None:
+        """The outcome of that key; None if it is not there, or damaged."""
+        try:
+            return unpack(self.path(key).read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return None
+
+    def write(self, key: str, outcome: Outcome) -> None:
+        """Keeps an outcome.
+
+        Raises:
+            FieldError: It cannot be written; what was there before is unharmed.
+        """
+        path = self.path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, pack(outcome))
+
+    def outcome(self, key: str) -> Outcome:
+        """The outcome of that key, which was there a moment ago.
+
+        Raises:
+            RuntimeError: It is not there any more.
+        """
+        found = self.read(key)
+        if found is None:
+            raise RuntimeError(f"`{self.path(key)}` was removed or changed while it was needed")
+        return found
+
+    def remove(self) -> None:
+        """Removes the folder with all outcomes."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def complete(runs: Sequence[Run], keys: Sequence[str], store: Store, work: Work) -> None:
+    """Runs what is missing, and keeps each outcome as soon as it is there.
+
+    Args:
+        runs: What is wanted.
+        keys: The key of each; runs of one key are run once.
+        store: Where outcomes are looked for and kept.
+        work: What runs the missing ones.
+    """
+    wanted = dict(zip(keys, runs, strict=True))
+    missing = [key for key in wanted if store.read(key) is None]
+    if missing:
+        with closing(work([wanted[key] for key in missing])) as ended:
+            for index, outcome in ended:
+                store.write(missing[index], outcome)
+
+
+@contextmanager
+def kept(store: Store, keys: Sequence[str]) -> Iterator[None]:
+    """Whatever ends the block early: says how many of its runs are kept, if any are, and how to go on.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; this is its text.
+        Exception: What ended it; this is a note of it.
+    """
+    try:
+        yield
+    except BaseException as error:
+        wanted = set(keys)
+        if there := sum(map(store.has, wanted)):
+            told = f"{there} of {len(wanted)} runs are kept in `{store.folder}`; the same command goes on from there"
+            if isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt(f"interrupted; {told}") from error
+            error.add_note(told)
+        raise
+
+
+def pack(outcome: Outcome) -> bytes:
+    """An outcome as one compressed file: plain values as JSON, each array beside them.
+
+    Example:
+        >>> unpack(pack({"metrics": {"power": 0.1, "late": None}, "phases": ["drain", None]}))
+        {'metrics': {'power': 0.1, 'late': None}, 'phases': ['drain', None]}
+    """
+    import numpy as np
+
+    arrays: dict[str, Any] = {}
+
+    def plain(value: Any, place: str) -> Any:
+        if isinstance(value, np.ndarray):
+            arrays[place] = value
+            return {_ARRAY: place}
+        if isinstance(value, Mapping):
+            return {name: plain(inner, f"{place}.{name}" if place else name) for name, inner in value.items()}
+        return value
+
+    text = json.dumps(plain(outcome, ""), allow_nan=False)
+    into = io.BytesIO()
+    with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as file:
+        _put(file, _PLAIN, text.encode())
+        for place, array in arrays.items():
+            content = io.BytesIO()
+            np.save(content, array, allow_pickle=False)
+            _put(file, place, content.getvalue())
+    return into.getvalue()
+
+
+#: The member of a file that has the plain values, and what stands in them for an array.
+_PLAIN, _ARRAY = "outcome.json", "\0array"
+
+
+def _put(file: zipfile.ZipFile, name: str, content: bytes) -> None:
+    # Dated alike: the same outcome is the same bytes.
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    file.writestr(entry, content)
+
+
+def unpack(content: bytes) -> Outcome:
+    """What `pack` packed.
+
+    Raises:
+        ValueError: It is nothing of that kind, or damaged; likewise `KeyError`, `EOFError` and `zipfile.BadZipFile`.
+    """
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+
+        def whole(value: dict[str, Any]) -> Any:
+            if value.keys() != {_ARRAY}:
+                return value
+            import numpy as np
+
+            return np.load(io.BytesIO(file.read(value[_ARRAY])), allow_pickle=False)
+
+        found: Outcome = json.loads(file.read(_PLAIN), object_hook=whole)
+        return found
