@@ -21,6 +21,7 @@ LAYERS = {
         "errors",
         "plain",
         "numbers",
+        "interval",
         "labels",
         "endpoint",
         "files",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import statistics
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -150,3 +151,31 @@ def test_a_figure_that_cannot_be_drawn_says_why_and_spoils_no_other(tmp_path: Pa
     with render.writing([figures.trace_rate("right", list(range(0, 2000, 3)))], tmp_path):
         pass
     assert list(tmp_path.glob("*.svg"))
+
+
+def test_repetitions_show_95_percent_intervals(verus: Command, tmp_path: Path) -> None:
+    arguments = ("--trace", "city-driving-3g-up", "--scheme", "verus:ratio=2", "--duration", "3", "--repeat", "4")
+    ran = verus("compare", *arguments, "--out", "one")
+    results = Results.read(tmp_path / "one")
+    values = results.rows.column("throughput_mbps").to_pylist()
+    (mean,) = results.config["means"]
+    # Student's t of 3 degrees of freedom, as tables state it.
+    half = 3.1824 * statistics.stdev(values) / 4**0.5
+    assert mean["runs"] == [0, 1, 2, 3]
+    assert mean["throughput_mbps"]["mean"] == pytest.approx(statistics.mean(values))
+    assert mean["throughput_mbps"]["half_width_95"] == pytest.approx(half, rel=1e-4)
+    assert f"±{half:.2f}" in ran.out
+    assert "mean of 4 seeds" in ran.out
+    assert "Student's t" in ran.out
+    page = (tmp_path / "one" / "report.html").read_text()
+    assert f"<td>{statistics.mean(values):.2f} ± {half:.2f}</td>" in page
+    assert "Student&#x27;s t" in page
+    widest = max(map(len, ran.out.splitlines()))
+    assert widest <= 110
+
+
+def test_a_single_run_has_no_interval(verus: Command, tmp_path: Path) -> None:
+    ran = verus("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", "1", "--out", "one")
+    (mean,) = json.loads((tmp_path / "one" / "run.json").read_text())["means"]
+    assert mean["throughput_mbps"]["half_width_95"] is None
+    assert "±" not in ran.out + (tmp_path / "one" / "report.html").read_text().partition("<script>")[0]

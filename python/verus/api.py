@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from verus import _verus
+from verus import _verus, summary
 from verus.errors import FieldError
 from verus.folder import new_folder
 from verus.results import Results
@@ -551,9 +551,8 @@ def compare(
         traffic=traffic,
     )
     runs = settings.runs()
-    results = Results.collect(
-        runs, run_all(runs, threads=threads, progress=progress), kind="compare", settings=settings.to_dict()
-    )
+    outcomes = run_all(runs, threads=threads, progress=progress)
+    results = summary.with_means(Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict()))
     return Comparison(table=results.rows, results=results)
 
 

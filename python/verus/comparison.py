@@ -8,6 +8,7 @@ from typing import Any
 
 from verus import figures
 from verus.figures import Figure
+from verus.interval import INTERVAL_NOTE
 from verus.numbers import DELAY_NOTE, LIVE_DELAY_NOTE, number, percent
 from verus.page import Page, Section, table
 from verus.results import Results
@@ -19,6 +20,8 @@ def compare_page(results: Results) -> Page:
     """The page of `compare`, `probe` and `shell`: delay against throughput, tables, time series, delay profiles."""
     parts = blocks(results)
     note = LIVE_DELAY_NOTE if results.live else DELAY_NOTE
+    if any(len(cell.runs) > 1 for block in parts for cell in block.cells):
+        note += f" {INTERVAL_NOTE}"
     sections = [
         Section(title="Delay against throughput", figures=[figures.scatter(results, parts)]),
         Section(
@@ -109,7 +112,7 @@ def results_table(block: Block) -> str:
     for cell in block.cells:
         name = cell.label if cell.flows == 1 or "+" in cell.label else f"{cell.flows} × {cell.label}"
         swatch = f'<i style="background:{style[cell.label].color}"></i>'
-        values = [_value(key, cell[key]) for _, key in columns]
+        values = [_value(key, cell[key], cell.halves[key]) for _, key in columns]
         body.append(
             f"<tr><th scope=row>{swatch}{html.escape(name)}</th>"
             + "".join(f"<td>{value}</td>" for value in values)
@@ -123,12 +126,14 @@ def results_table(block: Block) -> str:
         )
     caption = f"<b>{html.escape(block.trace)}</b> · {html.escape(block.queue)}"
     if len(block.cells[0].runs) > 1:
-        caption += f" · mean of {len(block.cells[0].runs)} seeds"
+        caption += f" · mean of {len(block.cells[0].runs)} seeds, with 95 % intervals"
     return table(heads, body, caption=caption, raw_heads=True)
 
 
-def _value(key: str, value: float | None) -> str:
-    """A number as its column shows it."""
+def _value(key: str, value: float | None, half: float | None = None) -> str:
+    """A number as its column shows it, with half of its interval where there is one."""
+    if half is not None:
+        return f"{_value(key, value)} ± {_value(key, half)}"
     if key in ("utilization", "loss_rate"):
         return percent(value)
     if key == "late":

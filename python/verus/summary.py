@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
+from verus.interval import half_width
 from verus.results import Results
 
 #: What is averaged over seeds and shown.
@@ -42,6 +43,7 @@ class Cell:
         flows: Flows in the run.
         runs: Index of each run averaged here (they differ in their seed).
         means: Mean over the runs of each of `NUMBERS`; None where no run observed it.
+        halves: Half of the 95 % confidence interval of that mean; None where fewer than two runs observed it.
     """
 
     label: str
@@ -50,6 +52,7 @@ class Cell:
     flows: int
     runs: tuple[int, ...]
     means: Mapping[str, float | None]
+    halves: Mapping[str, float | None]
 
     def __getitem__(self, name: str) -> float | None:
         return self.means[name]
@@ -111,6 +114,7 @@ def _cell(label: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
         flows=rows[0]["flows"],
         runs=tuple(row["run"] for row in rows),
         means={name: mean([row.get(name) for row in rows]) for name in NUMBERS},
+        halves={name: half_width(seen(row.get(name) for row in rows)) for name in NUMBERS},
     )
 
 
@@ -121,5 +125,34 @@ def mean(values: Sequence[float | None]) -> float | None:
         >>> mean([1.0, None, 3.0])
         2.0
     """
-    seen = [value for value in values if value is not None]
-    return sum(seen) / len(seen) if seen else None
+    known = seen(values)
+    return sum(known) / len(known) if known else None
+
+
+def seen(values: Iterable[float | None]) -> list[float]:
+    """The values that were observed."""
+    return [value for value in values if value is not None]
+
+
+def with_means(results: Results) -> Results:
+    """The results with `means` in their `run.json`: for each contestant on a channel and a queue its `runs`.
+
+    And each of `NUMBERS` that was observed, as its `mean` over those and `half_width_95`, half of the 95 % confidence
+    interval of that mean: null where fewer than two runs observed it.
+    """
+    means = [
+        {
+            "trace": block.trace,
+            "queue": block.queue,
+            "label": cell.label,
+            "runs": list(cell.runs),
+            **{
+                name: {"mean": value, "half_width_95": cell.halves[name]}
+                for name, value in cell.means.items()
+                if value is not None
+            },
+        }
+        for block in blocks(results)
+        for cell in block.cells
+    ]
+    return replace(results, config={**results.config, "means": means})

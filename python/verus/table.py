@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich import box
 from rich.console import RenderableType
@@ -25,7 +25,7 @@ def _heading(block: Block, results: Results) -> Text:
     rtt = "" if row["delay_ms"] is None else f"  ·  base RTT {2 * row['delay_ms']:g} ms"
     conditions = f"{line(block.queue)}{rtt}  ·  {row['duration_s']:g} s"
     if (seeds := len(block.cells[0].runs)) > 1:
-        conditions += f"  ·  mean of {seeds} seeds"
+        conditions += f"  ·  mean of {seeds} seeds, ± 95 %"
     return Text.assemble((line(block.trace), "bold"), f"  ·  {conditions}", overflow="fold")
 
 
@@ -52,23 +52,36 @@ def _table(block: Block) -> Table:
 
 
 def _columns(cell: Cell, *, fair: bool, files: bool, frames: bool) -> Sequence[str]:
+    def two(value: float | None) -> str:
+        return number(value, 2)
+
+    def shown(name: str, as_text: Callable[[float | None], str] = number) -> str:
+        # The interval below its mean, so that a table of all columns fits 80 characters.
+        half = cell.halves[name]
+        return as_text(cell[name]) + ("" if half is None else f"\n±{as_text(half)}")
+
     columns = [
-        number(cell["throughput_mbps"], 2),
-        percent(cell["utilization"]),
-        number(cell["qdelay_mean_ms"]),
-        number(cell["qdelay_p50_ms"]),
-        number(cell["qdelay_p95_ms"]),
-        number(cell["signal_delay_p95_ms"]),
-        percent(cell["loss_rate"]),
+        shown("throughput_mbps", two),
+        shown("utilization", percent),
+        shown("qdelay_mean_ms"),
+        shown("qdelay_p50_ms"),
+        shown("qdelay_p95_ms"),
+        shown("signal_delay_p95_ms"),
+        shown("loss_rate", percent),
     ]
     if fair:
-        columns.append(number(cell["jain"], 2))
+        columns.append(shown("jain", two))
     if files:
-        columns.append(f"{number(cell['completion_mean_s'], 2)} ({number(cell['completion_p95_s'], 2)})")
+        columns.append(_beside(shown("completion_mean_s", two), shown("completion_p95_s", two)))
     if frames:
-        columns.append(f"{_ms(cell['completion_mean_s'])} ({_ms(cell['completion_p99_s'])})")
-        columns.append(number(cell["late"], 0))
+        columns.append(_beside(shown("completion_mean_s", _ms), shown("completion_p99_s", _ms)))
+        columns.append(shown("late", lambda value: number(value, 0)))
     return columns
+
+
+def _beside(mean: str, high: str) -> str:
+    """A mean and in parentheses a high percentile, and below them their intervals, where there are some."""
+    return "\n".join(f"{one} ({other})" for one, other in zip(mean.split("\n"), high.split("\n"), strict=True))
 
 
 def _ms(seconds: float | None) -> str:

@@ -19,6 +19,7 @@ from verus import rows
 from verus.commands.talk import Talk, tell_rows, with_defaults
 from verus.errors import FieldError
 from verus.folder import check_folder, new_folder, read_config
+from verus.interval import INTERVAL_NOTE
 from verus.numbers import DELAY_NOTE, FILES_NOTE, FRAMES_NOTE
 from verus.runner import Outcome, as_ended, measure_all
 from verus.scenario import Run, Settings, at_least
@@ -185,16 +186,18 @@ def _report(
     runs: list[Run], outcomes: list[Outcome], settings: Settings, target: Path, talk: Talk, *, force: bool, tell: bool
 ) -> None:
     """Prints the table and writes the folder."""
-    from verus import report, table
+    from verus import report, summary, table
     from verus.commands.tables import table_console
     from verus.results import Results
 
-    results = Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict())
+    results = summary.with_means(Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict()))
     if tell and not talk.quiet:
         console = table_console()
         for block in table.comparison(results):
             console.print(block)
         console.print(DELAY_NOTE, style="dim")
+        if settings.repeat > 1:
+            console.print(INTERVAL_NOTE, style="dim")
         if results.has("late"):
             console.print(FRAMES_NOTE, style="dim")
         elif results.has("completions"):

@@ -21,7 +21,6 @@ import numpy.typing as npt
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table as Grid
-from scipy import stats
 
 from verus import _verus
 from verus.experiments.shared import claims
@@ -29,6 +28,7 @@ from verus.experiments.shared.claims import BUILT_IN, RECORDINGS, Judged
 from verus.experiments.shared.experiment import Experiment, Options, Work, in_mode
 from verus.experiments.shared.recordings import MissingRecordings, find_recordings
 from verus.figures import Figure
+from verus.interval import half_width
 from verus.page import Page, Section, table
 from verus.results import Results
 from verus.runner import Outcome, Progress, run_all
@@ -277,10 +277,8 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
         >>> [round(x, 2) for x in interval([1.0, 2.0, 3.0])]
         [2.0, 2.48]
     """
-    if len(values) < 2:
-        return float(np.mean(values)), float("nan")
-    half = stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
-    return float(np.mean(values)), float(half)
+    half = half_width(values)
+    return float(np.mean(values)), float("nan") if half is None else half
 
 
 def with_interval(values: Sequence[float], digits: int) -> str:
