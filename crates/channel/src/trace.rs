@@ -403,6 +403,16 @@ impl Cursor {
         }
     }
 
+    /// When the opportunity `count` after the one at the cursor is.
+    pub(crate) fn time_after(&self, count: u64) -> Option<Time> {
+        if count < self.left {
+            return self.time;
+        }
+        let mut ahead = self.clone();
+        ahead.skip(count);
+        ahead.time
+    }
+
     /// Passes over the opportunities before `now` (not at it) and says how many there were.
     pub(crate) fn seek(&mut self, now: Time) -> u64 {
         let mut passed = 0u64;

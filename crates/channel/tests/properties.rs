@@ -27,6 +27,7 @@ fn queues() -> impl Strategy<Value = QueueConfig> {
         Just("infinite".to_owned()),
         (1u64..20_000).prop_map(|bytes| format!("droptail:bytes={bytes}")),
         (1u64..20).prop_map(|packets| format!("droptail:packets={packets}")),
+        (1u64..100).prop_map(|delay| format!("droptail:delay_ms={delay}")),
         (
             1u64..10_000,
             1u64..20_000,

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
-use verus_core::{Bytes, Rate, Time};
+use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::queue::{Arrival, Discipline, Head, QueueConfig};
 use crate::schedule::{BYTE, RateSchedule};
@@ -138,12 +138,18 @@ impl<P> Link<P> {
         } else {
             None
         };
+        let wait = if self.discipline.asks_wait() {
+            self.wait(now)
+        } else {
+            Duration::ZERO
+        };
         let arrival = Arrival {
             now,
             size: size.get(),
             waiting_bytes: self.backlog.waiting,
             waiting_packets: self.backlog.packets.len() as u64 - u64::from(self.sending),
             unused,
+            wait,
         };
         if !self.discipline.accepts(&arrival) {
             return Err(packet);
@@ -232,6 +238,40 @@ impl<P> Link<P> {
             Server::Trace(server) => server.finish(at, size),
             Server::Rate(server) => server.finish(at, size),
         };
+    }
+
+    /// How long a packet that arrives at `now`, and is taken, waits before it begins to be sent: exact on a trace, and at
+    /// a rate as long as that stays; zero while the rate is zero.
+    fn wait(&mut self, now: Time) -> Duration {
+        let waiting = self.backlog.waiting;
+        match &mut self.server {
+            Server::Trace(server) if self.backlog.packets.is_empty() => {
+                let next = server.cursor.time();
+                next.map_or(Duration::MAX, |next| next.since(now))
+            }
+            Server::Trace(server) => {
+                let until = match self.next {
+                    Some(next) if self.sending && waiting < server.left => Some(next),
+                    Some(_) => {
+                        let after = (waiting - server.left.min(waiting)) / server.opportunity;
+                        server.cursor.time_after(after)
+                    }
+                    None => None,
+                };
+                until.map_or(Duration::MAX, |until| until.since(now))
+            }
+            Server::Rate(server) => {
+                let rate = server.rate_at(now);
+                if rate == Rate::default() {
+                    return Duration::ZERO;
+                }
+                let sending = match self.next {
+                    Some(next) if self.sending => next.since(now),
+                    _ => Duration::ZERO,
+                };
+                sending + rate.time_for(Bytes::new(waiting))
+            }
+        }
     }
 
     /// All bytes in the link: waiting, and of the packet being sent.
@@ -397,7 +437,7 @@ struct RateServer {
     until: Time,
     /// The last packet's size and how long it takes at this rate: nearly always the next one's as well.
     size: u64,
-    span: verus_core::Duration,
+    span: Duration,
     /// Since when nothing is being sent, and what of that time has not yet made a whole packet.
     idle_since: Time,
     idle_bytes: u64,
@@ -409,7 +449,7 @@ const TYPICAL_PACKET: u64 = 1500;
 impl RateServer {
     fn new(schedule: RateSchedule) -> Self {
         let (rate, until) = (schedule.steps()[0].1, schedule.end_of(0));
-        let (size, span) = (0, verus_core::Duration::ZERO);
+        let (size, span) = (0, Duration::ZERO);
         RateServer {
             schedule,
             index: 0,
@@ -422,9 +462,9 @@ impl RateServer {
         }
     }
 
-    /// When a packet that begins at `at` is finished; `None` if never.
+    /// The rate in force at `at`, which never goes back from call to call.
     #[inline]
-    fn finish(&mut self, at: Time, size: u64) -> Option<Time> {
+    fn rate_at(&mut self, at: Time) -> Rate {
         if at >= self.until {
             self.index = self.schedule.index_at(at);
             (self.rate, self.until) = (
@@ -433,8 +473,15 @@ impl RateServer {
             );
             self.size = 0;
         }
+        self.rate
+    }
+
+    /// When a packet that begins at `at` is finished; `None` if never.
+    #[inline]
+    fn finish(&mut self, at: Time, size: u64) -> Option<Time> {
+        let rate = self.rate_at(at);
         if size != self.size || size == 0 {
-            (self.size, self.span) = (size, self.rate.time_for(Bytes::new(size)));
+            (self.size, self.span) = (size, rate.time_for(Bytes::new(size)));
         }
         let end = at + self.span;
         if end <= self.until && end < Time::MAX {
@@ -455,7 +502,7 @@ impl RateServer {
             let possible = rate * u128::from((end - at).as_nanos());
             if possible >= work && (rate > 0 || work == 0) {
                 let span = if work == 0 { 0 } else { work.div_ceil(rate) };
-                let span = verus_core::Duration::from_nanos(u64::try_from(span).ok()?);
+                let span = Duration::from_nanos(u64::try_from(span).ok()?);
                 return Some(at + span).filter(|end| *end < Time::MAX);
             }
             if end == Time::MAX {
@@ -478,7 +525,7 @@ impl RateServer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use verus_core::{Duration, random};
+    use verus_core::random;
 
     fn at(ms: u64) -> Time {
         Time::from_millis(ms)
@@ -639,6 +686,60 @@ mod tests {
         assert_eq!(link.enqueue(at(0), Bytes::new(9000), 0), Ok(()));
         assert_eq!(link.enqueue(at(0), Bytes::new(40), 1), Ok(()));
         assert_eq!(link.enqueue(at(0), Bytes::new(40), 2), Err(2));
+    }
+
+    #[test]
+    fn a_limit_in_time_refuses_what_would_wait_as_long_as_it_or_longer() {
+        // 1 ms a packet: what arrives finds 0, 1, 2 and 3 ms before it.
+        let mut link = rate_link(&[(0, 12.0)], "droptail:delay_ms=3");
+        let enqueue = |link: &mut Link<u32>, at| link.enqueue(at, Bytes::new(1500), 0).is_ok();
+        let taken = [(); 4].map(|()| enqueue(&mut link, at(0)));
+        assert_eq!(taken, [true, true, true, false]);
+        // Half of the packet being sent has left: 2.5 ms.
+        assert!(enqueue(&mut link, Time::from_nanos(500_000)));
+        assert!(!enqueue(&mut link, Time::from_nanos(500_000)));
+    }
+
+    #[test]
+    fn a_limit_in_time_follows_the_rate_in_force_and_holds_what_comes_in_an_outage() {
+        let mut link = rate_link(&[(0, 12.0), (2, 1.2), (40, 0.0)], "droptail:delay_ms=10");
+        let mut packets = 0;
+        let mut enqueue = |link: &mut Link<u32>, at| {
+            packets += 1;
+            link.enqueue(at, Bytes::new(1500), packets).is_ok()
+        };
+        assert!((0..3).all(|_| enqueue(&mut link, at(0))));
+        assert_eq!(drain(&mut link, at(2)).len(), 2);
+        // The third is under way until 12 ms: nothing waits, and what comes does so for 10 ms.
+        assert!(!enqueue(&mut link, at(2)));
+        assert!(enqueue(&mut link, at(3)));
+        // 9 ms of the third, and 10 ms of the fourth.
+        assert!(!enqueue(&mut link, at(3)));
+        assert_eq!(drain(&mut link, at(40)).len(), 2);
+        assert!((0..50).all(|_| enqueue(&mut link, at(41))));
+    }
+
+    #[test]
+    fn on_a_trace_a_limit_in_time_looks_for_the_opportunity_that_would_carry_the_packet() {
+        // Nothing between 10 and 100 ms.
+        let mut link = trace_link(&[5, 10, 100, 101], WhenOver::End, "droptail:delay_ms=20");
+        let mut packets = 0;
+        let mut enqueue = |link: &mut Link<u32>, ms, size| {
+            packets += 1;
+            link.enqueue(at(ms), Bytes::new(size), packets).is_ok()
+        };
+        assert!(enqueue(&mut link, 0, 1000));
+        // Its first byte is in what the first leaves of the opportunity at 5 ms, its last one in that at 10 ms.
+        assert!(enqueue(&mut link, 0, 1500));
+        assert!(enqueue(&mut link, 0, 500));
+        // These two have used up both: a third would wait for 100 ms.
+        assert!(!enqueue(&mut link, 0, 40));
+        assert_eq!(drain(&mut link, at(10)).len(), 3);
+        assert!(!enqueue(&mut link, 80, 1500));
+        assert!(enqueue(&mut link, 81, 1500));
+        assert!(enqueue(&mut link, 82, 1500));
+        // After the last opportunity there is no time to wait for.
+        assert!(!enqueue(&mut link, 82, 40));
     }
 
     #[test]

@@ -1,0 +1,90 @@
+//! Drop-tail: first in, first out; refuses what does not fit.
+//!
+//! A limit may be a time, as in the simulators of picoquic and C4: a packet is refused where it would wait that long or
+//! longer before it begins to be sent. At a rate that is what waits, and what is left of the packet being sent, over the
+//! rate in force; at rate zero nobody knows, and everything is held. On a trace, which has no rate but opportunities, it is the time
+//! until the opportunity that would carry the packet's first byte: looked up in the trace, so that nothing that is let in
+//! waits longer than the limit, whatever the channel does meanwhile.
+
+use std::fmt;
+
+use verus_core::Duration;
+use verus_core::spec::{Given, Problem, Row};
+
+use super::MILLIS;
+
+/// How much may wait in a drop-tail queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// This many bytes.
+    Bytes(u64),
+    /// This many packets, whatever their size.
+    Packets(u64),
+    /// Packets that wait less than this.
+    Delay(Duration),
+}
+
+/// What a text says of a drop-tail queue.
+#[derive(Default)]
+pub(super) struct DropTail {
+    bytes: Option<u64>,
+    packets: Option<u64>,
+    delay_ms: Option<f64>,
+}
+
+impl DropTail {
+    const NEEDED: &'static str = "one of the three is needed";
+    pub(super) const ROWS: &'static [Row<Self>] = &[
+        Row::whole(
+            "bytes",
+            "bytes",
+            "bytes that may wait",
+            Self::NEEDED,
+            |c| c.bytes,
+            |c, v| c.bytes = Some(v),
+        ),
+        Row::whole(
+            "packets",
+            "packets",
+            "packets that may wait",
+            Self::NEEDED,
+            |c| c.packets,
+            |c, v| c.packets = Some(v),
+        ),
+        Row::other(
+            "delay_ms",
+            || "ms".to_owned(),
+            "refuses a packet that would wait so long or longer",
+            |_| Self::NEEDED.to_owned(),
+            |c, setting| {
+                setting
+                    .within(&MILLIS)
+                    .map(|delay| c.delay_ms = Some(delay))
+            },
+        ),
+    ];
+
+    pub(super) fn read(given: &Given<'_>) -> Result<Limit, Problem> {
+        let mut config = DropTail::default();
+        given.apply(Self::ROWS, &mut config)?;
+        match (config.bytes, config.packets, config.delay_ms) {
+            (Some(bytes), None, None) => Ok(Limit::Bytes(bytes)),
+            (None, Some(packets), None) => Ok(Limit::Packets(packets)),
+            (None, None, Some(delay)) => Ok(Limit::Delay(Duration::from_millis_f64(delay))),
+            _ => {
+                let problem = "`droptail` needs one of bytes=N, packets=N and delay_ms=N";
+                Err(Problem::Together(problem.to_owned()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Limit::Bytes(bytes) => write!(f, "droptail:bytes={bytes}"),
+            Limit::Packets(packets) => write!(f, "droptail:packets={packets}"),
+            Limit::Delay(delay) => write!(f, "droptail:delay_ms={}", delay.as_millis_f64()),
+        }
+    }
+}
