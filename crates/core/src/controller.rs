@@ -8,6 +8,7 @@
 use std::any::Any;
 use std::fmt;
 
+use crate::ecn::Ecn;
 use crate::recovery::Recovery;
 use crate::units::{Bytes, Duration, Rate, Time};
 
@@ -67,6 +68,12 @@ pub trait Controller: fmt::Debug + Send + Any {
     /// How this algorithm tells loss from reordering and silence from delay.
     fn recovery(&self) -> Recovery {
         Recovery::rack()
+    }
+
+    /// The code point of all packets: whether the algorithm answers marks, and in which way. Asked for once, as the flow
+    /// begins; [`Ecn::Ce`] is none that a sender may choose.
+    fn ecn(&self) -> Ecn {
+        Ecn::NotEct
     }
 
     /// What the algorithm is doing, if it has phases; read only by recorders.
@@ -292,7 +299,8 @@ pub struct Feedback<'a> {
     pub lost: &'a [Departure],
     /// Packets declared lost before (by a gap or a timeout) and acknowledged after all.
     pub recovered: &'a [Acked],
-    /// How many packets bore a congestion mark (ECN).
+    /// How many packets bore a congestion mark (ECN), of those that this event says have arrived; none where
+    /// [`Controller::ecn`] did not ask for marks.
     pub marked: usize,
     /// What the algorithm's own receiver half says, where it has one.
     pub report: Option<&'a [u8]>,

@@ -12,6 +12,7 @@ pub mod constant;
 pub mod controller;
 pub mod copa;
 mod direct;
+pub mod ecn;
 pub mod flight;
 pub mod forward;
 pub mod ledbatpp;
@@ -40,5 +41,6 @@ pub use controller::{
     Acked, Allowance, Arrival, Controller, Delivery, Departure, Feedback, Observer, Phase,
     ProfileSnapshot, Stamp, Timeout,
 };
+pub use ecn::Ecn;
 pub use recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
 pub use units::{Bytes, Duration, Rate, Time};

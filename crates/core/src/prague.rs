@@ -8,12 +8,13 @@
 //! the first mark.
 //!
 //! The draft's text and its implementations differ in where α begins: here at one with the first mark, as in Linux and mvfst, so
-//! that slow start ends with half the window. In the simulator no queue marks yet: there Prague is NewReno with a pace.
+//! that slow start ends with half the window. Where no queue marks, Prague is NewReno with a pace.
 
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
+use crate::ecn::Ecn;
 use crate::pacer;
 use crate::range::{OutOfRange, Range};
 use crate::spec::Row;
@@ -249,6 +250,10 @@ impl Controller for Prague {
     fn send_quantum(&self) -> Option<Bytes> {
         let rate = self.pacing_rate()?;
         Some(pacer::quantum(rate, QUANTUM, self.packet_size))
+    }
+
+    fn ecn(&self) -> Ecn {
+        Ecn::Ect1
     }
 
     fn phase(&self) -> Option<Phase> {

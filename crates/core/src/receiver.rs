@@ -50,6 +50,9 @@ pub struct Ack {
     pub received_at: Time,
     /// How long the receiver held the acknowledgement of that packet.
     pub hold: Duration,
+    /// How many packets have arrived with a congestion mark (ECN) since the flow began, as a count that wraps around: so
+    /// that an acknowledgement that is lost takes no mark with it (RFC 9000 §19.3.2; accurate ECN for TCP).
+    pub marks: u32,
 }
 
 impl Ack {
@@ -87,6 +90,7 @@ impl Ack {
             spans,
             received_at,
             hold,
+            marks: 0,
         }
     }
 
@@ -189,6 +193,8 @@ pub struct Receiver {
     assembly: Assembly,
     waiting: u32,
     largest_at: Time,
+    /// Packets that arrived with a congestion mark.
+    marks: u32,
     ack_due: Option<Time>,
     /// What an acknowledgement names, unless something arrived out of order since the last.
     ack: Option<Ack>,
@@ -242,6 +248,7 @@ impl Receiver {
             assembly: Assembly::default(),
             waiting: 0,
             largest_at: Time::ZERO,
+            marks: 0,
             ack_due: None,
             ack: None,
         }
@@ -286,6 +293,19 @@ impl Receiver {
         self.assembly.insert(data)
     }
 
+    /// The packet that [arrived](Self::on_packet) last bore a congestion mark: it is acknowledged at once, so that the
+    /// sender hears of the mark soon (RFC 9000 §13.2.1).
+    #[cold]
+    pub fn on_mark(&mut self, now: Time) {
+        self.marks = self.marks.wrapping_add(1);
+        self.ack_due = Some(now);
+    }
+
+    /// How many packets have arrived with a congestion mark, as a count that wraps around.
+    pub fn marks(&self) -> u32 {
+        self.marks
+    }
+
     /// The acknowledgement due by now, if any.
     #[inline]
     pub fn poll_ack(&mut self, now: Time) -> Option<Ack> {
@@ -299,6 +319,7 @@ impl Receiver {
             Ack::new(recent, Time::ZERO, Duration::ZERO)
         });
         (ack.received_at, ack.hold) = (self.largest_at, now.since(self.largest_at));
+        ack.marks = self.marks;
         Some(*ack)
     }
 

@@ -11,6 +11,7 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::controller::{Controller, Feedback, Stamp, Timeout};
 use crate::direct::Direct;
+use crate::ecn::Ecn;
 use crate::flight::{Ledger, Revealed};
 use crate::pacer::Pacer;
 use crate::random;
@@ -113,6 +114,8 @@ pub struct Counters {
     pub timeouts: u64,
     /// Tail probes.
     pub probes: u64,
+    /// Packets acknowledged that bore a congestion mark.
+    pub marked: u64,
 }
 
 impl std::ops::Add for Counters {
@@ -126,6 +129,7 @@ impl std::ops::Add for Counters {
             recovered: self.recovered + other.recovered,
             timeouts: self.timeouts + other.timeouts,
             probes: self.probes + other.probes,
+            marked: self.marked + other.marked,
         }
     }
 }
@@ -164,6 +168,9 @@ impl Source {
 pub struct Sender {
     controller: Direct,
     recovery: Recovery,
+    ecn: Ecn,
+    /// What the receiver counted of marks, as it said last.
+    marks: u32,
     ledger: Ledger,
     pacer: Pacer,
     packet_size: Bytes,
@@ -190,11 +197,13 @@ impl Sender {
     /// If `packet_size` is zero.
     pub fn new(mut controller: Box<dyn Controller>, packet_size: Bytes, now: Time) -> Self {
         assert!(!packet_size.is_zero(), "a packet has at least one byte");
-        let recovery = controller.recovery();
+        let (recovery, ecn) = (controller.recovery(), controller.ecn());
         controller.on_start(now, packet_size);
         Sender {
             controller: controller.into(),
             recovery,
+            ecn,
+            marks: 0,
             ledger: Ledger::new(recovery.loss),
             pacer: Pacer::default(),
             packet_size,
@@ -240,6 +249,12 @@ impl Sender {
         self.recovery.retransmit = false;
         self.recovery.tail_probe = false;
         self.probe_now = false;
+    }
+
+    /// The code point of all its packets.
+    #[inline]
+    pub fn ecn(&self) -> Ecn {
+        self.ecn
     }
 
     /// The next packet to send at `now`, or `None` if the controller, the pacer or an empty source
@@ -362,6 +377,11 @@ impl Sender {
             return Err(FalseAck::Skipped(number));
         }
         self.ledger.on_ack(now, ack, received, &mut self.revealed);
+        let marked = if ack.marks == self.marks {
+            0
+        } else {
+            self.newly_marked(ack.marks)
+        };
         if !self.revealed.acked.is_empty() || !self.revealed.recovered.is_empty() {
             self.silent_since = now;
             self.backoff = 0;
@@ -370,7 +390,7 @@ impl Sender {
         } else if self.revealed.is_empty() && report.is_none() {
             return Ok(());
         }
-        self.feed_back(now, in_flight_before, report);
+        self.feed_back(now, in_flight_before, report, marked);
         Ok(())
     }
 
@@ -381,7 +401,7 @@ impl Sender {
             self.revealed.clear();
             self.ledger.on_loss_timer(now, &mut self.revealed);
             if !self.revealed.is_empty() {
-                self.feed_back(now, in_flight_before, None);
+                self.feed_back(now, in_flight_before, None, 0);
             }
         }
         if self.timeout_at().is_some_and(|at| at <= now) {
@@ -451,8 +471,30 @@ impl Sender {
         self.source.is_dry() && self.resend.is_empty() && self.ledger.in_flight().is_zero()
     }
 
+    /// How many of the packets that an acknowledgement reveals to have arrived bore a mark, given the receiver's count:
+    /// never more than there are, whatever it counts. A count behind the last one is that of an acknowledgement
+    /// overtaken by another.
+    #[cold]
+    fn newly_marked(&mut self, marks: u32) -> usize {
+        let news = marks.wrapping_sub(self.marks);
+        if news > u32::MAX / 2 || self.ecn == Ecn::NotEct {
+            return 0;
+        }
+        self.marks = marks;
+        let arrived = self.revealed.acked.len() + self.revealed.recovered.len();
+        let marked = arrived.min(news as usize);
+        self.counters.marked += marked as u64;
+        marked
+    }
+
     #[inline]
-    fn feed_back(&mut self, now: Time, in_flight_before: Bytes, report: Option<&[u8]>) {
+    fn feed_back(
+        &mut self,
+        now: Time,
+        in_flight_before: Bytes,
+        report: Option<&[u8]>,
+        marked: usize,
+    ) {
         if !self.revealed.lost.is_empty() || !self.revealed.recovered.is_empty() {
             self.note_losses();
         }
@@ -462,7 +504,7 @@ impl Sender {
             acked: &self.revealed.acked,
             lost: &self.revealed.lost,
             recovered: &self.revealed.recovered,
-            marked: 0,
+            marked,
             report,
             in_flight_before,
             in_flight: self.ledger.in_flight(),

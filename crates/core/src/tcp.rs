@@ -15,6 +15,7 @@
 use std::fmt;
 
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
+use crate::ecn::Ecn;
 use crate::range::OutOfRange;
 use crate::units::{Bytes, Time};
 
@@ -117,7 +118,13 @@ pub struct Common {
     pub decrease_factor: f64,
     /// How long losses count towards a reduction already made.
     pub period: Period,
+    /// Whether it asks queues for marks, and answers them.
+    pub ecn: bool,
 }
+
+/// What the laws' key `ecn` does.
+const ECN_MEANING: &str =
+    "asks queues for marks, and answers one as a loss, once a round trip (RFC 3168)";
 
 /// What tells one TCP from another.
 pub trait Law: Clone + fmt::Debug + Send {
@@ -337,6 +344,14 @@ impl<L: Law + 'static> Controller for Tcp<L> {
     #[inline]
     fn window(&self) -> Bytes {
         self.limit
+    }
+
+    fn ecn(&self) -> Ecn {
+        if self.law.common().ecn {
+            Ecn::Ect0
+        } else {
+            Ecn::NotEct
+        }
     }
 
     fn phase(&self) -> Option<Phase> {

@@ -18,7 +18,7 @@
 
 use super::episode::Period;
 use super::hystart::{HyStart, Watch};
-use super::{Common, Law, Seen, Tcp, Window};
+use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback};
 use crate::range::{OutOfRange, Range};
@@ -74,6 +74,8 @@ pub struct Config {
     /// While no maximum is known (no loss yet, or a timeout since), the window grows by at least
     /// this share of itself in a round (Linux: 0.05; the RFC has no such rule: 0).
     pub uncharted_growth: f64,
+    /// Whether its packets ask queues for marks (ECT(0), RFC 3168), which it answers as losses.
+    pub ecn: bool,
 }
 
 impl Default for Config {
@@ -89,6 +91,7 @@ impl Default for Config {
             hystart: HyStart::Classic,
             lookahead: Lookahead::MinRtt,
             uncharted_growth: 0.05,
+            ecn: false,
         }
     }
 }
@@ -190,6 +193,7 @@ impl Configuration for Config {
             |c| c.uncharted_growth,
             |c, v| c.uncharted_growth = v,
         ),
+        Row::flag("ecn", ECN_MEANING, |c| c.ecn, |c, v| c.ecn = v),
     ];
 
     fn check(&self) -> Result<(), String> {
@@ -362,6 +366,7 @@ impl Law for Curve {
             min_window_packets: self.config.min_window_packets,
             decrease_factor: self.config.decrease_factor,
             period: self.config.period,
+            ecn: self.config.ecn,
         }
     }
 

@@ -10,7 +10,7 @@
 
 use super::episode::Period;
 use super::hystart::{HyStart, Watch};
-use super::{Common, Law, Seen, Tcp, Window};
+use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::Controller;
 use crate::range::{OutOfRange, Range};
@@ -34,6 +34,8 @@ pub struct Config {
     pub period: Period,
     /// How slow start is left before a loss (Linux's Reno has nothing of the kind: off).
     pub hystart: HyStart,
+    /// Whether its packets ask queues for marks (ECT(0), RFC 3168), which it answers as losses.
+    pub ecn: bool,
 }
 
 impl Default for Config {
@@ -44,6 +46,7 @@ impl Default for Config {
             decrease_factor: 0.5,
             period: Period::Repair,
             hystart: HyStart::Off,
+            ecn: false,
         }
     }
 }
@@ -98,6 +101,7 @@ impl Configuration for Config {
             |c| word_for(HyStart::WORDS, &c.hystart),
             |c, setting| setting.word(HyStart::WORDS).map(|v| c.hystart = v),
         ),
+        Row::flag("ecn", ECN_MEANING, |c| c.ecn, |c, v| c.ecn = v),
     ];
 
     fn check(&self) -> Result<(), String> {
@@ -138,6 +142,7 @@ impl Law for Reno {
             min_window_packets: self.config.min_window_packets,
             decrease_factor: self.config.decrease_factor,
             period: self.config.period,
+            ecn: self.config.ecn,
         }
     }
 

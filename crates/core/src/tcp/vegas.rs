@@ -13,7 +13,7 @@
 //! timeouts are NewReno's.
 
 use super::episode::Period;
-use super::{Common, Law, Seen, Tcp, Window};
+use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::Controller;
 use crate::range::{OutOfRange, Range};
@@ -44,6 +44,8 @@ pub struct Config {
     /// How long losses count towards a reduction already made (RFC 9002: a round; RFC 6675 and
     /// Linux: until what was lost has been delivered).
     pub period: Period,
+    /// Whether its packets ask queues for marks (ECT(0), RFC 3168), which it answers as losses.
+    pub ecn: bool,
 }
 
 impl Default for Config {
@@ -56,6 +58,7 @@ impl Default for Config {
             min_window_packets: 2.0,
             decrease_factor: 0.5,
             period: Period::Repair,
+            ecn: false,
         }
     }
 }
@@ -142,6 +145,7 @@ impl Configuration for Config {
             |c| c.decrease_factor,
             |c, v| c.decrease_factor = v,
         ),
+        Row::flag("ecn", ECN_MEANING, |c| c.ecn, |c, v| c.ecn = v),
     ];
 
     fn check(&self) -> Result<(), String> {
@@ -251,6 +255,7 @@ impl Law for Queue {
             min_window_packets: self.config.min_window_packets,
             decrease_factor: self.config.decrease_factor,
             period: self.config.period,
+            ecn: self.config.ecn,
         }
     }
 
