@@ -106,7 +106,7 @@ def test_list_says_what_there_is(verb: str, verus: Command) -> None:
         names
         >= {
             "schemes": {"verus", "cubic", "newreno", "vegas"},
-            "queues": {"red", "droptail", "codel", "infinite"},
+            "queues": {"red", "droptail", "codel", "pie", "fq_codel", "dualpi2", "infinite"},
             "channels": {"city-driving-3g-up", "cs244-2017/city_drive_2min"},
         }[verb]
     )

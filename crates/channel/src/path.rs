@@ -20,7 +20,7 @@ pub mod link;
 pub mod loss;
 pub mod reorder;
 
-use verus_core::{Bytes, Time};
+use verus_core::{Bytes, Ecn, Time};
 
 use delay::{Delay, Flight};
 use link::Link;
@@ -29,9 +29,26 @@ use loss::Loss;
 /// What paths carry.
 pub trait Packet {
     /// Which of the flows that share the path it belongs to: each has propagation and random losses of its own.
+    #[inline]
     fn flow(&self) -> usize {
         0
     }
+
+    /// What its connection is to a queue that keeps connections apart: equal for the packets of one, and else rarely.
+    #[inline]
+    fn connection(&self) -> u64 {
+        self.flow() as u64
+    }
+
+    /// Its ECN code point.
+    #[inline]
+    fn ecn(&self) -> Ecn {
+        Ecn::NotEct
+    }
+
+    /// A queue marks it ([`Ecn::Ce`]); asked for only where it is [capable](Ecn::is_capable) of that.
+    #[inline]
+    fn mark(&mut self) {}
 }
 
 /// What packets cross before propagation.
@@ -71,7 +88,7 @@ pub enum Why {
     Chance,
     /// The queue did not take it.
     Refused,
-    /// The queue had taken it, and dropped it when its turn came (CoDel).
+    /// The queue had taken it, and dropped it when its turn came (CoDel), or to make room for another (FQ-CoDel).
     Waited,
 }
 
@@ -273,7 +290,17 @@ impl<P: Packet> Path<P> {
                 }
                 Element::Link(link) => {
                     let idle = link.next_departure().is_none();
-                    if let Err(packet) = link.enqueue(now, size, packet) {
+                    let taken = link.enqueue(now, size, packet, |dropped| {
+                        discard(
+                            watch,
+                            now,
+                            dropped.size,
+                            dropped.packet,
+                            element,
+                            Why::Waited,
+                        );
+                    });
+                    if let Err(packet) = taken {
                         discard(watch, now, size, packet, element, Why::Refused);
                     }
                     if idle {

@@ -6,7 +6,11 @@
 
 mod codel;
 mod droptail;
+mod dualpi2;
+mod fq_codel;
+mod pie;
 mod red;
+mod ticks;
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,14 +18,24 @@ use std::str::FromStr;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use verus_core::spec::{Kind, Problem, Shown, Within, shown};
-use verus_core::{Duration, Time};
+use verus_core::{Duration, Ecn, Time};
+
+use crate::path::Packet;
+use crate::path::link::Departed;
 
 pub use codel::CoDelConfig;
 pub(crate) use codel::{CoDel, Head};
 use droptail::DropTail;
 pub use droptail::Limit;
+use dualpi2::DualPi2;
+pub use dualpi2::{DualPi2Config, DualPi2Preset};
+use fq_codel::FqCodel;
+pub use fq_codel::FqCodelConfig;
+use pie::Pie;
+pub use pie::PieConfig;
 use red::Red;
 pub use red::{RedConfig, RedPreset};
+use ticks::Ticks;
 
 /// A queue discipline and its settings. As text (and in serialised form): `KIND[:key=value,…]`, for example
 /// `red:min=375000,max=1125000,p=0.1`, `droptail:bytes=120000`, `codel` or `infinite`; [`catalogue`] lists them all.
@@ -36,6 +50,12 @@ pub enum QueueConfig {
     Red(RedConfig),
     /// Controlled delay.
     CoDel(CoDelConfig),
+    /// Proportional integral controller enhanced.
+    Pie(PieConfig),
+    /// A queue with a CoDel for each connection, served in turn.
+    FqCodel(FqCodelConfig),
+    /// Two coupled queues, one for low latency.
+    DualPi2(DualPi2Config),
 }
 
 // --- Text.
@@ -51,7 +71,23 @@ const MILLIS: Within = Within {
     valid: |value| value > 0.0 && value <= 86_400_000.0,
 };
 
+/// How often a queue sets its probability: no oftener than makes a difference.
+const UPDATE: Within = Within {
+    words: "a number of milliseconds from 1 to 86400000",
+    valid: |value| (1.0..=86_400_000.0).contains(&value),
+};
+
+const GAIN: Within = Within {
+    words: "a number of Hz above 0 and at most 1000",
+    valid: |value| value > 0.0 && value <= 1000.0,
+};
+
 const LIMIT: (&str, &str, &str) = ("limit", "bytes", "hard limit on what waits");
+
+const ECN: (&str, &str) = (
+    "ecn",
+    "marks packets that are capable of it rather than to drop them (RFC 3168)",
+);
 
 const KINDS: &[Kind<QueueConfig>] = &[
     Kind {
@@ -74,6 +110,27 @@ const KINDS: &[Kind<QueueConfig>] = &[
         example: "codel:target_ms=5,interval_ms=100",
         keys: || shown(CoDelConfig::ROWS, &CoDelConfig::default()),
         read: |given| CoDelConfig::read(given).map(QueueConfig::CoDel),
+    },
+    Kind {
+        name: "pie",
+        summary: "drops at arrival with a probability set by the delay and its change (RFC 8033)",
+        example: "pie:target_ms=15,ecn=yes",
+        keys: || shown(PieConfig::ROWS, &PieConfig::default()),
+        read: |given| PieConfig::read(given).map(QueueConfig::Pie),
+    },
+    Kind {
+        name: "fq_codel",
+        summary: "a queue with a CoDel for each connection, served in turn (RFC 8290)",
+        example: "fq_codel:target_ms=5,interval_ms=100",
+        keys: || shown(FqCodelConfig::ROWS, &FqCodelConfig::default()),
+        read: |given| FqCodelConfig::read(given).map(QueueConfig::FqCodel),
+    },
+    Kind {
+        name: "dualpi2",
+        summary: "two coupled queues, one of a millisecond for senders such as Prague (RFC 9332)",
+        example: "dualpi2:target_ms=15",
+        keys: || shown(DualPi2Config::ROWS, &DualPi2Config::default()),
+        read: |given| DualPi2Config::read(given).map(QueueConfig::DualPi2),
     },
     Kind {
         name: "infinite",
@@ -131,6 +188,9 @@ impl fmt::Display for QueueConfig {
             QueueConfig::DropTail(limit) => limit.fmt(f),
             QueueConfig::Red(red) => red.fmt(f),
             QueueConfig::CoDel(codel) => codel.fmt(f),
+            QueueConfig::Pie(pie) => pie.fmt(f),
+            QueueConfig::FqCodel(fq) => fq.fmt(f),
+            QueueConfig::DualPi2(dual) => dual.fmt(f),
         }
     }
 }
@@ -171,20 +231,51 @@ pub(crate) struct Arrival {
     pub unused: Option<u64>,
     /// How long the packet would wait, where the discipline [asks](Discipline::asks_wait).
     pub wait: Duration,
+    pub ecn: Ecn,
+}
+
+/// What becomes of a packet as it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It may wait.
+    Take,
+    /// It may wait, with a mark.
+    Mark,
+    /// It goes no further.
+    Refuse,
+}
+
+impl Verdict {
+    #[inline]
+    fn take_if(fits: bool) -> Self {
+        if fits { Verdict::Take } else { Verdict::Refuse }
+    }
+
+    /// The sender is to hear of congestion: by a mark if it answers such.
+    fn signal(arrival: &Arrival) -> Self {
+        if arrival.ecn.is_capable() {
+            Verdict::Mark
+        } else {
+            Verdict::Refuse
+        }
+    }
 }
 
 /// A discipline at work.
 #[derive(Clone, Debug)]
-pub(crate) enum Discipline {
+pub(crate) enum Discipline<P> {
     Infinite,
     DropTailBytes(u64),
     DropTailPackets(u64),
     DropTailDelay(Duration),
     Red(Box<Red>),
     CoDel(Box<CoDel>),
+    Pie(Box<Pie>),
+    FqCodel(Box<FqCodel<P>>),
+    DualPi2(Box<DualPi2<P>>),
 }
 
-impl Discipline {
+impl<P: Packet> Discipline<P> {
     pub(crate) fn new(config: &QueueConfig, rng: ChaCha8Rng) -> Self {
         match config {
             QueueConfig::Infinite => Discipline::Infinite,
@@ -193,19 +284,29 @@ impl Discipline {
             QueueConfig::DropTail(Limit::Delay(delay)) => Discipline::DropTailDelay(*delay),
             QueueConfig::Red(red) => Discipline::Red(Box::new(Red::new(red.clone(), rng))),
             QueueConfig::CoDel(codel) => Discipline::CoDel(Box::new(CoDel::new(codel))),
+            QueueConfig::Pie(pie) => Discipline::Pie(Box::new(Pie::new(pie, rng))),
+            QueueConfig::FqCodel(fq) => Discipline::FqCodel(Box::new(FqCodel::new(fq, rng))),
+            QueueConfig::DualPi2(dual) => Discipline::DualPi2(Box::new(DualPi2::new(dual, rng))),
         }
     }
 
     /// Whether the packet may wait.
     #[inline]
-    pub(crate) fn accepts(&mut self, arrival: &Arrival) -> bool {
+    pub(crate) fn admit(&mut self, arrival: &Arrival) -> Verdict {
         match self {
-            Discipline::Infinite => true,
-            Discipline::DropTailBytes(limit) => arrival.waiting_bytes + arrival.size <= *limit,
-            Discipline::DropTailPackets(limit) => arrival.waiting_packets < *limit,
-            Discipline::DropTailDelay(limit) => arrival.wait < *limit,
-            Discipline::Red(red) => red.accepts(arrival),
-            Discipline::CoDel(codel) => codel.accepts(arrival),
+            Discipline::Infinite => Verdict::Take,
+            Discipline::DropTailBytes(limit) => {
+                Verdict::take_if(arrival.waiting_bytes + arrival.size <= *limit)
+            }
+            Discipline::DropTailPackets(limit) => {
+                Verdict::take_if(arrival.waiting_packets < *limit)
+            }
+            Discipline::DropTailDelay(limit) => Verdict::take_if(arrival.wait < *limit),
+            Discipline::Red(red) => red.admit(arrival),
+            Discipline::CoDel(codel) => Verdict::take_if(codel.accepts(arrival)),
+            Discipline::Pie(pie) => pie.admit(arrival),
+            // They are asked as they are given the packet.
+            Discipline::FqCodel(_) | Discipline::DualPi2(_) => Verdict::Take,
         }
     }
 
@@ -215,6 +316,56 @@ impl Discipline {
         if let Discipline::Red(red) = self {
             red.empty_since = now;
         }
+    }
+
+    /// Whether it keeps packets in queues of its own, rather than in the link's.
+    #[inline]
+    pub(crate) fn keeps(&self) -> bool {
+        matches!(self, Discipline::FqCodel(_) | Discipline::DualPi2(_))
+    }
+
+    /// Keeps a packet. Those dropped to make room, perhaps itself, go to `dropped`.
+    ///
+    /// # Errors
+    /// Gives it back if there is no room.
+    pub(crate) fn keep(
+        &mut self,
+        packet: Departed<P>,
+        dropped: &mut impl FnMut(Departed<P>),
+    ) -> Result<(), P> {
+        match self {
+            Discipline::FqCodel(fq) => {
+                fq.enqueue(packet, dropped);
+                Ok(())
+            }
+            Discipline::DualPi2(dual) => dual.enqueue(packet),
+            _ => Err(packet.packet),
+        }
+    }
+
+    /// Of the packets that it keeps, the one that leaves at `now`.
+    pub(crate) fn release(
+        &mut self,
+        now: Time,
+        dropped: &mut impl FnMut(Departed<P>),
+    ) -> Option<Departed<P>> {
+        match self {
+            Discipline::FqCodel(fq) => fq.dequeue(now, dropped),
+            Discipline::DualPi2(dual) => dual.dequeue(now, dropped),
+            _ => None,
+        }
+    }
+
+    /// Whether it has a say as packets leave.
+    #[inline]
+    pub(crate) fn selects(&self) -> bool {
+        matches!(
+            self,
+            Discipline::CoDel(_)
+                | Discipline::Pie(_)
+                | Discipline::FqCodel(_)
+                | Discipline::DualPi2(_)
+        )
     }
 
     /// Whether anybody asks for [`Arrival::wait`].
@@ -246,6 +397,15 @@ mod tests {
             "red:min=375000,max=1125000,p=0.1",
             "red:min=375000,max=1125000,p=0.1,preset=cs244",
             "red:min=1,max=2,p=1,limit=9,weight=0.5,preset=gentle",
+            "red:min=375000,max=1125000,p=0.1,ecn=yes",
+            "codel:target_ms=5,interval_ms=100,ecn=yes",
+            "pie:target_ms=15",
+            "pie:target_ms=20,update_ms=30,alpha_hz=0.25,beta_hz=2,burst_ms=1,limit=9,ecn=yes",
+            "fq_codel:target_ms=5,interval_ms=100",
+            "fq_codel:target_ms=4,interval_ms=50,quantum=300,queues=1,packets=9,ecn=no",
+            "dualpi2:preset=linux",
+            "dualpi2:preset=rfc9332,target_ms=10,packets=9,drop_overload=no",
+            "dualpi2:preset=linux,update_ms=8,alpha_hz=1,beta_hz=2,coupling=3,step_ms=2,ramp_ms=1,c_share=0.5",
         ];
         for text in texts {
             let queue = QueueConfig::parse(text).unwrap();
@@ -259,6 +419,22 @@ mod tests {
     #[test]
     fn defaults_are_the_papers() {
         let parse = |text| QueueConfig::parse(text).unwrap();
+        for (kind, defaults) in [
+            (
+                "pie",
+                "pie:target_ms=15,update_ms=15,alpha_hz=0.125,beta_hz=1.25,burst_ms=150",
+            ),
+            (
+                "fq_codel",
+                "fq_codel:quantum=1514,queues=1024,packets=10240,ecn=yes",
+            ),
+            (
+                "dualpi2",
+                "dualpi2:preset=linux,target_ms=15,update_ms=16,c_share=0.1",
+            ),
+        ] {
+            assert_eq!(parse(kind), parse(defaults));
+        }
         assert_eq!(
             parse("red"),
             parse("red:min=375000,max=1125000,p=0.1,preset=floyd")
@@ -271,7 +447,12 @@ mod tests {
         for kind in catalogue() {
             QueueConfig::parse(kind.example).unwrap();
             for key in &kind.keys {
-                let value = if key.key == "preset" { "floyd" } else { "1" };
+                let value = match key.key {
+                    "preset" if kind.name == "red" => "floyd",
+                    "preset" => "rfc9332",
+                    "ecn" | "drop_overload" => "yes",
+                    _ => "1",
+                };
                 match QueueConfig::parse(&format!("{}:{}={value}", kind.name, key.key)) {
                     Ok(_) => {}
                     Err(SpecError {
@@ -289,15 +470,15 @@ mod tests {
         let cases = [
             (
                 "fifo",
-                "unknown kind `fifo`; known are red, droptail, codel, infinite",
+                "unknown kind `fifo`; known are red, droptail, codel, pie, fq_codel, dualpi2, infinite",
             ),
             (
                 "",
-                "unknown kind ``; known are red, droptail, codel, infinite",
+                "unknown kind ``; known are red, droptail, codel, pie, fq_codel, dualpi2, infinite",
             ),
             (
                 "red:maximum=5",
-                "`red` has no key `maximum`; its keys are min, max, p, limit, weight, preset",
+                "`red` has no key `maximum`; its keys are min, max, p, limit, weight, preset, ecn",
             ),
             (
                 "infinite:bytes=5",
@@ -339,6 +520,18 @@ mod tests {
             (
                 "droptail:bytes=1e5",
                 "bytes must be a whole number above 0, not `1e5`",
+            ),
+            (
+                "dualpi2:c_share=1",
+                "c_share must be above 0 and below 1, not `1`",
+            ),
+            (
+                "pie:update_ms=0.5",
+                "update_ms must be a number of milliseconds from 1 to 86400000, not `0.5`",
+            ),
+            (
+                "fq_codel:queues=65537",
+                "queues must be at most 65536, not `65537`",
             ),
             (
                 "codel:target_ms=inf",

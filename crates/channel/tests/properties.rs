@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use verus_channel::path::Packet;
 use verus_channel::path::link::{Link, Service, WhenOver};
 use verus_channel::schedule::Schedule;
 use verus_channel::{QueueConfig, Trace, raw};
-use verus_core::{Bytes, Duration, Rate, Time, random};
+use verus_core::{Bytes, Duration, Ecn, Rate, Time, random};
 
 /// Bytes and packets, in and out.
 #[derive(Default, Debug, Clone, Copy, PartialEq)]
@@ -34,9 +35,10 @@ fn queues() -> impl Strategy<Value = QueueConfig> {
             0.001f64..=1.0,
             0.001f64..=1.0,
             0..3usize,
-            any::<bool>()
+            any::<bool>(),
+            ecn()
         )
-            .prop_map(|(min, more, p, weight, preset, limited)| {
+            .prop_map(|(min, more, p, weight, preset, limited, ecn)| {
                 let preset = ["floyd", "gentle", "cs244"][preset];
                 let limit = if limited {
                     format!(",limit={}", min + more)
@@ -44,15 +46,40 @@ fn queues() -> impl Strategy<Value = QueueConfig> {
                     String::new()
                 };
                 format!(
-                    "red:min={min},max={},p={p}{limit},weight={weight},preset={preset}",
+                    "red:min={min},max={},p={p}{limit},weight={weight},preset={preset}{ecn}",
                     min + more
                 )
             }),
-        (1u64..50, 0u64..100).prop_map(|(target, more)| {
-            format!("codel:target_ms={target},interval_ms={}", target + more)
+        (1u64..50, 0u64..100, ecn()).prop_map(|(target, more, ecn)| {
+            format!(
+                "codel:target_ms={target},interval_ms={}{ecn}",
+                target + more
+            )
         }),
+        (1u64..30, 1u64..30, ecn()).prop_map(|(target, burst, ecn)| {
+            format!("pie:target_ms={target},update_ms=1,alpha_hz=9,beta_hz=30,burst_ms={burst}{ecn}")
+        }),
+        (1u64..20, 1u64..3000, 1u64..6, 1u64..30).prop_map(|(target, quantum, queues, packets)| {
+            format!(
+                "fq_codel:target_ms={target},interval_ms=20,quantum={quantum},queues={queues},packets={packets}"
+            )
+        }),
+        (1u64..20, any::<bool>(), any::<bool>(), 2u64..60).prop_map(
+            |(target, linux, drops, packets)| {
+                let preset = if linux { "linux" } else { "rfc9332" };
+                let drops = if drops { "yes" } else { "no" };
+                format!(
+                    "dualpi2:preset={preset},target_ms={target},update_ms=1,alpha_hz=9,beta_hz=30,packets={packets},drop_overload={drops}"
+                )
+            }
+        ),
     ];
     texts.prop_map(|text| QueueConfig::parse(&text).expect("the strategy makes valid queues"))
+}
+
+/// The key `ecn`, or nothing.
+fn ecn() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just(""), Just(",ecn=yes")]
 }
 
 fn services() -> impl Strategy<Value = Service> {
@@ -102,6 +129,26 @@ fn arrivals() -> impl Strategy<Value = Vec<(Duration, Bytes)>> {
     proptest::collection::vec(arrival, 1..200)
 }
 
+/// A packet of one of four connections, each with a code point of its own.
+#[derive(Clone, Copy, Debug)]
+struct Number(usize);
+
+impl Number {
+    fn lane(self) -> usize {
+        self.0 % 4
+    }
+}
+
+impl Packet for Number {
+    fn connection(&self) -> u64 {
+        self.lane() as u64
+    }
+
+    fn ecn(&self) -> Ecn {
+        Ecn::from_bits(self.lane() as u8)
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
@@ -109,9 +156,9 @@ proptest! {
     fn nothing_is_lost_reordered_early_or_beyond_capacity(
         service in services(), queue in queues(), arrivals in arrivals(), seed: u64,
     ) {
-        let mut link = Link::new(service.clone(), &queue, random::stream(seed, "queue", 0));
+        let mut link: Link<Number> = Link::new(service.clone(), &queue, random::stream(seed, "queue", 0));
         let (mut arrived, mut refused, mut dropped, mut left) = <(Count, Count, Count, Count)>::default();
-        let mut last_number = None;
+        let mut last_numbers = [None; 4];
         let mut now = Time::ZERO;
         let end = arrivals.iter().fold(Time::ZERO, |time, (gap, _)| time + *gap) + Duration::from_millis(200);
         let ends = arrivals.iter().enumerate().map(Some).chain([None]);
@@ -124,7 +171,7 @@ proptest! {
                 let mut order = Ok(());
                 let departed = link.depart(now, |packet| {
                     dropped.add(packet.size);
-                    if last_number.is_some_and(|last| packet.packet <= last) {
+                    if last_numbers[packet.packet.lane()].is_some_and(|last| packet.packet.0 <= last) {
                         order = Err(TestCaseError::fail("dropped out of order"));
                     }
                 });
@@ -132,8 +179,9 @@ proptest! {
                 if let Some(packet) = departed {
                     left.add(packet.size);
                     prop_assert!(packet.entered <= now, "left before it arrived");
-                    prop_assert!(last_number.is_none_or(|last| packet.packet > last), "out of order");
-                    last_number = Some(packet.packet);
+                    let last_number = &mut last_numbers[packet.packet.lane()];
+                    prop_assert!(last_number.is_none_or(|last| packet.packet.0 > last), "out of order");
+                    *last_number = Some(packet.packet.0);
                 }
                 // An opportunity at this very instant is in use.
                 let capacity = service.capacity(Time::ZERO, now + Duration::from_nanos(1));
@@ -146,7 +194,7 @@ proptest! {
             now = until;
             let Some((number, (_, size))) = arrival else { break };
             arrived.add(*size);
-            if link.enqueue(now, *size, number).is_err() {
+            if link.enqueue(now, *size, Number(number), |packet| dropped.add(packet.size)).is_err() {
                 refused.add(*size);
             }
             let (waiting, all) = (link.waiting_bytes(), link.queued_packets());
@@ -175,7 +223,7 @@ proptest! {
     ) {
         let mut link = Link::new(service.clone(), &QueueConfig::Infinite, random::stream(0, "queue", 0));
         for size in sizes {
-            link.enqueue(Time::ZERO, Bytes::new(size), ()).expect("everything may wait");
+            link.enqueue(Time::ZERO, Bytes::new(size), Number(0), drop).expect("everything may wait");
         }
         let mut left = 0;
         let mut now = Time::ZERO;
@@ -206,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_queue_or_an_error(text in ".{0,40}", kind in "(red|codel|droptail|infinite):[a-z_]{0,9}=[-+.0-9eNaif]{0,9}") {
+    fn any_text_is_a_queue_or_an_error(text in ".{0,40}", kind in "(red|codel|droptail|infinite|pie|fq_codel|dualpi2):[a-z_]{0,9}=[-+.0-9eNaif]{0,9}") {
         let _ = QueueConfig::parse(&text);
         let _ = QueueConfig::parse(&kind);
     }

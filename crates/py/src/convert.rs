@@ -158,6 +158,7 @@ fn counters<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyLi
         dict.set_item("recovered", counted.recovered)?;
         dict.set_item("timeouts", counted.timeouts)?;
         dict.set_item("probes", counted.probes)?;
+        dict.set_item("marked", counted.marked)?;
         list.append(dict)?;
     }
     Ok(list)

@@ -20,7 +20,7 @@ use verus_channel::path::delay::Flight;
 use verus_channel::path::{Dropped, Watch};
 use verus_channel::{Delay, Link, Loss, Path, Schedule};
 use verus_core::receiver::Ack;
-use verus_core::{Bytes, Duration, Time, random};
+use verus_core::{Bytes, Duration, Ecn, Time, random};
 
 use crate::connection::{Ends, Flow, Phase};
 use crate::event::{Event, EventQueue};
@@ -337,6 +337,7 @@ impl<'a> Network<'a> {
                 number: transmit.number,
                 data: transmit.data,
                 id: self.sent,
+                ecn: ends.sender.ecn(),
             };
             self.sent += 1;
             self.observers
@@ -403,6 +404,9 @@ impl<'a> Network<'a> {
         }
         let ends = &mut flow.ends;
         let new = ends.receiver.on_packet(now, packet.number, packet.data);
+        if packet.ecn == Ecn::Ce {
+            ends.receiver.on_mark(now);
+        }
         ends.unanswered += size;
         ends.delivered += new;
         if let Some(half) = &mut ends.half {
@@ -686,12 +690,19 @@ mod tests {
         let mut busy = steady.clone();
         busy.push(flow("cubic", Some("files:bytes=100000,gap_s=0.1"), None));
         busy.push(flow("vegas", Some("on-off:off_s=1,begin=on"), None));
+        busy.push(flow("prague", None, None));
+        busy.push(flow("cubic:ecn=yes", None, None));
         let red = "red:min=30000,max=90000,p=0.1";
         for (trace, queue) in [
             ("rate:8", "droptail:bytes=60000"),
             ("city-driving-3g-up@1", red),
             ("city-driving-3g-up@2", "codel"),
             ("highway-driving-3g-up@3", "red:preset=cs244"),
+            ("rate:8", "droptail:delay_ms=50"),
+            ("city-driving-lte-down@2", "droptail:delay_ms=50"),
+            ("city-driving-3g-up@1", "pie:ecn=yes"),
+            ("city-driving-lte-down@2", "fq_codel"),
+            ("rate:8", "dualpi2"),
         ] {
             for flows in [&steady, &busy] {
                 let scenario = Scenario {

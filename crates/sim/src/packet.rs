@@ -1,6 +1,7 @@
 //! What is under way.
 
 use verus_channel::path;
+use verus_core::Ecn;
 use verus_core::receiver::{Ack, DataRange};
 
 /// A data packet.
@@ -16,6 +17,8 @@ pub struct DataPacket {
     pub data: DataRange,
     /// How many packets the run had sent before it, all flows together.
     pub id: usize,
+    /// Whether a queue may mark it, or has.
+    pub ecn: Ecn,
 }
 
 /// An acknowledgement.
@@ -38,11 +41,31 @@ impl path::Packet for DataPacket {
     fn flow(&self) -> usize {
         self.flow as usize
     }
+
+    #[inline]
+    fn connection(&self) -> u64 {
+        u64::from(self.flow) << 32 | u64::from(self.connection)
+    }
+
+    #[inline]
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+
+    #[inline]
+    fn mark(&mut self) {
+        self.ecn = Ecn::Ce;
+    }
 }
 
 impl path::Packet for AckPacket {
     #[inline]
     fn flow(&self) -> usize {
         self.flow as usize
+    }
+
+    #[inline]
+    fn connection(&self) -> u64 {
+        u64::from(self.flow) << 32 | u64::from(self.connection)
     }
 }

@@ -424,13 +424,18 @@ const SCHEMES: [&str; 9] = [
     "sprout",
 ];
 
-const QUEUES: [&str; 7] = [
+const QUEUES: [&str; 12] = [
     "red:min=15000,max=45000,p=0.1",
     "red:min=15000,max=45000,p=0.1,preset=cs244",
     "red:min=375000,max=1125000,p=0.1,preset=gentle",
     "droptail:bytes=20000",
     "droptail:packets=1",
     "codel",
+    "codel:ecn=yes",
+    "droptail:delay_ms=40",
+    "pie:ecn=yes",
+    "fq_codel:packets=50",
+    "dualpi2",
     INFINITE,
 ];
 

@@ -28,6 +28,8 @@ struct Packet {
     report: Vec<u8>,
 }
 
+impl verus_channel::path::Packet for Packet {}
+
 /// An end that sends and receives.
 struct End {
     sender: Sender,
@@ -117,7 +119,7 @@ fn both_ways(scenario: &Scenario) -> (f64, f64) {
         }
         for (from, link) in links.iter_mut().enumerate() {
             while let Some(packet) = ends[from].transmit(now) {
-                let _ = link.enqueue(now, size, packet);
+                let _ = link.enqueue(now, size, packet, drop);
             }
             while link.next_departure().is_some_and(|at| at <= now) {
                 if let Some(departed) = link.depart(now, drop) {

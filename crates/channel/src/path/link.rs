@@ -22,7 +22,8 @@ use std::sync::Arc;
 use rand_chacha::ChaCha8Rng;
 use verus_core::{Bytes, Duration, Rate, Time};
 
-use crate::queue::{Arrival, Discipline, Head, QueueConfig};
+use super::Packet;
+use crate::queue::{Arrival, Discipline, Head, QueueConfig, Verdict};
 use crate::schedule::{BYTE, RateSchedule};
 use crate::trace::{Cursor, Trace};
 
@@ -70,7 +71,7 @@ pub struct Link<P> {
     /// Whether the packet at the front is being sent; it has then left the queue, though not the link.
     sending: bool,
     next: Option<Time>,
-    discipline: Discipline,
+    discipline: Discipline<P>,
     server: Server,
 }
 
@@ -78,8 +79,22 @@ pub struct Link<P> {
 #[derive(Clone, Debug)]
 struct Backlog<P> {
     packets: VecDeque<Departed<P>>,
+    /// Packets that wait in queues of the discipline's own: then there is none here but the packet being sent.
+    kept: usize,
     /// Bytes that wait: all but the packet being sent.
     waiting: u64,
+}
+
+impl<P> Backlog<P> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.packets.len() + self.kept
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.packets.is_empty() && self.kept == 0
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -88,7 +103,7 @@ enum Server {
     Rate(RateServer),
 }
 
-impl<P> Link<P> {
+impl<P: Packet> Link<P> {
     /// An empty link at time zero. `rng` serves the queue discipline alone.
     pub fn new(service: Service, queue: &QueueConfig, rng: ChaCha8Rng) -> Self {
         let server = match service {
@@ -113,6 +128,7 @@ impl<P> Link<P> {
         Link {
             backlog: Backlog {
                 packets: VecDeque::new(),
+                kept: 0,
                 waiting: 0,
             },
             sending: false,
@@ -122,17 +138,24 @@ impl<P> Link<P> {
         }
     }
 
-    /// A packet of `size` reaches the queue at `now`, by when everything due to leave earlier has left.
+    /// A packet of `size` reaches the queue at `now`, by when everything due to leave earlier has left. Packets that the
+    /// discipline drops to make room for it go to `dropped`.
     ///
     /// # Errors
     /// Gives the packet back if the discipline refuses it.
     #[inline]
-    pub fn enqueue(&mut self, now: Time, size: Bytes, packet: P) -> Result<(), P> {
+    pub fn enqueue(
+        &mut self,
+        now: Time,
+        size: Bytes,
+        mut packet: P,
+        dropped: impl FnMut(Departed<P>),
+    ) -> Result<(), P> {
         debug_assert!(
             self.next.is_none_or(|next| next >= now),
             "departures before {now:?} first"
         );
-        let idle = self.backlog.packets.is_empty();
+        let idle = self.backlog.is_empty();
         let unused = if idle {
             self.server.unused(now, &self.discipline)
         } else {
@@ -147,19 +170,27 @@ impl<P> Link<P> {
             now,
             size: size.get(),
             waiting_bytes: self.backlog.waiting,
-            waiting_packets: self.backlog.packets.len() as u64 - u64::from(self.sending),
+            waiting_packets: self.backlog.len() as u64 - u64::from(self.sending),
             unused,
             wait,
+            ecn: packet.ecn(),
         };
-        if !self.discipline.accepts(&arrival) {
-            return Err(packet);
+        match self.discipline.admit(&arrival) {
+            Verdict::Take => {}
+            Verdict::Mark => packet.mark(),
+            Verdict::Refuse => return Err(packet),
         }
-        self.backlog.packets.push_back(Departed {
+        let packet = Departed {
             packet,
             size,
             entered: now,
-        });
+        };
         self.backlog.waiting += size.get();
+        if self.discipline.keeps() {
+            self.keep(packet, dropped)?;
+        } else {
+            self.backlog.packets.push_back(packet);
+        }
         if idle {
             match &self.server {
                 Server::Trace(server) => self.next = server.cursor.time(),
@@ -199,7 +230,7 @@ impl<P> Link<P> {
         }
         let departed = self.backlog.packets.pop_front()?;
         self.sending = false;
-        if self.backlog.packets.is_empty() {
+        if self.backlog.is_empty() {
             self.server.on_idle(at);
             self.next = None;
         } else {
@@ -214,14 +245,8 @@ impl<P> Link<P> {
     /// Begins to send the packet at the head.
     #[inline]
     fn start(&mut self, at: Time, dropped: impl FnMut(Departed<P>)) {
-        if let Discipline::CoDel(codel) = &mut self.discipline {
-            codel.select(
-                at,
-                &mut Dropping {
-                    backlog: &mut self.backlog,
-                    dropped,
-                },
-            );
+        if self.discipline.selects() {
+            self.select(at, dropped);
         }
         let Some(head) = self.backlog.packets.front() else {
             self.server.on_idle(at);
@@ -231,13 +256,53 @@ impl<P> Link<P> {
         let size = head.size.get();
         self.sending = true;
         self.backlog.waiting -= size;
-        if self.backlog.packets.len() == 1 {
+        if self.backlog.len() == 1 {
             self.discipline.on_empty(at);
         }
         self.next = match &mut self.server {
             Server::Trace(server) => server.finish(at, size),
             Server::Rate(server) => server.finish(at, size),
         };
+    }
+
+    /// Gives a packet to a discipline that has queues of its own.
+    fn keep(&mut self, packet: Departed<P>, mut dropped: impl FnMut(Departed<P>)) -> Result<(), P> {
+        let (backlog, size) = (&mut self.backlog, packet.size.get());
+        backlog.kept += 1;
+        let kept = self.discipline.keep(packet, &mut |packet| {
+            backlog.kept -= 1;
+            backlog.waiting -= packet.size.get();
+            dropped(packet);
+        });
+        if kept.is_err() {
+            backlog.kept -= 1;
+            backlog.waiting -= size;
+        }
+        kept
+    }
+
+    /// Lets the discipline decide which packet is at the head of the backlog, to be sent next.
+    fn select(&mut self, at: Time, mut dropped: impl FnMut(Departed<P>)) {
+        let backlog = &mut self.backlog;
+        match &mut self.discipline {
+            Discipline::CoDel(codel) => codel.select(at, &mut Dropping { backlog, dropped }),
+            Discipline::Pie(pie) => {
+                if let Some(head) = backlog.packets.front() {
+                    pie.on_leave(at, head.entered, backlog.packets.len() > 1);
+                }
+            }
+            several => {
+                let next = several.release(at, &mut |packet| {
+                    backlog.kept -= 1;
+                    backlog.waiting -= packet.size.get();
+                    dropped(packet);
+                });
+                if let Some(packet) = next {
+                    backlog.kept -= 1;
+                    backlog.packets.push_front(packet);
+                }
+            }
+        }
     }
 
     /// How long a packet that arrives at `now`, and is taken, waits before it begins to be sent: exact on a trace, and at
@@ -281,7 +346,7 @@ impl<P> Link<P> {
 
     /// All packets in the link: waiting, and being sent.
     pub fn queued_packets(&self) -> usize {
-        self.backlog.packets.len()
+        self.backlog.len()
     }
 
     /// The bytes that wait, which is what the queue's thresholds concern.
@@ -336,10 +401,16 @@ struct Dropping<'a, P, F> {
     dropped: F,
 }
 
-impl<P, F: FnMut(Departed<P>)> Head for Dropping<'_, P, F> {
+impl<P: Packet, F: FnMut(Departed<P>)> Head for Dropping<'_, P, F> {
     fn head(&self) -> Option<(Time, u64)> {
         let head = self.backlog.packets.front()?;
         Some((head.entered, self.backlog.waiting - head.size.get()))
+    }
+
+    fn mark_head(&mut self) -> bool {
+        let head = self.backlog.packets.front_mut();
+        let capable = head.filter(|head| head.packet.ecn().is_capable());
+        capable.map(|head| head.packet.mark()).is_some()
     }
 
     fn drop_head(&mut self) {
@@ -354,7 +425,7 @@ impl Server {
     /// An idle link is about to be used again: moves past the opportunities lost until `now` and, if the
     /// discipline asks, says how many they were.
     #[inline]
-    fn unused(&mut self, now: Time, discipline: &Discipline) -> Option<u64> {
+    fn unused<P: Packet>(&mut self, now: Time, discipline: &Discipline<P>) -> Option<u64> {
         match self {
             Server::Trace(server) => Some(server.cursor.seek(now)),
             Server::Rate(server) if discipline.counts_unused() => Some(server.unused(now)),
@@ -527,6 +598,8 @@ mod tests {
     use super::*;
     use verus_core::random;
 
+    impl Packet for u32 {}
+
     fn at(ms: u64) -> Time {
         Time::from_millis(ms)
     }
@@ -571,15 +644,15 @@ mod tests {
     #[test]
     fn a_packet_that_arrives_with_an_opportunity_may_use_it() {
         let mut link = trace_link(&[5, 10], WhenOver::End, "infinite");
-        link.enqueue(at(5), Bytes::new(1500), 0).unwrap();
+        link.enqueue(at(5), Bytes::new(1500), 0, drop).unwrap();
         assert_eq!(drain(&mut link, at(100)), [(5.0, 0)]);
     }
 
     #[test]
     fn an_opportunity_with_nothing_waiting_is_lost() {
         let mut link = trace_link(&[5, 10], WhenOver::End, "infinite");
-        link.enqueue(at(6), Bytes::new(1500), 0).unwrap();
-        link.enqueue(at(6), Bytes::new(1500), 1).unwrap();
+        link.enqueue(at(6), Bytes::new(1500), 0, drop).unwrap();
+        link.enqueue(at(6), Bytes::new(1500), 1, drop).unwrap();
         assert_eq!(drain(&mut link, at(100)), [(10.0, 0)]);
         assert_eq!(link.next_departure(), None);
         assert_eq!(link.queued_packets(), 1);
@@ -590,7 +663,7 @@ mod tests {
         // 1000 + 500 | 500 + 1000: three packets of 1000 in two opportunities.
         let mut link = trace_link(&[5, 10, 15], WhenOver::End, "infinite");
         for packet in 0..3 {
-            link.enqueue(at(0), Bytes::new(1000), packet).unwrap();
+            link.enqueue(at(0), Bytes::new(1000), packet, drop).unwrap();
         }
         assert_eq!(drain(&mut link, at(100)), [(5.0, 0), (10.0, 1), (10.0, 2)]);
     }
@@ -598,19 +671,19 @@ mod tests {
     #[test]
     fn what_remains_of_an_opportunity_is_lost_when_nothing_waits() {
         let mut link = trace_link(&[5, 10, 15], WhenOver::End, "infinite");
-        link.enqueue(at(0), Bytes::new(100), 0).unwrap();
+        link.enqueue(at(0), Bytes::new(100), 0, drop).unwrap();
         assert_eq!(drain(&mut link, at(5)), [(5.0, 0)]);
-        link.enqueue(at(6), Bytes::new(1500), 1).unwrap();
-        link.enqueue(at(6), Bytes::new(1500), 2).unwrap();
+        link.enqueue(at(6), Bytes::new(1500), 1, drop).unwrap();
+        link.enqueue(at(6), Bytes::new(1500), 2, drop).unwrap();
         assert_eq!(drain(&mut link, at(100)), [(10.0, 1), (15.0, 2)]);
     }
 
     #[test]
     fn a_packet_larger_than_an_opportunity_uses_several() {
         let mut link = trace_link(&[5, 6, 7, 9], WhenOver::End, "infinite");
-        link.enqueue(at(0), Bytes::new(4000), 0).unwrap();
-        link.enqueue(at(0), Bytes::new(500), 1).unwrap();
-        link.enqueue(at(0), Bytes::new(1), 2).unwrap();
+        link.enqueue(at(0), Bytes::new(4000), 0, drop).unwrap();
+        link.enqueue(at(0), Bytes::new(500), 1, drop).unwrap();
+        link.enqueue(at(0), Bytes::new(1), 2, drop).unwrap();
         assert_eq!(link.next_departure(), Some(at(5)));
         assert_eq!(drain(&mut link, at(100)), [(7.0, 0), (7.0, 1), (9.0, 2)]);
     }
@@ -619,7 +692,7 @@ mod tests {
     fn several_opportunities_in_a_millisecond_carry_several_packets() {
         let mut link = trace_link(&[5, 5, 5, 8], WhenOver::End, "infinite");
         for packet in 0..4 {
-            link.enqueue(at(5), Bytes::new(1500), packet).unwrap();
+            link.enqueue(at(5), Bytes::new(1500), packet, drop).unwrap();
         }
         assert_eq!(
             drain(&mut link, at(100)),
@@ -632,7 +705,7 @@ mod tests {
         // 0, 4, 10 | 10, 14, 20 | …
         let mut link = trace_link(&[0, 4, 10], WhenOver::Loop, "infinite");
         for packet in 0..6 {
-            link.enqueue(at(1), Bytes::new(1500), packet).unwrap();
+            link.enqueue(at(1), Bytes::new(1500), packet, drop).unwrap();
         }
         let times: Vec<f64> = drain(&mut link, at(100))
             .iter()
@@ -647,10 +720,10 @@ mod tests {
     #[test]
     fn a_constant_rate_sends_packets_back_to_back() {
         let mut link = rate_link(&[(0, 12.0)], "infinite");
-        link.enqueue(at(1), Bytes::new(1500), 0).unwrap();
-        link.enqueue(at(1), Bytes::new(750), 1).unwrap();
+        link.enqueue(at(1), Bytes::new(1500), 0, drop).unwrap();
+        link.enqueue(at(1), Bytes::new(750), 1, drop).unwrap();
         assert_eq!(drain(&mut link, at(100)), [(2.0, 0), (2.5, 1)]);
-        link.enqueue(at(3), Bytes::new(1500), 2).unwrap();
+        link.enqueue(at(3), Bytes::new(1500), 2, drop).unwrap();
         assert_eq!(drain(&mut link, at(100)), [(4.0, 2)]);
     }
 
@@ -658,17 +731,17 @@ mod tests {
     fn a_packet_being_sent_is_finished_at_the_new_rate() {
         // Half of it in 0.5 ms at 12 Mbit/s, nothing for 8 ms, the rest in 2 ms at 3 Mbit/s.
         let mut link = rate_link(&[(0, 12.0), (2, 0.0), (10, 3.0)], "infinite");
-        link.enqueue(Time::from_nanos(1_500_000), Bytes::new(1500), 0)
+        link.enqueue(Time::from_nanos(1_500_000), Bytes::new(1500), 0, drop)
             .unwrap();
-        link.enqueue(at(2), Bytes::new(1500), 1).unwrap();
+        link.enqueue(at(2), Bytes::new(1500), 1, drop).unwrap();
         assert_eq!(drain(&mut link, at(100)), [(12.0, 0), (16.0, 1)]);
     }
 
     #[test]
     fn a_link_whose_rate_stays_zero_delivers_nothing_more() {
         let mut link = rate_link(&[(0, 12.0), (2, 0.0)], "infinite");
-        link.enqueue(at(1), Bytes::new(1500), 0).unwrap();
-        link.enqueue(at(1), Bytes::new(1500), 1).unwrap();
+        link.enqueue(at(1), Bytes::new(1500), 0, drop).unwrap();
+        link.enqueue(at(1), Bytes::new(1500), 1, drop).unwrap();
         assert_eq!(drain(&mut link, at(100)), [(2.0, 0)]);
         assert_eq!(link.next_departure(), None);
     }
@@ -677,22 +750,23 @@ mod tests {
     fn a_drop_tail_limit_concerns_what_waits_not_what_is_sent() {
         let mut link = rate_link(&[(0, 12.0)], "droptail:bytes=3000");
         let taken: Vec<bool> = (0..4)
-            .map(|packet| link.enqueue(at(0), Bytes::new(1500), packet).is_ok())
+            .map(|packet| link.enqueue(at(0), Bytes::new(1500), packet, drop).is_ok())
             .collect();
         assert_eq!(taken, [true, true, true, false]);
         assert_eq!(link.waiting_bytes(), Bytes::new(3000));
         assert_eq!(link.queued_bytes(), Bytes::new(4500));
         let mut link = rate_link(&[(0, 12.0)], "droptail:packets=1");
-        assert_eq!(link.enqueue(at(0), Bytes::new(9000), 0), Ok(()));
-        assert_eq!(link.enqueue(at(0), Bytes::new(40), 1), Ok(()));
-        assert_eq!(link.enqueue(at(0), Bytes::new(40), 2), Err(2));
+        assert_eq!(link.enqueue(at(0), Bytes::new(9000), 0, drop), Ok(()));
+        assert_eq!(link.enqueue(at(0), Bytes::new(40), 1, drop), Ok(()));
+        assert_eq!(link.enqueue(at(0), Bytes::new(40), 2, drop), Err(2));
     }
 
     #[test]
     fn a_limit_in_time_refuses_what_would_wait_as_long_as_it_or_longer() {
         // 1 ms a packet: what arrives finds 0, 1, 2 and 3 ms before it.
         let mut link = rate_link(&[(0, 12.0)], "droptail:delay_ms=3");
-        let enqueue = |link: &mut Link<u32>, at| link.enqueue(at, Bytes::new(1500), 0).is_ok();
+        let enqueue =
+            |link: &mut Link<u32>, at| link.enqueue(at, Bytes::new(1500), 0, drop).is_ok();
         let taken = [(); 4].map(|()| enqueue(&mut link, at(0)));
         assert_eq!(taken, [true, true, true, false]);
         // Half of the packet being sent has left: 2.5 ms.
@@ -706,7 +780,7 @@ mod tests {
         let mut packets = 0;
         let mut enqueue = |link: &mut Link<u32>, at| {
             packets += 1;
-            link.enqueue(at, Bytes::new(1500), packets).is_ok()
+            link.enqueue(at, Bytes::new(1500), packets, drop).is_ok()
         };
         assert!((0..3).all(|_| enqueue(&mut link, at(0))));
         assert_eq!(drain(&mut link, at(2)).len(), 2);
@@ -726,7 +800,8 @@ mod tests {
         let mut packets = 0;
         let mut enqueue = |link: &mut Link<u32>, ms, size| {
             packets += 1;
-            link.enqueue(at(ms), Bytes::new(size), packets).is_ok()
+            link.enqueue(at(ms), Bytes::new(size), packets, drop)
+                .is_ok()
         };
         assert!(enqueue(&mut link, 0, 1000));
         // Its first byte is in what the first leaves of the opportunity at 5 ms, its last one in that at 10 ms.
@@ -746,7 +821,7 @@ mod tests {
     fn a_late_caller_is_told_what_happened_on_time() {
         let mut link = trace_link(&[5, 6, 7], WhenOver::End, "infinite");
         for packet in 0..3 {
-            link.enqueue(at(0), Bytes::new(1500), packet).unwrap();
+            link.enqueue(at(0), Bytes::new(1500), packet, drop).unwrap();
         }
         assert_eq!(link.depart(at(4), |_| {}), None);
         assert!(link.depart(at(6), |_| {}).is_some());
@@ -760,7 +835,7 @@ mod tests {
         // 12 Mbit/s is a packet a millisecond; 1000 packets at once make a standing queue of a second.
         let mut link = rate_link(&[(0, 12.0)], "codel");
         for packet in 0..1000 {
-            link.enqueue(at(0), Bytes::new(1500), packet).unwrap();
+            link.enqueue(at(0), Bytes::new(1500), packet, drop).unwrap();
         }
         let mut drops = Vec::new();
         let mut left = 0;

@@ -5,7 +5,7 @@ use std::fmt;
 use verus_core::spec::{Given, Problem, Row};
 use verus_core::{Duration, Time};
 
-use super::{Arrival, LIMIT, MILLIS};
+use super::{Arrival, ECN, LIMIT, MILLIS};
 
 /// Controlled delay (RFC 8289).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,6 +16,8 @@ pub struct CoDelConfig {
     pub interval_ms: f64,
     /// Bytes that may wait at all. Default: no limit.
     pub limit: Option<u64>,
+    /// Whether packets that are capable of it (ECN) are marked and sent where others are dropped.
+    pub ecn: bool,
 }
 
 impl Default for CoDelConfig {
@@ -24,6 +26,7 @@ impl Default for CoDelConfig {
             target_ms: 5.0,
             interval_ms: 100.0,
             limit: None,
+            ecn: false,
         }
     }
 }
@@ -54,6 +57,7 @@ impl CoDelConfig {
             |c| c.limit,
             |c, v| c.limit = Some(v),
         ),
+        Row::flag(ECN.0, ECN.1, |c| c.ecn, |c, v| c.ecn = v),
     ];
 
     pub(super) fn read(given: &Given<'_>) -> Result<Self, Problem> {
@@ -81,7 +85,7 @@ impl fmt::Display for CoDelConfig {
         if let Some(limit) = self.limit {
             write!(f, ",limit={limit}")?;
         }
-        Ok(())
+        f.write_str(if self.ecn { ",ecn=yes" } else { "" })
     }
 }
 
@@ -91,6 +95,7 @@ pub(crate) struct CoDel {
     target: Duration,
     interval: Duration,
     limit: u64,
+    ecn: bool,
     /// The largest packet seen: with less than that waiting, no queue is standing (§5.4: `maxpacket_`).
     largest: u64,
     first_above: Option<Time>,
@@ -106,6 +111,7 @@ impl CoDel {
             target: Duration::from_millis_f64(config.target_ms),
             interval: Duration::from_millis_f64(config.interval_ms),
             limit: config.limit.unwrap_or(u64::MAX),
+            ecn: config.ecn,
             largest: 0,
             first_above: None,
             drop_next: Time::ZERO,
@@ -116,19 +122,29 @@ impl CoDel {
     }
 
     pub(super) fn accepts(&mut self, arrival: &Arrival) -> bool {
-        self.largest = self.largest.max(arrival.size);
+        self.saw(arrival.size);
         arrival.waiting_bytes.saturating_add(arrival.size) <= self.limit
     }
 
+    /// A packet of `size` enters.
+    #[inline]
+    pub(super) fn saw(&mut self, size: u64) {
+        self.largest = self.largest.max(size);
+    }
+
     /// Decides which packet leaves the queue at `now` (§5.5, `deque`): drops those that must go, after which
-    /// the packet at the head of `queue` is the one to send.
+    /// the packet at the head of `queue` is the one to send. One that is marked is sent.
     pub(crate) fn select(&mut self, now: Time, queue: &mut impl Head) {
         let mut ok_to_drop = self.ok_to_drop(now, queue);
         if self.dropping {
             self.dropping = ok_to_drop;
             while self.dropping && now >= self.drop_next {
-                queue.drop_head();
                 self.count += 1;
+                if self.ecn && queue.mark_head() {
+                    self.drop_next = self.control_law(self.drop_next);
+                    break;
+                }
+                queue.drop_head();
                 ok_to_drop = self.ok_to_drop(now, queue);
                 if ok_to_drop {
                     self.drop_next = self.control_law(self.drop_next);
@@ -137,8 +153,10 @@ impl CoDel {
                 }
             }
         } else if ok_to_drop {
-            queue.drop_head();
-            self.ok_to_drop(now, queue);
+            if !(self.ecn && queue.mark_head()) {
+                queue.drop_head();
+                self.ok_to_drop(now, queue);
+            }
             self.dropping = true;
             // If the last drops were not long ago, their pace was about right: carry on from there.
             let recent = now.since(self.drop_next) < self.interval * 16;
@@ -177,6 +195,8 @@ impl CoDel {
 pub(crate) trait Head {
     /// When the packet at the head entered, and the bytes that wait behind it.
     fn head(&self) -> Option<(Time, u64)>;
+    /// Marks it, if it is capable of that.
+    fn mark_head(&mut self) -> bool;
     /// Drops it.
     fn drop_head(&mut self);
 }
@@ -193,9 +213,40 @@ mod tests {
             Some((*self.0.first()?, 1000 * (self.0.len() as u64 - 1)))
         }
 
+        fn mark_head(&mut self) -> bool {
+            false
+        }
+
         fn drop_head(&mut self) {
             self.0.remove(0);
         }
+    }
+
+    /// A queue whose packets all entered at time zero, and are capable of ECN. Counts what is signalled.
+    struct Standing(u32);
+
+    impl Head for Standing {
+        fn head(&self) -> Option<(Time, u64)> {
+            Some((Time::ZERO, 100_000))
+        }
+
+        fn mark_head(&mut self) -> bool {
+            self.0 += 1;
+            true
+        }
+
+        fn drop_head(&mut self) {
+            panic!("dropped what could be marked");
+        }
+    }
+
+    fn marking() -> CoDel {
+        let mut codel = CoDel::new(&CoDelConfig {
+            ecn: true,
+            ..CoDelConfig::default()
+        });
+        codel.largest = 1000;
+        codel
     }
 
     #[test]
@@ -248,5 +299,37 @@ mod tests {
         codel.first_above = Some(at(1000));
         codel.select(at(3000), &mut Packets(vec![at(0); 100]));
         assert_eq!((codel.count, codel.drop_next), (1, at(3100)));
+    }
+
+    #[test]
+    fn marks_come_ever_sooner_while_the_queue_stands() {
+        let mut codel = marking();
+        let mut marks = Vec::new();
+        // The delay is above the target from 5 ms on; looked at each 0.1 ms.
+        for tenth in 50..6_000 {
+            let mut queue = Standing(0);
+            codel.select(Time::from_nanos(tenth * 100_000), &mut queue);
+            marks.extend((0..queue.0).map(|_| tenth as f64 / 10.0 - 105.0));
+        }
+        let wanted = [0.0, 100.0, 170.7, 228.4, 278.4, 323.2, 364.0, 401.8, 437.1];
+        for (mark, wanted) in marks.iter().zip(wanted) {
+            assert!((mark - wanted).abs() < 0.11, "{mark} for {wanted}");
+        }
+        assert_eq!(marks.len(), 10);
+    }
+
+    #[test]
+    fn marks_begin_again_at_the_pace_at_which_they_ended() {
+        let at = Time::from_millis;
+        let gap = |again| {
+            let mut codel = marking();
+            (codel.count, codel.last_count, codel.drop_next) = (9, 1, at(1000));
+            codel.first_above = Some(at(again));
+            codel.select(at(again), &mut Standing(0));
+            codel.drop_next.since(at(again)).as_millis_f64()
+        };
+        // 100/√8 ms; later than 16 intervals after the last, from the beginning.
+        assert!((gap(1500) - 35.36).abs() < 0.01);
+        assert_eq!(gap(3000), 100.0);
     }
 }

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use verus_core::Time;
 use verus_core::spec::{Given, Problem, Row, Words, either, word_for};
 
-use super::{Arrival, LIMIT, PROBABILITY};
+use super::{Arrival, ECN, LIMIT, PROBABILITY, Verdict};
 use crate::path::loss::uniform;
 
 /// Random early detection (Floyd & Jacobson 1993).
@@ -25,6 +25,9 @@ pub struct RedConfig {
     pub weight: f64,
     /// How drops are spaced, what is beyond `max`, and what an idle link does to the average.
     pub preset: RedPreset,
+    /// Whether packets that are capable of it (ECN) are marked where an early drop would be; above `max` (`gentle`: twice
+    /// that) and at the limit they are dropped all the same (RFC 3168 §7).
+    pub ecn: bool,
 }
 
 /// The variants of RED.
@@ -52,6 +55,7 @@ impl Default for RedConfig {
             limit: None,
             weight: 0.002,
             preset,
+            ecn: false,
         }
     }
 }
@@ -113,6 +117,7 @@ impl RedConfig {
             |c| word_for(RedPreset::WORDS, &c.preset),
             |c, setting| setting.word(RedPreset::WORDS).map(|v| c.preset = v),
         ),
+        Row::flag(ECN.0, ECN.1, |c| c.ecn, |c, v| c.ecn = v),
     ];
 
     pub(super) fn read(given: &Given<'_>) -> Result<Self, Problem> {
@@ -138,7 +143,8 @@ impl fmt::Display for RedConfig {
             RedPreset::Floyd => "",
             RedPreset::Gentle => ",preset=gentle",
             RedPreset::Cs244 => ",preset=cs244",
-        })
+        })?;
+        f.write_str(if self.ecn { ",ecn=yes" } else { "" })
     }
 }
 
@@ -167,7 +173,7 @@ impl Red {
         }
     }
 
-    pub(super) fn accepts(&mut self, arrival: &Arrival) -> bool {
+    pub(super) fn admit(&mut self, arrival: &Arrival) -> Verdict {
         self.update(arrival);
         let full =
             (self.config.limit).is_some_and(|limit| arrival.waiting_bytes + arrival.size > limit);
@@ -181,7 +187,13 @@ impl Red {
         } else {
             0
         };
-        !dropped
+        if !dropped {
+            Verdict::Take
+        } else if self.config.ecn && !full && self.average < self.most() {
+            Verdict::signal(arrival)
+        } else {
+            Verdict::Refuse
+        }
     }
 
     /// Moves the average to this arrival.
@@ -208,21 +220,24 @@ impl Red {
         self.average = keep * self.average + self.config.weight * arrival.waiting_bytes as f64;
     }
 
+    /// The average from which everything is dropped.
+    fn most(&self) -> f64 {
+        let max = self.config.max as f64;
+        match self.config.preset {
+            RedPreset::Gentle => 2.0 * max,
+            RedPreset::Floyd | RedPreset::Cs244 => max,
+        }
+    }
+
     /// The probability with which this arrival is dropped.
     fn chance(&self) -> f64 {
-        let RedConfig {
-            min,
-            max,
-            p,
-            preset,
-            ..
-        } = self.config;
+        let RedConfig { min, max, p, .. } = self.config;
         let (min, max) = (min as f64, max as f64);
         let base = if self.average < min {
             return 0.0;
         } else if self.average < max {
             p * (self.average - min) / (max - min)
-        } else if preset == RedPreset::Gentle && self.average < 2.0 * max {
+        } else if self.average < self.most() {
             p + (1.0 - p) * (self.average - max) / max
         } else {
             return 1.0;
@@ -250,13 +265,17 @@ fn power(mut base: f64, mut exponent: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::queue::QueueConfig;
-    use verus_core::{Duration, random};
+    use verus_core::{Duration, Ecn, random};
 
     fn red(text: &str) -> Red {
         match QueueConfig::parse(text) {
             Ok(QueueConfig::Red(config)) => Red::new(config, random::stream(1, "queue", 0)),
             other => panic!("{text} gave {other:?}"),
         }
+    }
+
+    fn accepts(red: &mut Red, arrival: &Arrival) -> bool {
+        red.admit(arrival) == Verdict::Take
     }
 
     /// An arrival at a queue of `bytes` (in packets of 1000) at `ms`.
@@ -269,6 +288,7 @@ mod tests {
             waiting_packets: bytes / 1000,
             unused,
             wait: Duration::ZERO,
+            ecn: Ecn::NotEct,
         }
     }
 
@@ -277,7 +297,7 @@ mod tests {
         let mut red = red("red:min=500000,max=1000000,weight=0.25");
         let mut averages = Vec::new();
         for bytes in [4000, 4000, 0] {
-            assert!(red.accepts(&arrival(0, bytes, None)));
+            assert!(accepts(&mut red, &arrival(0, bytes, None)));
             averages.push(red.average);
         }
         assert_eq!(averages, [1000.0, 1750.0, 1312.5]);
@@ -288,17 +308,17 @@ mod tests {
         let mut red = red("red:min=500000,max=1000000,weight=0.5");
         red.average = 64_000.0;
         // Three unused, and the arrival itself finds an empty queue too.
-        assert!(red.accepts(&arrival(9, 0, Some(3))));
+        assert!(accepts(&mut red, &arrival(9, 0, Some(3))));
         assert_eq!(red.average, 4_000.0);
-        assert!(red.accepts(&arrival(9, 0, Some(0))));
+        assert!(accepts(&mut red, &arrival(9, 0, Some(0))));
         assert_eq!(red.average, 2_000.0);
     }
 
     #[test]
     fn nothing_is_dropped_below_min_and_everything_above_max() {
         let mut red = red("red:min=10000,max=20000,p=0.5,weight=1");
-        assert!((0..1000).all(|_| red.accepts(&arrival(0, 9_999, None))));
-        assert!((0..1000).all(|_| !red.accepts(&arrival(0, 20_000, None))));
+        assert!((0..1000).all(|_| accepts(&mut red, &arrival(0, 9_999, None))));
+        assert!((0..1000).all(|_| !accepts(&mut red, &arrival(0, 20_000, None))));
     }
 
     #[test]
@@ -324,7 +344,7 @@ mod tests {
         let mut gap = 0;
         for _ in 0..110_000 {
             gap += 1;
-            if !red.accepts(&arrival(0, 15_000, None)) {
+            if !accepts(&mut red, &arrival(0, 15_000, None)) {
                 gaps[gap] += 1;
                 gap = 0;
             }
@@ -353,8 +373,8 @@ mod tests {
     #[test]
     fn a_hard_limit_holds_whatever_the_average() {
         let mut red = red("red:min=10000,max=20000,limit=5000");
-        assert!(red.accepts(&arrival(0, 4000, None)));
-        assert!(!red.accepts(&arrival(0, 4001, None)));
+        assert!(accepts(&mut red, &arrival(0, 4000, None)));
+        assert!(!accepts(&mut red, &arrival(0, 4001, None)));
     }
 
     #[test]
@@ -362,7 +382,7 @@ mod tests {
         // p_b = 0.1: gaps are geometric, so one in ten follows a drop at once, where even spacing has one in 5.5·10.
         let mut red = red("red:min=10000,max=20000,p=0.2,weight=1,preset=cs244");
         let outcomes: Vec<bool> = (0..100_000)
-            .map(|_| red.accepts(&arrival(0, 15_000, None)))
+            .map(|_| accepts(&mut red, &arrival(0, 15_000, None)))
             .collect();
         let drops = outcomes.iter().filter(|accepted| !**accepted).count();
         assert!(drops.abs_diff(10_000) < 500, "{drops} drops");
@@ -372,7 +392,7 @@ mod tests {
             .count();
         assert!(pairs.abs_diff(1_000) < 160, "{pairs} drops after a drop");
         red.average = 1e6;
-        assert!(!red.accepts(&arrival(0, 30_000, None)));
+        assert!(!accepts(&mut red, &arrival(0, 30_000, None)));
     }
 
     #[test]
@@ -381,15 +401,15 @@ mod tests {
         red.average = 1e6;
         red.empty_since = Time::from_nanos(9_900_000);
         // From millisecond 9 to 10, by the millisecond clock: 0.998^1000 = 0.135.
-        assert!(red.accepts(&arrival(10, 0, Some(0))));
+        assert!(accepts(&mut red, &arrival(10, 0, Some(0))));
         assert!((red.average / 1e6 - 0.1351).abs() < 1e-4, "{}", red.average);
         red.empty_since = Time::from_millis(10);
-        assert!(red.accepts(&arrival(110, 0, Some(0))));
+        assert!(accepts(&mut red, &arrival(110, 0, Some(0))));
         assert!(red.average < 1e-6);
         // Within a millisecond it keeps all of it.
         red.average = 1e5;
         red.empty_since = Time::from_millis(200);
-        assert!(red.accepts(&arrival(200, 0, Some(0))));
+        assert!(accepts(&mut red, &arrival(200, 0, Some(0))));
         assert_eq!(red.average, 1e5);
     }
 
@@ -400,5 +420,67 @@ mod tests {
             assert!((power(base, exponent) - product).abs() < 1e-12 * product);
         }
         assert_eq!(power(0.998, u64::MAX), 0.0);
+    }
+
+    #[test]
+    fn the_papers_thresholds_give_these_probabilities() {
+        let mut red = red("red:min=375000,max=1125000,p=0.1,preset=gentle");
+        for (average, base) in [
+            (300_000.0, 0.0),
+            (375_000.0, 0.0),
+            (562_500.0, 0.025),
+            (750_000.0, 0.05),
+            (1_125_000.0, 0.1),
+            (1_687_500.0, 0.55),
+            (2_250_000.0, 1.0),
+        ] {
+            red.average = average;
+            assert!((red.chance() - base).abs() < 1e-12, "{average}");
+        }
+        red.average = 750_000.0;
+        for (accepted, chance) in [(0, 0.05), (1, 0.0526), (10, 0.1), (19, 1.0)] {
+            red.accepted = accepted;
+            assert!((red.chance() - chance).abs() < 1e-4, "{accepted}");
+        }
+    }
+
+    #[test]
+    fn the_average_is_half_of_a_step_after_347_arrivals() {
+        let mut red = red("red");
+        let mut after = Vec::new();
+        for _ in 0..500 {
+            red.update(&arrival(0, 1_000_000, None));
+            after.push(red.average / 1e3);
+        }
+        for (arrivals, wanted) in [(1, 2.0), (10, 19.8), (100, 181.4), (500, 632.5)] {
+            let average = after[arrivals - 1];
+            assert!((average - wanted).abs() < 0.05, "{arrivals}: {average}");
+        }
+        assert_eq!(after.partition_point(|average| *average < 500.0) + 1, 347);
+    }
+
+    #[test]
+    fn with_ecn_capable_packets_are_marked_where_early_drops_would_be() {
+        let mut red = red("red:min=10000,max=20000,p=0.2,weight=1,ecn=yes");
+        let capable = Arrival {
+            ecn: Ecn::Ect0,
+            ..arrival(0, 15_000, None)
+        };
+        let mut verdicts: Vec<Verdict> = (0..11).map(|_| red.admit(&capable)).collect();
+        assert!(!verdicts.contains(&Verdict::Refuse));
+        assert!(verdicts.contains(&Verdict::Mark), "p_b is a tenth");
+        // The tenth without one is marked for certain, and marked all the same.
+        red.accepted = 10;
+        assert_eq!((red.chance(), red.admit(&capable)), (1.0, Verdict::Mark));
+        verdicts = (0..11)
+            .map(|_| red.admit(&arrival(0, 15_000, None)))
+            .collect();
+        assert!(verdicts.contains(&Verdict::Refuse) && !verdicts.contains(&Verdict::Mark));
+        // Above max there is no early drop any more.
+        let above = Arrival {
+            waiting_bytes: 20_000,
+            ..capable
+        };
+        assert_eq!(red.admit(&above), Verdict::Refuse);
     }
 }
