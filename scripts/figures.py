@@ -1,81 +1,285 @@
 """Runs again what the documents quote, and writes it where they and the tests read it: `docs/results`.
 
-    python scripts/figures.py [--traces FOLDER]     # `make figures`
+    python scripts/figures.py --traces FOLDER              # `make figures`: what a run repeats to the last digit
+    python scripts/figures.py --traces FOLDER --timed      # `make figures-timed`: what a busy machine would falsify
+    python scripts/figures.py --traces FOLDER --only speed.txt
 
 A claim is checked on recordings or on built-in channels; without the folder of recordings nothing is written.
+
+Of a `.csv` the page is written. What a program prints is kept as it is (`.txt`): above each table that quotes it the
+page names it (`<!-- from speed.txt -->`), and a test looks every number of the table up in it. Where the same table
+is printed, it is put in place.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
+import os
+import platform
+import re
+import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from typing import Any
+
+import verus
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = DOCS / "results"
-#: What is run for each result, and the page that quotes it.
-COMMANDS = {
+BENCHMARKS = "../BENCHMARKS.md"
+
+#: `verus …` that writes a table of its own and the page's text: what is run, and the page that quotes it.
+REPRODUCED = {
     "claims.csv": ("reproduce all --modes paper,prototype", "claims.md"),
     "ablation.csv": ("reproduce ablation", "verus.md"),
 }
 
 
+@dataclass(frozen=True)
+class Printed:
+    """What is kept as it is printed."""
+
+    page: str
+    commands: tuple[str, ...]
+    timed: bool = False
+
+
+STUDY = "cargo run --release --quiet -p verus-sim --example forward_study --"
+PARTS = "--quick --half tuned --tables one,many,buffers,company,paths --seeds 1-1 --parts"
+PRINTED = {
+    "forward.txt": Printed("forward.md", (f"{STUDY} --threads 2 --seeds 6-10",)),
+    "peers.txt": Printed(BENCHMARKS, (f"{STUDY} --tables peers",)),
+    "recordings.txt": Printed(
+        BENCHMARKS,
+        ("cargo test --release --quiet -p verus-sim --test recordings -- --ignored --nocapture --test-threads 1",),
+    ),
+    "speed.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-sim --bench speed",), timed=True),
+    "growth.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-sim --bench growth",), timed=True),
+    "udp.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-net --bench udp",), timed=True),
+    "quic.txt": Printed("quic.md", ("cargo bench --quiet -p verus-net --bench quic",), timed=True),
+    "emulator.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-emu",), timed=True),
+    "hostile.txt": Printed("hostile.md", ("make --silent hostile",), timed=True),  # repeats, but takes hours
+}
+
+
+def losses(_: str) -> Iterator[str]:
+    """Share of the link that a flow uses where packets are lost by chance."""
+    yield "| rate, Mbit/s | loss, % | Verus R=2 | Cubic | NewReno |"
+    yield "|---|---|---|---|---|"
+    for mbps in (5, 20, 100):
+        for percent in (0.1, 0.3, 1):
+            rows = compared(
+                [f"rate:{mbps}"],
+                ["verus:ratio=2", "cubic", "newreno"],
+                queues=["droptail:bytes=1500000"],
+                loss=percent / 100,
+            )
+            shares = " | ".join(f"{row['utilization']:.2f}" for row in rows)
+            yield f"| {mbps} | {percent} | {shares} |"
+
+
+def fairness(_: str) -> Iterator[str]:
+    """Flows of one kind that begin together."""
+    yield "| channel | flows | Verus R=2: Jain | used | mean ms | Cubic: Jain | used | mean ms |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for channel in ("city-stationary-3g-down", "city-stationary-lte-down"):
+        for flows in (5, 10, 20):
+            found = (means(channel, scheme, flows) for scheme in ("verus:ratio=2", "cubic"))
+            yield f"| `{channel}` | {flows} | {' | '.join(found)} |"
+
+
+def means(channel: str, scheme: str, flows: int) -> str:
+    """The cells of a scheme, means over three seeds."""
+    rows = compared([channel], [scheme], flows=flows, duration_s=100, repeat=3)
+    jain, used, delay = (
+        statistics.fmean(row[key] for row in rows) for key in ("jain", "utilization", "qdelay_mean_ms")
+    )
+    return f"{jain:.2f} | {used:.3f} | {delay:.0f}"
+
+
+def umts(traces: str) -> Iterator[str]:
+    """Delay over throughput as R rises, where the channel falls silent for seconds; the authors' prototype beside."""
+    channel = "mahimahi/TMobile-UMTS-driving"
+    queue = "red:min=375000,max=1125000,p=0.1,preset=cs244"
+    with (Path(traces).parent / "reference" / "peers-measured.csv").open(newline="") as file:
+        measured = {row["scheme"]: row for row in csv.DictReader(file) if row["trace"] == f"{channel}.down.xz"}
+
+    def cells(row: Mapping[str, Any]) -> str:
+        used, mean, late = (float(row[key]) for key in ("utilization", "qdelay_mean_ms", "qdelay_p95_ms"))
+        return f"{used:.3f} | {mean:.0f} | {late:.0f}"
+
+    yield ("| R | default: utilization | mean ms | p95 ms | prototype as measured: utilization | mean ms | p95 ms |")
+    yield "|---|---|---|---|---|---|---|"
+    for ratio in (2, 3, 4, 6, 8):
+        (row,) = compared(
+            [f"{traces}/{channel}.down.xz"],
+            [f"verus:ratio={ratio}"],
+            queues=[queue],
+            ack=f"{traces}/{channel}.up",
+            duration_s=60,
+        )
+        theirs = measured.get(f"verus-prototype:ratio={ratio}")
+        yield f"| {ratio} | {cells(row)} | {cells(theirs) if theirs else '– | – | –'} |"
+
+
+def forward_parts(traces: str) -> Iterator[str]:
+    """What `forward` does without each of its parts: the sums that the study prints of each."""
+    heads = "recordings: used at p95 | Jain 5, 10, 20 | × alone | round trips mixed | buffers | company | paths"
+    yield f"| without | {heads} |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for run in printed(f"{STUDY} {PARTS}", traces).split("scheme ")[1:]:
+        name = run.partition("\n")[0].partition("without=")[2] or "(nothing)"
+        sums = {}
+        for line in run.partition("in sum")[2].splitlines():
+            if found := re.fullmatch(r" *(\d+) of +\d+ (.*?)  +(.*)", line):
+                values = dict(value.rsplit(" ", 1) for value in found[3].split(", "))
+                sums[found[2]] = (int(found[1]), {key: float(value) for key, value in values.items()})
+
+        def held(kind: str, sums: dict[str, Any] = sums) -> int:
+            return sum(held for name, (held, _) in sums.items() if name.startswith(kind))
+
+        _, one = sums["one tuned"]
+        crowds = [sums[f"many {flows} flows"][1] for flows in (5, 10, 20)]
+        loss = statistics.fmean(values["loss"] for name, (_, values) in sums.items() if name.startswith("buffers"))
+        yield " | ".join(
+            (
+                f"| {name}",
+                f"{one['utilization']:.1f} % at {one['p95']:.0f} ms",
+                ", ".join(f"{crowd['jain 1 s']:.2f}" for crowd in crowds),
+                ", ".join(f"{crowd['× alone']:.1f}" for crowd in crowds),
+                f"{sums['many round trips 20 to 200 ms'][1]['jain']:.2f}",
+                f"{held('buffers')}, {loss:.1f} %",
+                f"{held('company')}",
+                f"{held('paths')} |",
+            )
+        )
+
+
+#: Tables that are made here: the page, and what makes them.
+MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
+    "losses.txt": (BENCHMARKS, losses),
+    "fairness.txt": (BENCHMARKS, fairness),
+    "umts.txt": (BENCHMARKS, umts),
+    "forward-parts.txt": ("forward.md", forward_parts),
+}
+
+
+def compared(traces: list[str], schemes: list[str], **options: Any) -> list[dict[str, Any]]:
+    """The rows of a comparison."""
+    return verus.compare(traces=traces, schemes=schemes, **options).rows()
+
+
 def tables(text: str) -> dict[str, list[str]]:
-    """The lines of each Markdown table, by its heads."""
+    """The lines of each Markdown table, by its heads; a second with the same heads has a 2 behind."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in [*text.splitlines(), ""]:
         if line.startswith("|"):
             lines.append(line)
         elif lines:
-            found["".join(lines[0].split())] = lines
+            heads = "".join(lines[0].split())
+            earlier = sum(1 for known in found if known.startswith(heads))
+            found[heads + (str(earlier + 1) if earlier else "")] = lines
             lines = []
     return found
 
 
-def with_tables(page: str, new: str) -> str:
+def with_tables(page: str, new: str, *, needed: bool) -> str:
     """The page, the tables that `new` has under the same heads put in place of its own."""
     old = tables(page)
     for heads, lines in tables(new).items():
-        if heads not in old:
+        if heads in old:
+            page = page.replace("\n".join(old[heads]), "\n".join(lines))
+        elif needed:
             sys.exit(f"no table of the page begins with {lines[0]}")
-        page = page.replace("\n".join(old[heads]), "\n".join(lines))
     return page
+
+
+def printed(command: str, traces: str) -> str:
+    """What a command prints, and the line that ran it; it must succeed."""
+    done = subprocess.run(
+        command.split(),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        env={**os.environ, "VERUS_SHARED": str(Path(traces).resolve().parent)},
+    )
+    if done.returncode:
+        sys.exit(f"`{command}` ended with {done.returncode}")
+    return f"$ {command}\n{done.stdout}".replace(str(Path(traces).resolve()), "FOLDER")
+
+
+def machine() -> str:
+    """This machine, as results name it."""
+    about = Path("/proc/cpuinfo").read_text().splitlines()
+    cpu = next((line.partition(":")[2].strip() for line in about if line.startswith("model name")), "")
+    return f"{cpu}, {os.cpu_count()} cores, {platform.system()} {platform.release()}"
 
 
 def main() -> None:
     """Runs, and writes results and pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--traces", required=True, help="the folder of recordings, as for `verus reproduce`")
-    parser.add_argument("--made", type=Path, help="a folder that holds what an earlier call ran; nothing is run")
+    parser.add_argument("--made", type=Path, help="a folder that holds what an earlier call reproduced; it is not run")
+    parser.add_argument("--timed", action="store_true", help="what depends on the machine, instead of what does not")
+    parser.add_argument("--only", nargs="*", metavar="RESULT", help="these results alone")
     told = parser.parse_args()
+    names = told.only or [
+        *(name for name, entry in PRINTED.items() if entry.timed == told.timed),
+        *([] if told.timed else [*REPRODUCED, *MADE]),
+    ]
+    known = [*REPRODUCED, *PRINTED, *MADE]
+    if unknown := set(names) - set(known):
+        sys.exit(f"--only: no result is called {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
     with tempfile.TemporaryDirectory() as folder:
-        sources = json.loads((RESULTS / "sources.json").read_text())
-        for name, (command, page) in COMMANDS.items():
-            out = Path(told.made or folder, Path(name).stem)
-            if told.made is None:
-                words = [*command.split(), "--traces", told.traces, "--out", str(out)]
-                done = subprocess.run([Path(sys.executable).with_name("verus"), *words], check=False)
-                if done.returncode not in (0, 3):  # 3: a claim does not hold
-                    sys.exit(done.returncode)
-            config = json.loads(min(out.rglob("run.json")).read_text())
-            machine = config["machine"]
-            (RESULTS / name).write_bytes((out / name).read_bytes())
-            text = (out / name).with_suffix(".md").read_text()
+        for name in names:
+            if name in REPRODUCED:
+                command, page = REPRODUCED[name]
+                text = reproduced(name, told.traces, told.made or Path(folder), run=told.made is None)
+                command = f"verus {command} --traces FOLDER"
+            elif name in MADE:
+                page, make = MADE[name]
+                command = f"python scripts/figures.py --only {name} --traces FOLDER"
+                text = "\n".join(make(told.traces)) + "\n"
+            else:
+                page, command = PRINTED[name].page, "; ".join(PRINTED[name].commands)
+                text = "\n".join(printed(line, told.traces) for line in PRINTED[name].commands)
+            if not name.endswith(".csv"):
+                (RESULTS / name).write_text(text)
             path = DOCS / page
-            path.write_text(text if name == "claims.csv" else with_tables(path.read_text(), text))
+            path.write_text(
+                text if name == "claims.csv" else with_tables(path.read_text(), text, needed=name not in PRINTED)
+            )
+            # One by one, so that what has been made is kept when a later command fails.
+            sources = json.loads((RESULTS / "sources.json").read_text())
             sources[name] = {
                 "page": page,
-                "command": f"verus {command} --traces FOLDER",
-                "made": config["created"][:10],
+                "command": command,
+                "made": date.today().isoformat(),
                 "commit": commit.strip(),
-                "machine": f"{machine['cpu']}, {machine['cores']} cores, {machine['kernel']}",
+                "machine": machine(),
             }
-        (RESULTS / "sources.json").write_text(json.dumps(sources, indent=1, ensure_ascii=False) + "\n")
+            (RESULTS / "sources.json").write_text(json.dumps(sources, indent=1, ensure_ascii=False) + "\n")
+
+
+def reproduced(name: str, traces: str, folder: Path, *, run: bool) -> str:
+    """Runs `verus reproduce` and keeps its table; returns the page's text."""
+    out = folder / Path(name).stem
+    if run:
+        words = [*REPRODUCED[name][0].split(), "--traces", traces, "--out", str(out)]
+        done = subprocess.run([Path(sys.executable).with_name("verus"), *words], check=False)
+        if done.returncode not in (0, 3):  # 3: a claim does not hold
+            sys.exit(done.returncode)
+    (RESULTS / name).write_bytes((out / name).read_bytes())
+    return (out / name).with_suffix(".md").read_text()
 
 
 if __name__ == "__main__":

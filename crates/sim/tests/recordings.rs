@@ -61,7 +61,7 @@ fn assert_the_headline(channels: &[String], times: f64, of_throughput: f64) {
         let delay = |at: usize| pair[at].qdelay_mean_ms.expect("packets left");
         let share = pair[0].throughput_mbps / pair[1].throughput_mbps;
         let less = delay(1) / delay(0);
-        let line = format!("{channel}: a {less:.1}th of the delay at {share:.3} of the throughput");
+        let line = format!("{channel}: a {less:.0}th of the delay at {share:.3} of the throughput");
         println!("{line}");
         if less < times || share < of_throughput {
             problems.push(line);
