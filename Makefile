@@ -156,6 +156,18 @@ fuzz-keep: .tools/bin/cargo-fuzz ## Add to the corpora what fuzzing found that r
 	  $(FUZZ) run "$$target" "fuzz/corpus/$$target" "fuzz/found/$$target" -- -merge=1; \
 	done
 
+##@ Document
+# MkDocs and its theme in an environment of their own: nothing else needs them.
+.PHONY: site
+site: build .tools/site/stamp ## Build the documentation into target/site/html
+	$(BIN)/python scripts/pages.py
+	NO_MKDOCS_2_WARNING=1 .tools/site/bin/mkdocs build --strict --quiet
+	@echo 'target/site/html/index.html'
+
+.PHONY: pictures
+pictures: build ## Draw the pictures of docs/how-it-works.md again
+	$(BIN)/python scripts/pictures.py
+
 ##@ Release
 .PHONY: crates
 crates: ## Pack the crates that are published, in order, as crates.io would get them (asks it for its index)
@@ -168,6 +180,8 @@ lock: $(STAMPS)/packages ## Pin the newest allowed versions of the Python packag
 	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header --group dev \
 	  --output-file requirements.lock pyproject.toml
+	echo 'mkdocs-material' | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header --output-file site.lock -
 
 .PHONY: bundle
 bundle: $(STAMPS)/packages ## Write the script that pages carry, after `make lock` brought another vl-convert
@@ -188,6 +202,11 @@ $(STAMPS)/packages: requirements.lock
 	[ -x $(BIN)/python ] || '$(PYTHON)' -m venv .venv
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
 	mkdir -p $(STAMPS)
+	touch $@
+
+.tools/site/stamp: site.lock
+	'$(PYTHON)' -m venv .tools/site
+	.tools/site/bin/pip install --quiet --require-hashes --requirement site.lock
 	touch $@
 
 $(STAMPS)/extension: $(STAMPS)/packages pyproject.toml scripts/build_backend.py README.md $(EXTENSION_RUST)

@@ -23,6 +23,7 @@ WHOLE = {"claims.md", "verus.md", "agreement.md"}
 #: Of the other pages, tables that are no measurements (formats, keys, options) or have no result, by their first head;
 #: these say why.
 NO_RESULTS = {
+    "index.md": {"*": "pages"},
     "metrics.md": {"*": "columns"},
     "probe-wire-format.md": {"*": "formats"},
     "traffic.md": {"*": "keys"},

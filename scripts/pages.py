@@ -1,0 +1,64 @@
+"""Lays out the pages of the site where MkDocs builds it: the repository's Markdown, and the reference from the code.
+
+    python scripts/pages.py [FOLDER]     # part of `make site`; FOLDER is docs_dir of mkdocs.yml
+
+Pages keep their places, so that their links to each other hold as they are. A link to anything else of the repository
+becomes one to it on the web.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CONFIG = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+#: Of the navigation, in order.
+PAGES = re.findall(r"^ *- [^:\n]+: (\S+\.md)$", CONFIG, flags=re.MULTILINE)
+#: Written by `scripts/reference.py`.
+REFERENCE = "docs/reference"
+REPOSITORY = re.findall(r"^repo_url: (\S+)$", CONFIG, flags=re.MULTILINE)[0]
+
+#: A link or a picture: what stands before its target, and the target.
+LINK = re.compile(r"(?<!`)(!?\[[^\]\n]*\]\()([^)\s]+)(?=\))")
+
+
+def lay_out(folder: Path) -> None:
+    """Copies the pages, and the pictures on them."""
+    for page in PAGES:
+        if not page.startswith(REFERENCE):
+            text = (ROOT / page).read_text(encoding="utf-8")
+            target = folder / page
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(LINK.sub(partial(link, page, folder), text), encoding="utf-8")
+
+
+def link(page: str, folder: Path, found: re.Match[str]) -> str:
+    """A link of a page as it is on the site; a picture is copied there."""
+    path, _, _ = found[2].partition("#")
+    if not path or ":" in path:
+        return found[0]
+    inside = os.path.normpath(Path(page).parent / path)
+    if found[1].startswith("!"):
+        (folder / inside).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / inside, folder / inside)
+    elif inside not in PAGES:
+        return f"{found[1]}{REPOSITORY}/{'tree' if (ROOT / inside).is_dir() else 'blob'}/main/{inside}"
+    return found[0]
+
+
+def main(folder: Path) -> None:
+    """Lays everything out anew."""
+    import reference
+
+    shutil.rmtree(folder, ignore_errors=True)
+    lay_out(folder)
+    reference.write(folder / REFERENCE)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "target" / "site" / "pages")

@@ -1,0 +1,113 @@
+"""Draws the pictures of docs/how-it-works.md from runs of the simulator, into `docs/pictures`.
+
+python scripts/pictures.py [FOLDER]     # `make pictures`; a few seconds
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from verus import Comparison, compare, notebook
+from verus.figures import Figure, lines, profiles, series
+from verus.figures.chart import short
+from verus.summary import blocks
+
+FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
+
+#: What every picture but the last is of: one channel, one seed.
+CHANNEL = "city-driving-lte-down@1"
+CONDITIONS = f"{CHANNEL}, 20 ms each way, RED 375/1125 kB, seed 1"
+
+
+def run(*schemes: str, **options: Any) -> Comparison:
+    """A minute over the channel."""
+    return compare(traces=[CHANNEL], schemes=schemes, duration_s=60, bin_ms=20, **options)
+
+
+def columns(
+    found: Comparison, scheme: str, names: Mapping[str, str], start_s: float, end_s: float
+) -> list[dict[str, Any]]:
+    """Points of a line for each column of the series, under the names that the legend has."""
+    label = next(row["label"] for row in found.results.rows.to_pylist() if row["scheme"] == scheme)
+    table = found.results.series
+    part = table.filter(
+        pc.and_(
+            pc.equal(table["label"], label),
+            pc.and_(pc.greater_equal(table["time_s"], start_s), pc.less(table["time_s"], end_s)),
+        )
+    )
+    times = part["time_s"].to_pylist()
+    return [
+        {"name": name, "x": short(at), "y": short(value)}
+        for column, name in names.items()
+        for at, value in zip(times, part[column].to_pylist(), strict=True)
+        if value is not None and np.isfinite(value)
+    ]
+
+
+def against_cubic() -> Figure:
+    """What a loss-based sender does to a cellular link, and Verus and forward beside it."""
+    found = run("verus:ratio=2", "forward", "cubic")
+    return series(found.results, blocks(found.results)[0], name="against-cubic")
+
+
+def verus_profile() -> Figure:
+    """The delay profile that Verus learns."""
+    found = run("verus:ratio=2")
+    figure = profiles(found.results, blocks(found.results))
+    assert figure is not None, "Verus learns one"
+    return figure
+
+
+def verus_estimate() -> Figure:
+    """Eq. 4 at work: D_est between D_min and R · D_min, pushed by each epoch's largest delay."""
+    found = run("verus:ratio=2")
+    names = {
+        "delay_max_ms": "largest delay, D_max",
+        "delay_estimate_ms": "wanted delay, D_est",
+        "delay_min_ms": "D_min",
+    }
+    rows = columns(found, "verus", names, 20, 25)
+    return lines(
+        rows,
+        name="verus-estimate",
+        title="The delay that Verus asks for",
+        caption=f"One Verus flow, R = 2, from 20 to 25 s. {CONDITIONS}.",
+        x="time, s",
+        y="delay, ms",
+        size=(860, 240),
+    )
+
+
+def forward_queue() -> Figure:
+    """The queue that forward asks for, and the one that stands."""
+    found = run("forward")
+    rows = columns(found, "forward", {"queue_ms": "that stands, Q", "target_ms": "asked for, q(r)"}, 20, 25)
+    return lines(
+        rows,
+        name="forward-queue",
+        title="The queue that forward asks for, and the one that stands",
+        caption=f"One flow of forward, from 20 to 25 s. {CONDITIONS}.",
+        x="time, s",
+        y="delay, ms",
+        size=(860, 240),
+    )
+
+
+#: The pictures, by file name.
+PICTURES: Mapping[str, Callable[[], Figure]] = {
+    "against-cubic.svg": against_cubic,
+    "verus-estimate.svg": verus_estimate,
+    "verus-profile.svg": verus_profile,
+    "forward-queue.svg": forward_queue,
+}
+
+if __name__ == "__main__":
+    for name, draw in PICTURES.items():
+        notebook.Plot.of(draw()).save(Path(sys.argv[1] if len(sys.argv) > 1 else FOLDER, name))
