@@ -39,7 +39,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # nothing here is built again.
 rust_of = Cargo.toml Cargo.lock rust-toolchain.toml $(shell find $(addprefix crates/,$(1)) -type f \
   \( -path '*/src/*' -o -path '*/data/*' -o -name Cargo.toml -o -name build.rs \))
-EXTENSION_RUST := $(call rust_of,core channel measure sim py)
+EXTENSION_RUST := $(call rust_of,core channel measure sim py extension)
 ENDPOINT_RUST := $(call rust_of,core channel measure clock emu net cli)
 
 ##@ Use

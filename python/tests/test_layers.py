@@ -18,6 +18,7 @@ PACKAGE = Path(__file__).parents[1] / "verus"
 LAYERS = {
     "words, numbers and what Rust knows": (
         "_verus",
+        "controller",
         "errors",
         "plain",
         "numbers",
@@ -35,7 +36,7 @@ LAYERS = {
     "experiments": ("experiments.sigcomm*", "experiments.model*", "experiments.others*"),
     "their list": ("experiments",),
     "the page of anything": ("report",),
-    "for Python": ("api", ""),
+    "for Python": ("api", "gym", ""),
     "for people": ("commands*",),
     "the command": ("cli", "__main__"),
 }

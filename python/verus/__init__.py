@@ -13,12 +13,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from verus._verus import Acked, Departure, Feedback, Timeout
     from verus.api import Comparison, Flow, FlowResult, Link, Result, Trace, compare, simulate
+    from verus.controller import Controller
+    from verus.runner import RunError
 
-__all__ = ["Comparison", "Flow", "FlowResult", "Link", "Result", "Trace", "compare", "simulate"]
+__all__ = [
+    "Acked",
+    "Comparison",
+    "Controller",
+    "Departure",
+    "Feedback",
+    "Flow",
+    "FlowResult",
+    "Link",
+    "Result",
+    "RunError",
+    "Timeout",
+    "Trace",
+    "compare",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Controller":
+        from verus import controller
+
+        return controller.Controller
+    if name == "RunError":
+        from verus import runner
+
+        return runner.RunError
+    if name in ("Acked", "Departure", "Feedback", "Timeout"):
+        from verus import _verus
+
+        return getattr(_verus, name)
     if name in __all__:
         from verus import api
 

@@ -9,12 +9,17 @@ arrays. The interpreter lock is released while Rust works.
 
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any, Literal, TypedDict, overload, type_check_only
+from typing import Any, Literal, TypedDict, final, overload, type_check_only
 
 from numpy import float64, int32, int64
 from numpy.typing import NDArray
 
 __all__ = [
+    "Acked",
+    "Departure",
+    "Feedback",
+    "Simulation",
+    "Timeout",
     "analyze_log",
     "calibration",
     "catalogue",
@@ -43,6 +48,115 @@ __all__ = [
     "train",
     "version",
 ]
+
+@final
+class Departure:
+    """A packet as it was when it left.
+
+    Attributes:
+        number: Never used again: a retransmission gets a new one.
+        at_s: When it left.
+        size_bytes: Its size (IP).
+        window_bytes: The controller's window at that moment.
+        in_flight_bytes: What was in flight, this packet included.
+        delivered_bytes: What had been acknowledged by then.
+        app_limited: Whether there was nothing more to send, rather than no window.
+    """
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def at_s(self) -> float: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def window_bytes(self) -> int: ...
+    @property
+    def in_flight_bytes(self) -> int: ...
+    @property
+    def delivered_bytes(self) -> int: ...
+    @property
+    def app_limited(self) -> bool: ...
+
+@final
+class Acked:
+    """A packet acknowledged.
+
+    Attributes:
+        packet: As it left.
+        rtt_ms: Its own round-trip time, unsmoothed.
+        received_at_s: When it arrived by the receiver's clock; None where nobody says.
+    """
+
+    @property
+    def packet(self) -> Departure: ...
+    @property
+    def rtt_ms(self) -> float: ...
+    @property
+    def received_at_s(self) -> float | None: ...
+
+@final
+class Feedback:
+    """All that one acknowledgement, or one expired loss timer, revealed; each list in order of departure.
+
+    Attributes:
+        now_s: When it arrived.
+        acked: Packets newly acknowledged.
+        lost: Packets newly declared lost.
+        recovered: Packets declared lost before, and acknowledged after all.
+        marked_packets: How many bore a congestion mark (ECN).
+        in_flight_before_bytes: What was in flight before this event.
+        in_flight_bytes: What is in flight after it.
+        delivered_bytes: What was acknowledged in the flow's life, this event included.
+        newly_delivered_bytes: What this event says has arrived.
+        smoothed_rtt_ms: The smoothed round-trip time (RFC 6298) after it.
+        min_rtt_ms: The least round-trip time of the flow's life.
+        delivery_mbps: How fast the path delivered since the newest of these packets left
+            (draft-cheng-iccrg-delivery-rate-estimation); None where nothing was acknowledged, or too little time
+            passed.
+    """
+
+    @property
+    def now_s(self) -> float: ...
+    @property
+    def acked(self) -> list[Acked]: ...
+    @property
+    def lost(self) -> list[Departure]: ...
+    @property
+    def recovered(self) -> list[Acked]: ...
+    @property
+    def marked_packets(self) -> int: ...
+    @property
+    def in_flight_before_bytes(self) -> int: ...
+    @property
+    def in_flight_bytes(self) -> int: ...
+    @property
+    def delivered_bytes(self) -> int: ...
+    @property
+    def newly_delivered_bytes(self) -> int: ...
+    @property
+    def smoothed_rtt_ms(self) -> float: ...
+    @property
+    def min_rtt_ms(self) -> float: ...
+    @property
+    def delivery_mbps(self) -> float | None: ...
+
+@final
+class Timeout:
+    """A retransmission timeout.
+
+    Attributes:
+        now_s: When it fired.
+        presumed_lost: Everything that was in flight, in order of departure.
+        backoff: How many have fired in a row, this one included.
+    """
+
+    @property
+    def now_s(self) -> float: ...
+    @property
+    def presumed_lost(self) -> list[Departure]: ...
+    @property
+    def backoff(self) -> int: ...
 
 @type_check_only
 class _Trace(TypedDict):
@@ -115,23 +229,35 @@ def check_scenario(scenario_json: str) -> None:
 def simulate(scenario_json: str, progress: Callable[[float], bool | None] | None = None) -> _Outcome:
     """Runs one scenario. `progress` hears the share done; returning False stops the run (`RuntimeError`)."""
 
+@final
+class Simulation:
+    """A run of one scenario that goes as far as it is told to, for whoever decides something in between."""
+
+    def __new__(cls, scenario_json: str) -> Simulation: ...
+    def run_until(self, at_s: float) -> bool:
+        """Everything happens that happens before `at_s`; returns whether there is more to come.
+
+        `RuntimeError` if a controller, a class of the user's, failed.
+        """
+
 @overload
 def simulate_many(
     scenarios: Sequence[str],
     threads: int | None = None,
     progress: Callable[[int, float], bool | None] | None = None,
     columns: Literal[True] = True,
-) -> list[_Outcome]: ...
+) -> list[_Outcome | RuntimeError]: ...
 @overload
 def simulate_many(
     scenarios: Sequence[str],
     threads: int | None = None,
     progress: Callable[[int, float], bool | None] | None = None,
     columns: bool = True,
-) -> list[_Measured]:
+) -> list[_Measured | RuntimeError]:
     """Runs many, on all cores if `threads` is None; outcomes in the order of `scenarios`.
 
-    Without `columns` nothing is an array, and NumPy is not imported.
+    In place of a run whose controller, a class of the user's, failed stands the exception that says why. Without
+    `columns` nothing is an array, and NumPy is not imported.
 
     `progress` hears how many are done and the share of all the work, in the caller's thread;
     returning False stops all of them (`RuntimeError`).

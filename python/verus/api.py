@@ -19,10 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from verus import _verus, summary
+from verus.controller import Scheme, text_of
 from verus.errors import FieldError
 from verus.folder import new_folder
 from verus.results import Results
-from verus.runner import Progress, run_all
+from verus.runner import Progress, RunError, run_all, run_each, sort_out
 from verus.scenario import (
     DEFAULT_CHANNELS,
     DEFAULT_SCHEMES,
@@ -115,7 +116,8 @@ class Flow:
     """A sender: its scheme, and when it is on.
 
     Args:
-        scheme: A scheme, with or without keys: ``verus``, ``verus:ratio=4``.
+        scheme: A scheme, with or without keys: ``verus``, ``verus:ratio=4``; or a `verus.Controller`: the class, or
+            what makes one when it is called with the keys.
         start_s: When it starts.
         stop_s: When it stops; at the end of the run if None.
         delay_ms: Its own propagation each way, in place of the link's.
@@ -134,7 +136,7 @@ class Flow:
 
     def __init__(
         self,
-        scheme: str,
+        scheme: Scheme,
         *,
         start_s: float = 0.0,
         stop_s: float | None = None,
@@ -144,7 +146,8 @@ class Flow:
         **params: Any,
     ) -> None:
         joined = ",".join(f"{key}={_value(value)}" for key, value in params.items())
-        self.scheme = scheme + ("," if ":" in scheme else ":") * bool(joined) + joined
+        text = text_of(scheme)
+        self.scheme = text + ("," if "=" in text else ":") * bool(joined) + joined
         self.start_s = start_s
         self.stop_s = stop_s
         self.delay_ms = delay_ms
@@ -472,7 +475,7 @@ class Comparison:
 def compare(
     *,
     traces: Sequence[str | PathLike[str]] = DEFAULT_CHANNELS,
-    schemes: Sequence[str] = DEFAULT_SCHEMES,
+    schemes: Sequence[Scheme] = DEFAULT_SCHEMES,
     mixes: Sequence[str] = (),
     queues: Sequence[str] = (PAPER_QUEUE,),
     ack: str = DEFAULTS["ack"],
@@ -497,7 +500,7 @@ def compare(
 
     Args:
         traces: Trace files, names of channels, or ``rate:MBPS``.
-        schemes: ``NAME[:key=value,…]``.
+        schemes: ``NAME[:key=value,…]``, ``FILE.py:CLASS[:key=value,…]``, or `verus.Controller`s as `Flow` takes them.
         mixes: ``SCHEME*N+SCHEME*M``: flows of several schemes in one run.
         queues: ``KIND[:key=value,…]``.
         ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
@@ -521,6 +524,7 @@ def compare(
     Raises:
         ValueError: A value cannot be used; the message names its field.
         OSError: A trace cannot be read.
+        RunError: A controller in Python failed in some runs; its `finished` is the comparison of the others.
 
     Example:
         >>> found = compare(traces=["rate:5"], schemes=["verus:ratio=2", "verus:ratio=4"], duration_s=5)
@@ -531,7 +535,7 @@ def compare(
         whole("threads", threads, 1)
     settings = Settings(
         traces=tuple(fspath(trace) if isinstance(trace, PathLike) else trace for trace in text_list("traces", traces)),
-        schemes=schemes,
+        schemes=tuple(map(text_of, text_list("schemes", schemes))),
         mixes=mixes,
         queues=queues,
         ack=ack,
@@ -550,10 +554,13 @@ def compare(
         bin_ms=bin_ms,
         traffic=traffic,
     )
-    runs = settings.runs()
-    outcomes = run_all(runs, threads=threads, progress=progress)
+    planned = settings.runs()
+    runs, outcomes, problems = sort_out(planned, run_each(planned, threads=threads, progress=progress))
     results = summary.with_means(Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict()))
-    return Comparison(table=results.rows, results=results)
+    comparison = Comparison(table=results.rows, results=results)
+    if problems:
+        raise RunError(problems, comparison)
+    return comparison
 
 
 class Trace:

@@ -19,7 +19,7 @@ import numpy as np
 from verus import _verus
 from verus.endpoint import BAD_INPUT, find_endpoint
 from verus.errors import FieldError
-from verus.runner import Outcome, Progress, in_threads
+from verus.runner import Ended, Outcome, Progress, all_of, in_threads
 from verus.scenario import Run
 
 #: What carries our own controllers; the kernel's senders need nobody to say.
@@ -27,9 +27,13 @@ _OURS = {"quic": "quic"}
 
 
 def run_all(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None) -> list[Outcome]:
-    """As `as_ended`; outcomes come back in the order of `runs`."""
-    outcomes = dict(as_ended(runs, jobs=jobs, progress=progress))
-    return [outcomes[index] for index in range(len(runs))]
+    """As `as_ended`, where all runs are needed; outcomes come back in the order of `runs`.
+
+    Raises:
+        RunError: One of them failed.
+    """
+    ended = dict(as_ended(runs, jobs=jobs, progress=progress))
+    return all_of(runs, [ended[index] for index in range(len(runs))])
 
 
 def engine() -> str:
@@ -49,8 +53,10 @@ def _binary() -> str:
     return str(binary)
 
 
-def as_ended(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None) -> Generator[tuple[int, Outcome]]:
+def as_ended(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None) -> Generator[tuple[int, Ended]]:
     """Runs everything behind an emulated link; yields each one's index and outcome as soon as it ends.
+
+    One that failed yields the exception that says why.
 
     Args:
         runs: What to run; each takes as long as it lasts.
@@ -60,7 +66,6 @@ def as_ended(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = 
     Raises:
         FieldError: The program that does it is not installed.
         ValueError: A run is refused, or takes rights that this process does not have.
-        RuntimeError: A run failed.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
     crew = _Crew(_binary())
@@ -72,7 +77,13 @@ def as_ended(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = 
             fraction = min((time.monotonic() - began) / max(expected_s, 1e-9), 0.99) if done < len(runs) else 1.0
             progress(done, len(runs), fraction)
 
-    return in_threads(len(runs), lambda index: crew.run(runs[index]), threads=jobs, tell=tell, stop=crew.stop)
+    def work(index: int) -> Ended:
+        try:
+            return crew.run(runs[index])
+        except RuntimeError as error:
+            return error
+
+    return in_threads(len(runs), work, threads=jobs, tell=tell, stop=crew.stop)
 
 
 class _Crew:
@@ -109,7 +120,7 @@ class _Crew:
             problem = errors.strip().removeprefix("verus: ") or f"the emulator ended with {process.returncode}"
             if process.returncode == BAD_INPUT:
                 raise ValueError(problem)
-            raise RuntimeError(f"{run.contestant.label} over {run.trace}: {problem}")
+            raise RuntimeError(problem)
         return _outcome(json.loads(out))
 
     def stop(self) -> None:

@@ -23,8 +23,25 @@ Progress = Callable[[int, int, float], None]
 #: What the simulator returns for one run: metrics, series, capacity, profiles, records.
 Outcome = Mapping[str, Any]
 
+#: What came of a run, or why nothing did: its controller, a program of the user's, failed.
+Ended = Outcome | RuntimeError
 
-def run_all(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Outcome]:
+
+class RunError(RuntimeError):
+    """Controllers or programs of the user's failed in some runs; the others ran.
+
+    Attributes:
+        problems: A sentence for each.
+        finished: What the others amount to, where the caller makes something of them; else None.
+    """
+
+    def __init__(self, problems: Sequence[str], finished: Any = None) -> None:
+        super().__init__(problems[0] if len(problems) == 1 else f"{problems[0]} (and {len(problems) - 1} more)")
+        self.problems = tuple(problems)
+        self.finished = finished
+
+
+def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Ended]:
     """Runs every simulation; outcomes come back in the order of `runs`, whatever the order of work.
 
     Args:
@@ -35,23 +52,56 @@ def run_all(runs: Sequence[Run], *, threads: int | None = None, progress: Progre
     Raises:
         ValueError: A scenario is refused.
         OSError: A trace cannot be read.
-        RuntimeError: A run failed.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
     with refused():
         return list(_verus.simulate_many([run.to_json() for run in runs], threads, _told(len(runs), progress)))
 
 
-def measure_all(runs: Sequence[Run], *, progress: Progress | None = None) -> list[Outcome]:
+def measure_each(runs: Sequence[Run], *, progress: Progress | None = None) -> list[Ended]:
     """The same, of which only metrics are kept: nothing grows with the duration, and nothing is an array."""
     texts = [run.without_series().to_json() for run in runs]
     with refused():
         return list(_verus.simulate_many(texts, None, _told(len(runs), progress), columns=False))
 
 
+def run_all(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Outcome]:
+    """As `run_each`, where all runs are needed.
+
+    Raises:
+        RunError: One of them failed.
+    """
+    return all_of(runs, run_each(runs, threads=threads, progress=progress))
+
+
+def all_of(runs: Sequence[Run], ended: Sequence[Ended]) -> list[Outcome]:
+    """The outcomes.
+
+    Raises:
+        RunError: One of the runs failed.
+    """
+    _, outcomes, problems = sort_out(runs, ended)
+    if problems:
+        raise RunError(problems)
+    return outcomes
+
+
+def sort_out(runs: Sequence[Run], ended: Sequence[Ended]) -> tuple[list[Run], list[Outcome], list[str]]:
+    """The runs that ran with what came of them, and a sentence for each of the others."""
+    ran, outcomes, problems = [], [], []
+    for run, end in zip(runs, ended, strict=True):
+        if isinstance(end, RuntimeError):
+            seed = run.scenario["seed"]
+            problems.append(f"{run.contestant.label} over {run.trace}, seed {seed}: {end}")
+        else:
+            ran.append(run)
+            outcomes.append(end)
+    return ran, outcomes, problems
+
+
 def as_ended(
     runs: Sequence[Run], *, threads: int | None = None, columns: bool = True, progress: Progress | None = None
-) -> Generator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Ended]]:
     """Runs every simulation, and yields each one's index and outcome as soon as it ends.
 
     Args:
@@ -63,14 +113,13 @@ def as_ended(
     Raises:
         ValueError: A scenario is refused.
         OSError: A trace cannot be read.
-        RuntimeError: A run failed.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
     texts = [run.to_json() for run in runs]
     shares = [0.0] * len(runs)
     stop = threading.Event()
 
-    def work(index: int) -> Outcome:
+    def work(index: int) -> Ended:
         def told(_: int, fraction: float) -> bool:
             shares[index] = fraction
             return not stop.is_set()
@@ -87,13 +136,13 @@ def as_ended(
 
 
 def in_threads(
-    count: int, work: Callable[[int], Outcome], *, threads: int, tell: Callable[[int], None], stop: Callable[[], None]
-) -> Generator[tuple[int, Outcome]]:
+    count: int, work: Callable[[int], Ended], *, threads: int, tell: Callable[[int], None], stop: Callable[[], None]
+) -> Generator[tuple[int, Ended]]:
     """Does `work(0)`, `work(1)` and so on in so many threads; yields index and outcome of each as soon as it ends.
 
-    Whatever ends this, a failure, Ctrl-C or that nobody wants more, also calls `stop`, which ends the work under way.
+    Whatever ends this, an exception, Ctrl-C or that nobody wants more, also calls `stop`, which ends work under way.
     """
-    ended: queue.SimpleQueue[Future[Outcome]] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[Future[Ended]] = queue.SimpleQueue()
     with ThreadPoolExecutor(max_workers=threads) as pool:
         futures = {pool.submit(work, index): index for index in range(count)}
         try:

@@ -17,7 +17,7 @@ from numbers import Integral
 from os import PathLike
 from typing import Any, TypeVar, cast
 
-from verus import _verus
+from verus import _verus, controller
 from verus.errors import FieldError
 from verus.schema import Scenario
 
@@ -230,7 +230,7 @@ class Settings:
 
     Attributes:
         traces: Trace files, names of channels, or ``rate:MBPS``.
-        schemes: ``NAME[:key=value,…]``.
+        schemes: ``NAME[:key=value,…]``, or ``FILE.py:CLASS[:key=value,…]``.
         mixes: ``SCHEME*N+SCHEME*M``; each is one more contestant.
         queues: ``KIND[:key=value,…]``.
         ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
@@ -334,6 +334,8 @@ class Settings:
         for entry in entries:
             if not self.emulate and any(text.startswith(KERNEL) for text in entry.flows):
                 raise FieldError("schemes", f"`{entry.text}` is the kernel's: it runs in real time only (--emulate)")
+            if self.emulate and any(map(controller.is_python, entry.flows)):
+                raise FieldError("schemes", f"`{entry.text}` is Python's: it runs in the simulator only")
         return distinct(list({(entry.text, entry.transport): entry for entry in entries}.values()))
 
     def _carried(self, entry: Contestant) -> list[Contestant]:

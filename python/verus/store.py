@@ -22,14 +22,14 @@ from typing import Any
 
 from verus import _verus
 from verus.files import write_whole
-from verus.runner import Outcome
+from verus.runner import Ended, Outcome
 from verus.scenario import Run
 
 #: Version of the files and of the keys; a change of either raises it.
 FORMAT = 1
 
 #: Runs what it is given; yields the index of each with its outcome, in the order in which they end.
-Work = Callable[[Sequence[Run]], Generator[tuple[int, Outcome]]]
+Work = Callable[[Sequence[Run]], Generator[tuple[int, Ended]]]
 
 
 @cache
@@ -191,7 +191,7 @@ class Store:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def complete(runs: Sequence[Run], keys: Sequence[str], store: Store, work: Work) -> None:
+def complete(runs: Sequence[Run], keys: Sequence[str], store: Store, work: Work) -> dict[str, RuntimeError]:
     """Runs what is missing, and keeps each outcome as soon as it is there.
 
     Args:
@@ -199,13 +199,21 @@ def complete(runs: Sequence[Run], keys: Sequence[str], store: Store, work: Work)
         keys: The key of each; runs of one key are run once.
         store: Where outcomes are looked for and kept.
         work: What runs the missing ones.
+
+    Returns:
+        Why runs failed that did, by key: nothing is kept of these.
     """
+    failed = {}
     wanted = dict(zip(keys, runs, strict=True))
     missing = [key for key in wanted if store.read(key) is None]
     if missing:
         with closing(work([wanted[key] for key in missing])) as ended:
-            for index, outcome in ended:
-                store.write(missing[index], outcome)
+            for index, end in ended:
+                if isinstance(end, RuntimeError):
+                    failed[missing[index]] = end
+                else:
+                    store.write(missing[index], end)
+    return failed
 
 
 @contextmanager

@@ -1,13 +1,15 @@
 //! The list of algorithms: name → configuration → controller. The one place to add another.
 //!
-//! [`Registry::with`] adds one that is not of this crate; `examples/own-controller` is such a one.
+//! [`Registry::with`] adds one that is not of this crate, and [`Registry::install`] gives it to the whole program;
+//! `examples/own-controller` does the first.
 //!
 //! A scheme is written `NAME[:key=value,…]`, the same on every command line and in every file:
 //! `verus:ratio=4,mode=prototype`, `cubic`, `cubic:hystart=plusplus`. Its keys are the rows of the algorithm's own
 //! configuration ([`spec`](crate::spec)).
 
+use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 use thiserror::Error;
@@ -81,6 +83,20 @@ pub enum Value {
     Number(f64),
     /// A word.
     Word(String),
+}
+
+impl Value {
+    /// What `given` sets, in the order given: what reads as a number is one.
+    pub fn all(given: &Given<'_>) -> Vec<(String, Value)> {
+        let param = |&(key, value): &(&str, &str)| {
+            let value = match value.parse::<f64>() {
+                Ok(number) => Value::Number(number),
+                Err(_) => Value::Word(value.to_owned()),
+            };
+            (key.to_owned(), value)
+        };
+        given.pairs.iter().map(param).collect()
+    }
 }
 
 type Config = Arc<dyn Configured>;
@@ -175,19 +191,42 @@ const ALGORITHMS: &[Algorithm] = &[
     ),
 ];
 
-/// Every algorithm of this crate, with its parameters.
+/// Every algorithm that schemes can name in this program, with its parameters.
 pub fn catalogue() -> Vec<Entry> {
-    Registry::default().catalogue()
+    Registry::installed().catalogue()
 }
 
 /// What schemes can name: this crate's algorithms, and those that a program adds of its own.
 #[derive(Clone)]
-pub struct Registry(Vec<Algorithm>);
+pub struct Registry {
+    algorithms: Vec<Algorithm>,
+    open_elsewhere: Option<OpenElsewhere>,
+}
+
+/// Opens the schemes of a kind that this crate knows nothing of, such as those whose controllers are another language's
+/// programs: `None` if the text is not of that kind.
+pub type OpenElsewhere = fn(&str) -> Option<Result<Elsewhere, Problem>>;
+
+/// What came of such a scheme.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// Its bare name.
+    pub name: String,
+    /// What it sets.
+    pub params: Vec<(String, Value)>,
+    /// What makes its controllers.
+    pub config: Arc<dyn Configured>,
+}
+
+static INSTALLED: OnceLock<Registry> = OnceLock::new();
 
 /// This crate's algorithms.
 impl Default for Registry {
     fn default() -> Self {
-        Registry(ALGORITHMS.to_vec())
+        Registry {
+            algorithms: ALGORITHMS.to_vec(),
+            open_elsewhere: None,
+        }
     }
 }
 
@@ -198,6 +237,27 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
+    /// Makes this what all schemes of the program are read by, where no other registry is named. It comes first in `main`:
+    /// once a scheme was read or the list shown, what they were read by stays.
+    ///
+    /// # Errors
+    /// Gives it back if that has happened.
+    pub fn install(self) -> Result<(), Registry> {
+        INSTALLED.set(self)
+    }
+
+    /// The registry that was [installed](Self::install), else this crate's algorithms.
+    pub fn installed() -> &'static Registry {
+        INSTALLED.get_or_init(Registry::default)
+    }
+
+    /// Schemes of another kind, which `open` tells by their text and is asked about first.
+    #[must_use]
+    pub fn with_elsewhere(mut self, open: OpenElsewhere) -> Self {
+        self.open_elsewhere = Some(open);
+        self
+    }
+
     /// Another algorithm, whose configuration is `C`: schemes call it `name`, lists say `summary` of it, a sentence.
     ///
     /// # Panics
@@ -213,7 +273,7 @@ impl Registry {
             self.names().all(|known| known != name),
             "there is an algorithm `{name}` already"
         );
-        self.0.push(Algorithm::of::<C>(name, summary));
+        self.algorithms.push(Algorithm::of::<C>(name, summary));
         self
     }
 
@@ -224,11 +284,11 @@ impl Registry {
             summary: algorithm.summary,
             keys: (algorithm.keys)(),
         };
-        self.0.iter().map(entry).collect()
+        self.algorithms.iter().map(entry).collect()
     }
 
     fn names(&self) -> impl Iterator<Item = &'static str> {
-        self.0.iter().map(|algorithm| algorithm.name)
+        self.algorithms.iter().map(|algorithm| algorithm.name)
     }
 
     /// As [`Scheme::open`], of these algorithms.
@@ -245,8 +305,24 @@ impl Registry {
             scheme: scheme(),
             problem,
         };
+        if let Some(opened) = self.open_elsewhere.and_then(|open| open(text)) {
+            let Elsewhere {
+                name,
+                params,
+                config,
+            } = opened.map_err(refused)?;
+            return Ok(Scheme {
+                text: text.trim().to_owned(),
+                name: name.into(),
+                params,
+                config,
+            });
+        }
         let given = Given::parse(text).map_err(refused)?;
-        let found = self.0.iter().find(|known| known.name == given.name);
+        let found = self
+            .algorithms
+            .iter()
+            .find(|known| known.name == given.name);
         let algorithm = found
             .ok_or_else(|| refused(Problem::unknown("algorithm", given.name, self.names())))?;
         let config = (algorithm.open)(&given, &mut read).map_err(|refusal| match refusal {
@@ -261,17 +337,10 @@ impl Registry {
                 problem,
             },
         })?;
-        let param = |(key, value): (&str, &str)| {
-            let value = match value.parse::<f64>() {
-                Ok(number) => Value::Number(number),
-                Err(_) => Value::Word(value.to_owned()),
-            };
-            (key.to_owned(), value)
-        };
         Ok(Scheme {
             text: text.trim().to_owned(),
-            name: algorithm.name,
-            params: given.pairs.into_iter().map(param).collect(),
+            name: algorithm.name.into(),
+            params: Value::all(&given),
             config,
         })
     }
@@ -281,7 +350,7 @@ impl Registry {
 #[derive(Clone, Debug)]
 pub struct Scheme {
     text: String,
-    name: &'static str,
+    name: Cow<'static, str>,
     params: Vec<(String, Value)>,
     config: Config,
 }
@@ -300,7 +369,11 @@ impl Scheme {
     /// # Errors
     /// Names the unknown algorithm or key, or the value out of its range.
     pub fn parse(text: &str) -> Result<Self, SchemeError> {
-        Self::open(text, |_| {
+        let registry = Registry {
+            open_elsewhere: None,
+            ..Registry::installed().clone()
+        };
+        registry.open(text, |_| {
             Err("is not opened here: a model runs only at the end that has its file".to_owned())
         })
     }
@@ -314,7 +387,7 @@ impl Scheme {
         text: &str,
         read: impl FnMut(&str) -> Result<Vec<u8>, String>,
     ) -> Result<Self, SchemeError> {
-        Registry::default().open(text, read)
+        Registry::installed().open(text, read)
     }
 
     /// Whether `text` is of the kind that names a file.
@@ -323,8 +396,8 @@ impl Scheme {
     }
 
     /// The algorithm's bare name.
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The scheme as it was given.
@@ -364,6 +437,11 @@ impl Scheme {
     /// Verus ends, the walk of a model.
     pub fn build(&self, seed: u64) -> Box<dyn Controller> {
         self.config.build(seed)
+    }
+
+    /// Why a controller that was built of it gave up, for those that can.
+    pub fn failure(&self) -> Option<String> {
+        self.config.failure()
     }
 
     /// The algorithm's receiver half, if it has one.

@@ -15,6 +15,12 @@ pub trait Configured: fmt::Debug + Send + Sync {
     /// A fresh controller. Schemes that draw random numbers draw them from `seed`.
     fn build(&self, seed: u64) -> Box<dyn Controller>;
 
+    /// Why a controller that it made gave up, for those that can: such a one is a program that this crate knows nothing of,
+    /// and allows nothing to be sent from then on.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
     /// The algorithm's receiver half, if it has one.
     fn observer(&self) -> Option<Box<dyn Observer>> {
         None

@@ -46,7 +46,9 @@ pub(crate) fn log(error: &mahimahi::Error) -> PyErr {
 pub(crate) fn simulation(error: &verus_sim::Error) -> PyErr {
     match error {
         verus_sim::Error::Channel(error) => channel(error),
-        verus_sim::Error::Cancelled => PyRuntimeError::new_err(error.to_string()),
+        verus_sim::Error::Controller(_) | verus_sim::Error::Cancelled => {
+            PyRuntimeError::new_err(error.to_string())
+        }
         _ => value(error),
     }
 }

@@ -1,4 +1,4 @@
-//! The Python extension module `verus._verus`: conversions, no decisions.
+//! What the Python extension module `verus._verus` has in it: conversions, no decisions. `crates/extension` is the module.
 //!
 //! Configurations come in and small tables go out as JSON text; whatever grows with time leaves as
 //! NumPy arrays. Every function lets go of the interpreter lock while Rust works.
@@ -7,29 +7,65 @@
 //! where there is one), anything else `RuntimeError`; the message is Rust's own.
 
 mod channel;
+mod controller;
 mod convert;
 mod error;
+mod events;
 mod model;
 mod run;
 
 use pyo3::prelude::*;
+use pyo3::wrap_pyfunction;
+use verus_core::algorithm::Registry;
 
-/// The extension module. `python/verus/_verus.pyi` states its functions' types; a test compares it
-/// with what is built.
-#[pymodule(gil_used = false)]
-mod _verus {
-    #[pymodule_export]
-    use super::channel::{
-        analyze_log, calibration, catalogue, check_channel, check_queue, check_scheme,
-        check_traffic, list_channels, list_queues, list_schemes, list_traffic, trace_convert,
-        trace_generate, trace_info, trace_read, trace_write,
-    };
-    #[pymodule_export]
-    use super::model::{model_csv, model_info, model_region, train};
-    #[pymodule_export]
-    use super::run::{check_scenario, default_scenario, scenario_schema, simulate, simulate_many};
-    #[pymodule_export]
-    use super::{jain, version};
+/// Puts everything into `module`; schemes can name what `registry` has, and classes written in Python.
+///
+/// # Errors
+/// If this process has another such module.
+pub fn fill(module: &Bound<'_, PyModule>, registry: Registry) -> PyResult<()> {
+    registry
+        .with_elsewhere(controller::open)
+        .install()
+        .map_err(|_| error::value("this process reads schemes by another module already"))?;
+    macro_rules! functions {
+        ($($function:path),* $(,)?) => {
+            $(module.add_function(wrap_pyfunction!($function, module)?)?;)*
+        };
+    }
+    functions!(
+        channel::analyze_log,
+        channel::calibration,
+        channel::catalogue,
+        channel::check_channel,
+        channel::check_queue,
+        channel::check_scheme,
+        channel::check_traffic,
+        channel::list_channels,
+        channel::list_queues,
+        channel::list_schemes,
+        channel::list_traffic,
+        channel::trace_convert,
+        channel::trace_generate,
+        channel::trace_info,
+        channel::trace_read,
+        channel::trace_write,
+        model::model_csv,
+        model::model_info,
+        model::model_region,
+        model::train,
+        run::check_scenario,
+        run::default_scenario,
+        run::scenario_schema,
+        run::simulate,
+        run::simulate_many,
+        jain,
+        version,
+    );
+    module.add_class::<events::Acked>()?;
+    module.add_class::<events::Departure>()?;
+    module.add_class::<events::Feedback>()?;
+    module.add_class::<events::Timeout>()?;
+    module.add_class::<run::Simulation>()
 }
 
 /// The version of the Rust crates.

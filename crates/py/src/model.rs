@@ -48,7 +48,7 @@ pub(crate) fn train<'py>(
     let trainer = Mutex::new((trainer, None));
     if !scenarios.is_empty() {
         // Counted as each run ends, so that no more than the runs under way are in memory.
-        run::on_all_cores(py, &scenarios, threads, progress, |outcome| {
+        let ran = run::on_all_cores(py, &scenarios, threads, run::told(progress), |outcome| {
             let mut guard = trainer
                 .lock()
                 .expect("nothing panics while it holds this lock");
@@ -57,6 +57,9 @@ pub(crate) fn train<'py>(
                 *failed = add_simulated(trainer, &outcome).err();
             }
         })?;
+        if let Some(failed) = ran.iter().find_map(|ran| ran.as_ref().err()) {
+            return Err(error::simulation(failed));
+        }
     }
     let (trainer, failed) = trainer
         .into_inner()

@@ -1,9 +1,9 @@
 //! Simulations: one, or many on all cores.
 
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -11,9 +11,10 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use rayon::prelude::*;
+use verus_core::Time;
 use verus_sim::{Error, Outcome, Scenario};
 
-use crate::{convert, error};
+use crate::{controller, convert, error};
 
 /// How often a waiting caller looks for Ctrl-C and tells its progress: often enough to feel
 /// immediate, seldom enough to cost nothing.
@@ -47,32 +48,19 @@ pub(crate) fn simulate<'py>(
     scenario_json: &str,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let scenario = parse(scenario_json)?;
-    let mut raised = None;
-    let outcome = py.detach(|| {
-        verus_sim::run(&scenario, &mut |fraction| {
-            let told = Python::attach(|py| {
-                py.check_signals()?;
-                match &progress {
-                    Some(progress) => goes_on(progress.bind(py).call1((fraction,))?),
-                    None => Ok(true),
-                }
-            });
-            told.unwrap_or_else(|error| {
-                raised = Some(error);
-                false
-            })
-        })
-    });
-    match (raised, outcome) {
-        (Some(raised), _) => Err(raised),
-        (None, Ok(outcome)) => convert::outcome(py, outcome),
-        (None, Err(error)) => Err(error::simulation(&error)),
-    }
+    let scenarios = [parse(scenario_json)?];
+    let told = |fraction| match &progress {
+        Some(progress) => Python::attach(|py| goes_on(progress.bind(py).call1((fraction,))?)),
+        None => Ok(true),
+    };
+    let outcomes = on_all_cores(py, &scenarios, Some(1), |_, fraction| told(fraction), |o| o)?;
+    let outcome = outcomes.into_iter().next().expect("one for each scenario");
+    convert::outcome(py, outcome.map_err(|error| error::simulation(&error))?)
 }
 
 /// Runs scenarios on `threads` cores (all of them if absent); results in the order of the input,
-/// whatever the order of work. Without `columns` nothing of them is an array, and NumPy is left alone.
+/// whatever the order of work. Without `columns` nothing of them is an array, and NumPy is left alone. In place of a run
+/// whose controller gave up stands the exception that says why.
 #[pyfunction]
 #[pyo3(signature = (scenarios, threads=None, progress=None, columns=true))]
 pub(crate) fn simulate_many<'py>(
@@ -90,25 +78,63 @@ pub(crate) fn simulate_many<'py>(
     if scenarios.is_empty() {
         return Ok(outcomes);
     }
-    for outcome in on_all_cores(py, &scenarios, threads, progress, |outcome| outcome)? {
-        outcomes.append(if columns {
-            convert::outcome(py, outcome)?
-        } else {
-            convert::measured(py, &outcome)?
-        })?;
+    for outcome in on_all_cores(py, &scenarios, threads, told(progress), |outcome| outcome)? {
+        match outcome {
+            Ok(outcome) if columns => outcomes.append(convert::outcome(py, outcome)?)?,
+            Ok(outcome) => outcomes.append(convert::measured(py, &outcome)?)?,
+            Err(error) => outcomes.append(error::simulation(&error).into_value(py))?,
+        }
     }
     Ok(outcomes)
 }
 
+/// A run that goes as far as it is told to, for whoever decides something in between.
+#[pyclass(frozen, module = "verus._verus")]
+pub(crate) struct Simulation(Mutex<verus_sim::Simulation>);
+
+#[pymethods]
+impl Simulation {
+    #[new]
+    fn new(py: Python<'_>, scenario_json: &str) -> PyResult<Self> {
+        let scenario = parse(scenario_json)?;
+        let plan = py
+            .detach(|| scenario.plan())
+            .map_err(|error| error::simulation(&error))?;
+        Ok(Simulation(Mutex::new(verus_sim::Simulation::new(plan))))
+    }
+
+    /// Everything happens that happens before `at_s`; whether there is more to come.
+    fn run_until(&self, py: Python<'_>, at_s: f64) -> PyResult<bool> {
+        if !(0.0..=1e9).contains(&at_s) {
+            return Err(error::value(format_args!(
+                "at_s must be between 0 and 1000000000, not {at_s}"
+            )));
+        }
+        py.detach(|| {
+            let mut simulation = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            simulation.run_until(Time::from_secs_f64(at_s))
+        })
+        .map_err(|error| error::simulation(&error))
+    }
+}
+
+/// Tells a callback, if there is one, how many runs are done and the share of all work.
+pub(crate) fn told(progress: Option<Py<PyAny>>) -> impl Fn(usize, f64) -> PyResult<bool> + Sync {
+    move |done, fraction| match &progress {
+        Some(progress) => Python::attach(|py| goes_on(progress.bind(py).call1((done, fraction))?)),
+        None => Ok(true),
+    }
+}
+
 /// Runs scenarios on `threads` cores (all of them if absent); `keep` says, on those cores, what is
-/// kept of each.
+/// kept of each. What a controller did wrong is told of its run; all else that goes wrong ends all of them.
 pub(crate) fn on_all_cores<T: Send>(
     py: Python<'_>,
     scenarios: &[Scenario],
     threads: Option<usize>,
-    progress: Option<Py<PyAny>>,
+    told: impl Fn(usize, f64) -> PyResult<bool> + Sync,
     keep: impl Fn(Outcome) -> T + Send + Sync,
-) -> PyResult<Vec<T>> {
+) -> PyResult<Vec<Result<T, Error>>> {
     let threads = match threads {
         Some(0) => return Err(PyValueError::new_err("threads must be 1 or more, not 0")),
         Some(threads) => threads,
@@ -122,10 +148,8 @@ pub(crate) fn on_all_cores<T: Send>(
         run_all(&pool, scenarios, keep, |done, fraction| {
             Python::attach(|py| {
                 py.check_signals()?;
-                match &progress {
-                    Some(progress) => goes_on(progress.bind(py).call1((done, fraction))?),
-                    None => Ok(true),
-                }
+                controller::watch(py);
+                told(done, fraction)
             })
         })
     })
@@ -138,7 +162,7 @@ fn run_all<T: Send>(
     scenarios: &[Scenario],
     keep: impl Fn(Outcome) -> T + Send + Sync,
     mut told: impl FnMut(usize, f64) -> PyResult<bool>,
-) -> PyResult<Vec<T>> {
+) -> PyResult<Vec<Result<T, Error>>> {
     let stop = AtomicBool::new(false);
     let fractions = Mutex::new(vec![0.0; scenarios.len()]);
     let shares = || {
@@ -146,28 +170,34 @@ fn run_all<T: Send>(
             .lock()
             .expect("nothing panics while it holds this lock")
     };
-    let run = |index: usize| {
+    let run = |&index: &usize| {
         let outcome = verus_sim::run(&scenarios[index], &mut |fraction| {
             shares()[index] = fraction;
             !stop.load(Ordering::Relaxed)
         });
-        // One that fails decides the result: the others need not go on.
-        if outcome.is_err() {
+        // One that fails decides the result, unless it is the controller's own fault: the others need not go on.
+        if !matches!(outcome, Ok(_) | Err(Error::Controller(_))) {
             stop.store(true, Ordering::Relaxed);
         }
         shares()[index] = 1.0;
-        outcome.map(&keep)
+        (index, outcome.map(&keep))
     };
+    let is_python = |&index: &usize| {
+        let flows = &scenarios[index].flows;
+        flows.iter().any(|flow| controller::is_python(&flow.scheme))
+    };
+    let (python, rust): (Vec<usize>, Vec<usize>) = (0..scenarios.len()).partition(is_python);
     let (sender, ended) = mpsc::channel::<()>();
-    let (results, cancelled) = thread::scope(|scope| {
+    let (mut results, cancelled) = thread::scope(|scope| {
         let workers = scope.spawn(move || {
             let _dropped_at_the_end = sender;
             pool.install(|| {
-                (0..scenarios.len())
-                    .into_par_iter()
-                    .with_max_len(1)
-                    .map(run)
-                    .collect::<Vec<_>>()
+                let (mut results, others) = rayon::join(
+                    || controller::in_one_interpreter(&python, run),
+                    || -> Vec<_> { rust.par_iter().with_max_len(1).map(run).collect() },
+                );
+                results.extend(others);
+                results
             })
         });
         let mut cancelled = Ok(true);
@@ -196,19 +226,16 @@ fn run_all<T: Send>(
     if !cancelled? {
         return Err(error::simulation(&Error::Cancelled));
     }
+    results.sort_unstable_by_key(|(index, _)| *index);
     // What failed comes before what was stopped for it.
-    let (mut outcomes, mut stopped) = (Vec::with_capacity(results.len()), None);
-    for result in results {
-        match result {
-            Ok(outcome) => outcomes.push(outcome),
-            Err(Error::Cancelled) => stopped = Some(Error::Cancelled),
-            Err(error) => return Err(error::simulation(&error)),
-        }
+    let failures = results.iter().filter_map(|(_, result)| match result {
+        Ok(_) | Err(Error::Controller(_)) => None,
+        Err(error) => Some(error),
+    });
+    if let Some(error) = failures.min_by_key(|error| matches!(error, Error::Cancelled)) {
+        return Err(error::simulation(error));
     }
-    match stopped {
-        Some(error) => Err(error::simulation(&error)),
-        None => Ok(outcomes),
-    }
+    Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
 pub(crate) fn parse(text: &str) -> PyResult<Scenario> {

@@ -124,6 +124,17 @@ impl EventQueue {
         self.taken = false;
     }
 
+    /// When the next event is.
+    pub fn next_at(&mut self) -> Option<Time> {
+        if self.taken
+            && let Some(root) = self.heap.peek_mut()
+        {
+            PeekMut::pop(root);
+        }
+        self.taken = false;
+        self.heap.peek().map(|next| next.at)
+    }
+
     /// Takes the next event.
     #[inline]
     pub fn pop(&mut self) -> Option<(Time, Event)> {

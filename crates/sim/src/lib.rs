@@ -17,6 +17,7 @@ mod schema;
 mod timer;
 pub mod traffic;
 
+pub use network::Simulation;
 pub use record::{ChannelInfo, Connection, FlowOutcome, Outcome, Records, Totals};
 pub use scenario::{
     Change, Error, FileProblem, FlowSpec, Paths, Plan, Scenario, model_bytes, open_scheme,

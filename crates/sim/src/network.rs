@@ -16,6 +16,8 @@
 //! What a link does matters to nobody before the next packet is sent to it, or what leaves it arrives: it is served then,
 //! each departure as of its own instant. So a packet takes one event, its arrival.
 
+use std::sync::Arc;
+
 use verus_channel::path::delay::Flight;
 use verus_channel::path::{Dropped, Watch};
 use verus_channel::{Delay, Link, Loss, Path, Schedule};
@@ -31,9 +33,14 @@ use crate::scenario::{Error, FlowSpec, Plan};
 use crate::traffic::{Load, Traffic};
 
 /// A run in progress.
-struct Network<'a> {
-    plan: &'a Plan,
+struct Network {
+    plan: Arc<Plan>,
     end: Time,
+    /// How often time series are sampled and it is seen whether progress is to be told.
+    every: Duration,
+    /// How often that is.
+    hundredth: Duration,
+    next_told: Time,
     events: EventQueue,
     flows: Vec<Flow>,
     data: Way<DataPacket>,
@@ -61,9 +68,9 @@ impl Plan {
     /// run by returning `false`.
     ///
     /// # Errors
-    /// [`Error::Cancelled`] if `progress` said so.
+    /// [`Error::Cancelled`] if `progress` said so, [`Error::Controller`] if a controller gave up.
     pub fn run(&self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Outcome, Error> {
-        Network::new(self).run(progress)
+        Network::new(Arc::new(self.clone())).run(progress)
     }
 
     /// The propagation delay of each flow at first, there as well as back.
@@ -132,13 +139,48 @@ impl Plan {
     }
 }
 
-impl<'a> Network<'a> {
-    fn new(plan: &'a Plan) -> Self {
+/// A run that goes as far as it is told to, step by step, for whoever decides something in between.
+pub struct Simulation(Network);
+
+impl Simulation {
+    /// A run of which nothing has happened yet.
+    pub fn new(plan: Plan) -> Self {
+        Simulation(Network::new(Arc::new(plan)))
+    }
+
+    /// Everything happens that happens before `until`; returns whether there is more to come before the run's end.
+    ///
+    /// # Errors
+    /// [`Error::Controller`] if a controller gave up.
+    pub fn run_until(&mut self, until: Time) -> Result<bool, Error> {
+        let network = &mut self.0;
+        while let Some(at) = network.events.next_at()
+            && at < until
+            && at <= network.end
+        {
+            let (now, event) = network.events.pop().expect("it is next");
+            network.handle(now, event, &mut |_| true)?;
+        }
+        network.plan.check_controllers()?;
+        Ok(until < network.end)
+    }
+
+    /// Runs to the end, and says what came of it.
+    ///
+    /// # Errors
+    /// [`Error::Controller`] if a controller gave up.
+    pub fn finish(self) -> Result<Outcome, Error> {
+        self.0.run(&mut |_| true)
+    }
+}
+
+impl Network {
+    fn new(plan: Arc<Plan>) -> Self {
         let scenario = &plan.scenario;
         let mut events = EventQueue::default();
         let mut flows = Vec::with_capacity(scenario.flows.len());
         for (index, spec) in scenario.flows.iter().enumerate() {
-            let (flow, start) = Flow::new(plan, index);
+            let (flow, start) = Flow::new(&plan, index);
             flows.push(flow);
             events.push(start, Event::Start(index as u32));
             if let Some(stop) = spec.stop_s {
@@ -158,9 +200,18 @@ impl<'a> Network<'a> {
         let least = |delay: Schedule<Duration>| delay.steps().iter().map(|step| step.1).min();
         let one_way = plan.delays().filter_map(least).min().unwrap_or_default();
         let way_back = certain.as_ref().map_or(Duration::ZERO, |_| one_way);
+        let hundredth = Duration::from_secs_f64(scenario.duration_s / 100.0);
+        let every = if scenario.series {
+            Duration::from_millis_f64(scenario.bin_ms)
+        } else {
+            hundredth.max(Duration::from_nanos(1))
+        };
+        events.push(Time::ZERO + every, Event::Sample);
         Network {
-            plan,
             end,
+            every,
+            hundredth,
+            next_told: Time::ZERO + hundredth,
             events,
             flows,
             data: Way::new(data, one_way + way_back),
@@ -168,54 +219,58 @@ impl<'a> Network<'a> {
             acks: Way::new(plan.ack_path(), Duration::ZERO),
             certain,
             hearing: Vec::new(),
-            observers: Observers::new(plan, &base_rtt, end),
+            observers: Observers::new(&plan, &base_rtt, end),
             sent: 0,
+            plan,
         }
     }
 
     fn run(mut self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Outcome, Error> {
-        let scenario = &self.plan.scenario;
-        let hundredth = Duration::from_secs_f64(scenario.duration_s / 100.0);
-        let every = if scenario.series {
-            Duration::from_millis_f64(scenario.bin_ms)
-        } else {
-            hundredth.max(Duration::from_nanos(1))
-        };
-        let mut next_told = Time::ZERO + hundredth;
-        self.events.push(Time::ZERO + every, Event::Sample);
-        while let Some((now, event)) = self.events.pop() {
-            if now > self.end {
-                break;
-            }
-            self.observers.totals.events += 1;
-            match event {
-                Event::Start(flow) => self.on_start(now, flow as usize),
-                Event::Frame(flow) => self.on_frame(now, flow as usize),
-                Event::Pause(flow) => self.on_pause(now, flow as usize),
-                Event::Stop(flow) => self.on_stop(now, flow as usize),
-                Event::SenderTimer(flow) => self.on_sender_timer(now, flow as usize),
-                Event::Service => self.on_service(now),
-                Event::Data(pipe) => self.on_data(now, pipe as usize),
-                Event::ReceiverTimer(flow) => self.on_receiver_timer(now, flow as usize),
-                Event::ObserverTimer(flow) => self.on_observer_timer(now, flow as usize),
-                Event::AckService => self.on_ack_service(now),
-                Event::Ack(pipe) => self.on_ack(now, pipe as usize),
-                Event::Sample => {
-                    if let Some(series) = &mut self.observers.series {
-                        series.sample(now, &self.flows);
-                    }
-                    if now >= next_told {
-                        next_told = now + hundredth;
-                        if !progress(now.as_secs_f64() / scenario.duration_s) {
-                            return Err(Error::Cancelled);
-                        }
-                    }
-                    self.events.push(now + every, Event::Sample);
-                }
-            }
+        while let Some((now, event)) = self.events.pop()
+            && now <= self.end
+        {
+            self.handle(now, event, progress)?;
         }
+        self.plan.check_controllers()?;
         progress(1.0);
         Ok(self.finish())
+    }
+
+    #[inline]
+    fn handle(
+        &mut self,
+        now: Time,
+        event: Event,
+        progress: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<(), Error> {
+        self.observers.totals.events += 1;
+        match event {
+            Event::Start(flow) => self.on_start(now, flow as usize),
+            Event::Frame(flow) => self.on_frame(now, flow as usize),
+            Event::Pause(flow) => self.on_pause(now, flow as usize),
+            Event::Stop(flow) => self.on_stop(now, flow as usize),
+            Event::SenderTimer(flow) => self.on_sender_timer(now, flow as usize),
+            Event::Service => self.on_service(now),
+            Event::Data(pipe) => self.on_data(now, pipe as usize),
+            Event::ReceiverTimer(flow) => self.on_receiver_timer(now, flow as usize),
+            Event::ObserverTimer(flow) => self.on_observer_timer(now, flow as usize),
+            Event::AckService => self.on_ack_service(now),
+            Event::Ack(pipe) => self.on_ack(now, pipe as usize),
+            Event::Sample => {
+                if let Some(series) = &mut self.observers.series {
+                    series.sample(now, &self.flows);
+                }
+                if now >= self.next_told {
+                    self.next_told = now + self.hundredth;
+                    self.plan.check_controllers()?;
+                    if !progress(now.as_secs_f64() / self.plan.scenario.duration_s) {
+                        return Err(Error::Cancelled);
+                    }
+                }
+                self.events.push(now + self.every, Event::Sample);
+            }
+        }
+        Ok(())
     }
 
     fn finish(mut self) -> Outcome {
@@ -237,7 +292,7 @@ impl<'a> Network<'a> {
         }
         let data = &self.data.path;
         self.observers
-            .finish(self.plan, &self.flows, data, self.end)
+            .finish(&self.plan, &self.flows, data, self.end)
     }
 
     // Users.
@@ -250,7 +305,7 @@ impl<'a> Network<'a> {
             return; // it was stopped before
         }
         if flow.is_used() {
-            let old = flow.renew(self.plan, index, now);
+            let old = flow.renew(&self.plan, index, now);
             // The receiver that was to acknowledge these is gone.
             self.observers.on_settled(u64::from(old.unanswered));
             self.observers.on_forgotten(now, index, old.delivered);
@@ -666,7 +721,7 @@ mod tests {
     /// All that is told of a run but how many events it took.
     fn told(scenario: &Scenario, late: bool) -> String {
         let plan = scenario.plan().expect("valid");
-        let mut network = Network::new(&plan);
+        let mut network = Network::new(Arc::new(plan));
         if !late {
             network.data.foresight = Duration::ZERO;
         }

@@ -189,6 +189,9 @@ pub enum Error {
     /// A channel cannot be used.
     #[error(transparent)]
     Channel(#[from] verus_channel::Error),
+    /// A controller gave up.
+    #[error("{0}")]
+    Controller(String),
     /// The progress callback said to stop.
     #[error("the run was cancelled")]
     Cancelled,
@@ -199,7 +202,7 @@ pub enum Error {
 /// # Errors
 /// What is wrong with the scheme or its file.
 pub fn open_scheme(text: &str) -> Result<Scheme, SchemeError> {
-    open_in(&Registry::default(), text)
+    open_in(Registry::installed(), text)
 }
 
 fn open_in(registry: &Registry, text: &str) -> Result<Scheme, SchemeError> {
@@ -275,13 +278,24 @@ pub struct Paths {
     pub ack_channel: Option<ChannelInfo>,
 }
 
+impl Plan {
+    /// Why a controller of this plan's gave up, if one did.
+    ///
+    /// # Errors
+    /// Its words.
+    pub(crate) fn check_controllers(&self) -> Result<(), Error> {
+        let failure = self.schemes.iter().find_map(Scheme::failure);
+        failure.map_or(Ok(()), |failure| Err(Error::Controller(failure)))
+    }
+}
+
 impl Scenario {
     /// Checks every field and reads what it names.
     ///
     /// # Errors
     /// The first thing that is wrong, by name.
     pub fn plan(&self) -> Result<Plan, Error> {
-        self.plan_with(&Registry::default())
+        self.plan_with(Registry::installed())
     }
 
     /// As [`plan`](Self::plan), where schemes may name what `registry` has.

@@ -21,7 +21,8 @@ from verus.errors import FieldError
 from verus.folder import check_folder, new_folder, read_config
 from verus.interval import INTERVAL_NOTE
 from verus.numbers import DELAY_NOTE, FILES_NOTE, FRAMES_NOTE
-from verus.runner import Outcome, as_ended, measure_all
+from verus.plain import line
+from verus.runner import Ended, Outcome, RunError, as_ended, measure_each, sort_out
 from verus.scenario import Run, Settings, at_least
 from verus.store import Keys, Store, complete, engine, kept
 
@@ -72,7 +73,8 @@ def compare(
     trace
         Trace files, names of channels, or `rate:MBPS`.
     scheme
-        `NAME[:key=value,…]`, such as `verus:ratio=2` or `cubic`.
+        `NAME[:key=value,…]`, such as `verus:ratio=2` or `cubic`; or a class in Python, `FILE.py:CLASS[:key=value,…]`
+        (docs/own-controller.md).
     mix
         `SCHEME*N+SCHEME*M`: flows of several schemes in one run.
     queue
@@ -163,7 +165,9 @@ def compare(
         _refuse_real_time(transport, jobs, max_lateness_ms)
     store, keys = (None, ()) if target is None else _unfinished(runs, out, emulate=settings.emulate)
     with contextlib.nullcontext() if store is None else kept(store, keys):
-        outcomes = _run(runs, settings, jobs or 1, store, keys, talk)
+        runs, outcomes, problems = sort_out(runs, _run(runs, settings, jobs or 1, store, keys, talk))
+        if not outcomes:
+            raise RunError(problems)
         try:
             _check_channels(rows.channels(runs, outcomes), earlier)
         except FieldError:
@@ -177,9 +181,12 @@ def compare(
             _report(runs, outcomes, settings, target, talk, force=force, tell=not json_)
     if store is not None:
         store.remove()
+    code = 0
     if settings.emulate:
-        return _judge_timing([outcome["timing"] for outcome in outcomes], max_lateness_ms, talk)
-    return 0
+        code = _judge_timing([outcome["timing"] for outcome in outcomes], max_lateness_ms, talk)
+    for problem in problems:
+        print(line(f"verus: {problem}"), file=sys.stderr)
+    return 1 if problems else code
 
 
 def _report(
@@ -211,7 +218,7 @@ def _report(
 
 def _run(
     runs: list[Run], settings: Settings, jobs: int, store: Store | None, keys: Sequence[str], talk: Talk
-) -> list[Outcome]:
+) -> list[Ended]:
     """Runs everything; with a store, what is not in it yet."""
     with talk.progress("emulating" if settings.emulate else "simulating") as progress:
         if settings.emulate:
@@ -219,16 +226,16 @@ def _run(
 
             work = functools.partial(emulation.as_ended, jobs=jobs, progress=progress)
         elif store is None:
-            return measure_all(runs, progress=progress)
+            return measure_each(runs, progress=progress)
         else:
             work = functools.partial(as_ended, progress=progress)
         if store is None:
-            outcomes = dict(work(runs))
-            return [outcomes[index] for index in range(len(runs))]
+            ended = dict(work(runs))
+            return [ended[index] for index in range(len(runs))]
         if there := sum(map(store.has, set(keys))):
             talk.say(f"{there} of {len(runs)} runs are there, in `{store.folder}`")
-        complete(runs, keys, store, work)
-    return [store.outcome(key) for key in keys]
+        failed = complete(runs, keys, store, work)
+    return [failed.get(key) or store.outcome(key) for key in keys]
 
 
 def _unfinished(runs: list[Run], out: Path | None, *, emulate: bool) -> tuple[Store, list[str]]:

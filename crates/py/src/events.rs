@@ -1,0 +1,186 @@
+//! What a controller written in Python is told: the core's events, with the unit in each name.
+//!
+//! A number becomes an object of Python's when it is asked for, so that an event costs as much as is read of it.
+
+use pyo3::prelude::*;
+use verus_core as core;
+
+/// A packet as it was when it left.
+#[pyclass(frozen, module = "verus._verus")]
+pub(crate) struct Departure(pub(crate) core::Departure);
+
+#[pymethods]
+impl Departure {
+    #[getter]
+    fn number(&self) -> u64 {
+        self.0.number
+    }
+    #[getter]
+    fn at_s(&self) -> f64 {
+        self.0.at.as_secs_f64()
+    }
+    #[getter]
+    fn size_bytes(&self) -> u64 {
+        self.0.size.get()
+    }
+    #[getter]
+    fn window_bytes(&self) -> u64 {
+        self.0.window.get()
+    }
+    #[getter]
+    fn in_flight_bytes(&self) -> u64 {
+        self.0.in_flight.get()
+    }
+    #[getter]
+    fn delivered_bytes(&self) -> u64 {
+        self.0.delivered.get()
+    }
+    #[getter]
+    fn app_limited(&self) -> bool {
+        self.0.app_limited
+    }
+}
+
+/// A packet acknowledged.
+#[pyclass(frozen, module = "verus._verus")]
+pub(crate) struct Acked(core::Acked);
+
+#[pymethods]
+impl Acked {
+    #[getter]
+    fn packet(&self) -> Departure {
+        Departure(self.0.packet)
+    }
+    #[getter]
+    fn rtt_ms(&self) -> f64 {
+        self.0.rtt.as_millis_f64()
+    }
+    #[getter]
+    fn received_at_s(&self) -> Option<f64> {
+        self.0.received_at.map(core::Time::as_secs_f64)
+    }
+}
+
+/// All that one acknowledgement, or one expired loss timer, revealed.
+#[pyclass(frozen, module = "verus._verus")]
+pub(crate) struct Feedback {
+    now: core::Time,
+    acked: Vec<core::Acked>,
+    lost: Vec<core::Departure>,
+    recovered: Vec<core::Acked>,
+    marked: usize,
+    in_flight_before: core::Bytes,
+    in_flight: core::Bytes,
+    delivered: core::Bytes,
+    newly_delivered: core::Bytes,
+    smoothed_rtt: core::Duration,
+    min_rtt: core::Duration,
+    delivery: Option<core::Rate>,
+}
+
+impl Feedback {
+    pub(crate) fn new(feedback: &core::Feedback<'_>) -> Self {
+        let delivery = feedback.delivery().map(|delivery| delivery.rate);
+        Feedback {
+            now: feedback.now,
+            acked: feedback.acked.to_vec(),
+            lost: feedback.lost.to_vec(),
+            recovered: feedback.recovered.to_vec(),
+            marked: feedback.marked,
+            in_flight_before: feedback.in_flight_before,
+            in_flight: feedback.in_flight,
+            delivered: feedback.delivered,
+            newly_delivered: feedback.newly_delivered(),
+            smoothed_rtt: feedback.smoothed_rtt,
+            min_rtt: feedback.min_rtt,
+            // The core's zero stands for too short a time to tell.
+            delivery: delivery.filter(|rate| *rate > core::Rate::default()),
+        }
+    }
+}
+
+#[pymethods]
+impl Feedback {
+    #[getter]
+    fn now_s(&self) -> f64 {
+        self.now.as_secs_f64()
+    }
+    #[getter]
+    fn acked(&self) -> Vec<Acked> {
+        self.acked.iter().copied().map(Acked).collect()
+    }
+    #[getter]
+    fn lost(&self) -> Vec<Departure> {
+        self.lost.iter().copied().map(Departure).collect()
+    }
+    #[getter]
+    fn recovered(&self) -> Vec<Acked> {
+        self.recovered.iter().copied().map(Acked).collect()
+    }
+    #[getter]
+    fn marked_packets(&self) -> usize {
+        self.marked
+    }
+    #[getter]
+    fn in_flight_before_bytes(&self) -> u64 {
+        self.in_flight_before.get()
+    }
+    #[getter]
+    fn in_flight_bytes(&self) -> u64 {
+        self.in_flight.get()
+    }
+    #[getter]
+    fn delivered_bytes(&self) -> u64 {
+        self.delivered.get()
+    }
+    #[getter]
+    fn newly_delivered_bytes(&self) -> u64 {
+        self.newly_delivered.get()
+    }
+    #[getter]
+    fn smoothed_rtt_ms(&self) -> f64 {
+        self.smoothed_rtt.as_millis_f64()
+    }
+    #[getter]
+    fn min_rtt_ms(&self) -> f64 {
+        self.min_rtt.as_millis_f64()
+    }
+    #[getter]
+    fn delivery_mbps(&self) -> Option<f64> {
+        self.delivery.map(core::Rate::as_mbps)
+    }
+}
+
+/// A retransmission timeout.
+#[pyclass(frozen, module = "verus._verus")]
+pub(crate) struct Timeout {
+    now: core::Time,
+    presumed_lost: Vec<core::Departure>,
+    backoff: u32,
+}
+
+impl Timeout {
+    pub(crate) fn new(timeout: &core::Timeout<'_>) -> Self {
+        Timeout {
+            now: timeout.now,
+            presumed_lost: timeout.presumed_lost.to_vec(),
+            backoff: timeout.backoff,
+        }
+    }
+}
+
+#[pymethods]
+impl Timeout {
+    #[getter]
+    fn now_s(&self) -> f64 {
+        self.now.as_secs_f64()
+    }
+    #[getter]
+    fn presumed_lost(&self) -> Vec<Departure> {
+        self.presumed_lost.iter().copied().map(Departure).collect()
+    }
+    #[getter]
+    fn backoff(&self) -> u32 {
+        self.backoff
+    }
+}

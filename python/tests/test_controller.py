@@ -1,0 +1,339 @@
+"""Controllers written in Python: what they hear and allow, how schemes name them, what becomes of those that fail."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import signal
+import textwrap
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import verus as package
+from verus import Controller, Feedback, Flow, Link, RunError, Timeout, _verus, compare, simulate
+from verus.controller import text_of
+
+from .conftest import Command
+
+#: Additive increase and multiplicative decrease, with keys of each kind.
+MINE = """
+import dataclasses
+import verus
+
+@dataclasses.dataclass
+class Kept:
+    packets: int = 10
+
+class Mine(verus.Controller):
+    def __init__(self, *, gain: float = 1.0, least_packets: int = 2, halve: bool = True, name: str = "a", odd=None):
+        if gain <= 0:
+            raise ValueError(f"gain must be above 0, not {gain:g}")
+        self.gain, self.least, self.halve, self.kept = gain, least_packets, halve, Kept()
+
+    def on_start(self, now_s, packet_bytes):
+        self.packet_bytes = packet_bytes
+        self.window_bytes = 10 * packet_bytes
+
+    def on_feedback(self, feedback):
+        window = self.window_bytes / self.packet_bytes
+        if feedback.lost:
+            window = window / 2 if self.halve else window
+        else:
+            window += self.gain * len(feedback.acked) / window
+        self.window_bytes = max(window, self.least) * self.packet_bytes
+
+    def on_timeout(self, timeout):
+        self.window_bytes = self.least * self.packet_bytes
+
+    def probe(self):
+        return {"kept_packets": self.kept.packets}
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path
+
+
+class Still(Controller):
+    """Keeps one window."""
+
+    def __init__(self, *, packets: int = 20) -> None:
+        self.packets = packets
+
+    def on_start(self, now_s: float, packet_bytes: int) -> None:
+        self.window_bytes = self.packets * packet_bytes
+
+    def on_feedback(self, feedback: Feedback) -> None: ...
+
+    def on_timeout(self, timeout: Timeout) -> None: ...
+
+
+def test_a_class_of_a_file_stands_in_a_table_beside_ours(verus: Command, mine: Path) -> None:
+    ran = verus(
+        *("compare", "--trace", "rate:8", "--duration", 5, "--json"),
+        *("--scheme", "mine.py:Mine:gain=2,halve=yes", "--scheme", "newreno"),
+    )
+    assert ran.code == 0, ran.err
+    own, newreno = map(json.loads, ran.out.splitlines())
+    assert (own["scheme"], own["params"]) == ("Mine", {"gain": 2, "halve": "yes"})
+    # The law is NewReno's but for its growth and its slow start, on a queue that both fill.
+    assert own["utilization"] == pytest.approx(newreno["utilization"], abs=0.1)
+    again = verus(
+        *("compare", "--trace", "rate:8", "--duration", 5, "--json"),
+        *("--scheme", "mine.py:Mine:gain=2,halve=yes", "--scheme", "newreno"),
+    )
+    assert again.out == ran.out
+
+
+def test_a_table_and_a_page_are_made_of_it(verus: Command, mine: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ran = verus("compare", "--trace", "rate:8", "--duration", 2, "--scheme", "mine.py:Mine:gain=2", "--out", out)
+    assert ran.code == 0, ran.err
+    assert "Mine (gain=2)" in ran.out
+    assert "Mine (gain=2)" in (out / "report.html").read_text()
+
+
+def test_what_a_controller_shows_is_recorded(mine: Path) -> None:
+    found = simulate(link=Link.constant(8), flows=[Flow(f"{mine}:Mine"), Flow("cubic")], duration_s=1)
+    kept = found.series["kept_packets"]
+    assert kept[0] == 10
+    assert found.series["flow"][kept == 10].max() == 0
+
+
+def test_classes_and_what_makes_them_are_given_as_they_are() -> None:
+    partial = functools.partial(Still, packets=5)
+    found = compare(traces=["rate:8"], schemes=[Still, partial, lambda: Still(packets=7)], duration_s=2)
+    assert found.table.column("scheme").to_pylist() == ["Still", "Still", "<lambda>"]
+    throughput = found.table.column("throughput_mbps").to_pylist()
+    # So many packets of 1500 bytes each round trip: twice 20 ms, and 1.5 ms on the link.
+    each = 1500 * 8 / 41_500
+    assert throughput == pytest.approx([20 * each, 5 * each, 7 * each], rel=0.03)
+    flow = simulate(link=Link.constant(8), flows=[Flow(Still, packets=10)], duration_s=2).flows[0]
+    assert flow.metrics["throughput_mbps"] == pytest.approx(10 * each, rel=0.03)
+
+
+def test_two_classes_of_one_name_are_two() -> None:
+    def another() -> type[Controller]:
+        class Still(Controller): ...
+
+        return Still
+
+    assert text_of(Still) == text_of(Still) != text_of(another())
+
+
+def test_an_object_or_something_else_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"an object of `Still` is one flow's: give the class"):
+        Flow(Still())  # type: ignore[arg-type]
+    for other in (dict, 3):
+        with pytest.raises(ValueError, match=r"neither a text nor a verus\.Controller"):
+            text_of(other)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"makes a dict, not a verus\.Controller"):
+        Flow(lambda: {})  # type: ignore[arg-type, return-value]
+
+
+def test_a_pace_spreads_what_a_budget_allows_and_ticks_renew_it() -> None:
+    heard: list[float] = []
+    left: list[float | None] = []
+
+    class Paced(Controller):
+        def on_start(self, now_s: float, packet_bytes: int) -> None:
+            self.budget_bytes, self.pacing_mbps, self.next_tick_s = 30 * packet_bytes, 1.2, now_s + 0.5
+            self.burst_bytes = packet_bytes
+
+        def on_tick(self, now_s: float, in_flight_bytes: int) -> None:
+            heard.append(now_s)
+            left.append(self.budget_bytes)
+            self.budget_bytes, self.next_tick_s = 15_000, now_s + 0.5
+
+        def on_sent(self, packet: package.Departure) -> None:
+            assert packet.size_bytes == 1500
+
+        def on_feedback(self, feedback: Feedback) -> None:
+            assert feedback.acked[0].rtt_ms >= feedback.min_rtt_ms >= 40
+            assert feedback.acked[0].packet.at_s < feedback.now_s
+
+        def on_timeout(self, timeout: Timeout) -> None: ...
+
+    flow = simulate(link=Link.constant(12), flows=[Flow(Paced)], duration_s=2).flows[0]
+    assert heard == [0.5, 1.0, 1.5, 2.0]
+    sent = flow.sent_ms[flow.sent_ms < 500]
+    assert len(sent) == 30  # no more than the budget
+    assert left == [0, 0, 0, 0]
+    assert np.diff(sent) == pytest.approx(10)  # 1500 bytes at 1.2 Mbit/s
+
+
+def test_its_random_numbers_follow_the_seed() -> None:
+    class Dice(Still):
+        def on_feedback(self, feedback: Feedback) -> None:
+            self.window_bytes = self.random.randint(2, 30) * 1500
+
+    seen = [
+        simulate(link=Link.constant(8), flows=[Flow(Dice), Flow(Dice)], duration_s=2, seed=seed) for seed in (1, 1, 2)
+    ]
+    windows = [[flow.window_bytes.tolist() for flow in run.flows] for run in seen]
+    assert windows[0] == windows[1] != windows[2]
+    assert windows[0][0] != windows[0][1]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "message"),
+    [
+        (
+            "mine.py:Mine:gian=2",
+            "`Mine` has no key `gian`; its keys are gain, least_packets, halve, name, odd (did you",
+        ),
+        ("mine.py:Mine:gain=two", "gain must be a number, not `two`"),
+        ("mine.py:Mine:gain=nan", "gain must be a number, not `nan`"),
+        ("mine.py:Mine:gain", "each parameter must be key=value, not `gain`"),
+        ("mine.py:Mine:gain=1,gain=2", "gain must be given once, not `2`"),
+        ("mine.py:Mine:gain=-1", "gain must be above 0, not -1"),
+        ("mine.py:Mine:least_packets=1.5", "least_packets must be a whole number, not `1.5`"),
+        ("mine.py:Mine:halve=maybe", "halve must be one of yes, no, not `maybe`"),
+        ("mine.py:Mien", "`mine.py` has no class `Mien`; it has Mine (did you mean `Mine`?)"),
+        ("mine.py:Kept", "`Kept` of `mine.py` is not derived from verus.Controller"),
+        ("mine.py", "needs the name of a class: `mine.py:Mine`"),
+        ("none.py:Mine", "`none.py` cannot be read: No such file or directory"),
+        ("broken.py:Mine", "`broken.py` cannot be loaded: line 2: "),
+        (
+            "raises.py:Mine",
+            "`raises.py` cannot be loaded: line 1: ModuleNotFoundError: No module named 'no_such_module'",
+        ),
+        ("empty.py:Mine", "`empty.py` has no class derived from verus.Controller"),
+        ("needs.py:Needs", "gain must be given, as in `Needs:gain=1`"),
+        ("python:Nobody", "no class `Nobody` was given in this process: name its file, as in `mine.py:Nobody`"),
+    ],
+)
+def test_what_is_wrong_with_a_scheme_is_one_message(
+    verus: Command, mine: Path, tmp_path: Path, scheme: str, message: str
+) -> None:
+    (tmp_path / "broken.py").write_text("class Mine:\n  def (\n")
+    (tmp_path / "raises.py").write_text("import no_such_module\n")
+    (tmp_path / "empty.py").write_text("import verus\n")
+    (tmp_path / "needs.py").write_text(
+        "import verus\nclass Needs(verus.Controller):\n  def __init__(self, gain): pass\n"
+    )
+    ran = verus("compare", "--trace", "rate:8", "--scheme", scheme)
+    assert ran.code == 2
+    assert message in ran.err
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_a_class_runs_in_the_simulator_only(verus: Command, mine: Path) -> None:
+    ran = verus("compare", "--trace", "rate:8", "--scheme", "mine.py:Mine", "--emulate")
+    assert (ran.code, ran.err) == (2, "verus: --scheme: `mine.py:Mine` is Python's: it runs in the simulator only\n")
+
+
+def failing(body: str, **more: str) -> str:
+    methods = {"on_start": "self.window_bytes = 30000", "on_feedback": "pass", "on_timeout": "pass", **more}
+    defined = "".join(
+        f"    def {name}(self, *told):\n{textwrap.indent(text, ' ' * 8)}\n" for name, text in methods.items()
+    )
+    return f"import verus\nclass Bad(verus.Controller):\n    {body}\n{defined}"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            failing("", on_feedback="if told[0].now_s > 1: 1 / 0"),
+            r"`bad.py`: Bad.on_feedback at 1\.0\d* s: ZeroDivisionError: division by zero \(line \d+\)",
+        ),
+        (
+            failing("", on_feedback="self.window_bytes = float('nan')"),
+            r"Bad.on_feedback at .* window_bytes must be a number of bytes, between 0 and 1073741824, or None, not nan",
+        ),
+        (failing("", on_feedback="self.window_bytes = -1"), r"window_bytes must be .* not -1"),
+        (failing("", on_feedback="self.pacing_mbps = 'fast'"), r"pacing_mbps must be .* not 'fast'"),
+        (
+            failing("", on_start="pass"),
+            r"Bad.on_start at 0\.0* s: it set none of window_bytes, budget_bytes and pacing",
+        ),
+        (
+            failing("", on_start="self.window_bytes = 3000; self.next_tick_s = 1", on_tick="pass"),
+            r"Bad.on_tick at 1\.0* s: next_tick_s must be after now, or None, not 1",
+        ),
+        (failing("", on_feedback="raise SystemExit(3)"), r"Bad.on_feedback at .* SystemExit: 3"),
+        (failing("", probe="return 3"), r"Bad.probe: TypeError: it must return a dict"),
+        (
+            failing("call_limit_s = 0.2", on_feedback="while told[0].now_s > 1: pass"),
+            r"Bad.on_feedback at 1\.0\d* s: took longer than 0\.2 s \(`call_limit_s` of the class\)",
+        ),
+        (
+            failing("run_limit_s = 0.2", on_start="self.window_bytes = 15000; self.next_tick_s = 0.0")
+            + "    def on_tick(self, now_s, in_flight_bytes):\n        self.next_tick_s = now_s + 1e-6\n",
+            r"Bad.on_\w+ at .* s: the run took longer than 0\.2 s \(`run_limit_s` of the class\)",
+        ),
+    ],
+)
+def test_a_controller_that_fails_harms_no_other_run(verus: Command, tmp_path: Path, source: str, message: str) -> None:
+    (tmp_path / "bad.py").write_text(source)
+    # Ten simulated minutes, so that what is to be ended does not end by itself.
+    settings = ("--trace", "rate:2", "--duration", 600)
+    ran = verus("compare", *settings, "--scheme", "bad.py:Bad", "--scheme", "cubic", "--out", "out")
+    assert ran.code == 1
+    assert "Cubic" in ran.out
+    assert (tmp_path / "out" / "report.html").exists()
+    last = ran.err.splitlines()[-1]
+    assert last.startswith("verus: Bad over rate:2, seed 1: ")
+    assert re.search(message, last), last
+
+
+def test_where_all_fail_nothing_is_written(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(failing("", on_feedback="1 / 0"))
+    ran = verus(
+        "compare", "--trace", "rate:2", "--duration", 2, "--scheme", "bad.py:Bad", "--repeat", 2, "--out", "out"
+    )
+    assert ran.code == 1
+    assert ran.err.startswith("verus: Bad over rate:2, seed 1: `bad.py`: Bad.on_feedback at")
+    assert ran.err.endswith("(and 1 more)\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_python_is_told_of_failures_with_what_the_others_came_to() -> None:
+    class Bad(Still):
+        def on_feedback(self, feedback: Feedback) -> None:
+            raise KeyError("no such thing")
+
+    with pytest.raises(RunError, match=r"Bad\.on_feedback at .* KeyError: 'no such thing'") as caught:
+        compare(traces=["rate:8"], schemes=[Bad, "cubic"], duration_s=1)
+    assert caught.value.finished.table.column("scheme").to_pylist() == ["cubic"]
+    with pytest.raises(RunError, match=r"KeyError"):
+        simulate(link=Link.constant(8), flows=[Flow(Bad)], duration_s=1)
+
+
+def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    assert json.loads(_verus.check_scheme(f"{path}:Mine"))["label"] == "Mine"
+    path.write_text(MINE.replace("class Mine", "class Changed"))
+    with pytest.raises(ValueError, match="it has Changed"):
+        _verus.check_scheme(f"{path}:Mine")
+
+
+def test_runs_on_many_threads_are_what_they_are_on_one(mine: Path) -> None:
+    def scenario(seed: int) -> str:
+        flows = [{"scheme": f"{mine}:Mine"}, {"scheme": "verus:ratio=2"}]
+        return json.dumps({"trace": "rate:8", "flows": flows, "duration_s": 2, "seed": seed, "loss": 0.001})
+
+    def metrics(threads: int | None) -> list[object]:
+        ended = _verus.simulate_many([scenario(seed) for seed in range(6)], threads)
+        return [end["metrics"] for end in ended if not isinstance(end, RuntimeError)]
+
+    assert metrics(1) == metrics(2) == metrics(None)
+    assert len(metrics(1)) == 6
+
+
+def test_ctrl_c_ends_runs_of_python(mine: Path) -> None:
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        simulate(link=Link.constant(8), flows=[Flow(f"{mine}:Mine")], duration_s=1e5)
+    timer.join()

@@ -1,0 +1,371 @@
+"""Controllers written in Python: the class to derive from, and how a scheme's text leads to one.
+
+    class Mine(verus.Controller):
+        def __init__(self, *, gain: float = 2.0) -> None: ...
+
+A scheme names such a class by its file, `mine.py:Mine:gain=3`, or is the class itself where Python calls. Its keys are
+the keyword arguments of `__init__`. Classes run in the simulator alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import difflib
+import functools
+import hashlib
+import importlib.util
+import inspect
+import math
+import random
+import re
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Union, get_args, get_origin
+
+if TYPE_CHECKING:
+    from verus._verus import Departure, Feedback, Timeout
+
+#: What stands before the name of a class that was given to Python, in place of its file's.
+GIVEN = "python:"
+
+#: A scheme of this kind.
+_KIND = re.compile(r"\s*(python:|.+?\.py(:|\s*$))", re.DOTALL)
+
+#: How near a word must be to one that there is, to be taken for it (`difflib`'s ratio, whose own default this is).
+_NEAR = 0.6
+
+
+class Controller:
+    """Decides how much a flow may send; derive from it.
+
+    An object of it is one flow's. It hears events, and says by five attributes what may be sent, which are read after
+    each event; None means no bound. At least one of the first three must be set by the end of `on_start`.
+
+    Attributes:
+        window_bytes: At most so many bytes in flight: the congestion window, of a GiB (2^30 bytes) at the most.
+        budget_bytes: At most so many bytes more, whatever is in flight. Each packet that leaves is taken from it.
+        pacing_mbps: The rate, in Mbit/s, at which what may leave is spread.
+        burst_bytes: How much of that may leave back to back; 32 packets if None.
+        next_tick_s: When to call `on_tick`, in seconds since the run began.
+        random: Draw from this alone, and one seed gives one result. It is seeded from the run's seed and the flow.
+
+    Times are in simulated seconds since the run began (`…_s`), durations in milliseconds (`…_ms`), sizes in bytes.
+    The class may set two limits, in seconds of wall time: a call that takes longer than `call_limit_s`, or a run that
+    takes longer than `run_limit_s`, is ended, and the run has failed.
+    """
+
+    window_bytes: float | None = None
+    budget_bytes: float | None = None
+    pacing_mbps: float | None = None
+    burst_bytes: float | None = None
+    next_tick_s: float | None = None
+    random: random.Random
+
+    call_limit_s: ClassVar[float] = 10.0
+    run_limit_s: ClassVar[float] = 3600.0
+
+    def on_start(self, now_s: float, packet_bytes: int) -> None:
+        """The flow begins; every packet will be of `packet_bytes` (IP size)."""
+
+    def on_sent(self, packet: Departure) -> None:
+        """A packet left. Called once for each, retransmissions included."""
+
+    def on_feedback(self, feedback: Feedback) -> None:
+        """All that one acknowledgement, or one expired loss timer, revealed."""
+        raise NotImplementedError("on_feedback is to be written")
+
+    def on_timeout(self, timeout: Timeout) -> None:
+        """Silence outlasted the retransmission timeout; everything in flight is presumed lost."""
+        raise NotImplementedError("on_timeout is to be written")
+
+    def on_tick(self, now_s: float, in_flight_bytes: int) -> None:
+        """The instant `next_tick_s` has come, perhaps late. Set the next one, or None."""
+
+    def probe(self) -> Mapping[str, float]:
+        """Quantities to be recorded over time, by name with the unit last: always the same names."""
+        return {}
+
+
+#: What may be given for a scheme where Python calls: a text, a class, or whatever makes a controller when it is called.
+Scheme = str | Callable[..., Controller]
+
+#: What this process was given, by the name that schemes have for it.
+_given: dict[str, Callable[..., Controller]] = {}
+
+#: What was loaded: by the file, its time and its size.
+_loaded: dict[tuple[str, int, int], ModuleType] = {}
+
+#: What was made once with success, so that it need not be tried again.
+_tried: set[tuple[Any, ...]] = set()
+
+
+def is_python(text: str) -> bool:
+    """Whether a scheme's text names a class.
+
+    Example:
+        >>> is_python("mine.py:Mine:gain=2"), is_python("verus:ratio=2")
+        (True, False)
+    """
+    return _KIND.match(text) is not None
+
+
+def text_of(scheme: Scheme) -> str:
+    """The text that stands for `scheme` in this process.
+
+    Raises:
+        ValueError: It makes no controllers.
+
+    Example:
+        >>> class Sleeper(Controller): ...
+        >>> text_of(Sleeper), text_of("cubic")
+        ('python:Sleeper', 'cubic')
+    """
+    if isinstance(scheme, str):
+        return scheme
+    if isinstance(scheme, Controller):
+        kind = type(scheme).__name__
+        raise ValueError(f"an object of `{kind}` is one flow's: give the class, or functools.partial({kind}, …)")
+    if not callable(scheme) or (isinstance(scheme, type) and not issubclass(scheme, Controller)):
+        raise ValueError(f"{scheme!r} is neither a text nor a verus.Controller, nor does it make one")
+    name = re.sub(r"\W", "_", _name(scheme))
+    taken, number = name, 1
+    while _given.setdefault(taken, scheme) is not scheme:
+        number += 1
+        taken = f"{name}_{number}"
+    return GIVEN + taken
+
+
+@contextlib.contextmanager
+def given(scheme: Scheme) -> Iterator[str]:
+    """The text that stands for `scheme` within the block, and for nothing after it."""
+    text = text_of(scheme)
+    try:
+        yield text
+    finally:
+        _given.pop(text.removeprefix(GIVEN), None)
+
+
+def _name(make: Callable[..., Any]) -> str:
+    while isinstance(make, functools.partial):
+        make = make.func
+    return getattr(make, "__name__", type(make).__name__)
+
+
+# What follows is called by the extension.
+
+
+def find(
+    file: str, name: str, pairs: Sequence[tuple[str, str]]
+) -> tuple[Callable[[], Controller], str, str, float, float]:
+    """What makes controllers of the class `name` of `file`, with these keys set.
+
+    Returns:
+        That, the class's name, what messages call it, and its two limits.
+
+    Raises:
+        ValueError: There is no such class or key, or a value is not of its kind, or the class refuses it.
+    """
+    if file == GIVEN:
+        make, place = _find_given(name), ""
+    else:
+        make, place = _find_in(file, name), f"`{file}`: "
+    shown = _name(make) if file == GIVEN else name
+    keys = _keywords(make, shown, pairs)
+    made = functools.partial(make, **keys)
+    key = (make, *keys.items())
+    if key not in _tried:
+        _try(made, shown)
+        if isinstance(make, type):
+            _tried.add(key)
+    kind = make if isinstance(make, type) else Controller
+    limits = [float(getattr(kind, limit)) for limit in ("call_limit_s", "run_limit_s")]
+    return made, shown, f"{place}{shown}", limits[0], limits[1]
+
+
+def make(factory: Callable[[], Controller], seed: int) -> Controller:
+    """One flow's controller."""
+    controller = factory()
+    controller.random = random.Random(seed)
+    return controller
+
+
+def hears(controller: Controller, event: str) -> bool:
+    """Whether its class has something of its own to do then."""
+    return getattr(type(controller), event) is not getattr(Controller, event)
+
+
+def told(error: BaseException) -> str:
+    """An exception in one line, with the line that raised it."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)]
+    return _sentence(error) + (f" (line {lines[-1]})" if lines else "")
+
+
+def thread() -> int:
+    """By what `interrupt` knows the calling thread."""
+    return threading.get_ident()
+
+
+class TooLong(BaseException):
+    """Ends a call that takes longer than it may."""
+
+
+def interrupt(ident: int) -> None:
+    """Has the thread raise `TooLong`, as soon as it is at something that Python interprets."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(TooLong))
+
+
+def spare(ident: int) -> None:
+    """Undoes that, if nothing was raised yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), None)
+
+
+def _sentence(error: BaseException) -> str:
+    words = " ".join(str(error).split())
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+
+
+def _find_given(name: str) -> Callable[..., Controller]:
+    if name not in _given:
+        raise ValueError(
+            f"no class `{name}` was given in this process: name its file, as in `mine.py:{name or 'Mine'}`"
+        )
+    return _given[name]
+
+
+def _find_in(file: str, name: str) -> type[Controller]:
+    module = _load(file)
+    own = {
+        found.__name__: found
+        for found in vars(module).values()
+        if isinstance(found, type) and issubclass(found, Controller) and found.__module__ == module.__name__
+    }
+    if name in own:
+        return own[name]
+    if not own:
+        raise ValueError(f"`{file}` has no class derived from verus.Controller")
+    if not name:
+        raise ValueError(f"needs the name of a class: `{file}:{next(iter(own))}`")
+    if name in vars(module):
+        raise ValueError(f"`{name}` of `{file}` is not derived from verus.Controller")
+    raise ValueError(f"`{file}` has no class `{name}`; it has {', '.join(own)}{_perhaps(name, own)}")
+
+
+def _load(file: str) -> ModuleType:
+    path = Path(file)
+    try:
+        known = path.stat()
+        source = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"`{file}` cannot be read: {error.strerror}") from error
+    key = (str(path.resolve()), known.st_mtime_ns, known.st_size)
+    if key in _loaded:
+        return _loaded[key]
+    name = f"verus_controller_{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # a file in a language that is known
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)  # so that it can import what lies beside it
+    try:
+        exec(compile(source, str(path), "exec"), vars(module))
+    except Exception as error:
+        del sys.modules[name]
+        line = error.lineno if isinstance(error, SyntaxError) else _line_in(str(path), error)
+        problem = error.msg if isinstance(error, SyntaxError) else _sentence(error)
+        where = f"line {line}: " if line else ""
+        raise ValueError(f"`{file}` cannot be loaded: {where}{problem}") from error
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
+    _loaded[key] = module
+    return module
+
+
+def _line_in(path: str, error: BaseException) -> int | None:
+    """The last line of this file on the way to the exception."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    return lines[-1] if lines else None
+
+
+def _perhaps(word: str, words: Sequence[str] | Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(word, list(words), 1, _NEAR)
+    return f" (did you mean `{near[0]}`?)" if near else ""
+
+
+def _keywords(make: Callable[..., Controller], name: str, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The keyword arguments that the keys stand for."""
+    try:
+        parameters = inspect.signature(make, eval_str=True).parameters
+    except (NameError, TypeError, ValueError):  # annotations that do not evaluate, or none at all
+        parameters = inspect.signature(make).parameters if callable(make) else {}
+    known = {
+        parameter.name: parameter
+        for parameter in parameters.values()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    keys = {}
+    for key, text in pairs:
+        if key not in known and not anything:
+            keys_are = ", ".join(known) or "none"
+            raise ValueError(f"`{name}` has no key `{key}`; its keys are {keys_are}{_perhaps(key, known)}")
+        keys[key] = _value(key, text, _kind(known[key]) if key in known else None)
+    for key, parameter in known.items():
+        if parameter.default is parameter.empty and key not in keys:
+            raise ValueError(f"{key} must be given, as in `{name}:{key}=1`")
+    return keys
+
+
+def _kind(parameter: inspect.Parameter) -> type | None:
+    """What a key takes, as its annotation or its default says; None if neither does."""
+    kind = parameter.annotation
+    if get_origin(kind) is Union or type(kind).__name__ == "UnionType":
+        kind = next((one for one in get_args(kind) if one is not type(None)), None)
+    for known in (bool, int, float, str):
+        if kind is known or (parameter.annotation is parameter.empty and type(parameter.default) is known):
+            return known
+    return None
+
+
+def _value(key: str, text: str, kind: type | None) -> Any:
+    """A key's value, in the words and with the complaints that built-in keys have."""
+    if kind is bool or (kind is None and text in ("yes", "no")):
+        if text in ("yes", "no"):
+            return text == "yes"
+        raise ValueError(f"{key} must be one of yes, no, not `{text}`")
+    if kind is str:
+        return text
+    if kind is not float:
+        try:
+            return int(text)
+        except ValueError:
+            if kind is int:
+                raise ValueError(f"{key} must be a whole number, not `{text}`") from None
+    try:
+        number = float(text)
+    except ValueError:
+        if kind is None:
+            return text
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{key} must be a number, not `{text}`")
+    return number
+
+
+def _try(make: Callable[[], Any], name: str) -> None:
+    """Makes one, to hear now what the class has to say of its keys."""
+    try:
+        made = make()
+    except Exception as error:
+        words = " ".join(str(error).split())
+        problem = words if isinstance(error, ValueError) and words else told(error)
+        raise ValueError(problem) from error
+    if not isinstance(made, Controller):
+        raise ValueError(f"`{name}` makes a {type(made).__name__}, not a verus.Controller")
