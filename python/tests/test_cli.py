@@ -96,7 +96,7 @@ def test_version_is_that_of_the_crates(verus: Command) -> None:
     assert verus("--version").out.strip() == _verus.version()
 
 
-@pytest.mark.parametrize("verb", ["schemes", "queues", "channels"])
+@pytest.mark.parametrize("verb", ["schemes", "queues", "jitter", "reorder", "channels"])
 def test_list_says_what_there_is(verb: str, verus: Command) -> None:
     ran = verus("list", verb)
     assert ran.code == 0
@@ -107,11 +107,43 @@ def test_list_says_what_there_is(verb: str, verus: Command) -> None:
         >= {
             "schemes": {"verus", "cubic", "newreno", "vegas"},
             "queues": {"red", "droptail", "codel", "pie", "fq_codel", "dualpi2", "infinite"},
+            "jitter": {"none", "uniform", "gauss", "wifi"},
+            "reorder": {"none", "late", "uniform"},
             "channels": {"city-driving-3g-up", "cs244-2017/city_drive_2min"},
         }[verb]
     )
     for name in names:
         assert name in ran.out
+
+
+def test_a_path_wavers_as_asked_and_what_cannot_be_is_named(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "changes.json").write_text('[{"at_s": 0.5, "rate_mbps": 0}, {"at_s": 0.7, "rate_mbps": 8}]')
+    (tmp_path / "none.json").write_text("{}")
+    (tmp_path / "delays.txt").write_text("20\n25\nsoon\n")
+    compared = ["compare", "--trace", "rate:8", "--scheme", "cubic", "--duration", "2", "--json"]
+    paths = ["--jitter", "gauss:mean_ms=5", "--ack-jitter", "uniform:max_ms=3", "--reorder", "late:p=0.01,ms=10"]
+    paths += ["--ack-delay-ms", "30", "--ack-loss", "0.01", "--loss-bursts", "1/100"]
+    paths += ["--changes", str(tmp_path / "changes.json"), "--changes-repeat", "1"]
+    ran = verus(*compared, *paths)
+    assert ran.code == 0, ran.err
+    plain, wavering = (json.loads(one.out)["rtt_mean_ms"] for one in (verus(*compared), ran))
+    assert wavering != plain
+    for options, words in [
+        (["--jitter", "gauss"], "jitter `gauss`: `gauss` needs mean_ms=MS"),
+        (["--ack-jitter", "often"], "ack_jitter `often`: unknown kind `often`"),
+        (["--reorder", "late:p=2,ms=1"], "p must be between 0 and 1, not `2`"),
+        (["--loss-bursts", "2"], "must be `none`, or LOST/OF"),
+        (["--ack-loss", "1"], "must be at least 0 and below 1"),
+        (["--delay-series", str(tmp_path / "delays.txt")], "line 3: `soon` is not a whole number of milliseconds"),
+        (["--delay-series", str(tmp_path / "nothing")], "cannot read"),
+        (["--changes", str(tmp_path / "none.json")], "must hold a list of changes"),
+        (["--changes", str(tmp_path / "delays.txt")], "is not JSON"),
+        (["--changes", str(tmp_path / "changes.json"), "--changes-repeat", "0.5"], "after the last change"),
+    ]:
+        ran = verus(*compared, *options)
+        assert (ran.code, ran.out) == (2, ""), options
+        assert words in ran.err
+        assert ran.err.count("\n") == 1, ran.err
 
 
 def test_every_scheme_and_queue_that_is_listed_runs(verus: Command) -> None:

@@ -31,7 +31,9 @@ __all__ = [
     "default_scenario",
     "jain",
     "list_channels",
+    "list_jitter",
     "list_queues",
+    "list_reorder",
     "list_schemes",
     "list_traffic",
     "model_csv",
@@ -317,6 +319,12 @@ def list_queues() -> str:
     """JSON, as `list_schemes`."""
 
 def list_traffic() -> str:
+    """JSON, as `list_queues`."""
+
+def list_jitter() -> str:
+    """JSON, as `list_queues`."""
+
+def list_reorder() -> str:
     """JSON, as `list_queues`."""
 
 def calibration(seed: int, pieces: int) -> str:

@@ -37,7 +37,7 @@ from verus.scenario import (
     text_list,
     whole,
 )
-from verus.schema import Scenario
+from verus.schema import Change, Scenario
 
 if TYPE_CHECKING:
     from verus.notebook import Plot
@@ -52,7 +52,16 @@ class LinkOptions(TypedDict, total=False):
     queue: str
     ack: str
     ack_queue: str
+    jitter: str
+    ack_jitter: str
+    reorder: str
+    ack_delay_ms: float | None
+    delay_series: str | None
     loss: float
+    loss_bursts: str
+    ack_loss: float
+    changes: Sequence[Change]
+    changes_repeat_s: float | None
     opportunity_bytes: int
     loop: bool
 
@@ -67,7 +76,16 @@ class Link:
         queue: ``KIND[:key=value,…]``.
         ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
         ack_queue: The queue they wait in.
+        jitter: What packets wait for on their way out of the bottleneck: ``none``, or ``gauss:mean_ms=5``.
+        ack_jitter: The same for acknowledgements.
+        reorder: Which packets others overtake: ``none``, or ``late:p=0.05,ms=10``.
+        ack_delay_ms: Propagation of acknowledgements; `delay_ms` if None.
+        delay_series: A file with a recorded series of propagation delays each way, in place of `delay_ms`.
         loss: Probability of random loss on the data path.
+        loss_bursts: Losses in bursts, as LOST/OF: ``2/18``.
+        ack_loss: Probability of random loss of acknowledgements.
+        changes: Changes of the path: ``{"at_s": 2, "rate_mbps": 0}`` (`verus list scenario` has the fields).
+        changes_repeat_s: After which they come again; once if None.
         opportunity_bytes: What one line of a trace carries: 1504 or 1500.
         loop: Whether a trace that ends starts again.
 
@@ -81,7 +99,16 @@ class Link:
     queue: str = PAPER_QUEUE
     ack: str = DEFAULTS["ack"]
     ack_queue: str = DEFAULTS["ack_queue"]
+    jitter: str = DEFAULTS["jitter"]
+    ack_jitter: str = DEFAULTS["ack_jitter"]
+    reorder: str = DEFAULTS["reorder"]
+    ack_delay_ms: float | None = None
+    delay_series: str | None = None
     loss: float = DEFAULTS["loss"]
+    loss_bursts: str = DEFAULTS["loss_bursts"]
+    ack_loss: float = DEFAULTS["ack_loss"]
+    changes: Sequence[Change] = ()
+    changes_repeat_s: float | None = None
     opportunity_bytes: int = DEFAULTS["opportunity_bytes"]
     loop: bool = DEFAULTS["loop"]
 
@@ -310,16 +337,11 @@ def simulate(
         schemes=(),
         mixes=("+".join(texts),),
         queues=(link.queue,),
-        ack=link.ack,
-        ack_queue=link.ack_queue,
-        delay_ms=link.delay_ms,
         packet_bytes=packet_bytes,
-        opportunity_bytes=link.opportunity_bytes,
         ack_every=ack_every,
         duration_s=duration_s,
         seed=seed,
-        loss=link.loss,
-        loop=link.loop,
+        **{name: value for name, value in vars(link).items() if name not in ("trace", "queue")},
         records=records,
         bin_ms=bin_ms,
     )
@@ -488,7 +510,16 @@ def compare(
     duration_s: float = DEFAULTS["duration_s"],
     seed: int = DEFAULTS["seed"],
     repeat: int = 1,
+    jitter: str = DEFAULTS["jitter"],
+    ack_jitter: str = DEFAULTS["ack_jitter"],
+    reorder: str = DEFAULTS["reorder"],
+    ack_delay_ms: float | None = None,
+    delay_series: str | None = None,
     loss: float = DEFAULTS["loss"],
+    loss_bursts: str = DEFAULTS["loss_bursts"],
+    ack_loss: float = DEFAULTS["ack_loss"],
+    changes: Sequence[Change] = (),
+    changes_repeat_s: float | None = None,
     loop: bool = DEFAULTS["loop"],
     records: bool = False,
     bin_ms: float = DEFAULTS["bin_ms"],
@@ -513,7 +544,16 @@ def compare(
         duration_s: Simulated time, in seconds.
         seed: First seed.
         repeat: Runs of each, with seeds ``seed … seed + repeat - 1``.
+        jitter: What packets wait for on their way out of the bottleneck: ``none``, or ``gauss:mean_ms=5``.
+        ack_jitter: The same for acknowledgements.
+        reorder: Which packets others overtake: ``none``, or ``late:p=0.05,ms=10``.
+        ack_delay_ms: Propagation of acknowledgements; `delay_ms` if None.
+        delay_series: A file with a recorded series of propagation delays each way, in place of `delay_ms`.
         loss: Probability of random loss on the data path.
+        loss_bursts: Losses in bursts, as LOST/OF: ``2/18``.
+        ack_loss: Probability of random loss of acknowledgements.
+        changes: Changes of the path: ``{"at_s": 2, "rate_mbps": 0}`` (`verus list scenario` has the fields).
+        changes_repeat_s: After which they come again; once if None.
         loop: Whether a trace that ends starts again.
         records: Whether to keep one record for each packet.
         bin_ms: Width of the bins of the series.
@@ -548,7 +588,16 @@ def compare(
         duration_s=duration_s,
         seed=seed,
         repeat=repeat,
+        jitter=jitter,
+        ack_jitter=ack_jitter,
+        reorder=reorder,
+        ack_delay_ms=ack_delay_ms,
+        delay_series=delay_series,
         loss=loss,
+        loss_bursts=loss_bursts,
+        ack_loss=ack_loss,
+        changes=changes,
+        changes_repeat_s=changes_repeat_s,
         loop=loop,
         records=records,
         bin_ms=bin_ms,

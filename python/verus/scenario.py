@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 from verus import _verus, controller
 from verus.errors import FieldError
-from verus.schema import Scenario
+from verus.schema import Change, Scenario
 
 Entry = TypeVar("Entry")
 
@@ -243,7 +243,16 @@ class Settings:
         duration_s: Simulated seconds.
         seed: First seed.
         repeat: Runs of each cell, with seeds ``seed … seed + repeat - 1``.
+        jitter: What packets wait for on their way out of the bottleneck: ``none``, or ``gauss:mean_ms=5``.
+        ack_jitter: The same for acknowledgements.
+        reorder: Which packets others overtake: ``none``, or ``late:p=0.05,ms=10``.
+        ack_delay_ms: Propagation of acknowledgements; `delay_ms` if None.
+        delay_series: A file with a recorded series of propagation delays, in place of `delay_ms`.
         loss: Random loss on the data path, as a probability.
+        loss_bursts: Losses in bursts, as LOST/OF: ``2/18``.
+        ack_loss: Random loss of acknowledgements, as a probability.
+        changes: Changes of the path during the run, as `Change` of a scenario.
+        changes_repeat_s: After which they come again.
         loop: Whether a trace that ends starts again.
         records: Whether to keep one record for each packet.
         bin_ms: Width of the bins of the time series.
@@ -266,7 +275,16 @@ class Settings:
     duration_s: float = DEFAULTS["duration_s"]
     seed: int = DEFAULTS["seed"]
     repeat: int = 1
+    jitter: str = DEFAULTS["jitter"]
+    ack_jitter: str = DEFAULTS["ack_jitter"]
+    reorder: str = DEFAULTS["reorder"]
+    ack_delay_ms: float | None = None
+    delay_series: str | None = None
     loss: float = DEFAULTS["loss"]
+    loss_bursts: str = DEFAULTS["loss_bursts"]
+    ack_loss: float = DEFAULTS["ack_loss"]
+    changes: Sequence[Change] = ()
+    changes_repeat_s: float | None = None
     loop: bool = DEFAULTS["loop"]
     records: bool = False
     bin_ms: float = DEFAULTS["bin_ms"]
@@ -374,7 +392,7 @@ class Settings:
         """Those that a scenario has under the same name and with the same meaning."""
         own = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name in DEFAULTS}
         del own["flows"]
-        return own
+        return {**own, "changes": list(self.changes)}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON; `from_dict` undoes it."""

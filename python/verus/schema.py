@@ -27,16 +27,24 @@ class Flow(TypedDict, total=False):
 
 
 class Change(TypedDict, total=False):
-    """A change of the path at an instant; what is absent stays."""
+    """A change of the path at an instant; what is absent stays. It concerns what has not left the bottleneck."""
 
     #: When, s.
     at_s: float
-    #: The bottleneck's rate, Mbit/s; only where the channel is a `rate:`.
+    #: The bottleneck's rate, Mbit/s, 0 to hold all packets; only where the channel is a `rate:`.
     rate_mbps: float | None
+    #: The same of the acknowledgements' link.
+    ack_rate_mbps: float | None
     #: Propagation delay each way, ms, for all flows. Packets under way keep their order.
     delay_ms: float | None
+    #: What packets wait for on their way out of the bottleneck.
+    jitter: str | None
+    #: The same for acknowledgements.
+    ack_jitter: str | None
     #: Probability of random loss.
     loss: float | None
+    #: Losses in bursts.
+    loss_bursts: str | None
 
 
 class Scenario(TypedDict, total=False):
@@ -61,8 +69,24 @@ class Scenario(TypedDict, total=False):
     opportunity_bytes: int
     #: Whether a trace begins again at its end, rather than carrying nothing more.
     loop: bool
+    #: Propagation delay of acknowledgements, ms, of flows that have none of their own; `delay_ms` if absent.
+    ack_delay_ms: float | None
+    #: A file with a recorded series of propagation delays, in place of `delay_ms`, each way: a whole number
+    #: of ms a line, each for 10 ms. Packets overtake others where it falls.
+    delay_series: str | None
+    #: What packets wait for on their way out of the bottleneck, such as `gauss:mean_ms=5`; they keep their
+    #: order.
+    jitter: str
+    #: The same for acknowledgements.
+    ack_jitter: str
+    #: Which data packets others overtake, such as `late:p=0.05,ms=10`.
+    reorder: str
     #: Probability that a data packet is lost on its way to the bottleneck.
     loss: float
+    #: Losses in bursts on the same way, as LOST/OF: `2/18` loses the last two of every 18 packets.
+    loss_bursts: str
+    #: Probability that an acknowledgement is lost.
+    ack_loss: float
     #: The flows.
     flows: list[Flow]
     #: Length of the run, s.
@@ -81,3 +105,5 @@ class Scenario(TypedDict, total=False):
     ack_every: int
     #: Changes of the path during the run, in order of time.
     changes: list[Change]
+    #: After which the path is as at first and the changes come again, s; once if absent.
+    changes_repeat_s: float | None

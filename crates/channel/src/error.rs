@@ -147,6 +147,20 @@ pub enum Problem {
         "`{0}` is not a whole number of milliseconds (a raw arrival log is turned into a trace by `verus trace convert`)"
     )]
     Fraction(String),
+    /// Anything but a whole number of milliseconds.
+    #[error("`{0}` is not a whole number of milliseconds")]
+    NotWholeMillis(String),
+    /// A delay series without a delay.
+    #[error(
+        "it holds no delay above 0; a delay series has one whole number of milliseconds on each line"
+    )]
+    NoDelays,
+    /// A delay that no link has.
+    #[error("a delay of `{0}` ms is above {1} ms")]
+    LongDelay(String, u32),
+    /// More lines than are kept in memory.
+    #[error("more than {0} lines")]
+    TooManyLines(u64),
     /// Not a number.
     #[error("`{0}` is not a time")]
     NotATime(String),

@@ -20,8 +20,9 @@ use std::path::Path;
 use verus_core::Duration;
 
 use crate::error::Error;
+use crate::lines::{excerpt, is_decimal};
 use crate::named::{LONGEST_BUILT_IN, Named};
-use crate::trace::{Trace, excerpt, is_decimal};
+use crate::trace::Trace;
 
 /// More parts than this are refused: a mistake more likely than a wish.
 const MOST_PARTS: usize = 1000;

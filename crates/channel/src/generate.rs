@@ -27,12 +27,12 @@
 //! [`verus_core::random`], the arithmetic is +, −, ×, ÷, square root, exp and ln, and the result is
 //! whole milliseconds. A longer duration extends a shorter one.
 
-use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use verus_core::random;
 use verus_core::units::{Bytes, Duration};
 
+use crate::dice::Dice;
 use crate::statistics::Statistics;
 use crate::trace::Trace;
 
@@ -642,43 +642,6 @@ impl Grants {
 
     fn burst(&mut self) -> f64 {
         (self.burst.0 + self.burst.1 * self.dice.normal()).exp()
-    }
-}
-
-/// Uniform and normal numbers from a stream.
-#[derive(Debug)]
-struct Dice {
-    stream: ChaCha8Rng,
-    spare: Option<f64>,
-}
-
-impl Dice {
-    fn new(stream: ChaCha8Rng) -> Self {
-        Dice {
-            stream,
-            spare: None,
-        }
-    }
-
-    /// In (0, 1).
-    fn uniform(&mut self) -> f64 {
-        ((self.stream.next_u64() >> 11) as f64 + 0.5) * (1.0 / (1u64 << 53) as f64)
-    }
-
-    /// Mean 0, variance 1, by Marsaglia's polar method: no sine or cosine.
-    fn normal(&mut self) -> f64 {
-        if let Some(spare) = self.spare.take() {
-            return spare;
-        }
-        loop {
-            let (u, v) = (2.0 * self.uniform() - 1.0, 2.0 * self.uniform() - 1.0);
-            let square = u * u + v * v;
-            if square < 1.0 && square > 0.0 {
-                let factor = (-2.0 * square.ln() / square).sqrt();
-                self.spare = Some(v * factor);
-                return u * factor;
-            }
-        }
     }
 }
 

@@ -6,9 +6,12 @@
 //! simulator, a real-time emulator and tests of faults drive the same code.
 
 pub mod catalogue;
+pub mod delays;
+mod dice;
 pub mod error;
 pub mod expression;
 pub mod generate;
+mod lines;
 pub mod named;
 mod near;
 pub mod path;
@@ -22,6 +25,7 @@ pub mod trace;
 pub use catalogue::Channel;
 pub use error::{Error, Problem};
 pub use path::Path;
+pub use path::config::{PathConfig, Way};
 pub use path::delay::Delay;
 pub use path::link::{Departed, Link, Service, WhenOver};
 pub use path::loss::Loss;

@@ -14,6 +14,8 @@
 //!
 //! Each element is a file. Another one, such as a policer, is one more variant of [`Element`].
 
+pub mod bursts;
+pub mod config;
 pub mod delay;
 pub mod jitter;
 pub mod link;
@@ -22,6 +24,7 @@ pub mod reorder;
 
 use verus_core::{Bytes, Ecn, Time};
 
+use bursts::Bursts;
 use delay::{Delay, Flight};
 use link::Link;
 use loss::Loss;
@@ -56,6 +59,8 @@ pub trait Packet {
 pub enum Element<P> {
     /// Random loss.
     Loss(Loss),
+    /// Losses in bursts.
+    Bursts(Bursts),
     /// A queue and what serves it. Boxed, so that the elements of a path are close together.
     Link(Box<Link<P>>),
 }
@@ -63,6 +68,12 @@ pub enum Element<P> {
 impl<P> From<Loss> for Element<P> {
     fn from(loss: Loss) -> Self {
         Element::Loss(loss)
+    }
+}
+
+impl<P> From<Bursts> for Element<P> {
+    fn from(bursts: Bursts) -> Self {
+        Element::Bursts(bursts)
     }
 }
 
@@ -84,7 +95,7 @@ pub struct Dropped {
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// By chance.
+    /// By chance, or by count.
     Chance,
     /// The queue did not take it.
     Refused,
@@ -208,6 +219,11 @@ impl<P: Packet> Path<P> {
         self.delay.next_arrival(pipe)
     }
 
+    /// Whether a packet may arrive before one of its flow that set out earlier.
+    pub fn may_overtake(&self) -> bool {
+        self.delay.may_overtake()
+    }
+
     /// The pipe through which the packets of `flow` propagate: flows of one constant delay share one.
     ///
     /// # Panics
@@ -220,7 +236,7 @@ impl<P: Packet> Path<P> {
     pub fn links(&self) -> impl Iterator<Item = &Link<P>> {
         self.elements.iter().filter_map(|element| match element {
             Element::Link(link) => Some(&**link),
-            Element::Loss(_) => None,
+            Element::Loss(_) | Element::Bursts(_) => None,
         })
     }
 
@@ -285,6 +301,11 @@ impl<P: Packet> Path<P> {
             match &mut self.elements[element] {
                 Element::Loss(loss) => {
                     if loss.loses(now, packet.flow()) {
+                        return discard(watch, now, size, packet, element, Why::Chance);
+                    }
+                }
+                Element::Bursts(bursts) => {
+                    if bursts.loses(now) {
                         return discard(watch, now, size, packet, element, Why::Chance);
                     }
                 }

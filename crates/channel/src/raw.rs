@@ -5,14 +5,14 @@
 //! double precision with halves away from zero: that is how the distributed traces were made. Exact decimal arithmetic
 //! differs in up to 0.1 % of the lines, so the rounding is part of the format.
 
-use std::fs;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 use verus_core::{Bytes, Time};
 
 use crate::error::{Error, Problem};
-use crate::trace::{Builder, Trace, excerpt, is_decimal, not_text, with_plain_lines};
+use crate::lines::{self, excerpt, is_decimal, not_text};
+use crate::trace::{Builder, Trace};
 
 const WHAT: &str = "raw arrival log";
 
@@ -24,16 +24,8 @@ const LARGEST_MILLIS: f64 = (1u64 << 53) as f64;
 /// # Errors
 /// If it cannot be read or is no such log; the message names the file and the line.
 pub fn read(path: &Path) -> Result<Trace, Error> {
-    let name = path.display().to_string();
-    let fail = |source| Error::Io {
-        action: "read",
-        name: name.clone(),
-        source,
-    };
-    if fs::metadata(path).map_err(fail)?.is_dir() {
-        return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
-    }
-    parse(&name, fs::File::open(path).map_err(fail)?)
+    let (name, file) = lines::open(path)?;
+    parse(&name, file)
 }
 
 /// Reads a raw arrival log from `bytes`, plain or compressed, as a trace. `name` is what messages call it.
@@ -42,7 +34,7 @@ pub fn read(path: &Path) -> Result<Trace, Error> {
 /// # Errors
 /// If the bytes are no such log.
 pub fn parse(name: &str, bytes: impl Read) -> Result<Trace, Error> {
-    let (builder, ..) = with_plain_lines(WHAT, name, bytes, |lines| {
+    let (builder, ..) = lines::with_plain_lines(WHAT, name, bytes, |lines| {
         let mut builder = Builder::default();
         let mut clock = None;
         lines.for_each(|number, line| {

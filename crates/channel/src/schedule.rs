@@ -1,18 +1,14 @@
 //! A value that changes in steps over time: the rate, delay or loss of a link.
 
-use serde::{Deserialize, Serialize};
-use verus_core::{Rate, Time};
+use verus_core::{Duration, Rate, Time};
 
-/// A piecewise-constant function of time: each value holds from its instant until the next one's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<(Time, T)>", into = "Vec<(Time, T)>")]
-#[serde(bound(
-    serialize = "T: Clone + Serialize",
-    deserialize = "T: Deserialize<'de>"
-))]
+/// A piecewise-constant function of time: each value holds from its instant until the next one's. It may repeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule<T> {
-    /// Never empty; the first at zero, strictly increasing.
+    /// Never empty; the first at zero, strictly increasing, and all before the end of the period.
     steps: Vec<(Time, T)>,
+    /// After which it begins again; `None` if the last value stays.
+    period: Option<Duration>,
 }
 
 /// A link's rate over time.
@@ -30,6 +26,9 @@ pub enum ScheduleError {
     /// Two steps out of order or at the same instant.
     #[error("a schedule's steps must be in order of time ({1:?} after {0:?})")]
     OutOfOrder(Time, Time),
+    /// It would begin again before its last step.
+    #[error("a schedule's steps must be within its period of {1:?}, not at {0:?}")]
+    BeyondPeriod(Time, Duration),
 }
 
 impl<T> Schedule<T> {
@@ -37,6 +36,7 @@ impl<T> Schedule<T> {
     pub fn constant(value: T) -> Self {
         Schedule {
             steps: vec![(Time::ZERO, value)],
+            period: None,
         }
     }
 
@@ -51,48 +51,77 @@ impl<T> Schedule<T> {
         }
         match steps.windows(2).find(|pair| pair[0].0 >= pair[1].0) {
             Some(pair) => Err(ScheduleError::OutOfOrder(pair[0].0, pair[1].0)),
-            None => Ok(Schedule { steps }),
+            None => Ok(Schedule {
+                steps,
+                period: None,
+            }),
         }
     }
 
-    /// The steps: when each value begins to hold.
+    /// The same again and again, every `period`.
+    ///
+    /// # Errors
+    /// If its last step is not before that.
+    pub fn repeating(mut self, period: Duration) -> Result<Self, ScheduleError> {
+        let last = self.steps[self.steps.len() - 1].0;
+        if last >= Time::ZERO + period {
+            return Err(ScheduleError::BeyondPeriod(last, period));
+        }
+        self.period = Some(period);
+        Ok(self)
+    }
+
+    /// The steps: when each value begins to hold, the first time round.
     pub fn steps(&self) -> &[(Time, T)] {
         &self.steps
     }
 
-    /// The index of the step that holds at `time`.
-    pub(crate) fn index_at(&self, time: Time) -> usize {
-        // The first step is at zero, so at least one begins at or before any time.
-        self.steps.partition_point(|(from, _)| *from <= time) - 1
+    /// After which it begins again, if it does.
+    pub fn period(&self) -> Option<Duration> {
+        self.period
     }
 
-    /// When the step at `index` ends; [`Time::MAX`] for the last.
+    /// Whether any of its values is such.
+    pub fn ever(&self, such: impl Fn(&T) -> bool) -> bool {
+        self.steps.iter().any(|(_, value)| such(value))
+    }
+
+    /// The number of the step that holds at `time`. Steps are numbered on from lap to lap.
+    pub(crate) fn index_at(&self, time: Time) -> usize {
+        let mut time = time;
+        let mut before = 0;
+        if let Some(period) = self.period {
+            let laps = time.as_nanos() / period.as_nanos();
+            time = Time::from_nanos(time.as_nanos() % period.as_nanos());
+            before = laps as usize * self.steps.len();
+        }
+        // The first step is at zero, so at least one begins at or before any time.
+        before + self.steps.partition_point(|(from, _)| *from <= time) - 1
+    }
+
+    /// When the step with this number ends; [`Time::MAX`] for the last.
     #[inline]
     pub(crate) fn end_of(&self, index: usize) -> Time {
-        self.steps
-            .get(index + 1)
-            .map_or(Time::MAX, |(from, _)| *from)
+        match (self.steps.get(index + 1), self.period) {
+            (Some((from, _)), _) => *from,
+            (None, None) => Time::MAX,
+            (None, Some(period)) => {
+                let (lap, step) = self.lap_and_step(index + 1);
+                self.steps[step].0 + period * lap as u64
+            }
+        }
+    }
+
+    /// Which time round a step is of, and which it is of those.
+    fn lap_and_step(&self, index: usize) -> (usize, usize) {
+        (index / self.steps.len(), index % self.steps.len())
     }
 }
 
 impl<T: Copy> Schedule<T> {
-    /// The value that holds at `time`.
-    pub fn value_at(&self, time: Time) -> T {
-        self.steps[self.index_at(time)].1
-    }
-}
-
-impl<T> From<Schedule<T>> for Vec<(Time, T)> {
-    fn from(schedule: Schedule<T>) -> Self {
-        schedule.steps
-    }
-}
-
-impl<T> TryFrom<Vec<(Time, T)>> for Schedule<T> {
-    type Error = ScheduleError;
-
-    fn try_from(steps: Vec<(Time, T)>) -> Result<Self, ScheduleError> {
-        Schedule::new(steps)
+    /// The value of the step with this number, of those that there are.
+    pub(crate) fn value(&self, index: usize) -> T {
+        self.steps[self.lap_and_step(index).1].1
     }
 }
 
@@ -128,23 +157,23 @@ impl<T: Copy> Follower<T> {
 
     #[cold]
     fn advance(&mut self, now: Time) {
-        while now >= self.until && self.index + 1 < self.schedule.steps.len() {
+        while now >= self.until && self.until < Time::MAX {
             self.index += 1;
             self.until = self.schedule.end_of(self.index);
         }
-        self.value = self.schedule.steps[self.index].1;
+        self.value = self.schedule.value(self.index);
     }
 }
 
 impl RateSchedule {
     /// Bit-nanoseconds per second carried in [`from`, `to`): divide by 8·10⁹ for bytes.
-    fn work_between(&self, from: Time, to: Time) -> u128 {
+    pub(crate) fn work_between(&self, from: Time, to: Time) -> u128 {
         let mut work = 0;
         let mut at = from;
         let mut index = self.index_at(from);
         while at < to {
             let end = self.end_of(index).min(to);
-            work += u128::from(self.steps[index].1.as_bps()) * u128::from((end - at).as_nanos());
+            work += u128::from(self.value(index).as_bps()) * u128::from((end - at).as_nanos());
             (at, index) = (end, index + 1);
         }
         work
@@ -175,9 +204,39 @@ mod tests {
         let expected = [(0, 1), (9, 1), (10, 2), (19, 2), (20, 3), (1000, 3)];
         let mut follower = Follower::new(schedule.clone());
         for (ms, value) in expected {
-            assert_eq!(schedule.value_at(at(ms)), value);
+            assert_eq!(schedule.value(schedule.index_at(at(ms))), value);
             assert_eq!(follower.at(at(ms)), value);
         }
+    }
+
+    #[test]
+    fn a_schedule_that_repeats_begins_again_after_its_period() {
+        let once = Schedule::new(vec![(at(0), 1), (at(10), 2)]).unwrap();
+        let schedule = once.clone().repeating(Duration::from_millis(15)).unwrap();
+        let mut follower = Follower::new(schedule.clone());
+        for (ms, value) in [
+            (0, 1),
+            (10, 2),
+            (14, 2),
+            (15, 1),
+            (24, 1),
+            (25, 2),
+            (30, 1),
+            (1500, 1),
+            (1514, 2),
+        ] {
+            let index = schedule.index_at(at(ms));
+            assert_eq!(schedule.value(index), value, "{ms} ms");
+            assert_eq!(follower.at(at(ms)), value, "{ms} ms");
+            assert!(schedule.end_of(index) > at(ms) && schedule.end_of(index) <= at(ms + 10));
+        }
+        assert_eq!(
+            once.repeating(Duration::from_millis(10)),
+            Err(ScheduleError::BeyondPeriod(
+                at(10),
+                Duration::from_millis(10)
+            ))
+        );
     }
 
     #[test]
@@ -203,5 +262,8 @@ mod tests {
         // 5 ms at 1 byte/µs, 10 ms of nothing, 5 ms at 2 bytes/µs.
         assert_eq!(schedule.bytes_between(at(5), at(25)).get(), 5_000 + 10_000);
         assert_eq!(schedule.bytes_between(at(25), at(25)).get(), 0);
+        let schedule = schedule.repeating(Duration::from_millis(25)).unwrap();
+        // A lap is 10,000 + 0 + 10,000 bytes.
+        assert_eq!(schedule.bytes_between(at(5), at(1_030)).get(), 41 * 20_000);
     }
 }

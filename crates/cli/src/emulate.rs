@@ -22,7 +22,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use verus_core::{Bytes, Duration, Time};
 use verus_emu::device::{Device, DeviceConfig};
-use verus_emu::direction::PathConfig;
 use verus_emu::emulator::Emulator;
 use verus_emu::namespace::Namespace;
 use verus_emu::netlink;
@@ -90,9 +89,6 @@ impl Job {
     fn flows(&self) -> Result<Vec<Kind>, Failure> {
         let scenario = &self.scenario;
         let refuse = |what: &str| Err(Failure::usage(format_args!("in real time, {what}")));
-        if !scenario.changes.is_empty() {
-            return refuse("a path does not change during a run");
-        }
         if scenario.records {
             return refuse("there is no record of each packet (leave --records out)");
         }
@@ -164,7 +160,7 @@ fn emulate(scenario: &Scenario, paths: Paths, kinds: &[Kind]) -> Result<Value, F
             .map_err(cannot)
     };
     let devices = [device(0, SENDERS)?, device(1, RECEIVERS)?];
-    let directions = directions(scenario, &paths);
+    let directions = [paths.there.clone(), paths.back.clone()];
     let emulator = Emulator::new(devices, &directions, scenario.seed).map_err(failed)?;
     let stage = Stage::new(scenario).map_err(failed)?;
     let duration = Duration::from_secs_f64(scenario.duration_s);
@@ -218,23 +214,6 @@ fn emulate(scenario: &Scenario, paths: Paths, kinds: &[Kind]) -> Result<Value, F
         .sum::<io::Result<u64>>()
         .map_err(failed)?;
     Ok(told(scenario, &paths, &emulator, watch, &outcomes, drops))
-}
-
-/// The path of the data, and that of what acknowledges it.
-fn directions(scenario: &Scenario, paths: &Paths) -> [PathConfig; 2] {
-    let delay = Duration::from_millis_f64(scenario.delay_ms);
-    [
-        PathConfig {
-            link: Some((paths.service.clone(), paths.queue.clone())),
-            delay,
-            loss: scenario.loss,
-        },
-        PathConfig {
-            link: paths.ack.clone(),
-            delay,
-            loss: 0.0,
-        },
-    ]
 }
 
 /// Runs both ends of a flow, a sender in one namespace and a receiver in the other, until the stage is over.

@@ -20,11 +20,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use verus_channel::catalogue;
 use verus_channel::named::LONGEST_BUILT_IN;
+use verus_channel::path::jitter::JitterConfig;
 use verus_channel::path::link::WhenOver;
+use verus_channel::path::reorder::ReorderConfig;
 use verus_channel::queue::QueueConfig;
+use verus_channel::{PathConfig, Schedule, delays};
 use verus_core::{Bytes, Duration};
 use verus_emu::device::{Device, DeviceConfig, IPV6_LEAST_MTU};
-use verus_emu::direction::PathConfig;
 use verus_emu::emulator::{Emulator, in_real_time};
 use verus_emu::footprint::{self, Names, Place};
 use verus_emu::log::{Heading, LinkLog};
@@ -68,6 +70,22 @@ pub struct Args {
     /// Probability that a packet from the program is lost at random.
     #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
     up_loss: f64,
+    /// What packets to the program wait for behind the link, such as gauss:mean_ms=5; they keep their order.
+    #[arg(long, value_name = "JITTER", default_value = "none")]
+    jitter: JitterConfig,
+    /// The same of packets from the program.
+    #[arg(long, value_name = "JITTER", default_value = "none")]
+    up_jitter: JitterConfig,
+    /// Which packets to the program others overtake, such as late:p=0.05,ms=10.
+    #[arg(long, value_name = "REORDER", default_value = "none")]
+    reorder: ReorderConfig,
+    /// The same of packets from the program.
+    #[arg(long, value_name = "REORDER", default_value = "none")]
+    up_reorder: ReorderConfig,
+    /// A recorded series of propagation delays each way, in place of --delay-ms: a whole number of ms a line, each for
+    /// 10 ms.
+    #[arg(long, value_name = "FILE", conflicts_with = "delay_ms")]
+    delay_series: Option<PathBuf>,
     /// Let a link end with its trace (default: traces start again).
     #[arg(long)]
     once: bool,
@@ -149,9 +167,28 @@ impl Args {
     /// The ways from the program and to it.
     fn ways(&self) -> Result<[Asked; 2], Failure> {
         let up_queue = self.up_queue.as_ref().unwrap_or(&self.queue);
+        let mut besides = PathConfig::propagation(Duration::from_millis_f64(self.delay_ms));
+        if let Some(path) = &self.delay_series {
+            let series = delays::read(path);
+            let series =
+                series.map_err(|error| Failure::usage(format_args!("--delay-series: {error}")))?;
+            (besides.delays, besides.overtaking) = (vec![series], true);
+        }
+        let up = PathConfig {
+            loss: Schedule::constant(self.up_loss),
+            jitter: Schedule::constant(self.up_jitter),
+            reorder: self.up_reorder,
+            ..besides.clone()
+        };
+        let down = PathConfig {
+            loss: Schedule::constant(self.loss),
+            jitter: Schedule::constant(self.jitter),
+            reorder: self.reorder,
+            ..besides
+        };
         Ok([
-            self.way("up", self.up.as_deref(), up_queue, self.up_loss)?,
-            self.way("down", self.down.as_deref(), &self.queue, self.loss)?,
+            self.way("up", self.up.as_deref(), up_queue, up)?,
+            self.way("down", self.down.as_deref(), &self.queue, down)?,
         ])
     }
 
@@ -160,7 +197,7 @@ impl Args {
         way: &'static str,
         channel: Option<&str>,
         queue: &Queue,
-        loss: f64,
+        besides: PathConfig,
     ) -> Result<Asked, Failure> {
         let opened = channel
             .map(|text| catalogue::open(text, self.seed, LONGEST_BUILT_IN))
@@ -182,11 +219,7 @@ impl Args {
                 .as_ref()
                 .and_then(|channel| Some(channel.trace()?.sha256().to_owned())),
             queue: queue.text.clone(),
-            path: PathConfig {
-                link,
-                delay: Duration::from_millis_f64(self.delay_ms),
-                loss,
-            },
+            path: PathConfig { link, ..besides },
         })
     }
 

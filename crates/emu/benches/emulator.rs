@@ -14,11 +14,10 @@ use hdrhistogram::Histogram;
 use rustix::event::PollFlags;
 use rustix::time::{ClockId, clock_gettime};
 use verus_channel::queue::QueueConfig;
-use verus_channel::{RateSchedule, Service};
+use verus_channel::{PathConfig, RateSchedule, Service};
 use verus_clock::{Alarm, Clock};
 use verus_core::{Duration, Rate};
 use verus_emu::device::{Device, DeviceConfig};
-use verus_emu::direction::PathConfig;
 use verus_emu::emulator::{Emulator, Timing, in_real_time};
 use verus_emu::namespace::Namespace;
 use verus_emu::netlink;
@@ -87,8 +86,7 @@ fn run(
             Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
             queue,
         )),
-        delay: Duration::from_millis_f64(delay_ms),
-        loss: 0.0,
+        ..PathConfig::propagation(Duration::from_millis_f64(delay_ms))
     };
     let back = PathConfig {
         link: None,

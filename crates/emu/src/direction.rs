@@ -5,36 +5,8 @@
 //! what arrives is stamped when it is read.
 
 use verus_channel::path::{Packet, Watch};
-use verus_channel::schedule::Schedule;
-use verus_channel::{Delay, Link, Loss, Path, QueueConfig, Service};
-use verus_core::{Bytes, Duration, Time, random};
-
-/// What a direction consists of.
-#[derive(Clone, Debug)]
-pub struct PathConfig {
-    /// What serves the queue, and the queue; `None` where there is propagation only.
-    pub link: Option<(Service, QueueConfig)>,
-    /// Propagation delay.
-    pub delay: Duration,
-    /// Probability that a packet is lost before the queue.
-    pub loss: f64,
-}
-
-impl PathConfig {
-    /// The path, its random draws being of `seed` and `index`.
-    fn build<P: Packet>(&self, seed: u64, index: u64) -> Path<P> {
-        let stream = |purpose| random::stream(seed, purpose, index);
-        let mut elements = Vec::new();
-        if self.loss > 0.0 {
-            let probability = Schedule::constant(self.loss);
-            elements.push(Loss::new(probability, vec![stream("loss")]).into());
-        }
-        if let Some((service, queue)) = &self.link {
-            elements.push(Link::new(service.clone(), queue, stream("queue")).into());
-        }
-        Path::new(elements, Delay::constant(self.delay))
-    }
-}
+use verus_channel::{Delay, Path, PathConfig, Way};
+use verus_core::{Bytes, Time};
 
 /// One direction, in use. In the steady state nothing is allocated.
 #[derive(Debug)]
@@ -48,12 +20,12 @@ pub struct Direction<P> {
 }
 
 impl<P: Packet> Direction<P> {
-    /// A direction whose random draws come from `seed` and its `index`: 0 is the way of the data.
-    pub fn new(config: &PathConfig, seed: u64, index: u64) -> Self {
+    /// A direction whose random draws come from `seed` and its `way`. It knows one flow, that of number 0.
+    pub fn new(config: &PathConfig, seed: u64, way: Way) -> Self {
         Direction {
-            path: config.build(seed, index),
+            path: config.build(seed, way),
             origin: None,
-            unlimited: Delay::constant(config.delay),
+            unlimited: Delay::constant(config.delays[0].steps()[0].1),
         }
     }
 

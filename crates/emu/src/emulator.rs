@@ -9,26 +9,19 @@ use thread_priority::{
     RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
     set_thread_priority_and_policy, thread_native_id,
 };
+use verus_channel::PathConfig;
+pub use verus_channel::Way;
 use verus_channel::path::delay::Flight;
 use verus_channel::path::{Dropped, Watch};
 use verus_clock::{Alarm, Clock};
 use verus_core::{Bytes, Duration, Time};
 
 use crate::device::Device;
-use crate::direction::{Direction, PathConfig};
+use crate::direction::Direction;
 use crate::packet::Packet;
 
 /// Reads at most this often from one device before deliveries get their turn.
 const READS: usize = 16;
-
-/// The way a packet goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// From the first device to the second.
-    Forth = 0,
-    /// From the second device to the first.
-    Back = 1,
-}
 
 /// How well the emulator kept its time.
 #[derive(Clone, Debug)]
@@ -77,15 +70,18 @@ impl Emulator {
     pub fn new(devices: [Device; 2], paths: &[PathConfig; 2], seed: u64) -> io::Result<Self> {
         let clock = Clock::new();
         let [first, second] = devices;
-        let end = |device, index: usize| End {
+        let end = |device, path, way| End {
             device,
-            direction: Direction::new(&paths[index], seed, index as u64),
+            direction: Direction::new(path, seed, way),
             unwatched: clock.now(),
         };
         Ok(Emulator {
             clock,
             alarm: Alarm::new()?,
-            ends: [end(first, 0), end(second, 1)],
+            ends: [
+                end(first, &paths[0], Way::Forth),
+                end(second, &paths[1], Way::Back),
+            ],
             began: None,
             awaited: None,
             refused: Vec::new(),

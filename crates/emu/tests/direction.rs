@@ -8,8 +8,9 @@ use verus_channel::path::link::{Service, WhenOver};
 use verus_channel::path::{Dropped, Packet, Watch};
 use verus_channel::queue::QueueConfig;
 use verus_channel::trace::Trace;
+use verus_channel::{PathConfig, Schedule, Way};
 use verus_core::{Bytes, Duration, Time};
-use verus_emu::direction::{Direction, PathConfig};
+use verus_emu::direction::Direction;
 use verus_sim::{FlowSpec, Scenario};
 
 /// What happened at the bottleneck, in order: when, and to which packet.
@@ -50,7 +51,7 @@ fn replay(
     arrivals: &[(Time, Bytes)],
     visits: &[Time],
 ) -> (Seen, Vec<(Time, usize)>) {
-    let mut direction = Direction::new(config, seed, 0);
+    let mut direction = Direction::new(config, seed, Way::Forth);
     direction.begin(ORIGIN);
     let mut seen = Seen::default();
     let mut delivered = Vec::new();
@@ -120,8 +121,10 @@ fn agrees(scenario: &Scenario) {
             service,
             QueueConfig::parse(&scenario.queue).expect("a queue"),
         )),
-        delay: Duration::from_millis_f64(scenario.delay_ms),
-        loss: scenario.loss,
+        loss: Schedule::constant(scenario.loss),
+        jitter: Schedule::constant(scenario.jitter.parse().expect("jitter")),
+        reorder: scenario.reorder.parse().expect("reordering"),
+        ..PathConfig::propagation(Duration::from_millis_f64(scenario.delay_ms))
     };
     let at = |ms: f64| ORIGIN + Duration::from_millis_f64(ms);
     let arrivals: Vec<(Time, Bytes)> = records
@@ -247,7 +250,12 @@ proptest! {
         loss in prop_oneof![Just(0.0), Just(0.1)], seed: u64,
         mut visits in proptest::collection::vec(0u64..3_000_000_000, 0..40),
     ) {
-        let config = PathConfig { link: Some((service, queue)), delay: Duration::from_millis(20), loss };
+        let delay = Duration::from_millis(20);
+        let config = PathConfig {
+            link: Some((service, queue)),
+            loss: Schedule::constant(loss),
+            ..PathConfig::propagation(delay)
+        };
         visits.sort_unstable();
         let visits: Vec<Time> = visits.into_iter().map(|nanos| ORIGIN + Duration::from_nanos(nanos)).collect();
         let (late, late_delivered) = replay(&config, seed, &arrivals, &[]);
@@ -262,7 +270,7 @@ proptest! {
         fates.sort_unstable();
         prop_assert_eq!(&fates, &seen.arrived);
         let due: Vec<(Time, usize)> = seen.departed.iter()
-            .map(|&(time, _, packet)| (ORIGIN + time.since(Time::ZERO) + config.delay, packet)).collect();
+            .map(|&(time, _, packet)| (ORIGIN + time.since(Time::ZERO) + delay, packet)).collect();
         prop_assert_eq!(&delivered, &due);
         prop_assert!(delivered.is_sorted(), "in the order of arrival");
         for &(time, entered, packet) in &seen.departed {
@@ -274,12 +282,8 @@ proptest! {
 
 #[test]
 fn without_a_link_there_is_propagation_only_and_nothing_is_asked_for_before_it_is_due() {
-    let config = PathConfig {
-        link: None,
-        delay: Duration::from_millis(20),
-        loss: 0.0,
-    };
-    let mut direction = Direction::new(&config, 1, 0);
+    let config = PathConfig::propagation(Duration::from_millis(20));
+    let mut direction = Direction::new(&config, 1, Way::Forth);
     let mut seen = Seen::default();
     // Before the beginning nobody is told.
     direction.arrive(ORIGIN, Bytes::new(100), Number(0), &mut seen);
@@ -311,10 +315,9 @@ fn only_an_idle_link_misses_opportunities() {
             channel.service(Bytes::new(1504), WhenOver::Loop),
             QueueConfig::parse("infinite").expect("a queue"),
         )),
-        delay: Duration::ZERO,
-        loss: 0.0,
+        ..PathConfig::default()
     };
-    let mut direction = Direction::new(&config, 1, 0);
+    let mut direction = Direction::new(&config, 1, Way::Forth);
     direction.begin(ORIGIN);
     let later = ORIGIN + Duration::from_millis(2);
     assert_eq!(direction.missed(ORIGIN, later), Bytes::new(3000));

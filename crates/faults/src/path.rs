@@ -15,8 +15,8 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use verus_channel::path::delay::Flight;
-use verus_channel::path::jitter::Jitter;
-use verus_channel::path::reorder::Reorder;
+use verus_channel::path::jitter::{Jitter, JitterConfig};
+use verus_channel::path::reorder::{Reorder, ReorderConfig};
 use verus_channel::path::{Dropped, Packet, Watch};
 use verus_channel::{Delay, Link, Loss, QueueConfig, Schedule as Steps, Service};
 use verus_core::{Bytes, Time, random};
@@ -343,12 +343,19 @@ fn path<P>(
         reordering_delay,
         ..
     } = *faults;
+    let jitter = JitterConfig::Uniform {
+        max_ms: jitter.as_millis_f64(),
+    };
+    let reordering = ReorderConfig::Uniform {
+        p: reordering,
+        most: reordering_delay,
+    };
     let delay = Delay::constant(delay)
-        .with_jitter(0, Jitter::new(jitter, stream("fault-jitter")))
-        .with_reorder(
-            0,
-            Reorder::new(reordering, reordering_delay, stream("fault-reorder")),
-        );
+        .with_jitter(Jitter::new(
+            Steps::constant(jitter),
+            vec![stream("fault-jitter")],
+        ))
+        .with_reorder(Reorder::new(reordering, vec![stream("fault-reorder")]));
     let link =
         |Bottleneck { service, queue }| Link::new(service, &queue, stream("fault-queue")).into();
     verus_channel::Path::new(bottleneck.map(link).into_iter().collect(), delay)

@@ -9,6 +9,7 @@ use pyo3::types::PyDict;
 use serde_json::{Map, Value, json};
 use verus_channel::catalogue::{self as names, Found};
 use verus_channel::named::Named;
+use verus_channel::path::{jitter, reorder};
 use verus_channel::recordings::{self, Recording, cache_dir};
 use verus_channel::statistics::{LAGS, Statistics};
 use verus_channel::{Channel, Error, Problem, QueueConfig, Trace, generate, queue, raw};
@@ -69,6 +70,18 @@ pub(crate) fn check_traffic(text: &str) -> PyResult<String> {
 #[pyfunction]
 pub(crate) fn list_traffic() -> String {
     json!(traffic::catalogue()).to_string()
+}
+
+/// Every kind of jitter with its keys.
+#[pyfunction]
+pub(crate) fn list_jitter() -> String {
+    json!(jitter::catalogue()).to_string()
+}
+
+/// Every kind of reordering with its keys.
+#[pyfunction]
+pub(crate) fn list_reorder() -> String {
+    json!(reorder::catalogue()).to_string()
 }
 
 /// Every algorithm with its keys.

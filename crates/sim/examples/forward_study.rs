@@ -820,7 +820,7 @@ fn change(at_s: f64, rate_mbps: Option<f64>, delay_ms: Option<f64>) -> Change {
         at_s,
         rate_mbps,
         delay_ms,
-        loss: None,
+        ..Change::default()
     }
 }
 

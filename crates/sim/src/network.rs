@@ -20,16 +20,17 @@ use std::sync::Arc;
 
 use verus_channel::path::delay::Flight;
 use verus_channel::path::{Dropped, Watch};
-use verus_channel::{Delay, Link, Loss, Path, Schedule};
+use verus_channel::{Path, PathConfig, Schedule};
 use verus_core::receiver::Ack;
-use verus_core::{Bytes, Duration, Ecn, Time, random};
+use verus_core::{Bytes, Duration, Ecn, Time};
 
 use crate::connection::{Ends, Flow, Phase};
 use crate::event::{Event, EventQueue};
 use crate::observe::Observers;
 use crate::packet::{AckPacket, DataPacket};
 use crate::record::Outcome;
-use crate::scenario::{Error, FlowSpec, Plan};
+use crate::scenario::{Error, Plan};
+use crate::timer::Timer;
 use crate::traffic::{Load, Traffic};
 
 /// A run in progress.
@@ -45,6 +46,9 @@ struct Network {
     flows: Vec<Flow>,
     data: Way<DataPacket>,
     acks: Way<AckPacket>,
+    /// For the arrivals of each pipe, where a packet may come before another for which an event is set; else none.
+    data_timers: Vec<Timer>,
+    ack_timers: Vec<Timer>,
     /// How long acknowledgements take of packets that come through each pipe, where a packet's arrival and that of its
     /// acknowledgement are one event; see [`Plan::answers_are_certain`].
     certain: Option<Vec<Duration>>,
@@ -73,51 +77,16 @@ impl Plan {
         Network::new(Arc::new(self.clone())).run(progress)
     }
 
-    /// The propagation delay of each flow at first, there as well as back.
-    fn first_delays(&self) -> impl Iterator<Item = Duration> {
-        let scenario = &self.scenario;
-        let of = |flow: &FlowSpec| flow.delay_ms.unwrap_or(scenario.delay_ms);
-        scenario
-            .flows
-            .iter()
-            .map(move |flow| Duration::from_millis_f64(of(flow)))
-    }
-
-    /// The same over time.
-    fn delays(&self) -> impl Iterator<Item = Schedule<Duration>> {
-        self.first_delays().map(|first| {
-            self.scenario.over_time(first, |change| {
-                change.delay_ms.map(Duration::from_millis_f64)
-            })
-        })
-    }
-
-    /// What the data crosses.
-    fn data_path(&self) -> Path<DataPacket> {
-        let scenario = &self.scenario;
-        let stream = |purpose, index| random::stream(scenario.seed, purpose, index);
-        let mut elements = Vec::new();
-        let loss = scenario.over_time(scenario.loss, |change| change.loss);
-        if loss
-            .steps()
-            .iter()
-            .any(|&(_, probability)| probability > 0.0)
-        {
-            let draws = (0..scenario.flows.len() as u64).map(|index| stream("loss", index));
-            elements.push(Loss::new(loss, draws.collect()).into());
-        }
-        let (service, queue) = (self.paths.service.clone(), &self.paths.queue);
-        elements.push(Link::new(service, queue, stream("queue", 0)).into());
-        Path::new(elements, Delay::new(self.delays()))
-    }
-
-    /// What the acknowledgements cross.
-    fn ack_path(&self) -> Path<AckPacket> {
-        let link = self.paths.ack.iter().map(|(service, queue)| {
-            let draws = random::stream(self.scenario.seed, "queue", 1);
-            Link::new(service.clone(), queue, draws).into()
-        });
-        Path::new(link.collect(), Delay::new(self.delays()))
+    /// How long propagation takes there and back for each flow: at first, or at the least of a recorded series.
+    fn base_rtts(&self) -> Vec<Duration> {
+        let least = |delay: &Schedule<Duration>| match self.scenario.delay_series {
+            Some(_) => least(delay),
+            None => delay.steps()[0].1,
+        };
+        let [there, back] = [&self.paths.there, &self.paths.back].map(|way| way.delays.iter());
+        let both = there.zip(back);
+        both.map(|(there, back)| least(there) + least(back))
+            .collect()
     }
 
     /// Whether it is certain, as a packet arrives, when the sender will have heard of it: a receiver that answers each
@@ -125,17 +94,24 @@ impl Plan {
     /// half has a clock of its own, or a connection ends or begins.
     fn answers_are_certain(&self) -> bool {
         let scenario = &self.scenario;
-        self.paths.ack.is_none()
+        let back = &self.paths.back;
+        let plain = PathConfig {
+            delays: back.delays.clone(),
+            ..PathConfig::default()
+        };
+        let constant = |delay: &Schedule<Duration>| delay.steps().len() == 1;
+        *back == plain
+            && back.delays.iter().all(constant)
+            // Flows that share a pipe share the way back.
+            && (scenario.ack_delay_ms.is_none()
+                || scenario.flows.iter().all(|flow| flow.delay_ms.is_none()))
+            && !self.paths.there.may_overtake()
             && scenario.ack_every == 1
             && self
                 .schemes
                 .iter()
                 .all(|scheme| scheme.observer().is_none())
             && self.traffic.iter().all(|traffic| *traffic == Traffic::Full)
-            && scenario
-                .changes
-                .iter()
-                .all(|change| change.delay_ms.is_none())
     }
 }
 
@@ -188,18 +164,20 @@ impl Network {
             }
         }
         let end = Time::from_secs_f64(scenario.duration_s);
-        let base_rtt: Vec<Duration> = plan.first_delays().map(|delay| delay * 2).collect();
-        let data = plan.data_path();
+        let base_rtt = plan.base_rtts();
+        let (there, back) = (&plan.paths.there, &plan.paths.back);
+        let data: Path<DataPacket> = there.build(scenario.seed, verus_channel::Way::Forth);
+        let acks = back.build(scenario.seed, verus_channel::Way::Back);
         let certain = plan.answers_are_certain().then(|| {
             let mut way_back = vec![Duration::ZERO; flows.len()];
-            for (flow, delay) in plan.first_delays().enumerate() {
-                way_back[data.pipe_of(flow)] = delay;
+            for (flow, delay) in back.delays.iter().enumerate() {
+                way_back[data.pipe_of(flow)] = least(delay);
             }
             way_back
         });
-        let least = |delay: Schedule<Duration>| delay.steps().iter().map(|step| step.1).min();
-        let one_way = plan.delays().filter_map(least).min().unwrap_or_default();
-        let way_back = certain.as_ref().map_or(Duration::ZERO, |_| one_way);
+        let soonest = |way: &PathConfig| way.delays.iter().map(least).min().unwrap_or_default();
+        let way_back = certain.as_ref().map_or(Duration::ZERO, |_| soonest(back));
+        let timers = |overtakes| vec![Timer::default(); if overtakes { flows.len() } else { 0 }];
         let hundredth = Duration::from_secs_f64(scenario.duration_s / 100.0);
         let every = if scenario.series {
             Duration::from_millis_f64(scenario.bin_ms)
@@ -213,10 +191,12 @@ impl Network {
             hundredth,
             next_told: Time::ZERO + hundredth,
             events,
-            flows,
-            data: Way::new(data, one_way + way_back),
+            data_timers: timers(data.may_overtake()),
+            ack_timers: timers(acks.may_overtake()),
+            data: Way::new(data, soonest(there) + way_back),
             // What is dropped on the way back is not under way any more, which the sender's next packet is counted by.
-            acks: Way::new(plan.ack_path(), Duration::ZERO),
+            acks: Way::new(acks, Duration::ZERO),
+            flows,
             certain,
             hearing: Vec::new(),
             observers: Observers::new(&plan, &base_rtt, end),
@@ -404,6 +384,7 @@ impl Network {
                 observers: &mut self.observers,
                 events: &mut self.events,
                 certain: self.certain.as_deref(),
+                timers: &mut self.data_timers,
             };
             self.data.path.serve_before(now, &mut watch);
             self.data.path.send(now, transmit.size, packet, &mut watch);
@@ -420,6 +401,7 @@ impl Network {
             observers: &mut self.observers,
             events: &mut self.events,
             certain: self.certain.as_deref(),
+            timers: &mut self.data_timers,
         };
         if let Some(at) = self.data.serve(now, &mut watch) {
             self.events.push(at, Event::Service);
@@ -432,17 +414,22 @@ impl Network {
             observers: &mut self.observers,
             events: &mut self.events,
             certain: self.certain.as_deref(),
+            timers: &mut self.data_timers,
         };
         self.data.path.serve_before(now, &mut watch);
     }
 
     fn on_data(&mut self, now: Time, pipe: usize) {
+        if !comes(&mut self.data_timers, pipe, now) {
+            return;
+        }
         while let Some((at, packet)) = self.data.path.arrive(now, pipe, &mut self.observers) {
             if self.receive(at, &packet) {
                 self.acknowledge(at, packet.flow as usize);
             }
         }
-        if let Some(at) = self.data.path.next_arrival(pipe) {
+        let next = self.data.path.next_arrival(pipe);
+        if let Some(at) = next.filter(|at| needs_event(&mut self.data_timers, pipe, *at)) {
             self.events.push(at, Event::Data(pipe as u32));
         }
     }
@@ -505,6 +492,7 @@ impl Network {
         let mut watch = AckWatch {
             observers: &mut self.observers,
             events: &mut self.events,
+            timers: &mut self.ack_timers,
         };
         self.acks.path.send(now, size, packet, &mut watch);
         self.acks.set_service(Event::AckService, &mut self.events);
@@ -514,6 +502,7 @@ impl Network {
         let mut watch = AckWatch {
             observers: &mut self.observers,
             events: &mut self.events,
+            timers: &mut self.ack_timers,
         };
         if let Some(at) = self.acks.serve(now, &mut watch) {
             self.events.push(at, Event::AckService);
@@ -525,6 +514,9 @@ impl Network {
         match &self.certain {
             Some(way_back) => self.hear_certain(now, pipe, way_back[pipe]),
             None => {
+                if !comes(&mut self.ack_timers, pipe, now) {
+                    return;
+                }
                 while let Some((_, packet)) = self.acks.path.arrive(now, pipe, &mut ()) {
                     let index = packet.flow as usize;
                     if packet.connection == self.flows[index].connection {
@@ -533,7 +525,8 @@ impl Network {
                         self.observers.on_settled(u64::from(packet.answers));
                     }
                 }
-                if let Some(at) = self.acks.path.next_arrival(pipe) {
+                let next = self.acks.path.next_arrival(pipe);
+                if let Some(at) = next.filter(|at| needs_event(&mut self.ack_timers, pipe, *at)) {
                     self.events.push(at, Event::Ack(pipe as u32));
                 }
             }
@@ -653,11 +646,32 @@ impl<P: verus_channel::path::Packet> Way<P> {
     }
 }
 
+/// The least of the values of a delay.
+fn least(delay: &Schedule<Duration>) -> Duration {
+    let values = delay.steps().iter().map(|step| step.1);
+    values.min().unwrap_or_default()
+}
+
+/// Whether an arrival of `pipe` at `at` needs an event: always, where no packet overtakes another.
+#[inline]
+fn needs_event(timers: &mut [Timer], pipe: usize, at: Time) -> bool {
+    let timer = timers.get_mut(pipe);
+    timer.is_none_or(|timer| timer.set(Some(at)).is_some())
+}
+
+/// Whether an event that has come for the arrivals of `pipe` is to be heeded, and not one that an earlier arrival replaced.
+#[inline]
+fn comes(timers: &mut [Timer], pipe: usize, now: Time) -> bool {
+    let timer = timers.get_mut(pipe);
+    timer.is_none_or(|timer| timer.comes(now))
+}
+
 /// Sets an event for what is next to arrive of a pipe's data, and tells the observers.
 struct DataWatch<'a> {
     observers: &'a mut Observers,
     events: &'a mut EventQueue,
     certain: Option<&'a [Duration]>,
+    timers: &'a mut [Timer],
 }
 
 impl Watch<DataPacket> for DataWatch<'_> {
@@ -678,7 +692,7 @@ impl Watch<DataPacket> for DataWatch<'_> {
 
     #[inline]
     fn on_under_way(&mut self, flight: Flight) {
-        if !flight.first {
+        if !flight.first || !needs_event(self.timers, flight.pipe, flight.arrives) {
             return;
         }
         let pipe = flight.pipe as u32;
@@ -696,6 +710,7 @@ impl Watch<DataPacket> for DataWatch<'_> {
 struct AckWatch<'a> {
     observers: &'a mut Observers,
     events: &'a mut EventQueue,
+    timers: &'a mut [Timer],
 }
 
 impl Watch<AckPacket> for AckWatch<'_> {
@@ -706,7 +721,7 @@ impl Watch<AckPacket> for AckWatch<'_> {
 
     #[inline]
     fn on_under_way(&mut self, flight: Flight) {
-        if flight.first {
+        if flight.first && needs_event(self.timers, flight.pipe, flight.arrives) {
             self.events
                 .push(flight.arrives, Event::Ack(flight.pipe as u32));
         }
@@ -716,7 +731,7 @@ impl Watch<AckPacket> for AckWatch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Scenario;
+    use crate::scenario::{FlowSpec, Scenario};
 
     /// All that is told of a run but how many events it took.
     fn told(scenario: &Scenario, late: bool) -> String {
@@ -769,11 +784,19 @@ mod tests {
                     flows: flows.clone(),
                     ..Default::default()
                 };
-                assert_eq!(
-                    told(&scenario, true),
-                    told(&scenario, false),
-                    "{trace} {queue}"
-                );
+                let wavering = Scenario {
+                    jitter: "wifi:mean_ms=7".to_owned(),
+                    reorder: "uniform:p=0.05,max_ms=30".to_owned(),
+                    ..scenario.clone()
+                };
+                for scenario in [scenario, wavering] {
+                    assert_eq!(
+                        told(&scenario, true),
+                        told(&scenario, false),
+                        "{trace} {queue} {}",
+                        scenario.jitter
+                    );
+                }
             }
         }
     }

@@ -10,9 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 use verus_channel::catalogue::{self, Channel};
+use verus_channel::path::bursts::{BurstsConfig, BurstsError};
+use verus_channel::path::jitter::{JitterConfig, JitterError};
 use verus_channel::path::link::{Service, WhenOver};
+use verus_channel::path::reorder::{ReorderConfig, ReorderError};
 use verus_channel::queue::{QueueConfig, SpecError};
 use verus_channel::schedule::Schedule;
+use verus_channel::{PathConfig, delays};
 use verus_core::algorithm::{Registry, Scheme, SchemeError};
 use verus_core::model::MAX_BYTES;
 use verus_core::{Bytes, Duration, Rate, Time};
@@ -52,9 +56,26 @@ pub struct Scenario {
     /// Whether a trace begins again at its end, rather than carrying nothing more.
     #[serde(rename = "loop")]
     pub looped: bool,
+    /// Propagation delay of acknowledgements, ms, of flows that have none of their own; `delay_ms` if absent.
+    #[schemars(range(min = 0, max = 100_000))]
+    pub ack_delay_ms: Option<f64>,
+    /// A file with a recorded series of propagation delays, in place of `delay_ms`, each way: a whole number of ms a
+    /// line, each for 10 ms. Packets overtake others where it falls.
+    pub delay_series: Option<String>,
+    /// What packets wait for on their way out of the bottleneck, such as `gauss:mean_ms=5`; they keep their order.
+    pub jitter: String,
+    /// The same for acknowledgements.
+    pub ack_jitter: String,
+    /// Which data packets others overtake, such as `late:p=0.05,ms=10`.
+    pub reorder: String,
     /// Probability that a data packet is lost on its way to the bottleneck.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub loss: f64,
+    /// Losses in bursts on the same way, as LOST/OF: `2/18` loses the last two of every 18 packets.
+    pub loss_bursts: String,
+    /// Probability that an acknowledgement is lost.
+    #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
+    pub ack_loss: f64,
     /// The flows.
     #[schemars(length(min = 1, max = 100_000))]
     pub flows: Vec<FlowSpec>,
@@ -77,6 +98,9 @@ pub struct Scenario {
     pub ack_every: u32,
     /// Changes of the path during the run, in order of time.
     pub changes: Vec<Change>,
+    /// After which the path is as at first and the changes come again, s; once if absent.
+    #[schemars(range(min = 0.001, max = 1_000_000))]
+    pub changes_repeat_s: Option<f64>,
 }
 
 /// One flow of a scenario.
@@ -107,25 +131,38 @@ pub struct FlowSpec {
     pub traffic: Option<String>,
 }
 
-/// A change of the path at an instant; what is absent stays.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// A change of the path at an instant; what is absent stays. It concerns what has not left the bottleneck.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// When, s.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub at_s: f64,
-    /// The bottleneck's rate, Mbit/s; only where the channel is a `rate:`.
+    /// The bottleneck's rate, Mbit/s, 0 to hold all packets; only where the channel is a `rate:`.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub rate_mbps: Option<f64>,
+    /// The same of the acknowledgements' link.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub ack_rate_mbps: Option<f64>,
     /// Propagation delay each way, ms, for all flows. Packets under way keep their order.
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000))]
     pub delay_ms: Option<f64>,
+    /// What packets wait for on their way out of the bottleneck.
+    #[serde(default)]
+    pub jitter: Option<String>,
+    /// The same for acknowledgements.
+    #[serde(default)]
+    pub ack_jitter: Option<String>,
     /// Probability of random loss.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub loss: Option<f64>,
+    /// Losses in bursts.
+    #[serde(default)]
+    pub loss_bursts: Option<String>,
 }
 
 impl Default for Scenario {
@@ -140,7 +177,14 @@ impl Default for Scenario {
             ack_bytes: 64,
             opportunity_bytes: 1504,
             looped: true,
+            ack_delay_ms: None,
+            delay_series: None,
+            jitter: "none".to_owned(),
+            ack_jitter: "none".to_owned(),
+            reorder: "none".to_owned(),
             loss: 0.0,
+            loss_bursts: "none".to_owned(),
+            ack_loss: 0.0,
             flows: vec![FlowSpec::new("verus:ratio=2")],
             duration_s: 60.0,
             seed: 1,
@@ -150,6 +194,7 @@ impl Default for Scenario {
             bin_ms: 100.0,
             ack_every: 1,
             changes: Vec::new(),
+            changes_repeat_s: None,
         }
     }
 }
@@ -186,6 +231,17 @@ pub enum Error {
     /// Traffic cannot be used.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
+    /// Jitter cannot be used.
+    #[error("{field} `{}`: {}", problem.text, problem.problem)]
+    Jitter {
+        /// Where it is asked for.
+        field: String,
+        /// What is wrong with it.
+        problem: Box<JitterError>,
+    },
+    /// Reordering cannot be used.
+    #[error(transparent)]
+    Reorder(#[from] ReorderError),
     /// A channel cannot be used.
     #[error(transparent)]
     Channel(#[from] verus_channel::Error),
@@ -254,6 +310,25 @@ fn check(
     }
 }
 
+fn jitter(field: String, text: &str) -> Result<JitterConfig, Error> {
+    let refused = |problem| {
+        let problem = Box::new(problem);
+        Error::Jitter { field, problem }
+    };
+    text.parse().map_err(refused)
+}
+
+fn bursts(field: String, text: &str) -> Result<BurstsConfig, Error> {
+    let refused = |error: BurstsError| {
+        Error::Field(FieldError::Value {
+            field,
+            expected: BurstsError::EXPECTED.to_owned(),
+            value: format!("`{}`", error.0),
+        })
+    };
+    text.parse().map_err(refused)
+}
+
 /// A checked scenario, with its files read and its texts parsed.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -266,12 +341,10 @@ pub struct Plan {
 /// What the packets of a scenario cross, whatever sends them.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    /// What serves the bottleneck.
-    pub service: Service,
-    /// The bottleneck's queue.
-    pub queue: QueueConfig,
-    /// What acknowledgements cross; `None` for propagation only.
-    pub ack: Option<(Service, QueueConfig)>,
+    /// The way of the data.
+    pub there: PathConfig,
+    /// The way of the acknowledgements.
+    pub back: PathConfig,
     /// What is known of the channel.
     pub channel: ChannelInfo,
     /// And of the acknowledgements', if it is another.
@@ -374,6 +447,23 @@ impl Scenario {
                 check(stop > flow.start_s, name, "after start_s", stop)?;
             }
         }
+        jitter("jitter".to_owned(), &self.jitter)?;
+        jitter("ack_jitter".to_owned(), &self.ack_jitter)?;
+        bursts("loss_bursts".to_owned(), &self.loss_bursts)?;
+        self.reorder.parse::<ReorderConfig>()?;
+        for (index, change) in self.changes.iter().enumerate() {
+            let named = |field: &str| format!("changes[{index}].{field}");
+            let texts = [
+                ("jitter", &change.jitter),
+                ("ack_jitter", &change.ack_jitter),
+            ];
+            for (field, text) in texts {
+                text.iter()
+                    .try_for_each(|text| jitter(named(field), text).map(drop))?;
+            }
+            let mut text = change.loss_bursts.iter();
+            text.try_for_each(|text| bursts(named("loss_bursts"), text).map(drop))?;
+        }
         self.traffic().map(drop)
     }
 
@@ -389,7 +479,6 @@ impl Scenario {
             self.seed,
             Duration::from_secs_f64(self.duration_s),
         )?;
-        self.check_changes(&channel)?;
         let opportunity = Bytes::new(u64::from(self.opportunity_bytes));
         let info = |name: &str, channel: &Channel| ChannelInfo {
             name: name.to_owned(),
@@ -401,40 +490,107 @@ impl Scenario {
             },
         };
         let mut ack_channel = None;
-        let service = match &channel {
+        let serving = |channel: &Channel, of: fn(&Change) -> Option<f64>| match channel {
             Channel::Rate(rate) => {
-                Service::Rate(self.over_time(*rate, |change| change.rate_mbps.map(Rate::from_mbps)))
+                Service::Rate(self.over_time(*rate, |change| of(change).map(Rate::from_mbps)))
             }
-            Channel::Trace(_) => self.service(&channel),
+            Channel::Trace(_) => self.service(channel),
         };
         let ack = match self.ack.as_str() {
             "ideal" => None,
-            "same" => Some(self.service(&channel)),
+            "same" => Some(channel.clone()),
             text => {
                 let channel =
                     catalogue::open(text, self.seed, Duration::from_secs_f64(self.duration_s))?;
                 ack_channel = Some(info(text, &channel));
-                Some(self.service(&channel))
+                Some(channel)
             }
         };
-        let ack = match ack {
+        self.check_changes(&channel, ack.as_ref())?;
+        let back_link = match &ack {
             None => None,
-            Some(service) => Some((service, QueueConfig::parse(&self.ack_queue)?)),
+            Some(channel) => {
+                let service = serving(channel, |change| change.ack_rate_mbps);
+                Some((service, QueueConfig::parse(&self.ack_queue)?))
+            }
         };
+        let series = match &self.delay_series {
+            None => None,
+            Some(path) => Some(delays::read(Path::new(path))?),
+        };
+        let delays = |of: &dyn Fn(&FlowSpec) -> f64| {
+            let delay = |flow: &FlowSpec| match &series {
+                Some(series) => series.clone(),
+                None => self.over_time(Duration::from_millis_f64(of(flow)), |change| {
+                    change.delay_ms.map(Duration::from_millis_f64)
+                }),
+            };
+            self.flows.iter().map(delay).collect()
+        };
+        let there_ms = |flow: &FlowSpec| flow.delay_ms.unwrap_or(self.delay_ms);
+        let back_ms =
+            |flow: &FlowSpec| flow.delay_ms.or(self.ack_delay_ms).unwrap_or(self.delay_ms);
         Ok(Paths {
-            service,
-            queue,
-            ack,
+            there: PathConfig {
+                loss: self.over_time(self.loss, |change| change.loss),
+                bursts: self.texts_over_time(
+                    "loss_bursts",
+                    &self.loss_bursts,
+                    &|change| change.loss_bursts.as_deref(),
+                    &bursts,
+                )?,
+                link: Some((serving(&channel, |change| change.rate_mbps), queue)),
+                jitter: self.texts_over_time(
+                    "jitter",
+                    &self.jitter,
+                    &|change| change.jitter.as_deref(),
+                    &jitter,
+                )?,
+                reorder: self.reorder.parse()?,
+                delays: delays(&there_ms),
+                overtaking: series.is_some(),
+            },
+            back: PathConfig {
+                loss: Schedule::constant(self.ack_loss),
+                link: back_link,
+                jitter: self.texts_over_time(
+                    "ack_jitter",
+                    &self.ack_jitter,
+                    &|change| change.ack_jitter.as_deref(),
+                    &jitter,
+                )?,
+                delays: delays(&back_ms),
+                overtaking: series.is_some(),
+                ..PathConfig::default()
+            },
             channel: info(&self.trace, &channel),
             ack_channel,
         })
     }
 
+    /// What a field's text says at first, and then those of the changes.
+    fn texts_over_time<T: Copy>(
+        &self,
+        field: &str,
+        first: &str,
+        of: &dyn Fn(&Change) -> Option<&str>,
+        read: &dyn Fn(String, &str) -> Result<T, Error>,
+    ) -> Result<Schedule<T>, Error> {
+        let mut found = Vec::with_capacity(self.changes.len());
+        for (index, change) in self.changes.iter().enumerate() {
+            let name = || format!("changes[{index}].{field}");
+            found.push(of(change).map(|text| read(name(), text)).transpose()?);
+        }
+        let mut found = found.into_iter();
+        let first = read(field.to_owned(), first)?;
+        Ok(self.over_time(first, |_| found.next().flatten()))
+    }
+
     /// What is `first` at first, and then as the changes say. Of two at one instant the later one counts.
-    pub(crate) fn over_time<T: Copy>(
+    fn over_time<T: Copy>(
         &self,
         first: T,
-        of: impl Fn(&Change) -> Option<T>,
+        mut of: impl FnMut(&Change) -> Option<T>,
     ) -> Schedule<T> {
         let mut steps = vec![(Time::ZERO, first)];
         for change in &self.changes {
@@ -443,11 +599,18 @@ impl Scenario {
             steps.pop_if(|(last, _)| *last == at);
             steps.push((at, value));
         }
-        Schedule::new(steps).expect("changes were checked to be in order")
+        let once = Schedule::new(steps).expect("changes were checked to be in order");
+        match self.changes_repeat_s {
+            // What never changes needs no laps.
+            Some(period) if once.steps().len() > 1 => once
+                .repeating(Duration::from_secs_f64(period))
+                .expect("changes were checked to be within their period"),
+            _ => once,
+        }
     }
 
     /// Checks the changes.
-    fn check_changes(&self, channel: &Channel) -> Result<(), Error> {
+    fn check_changes(&self, channel: &Channel, ack: Option<&Channel>) -> Result<(), Error> {
         let mut last = 0.0;
         for (index, change) in self.changes.iter().enumerate() {
             let named = |field: &str| format!("changes[{index}].{field}");
@@ -458,13 +621,36 @@ impl Scenario {
                 change.at_s,
             )?;
             last = change.at_s;
-            if let Some(rate) = change.rate_mbps {
-                check(
-                    matches!(channel, Channel::Rate(_)),
-                    named("rate_mbps"),
-                    "left out where the channel is a trace",
+            let rate = |field: &str, rate: Option<f64>, channel: Option<&Channel>| match rate {
+                Some(rate) => check(
+                    matches!(channel, Some(Channel::Rate(_))),
+                    named(field),
+                    "left out but where the channel is a rate",
                     rate,
-                )?;
+                ),
+                None => Ok(()),
+            };
+            rate("rate_mbps", change.rate_mbps, Some(channel))?;
+            rate("ack_rate_mbps", change.ack_rate_mbps, ack)?;
+            if let (Some(delay), Some(_)) = (change.delay_ms, &self.delay_series) {
+                let expected = "left out beside delay_series";
+                check(false, named("delay_ms"), expected, delay)?;
+            }
+        }
+        if let Some(period) = self.changes_repeat_s {
+            let within = Time::from_secs_f64(last) < Time::from_secs_f64(period);
+            let expected = "after the last change";
+            check(within, "changes_repeat_s", expected, period)?;
+        }
+        if self.delay_series.is_some() {
+            let own = self.flows.iter().enumerate();
+            for (index, delay) in own.filter_map(|(index, flow)| Some((index, flow.delay_ms?))) {
+                let field = format!("flows[{index}].delay_ms");
+                check(false, field, "left out beside delay_series", delay)?;
+            }
+            if let Some(delay) = self.ack_delay_ms {
+                let expected = "left out beside delay_series";
+                check(false, "ack_delay_ms", expected, delay)?;
             }
         }
         Ok(())

@@ -52,9 +52,8 @@ fn d_min_rises_within_ten_seconds_when_the_path_gets_longer() {
             scenarios.push(Scenario {
                 changes: vec![Change {
                     at_s: at,
-                    rate_mbps: None,
                     delay_ms: Some(45.0),
-                    loss: None,
+                    ..Default::default()
                 }],
                 ..single(channel, RED, &format!("verus:ratio={ratio}"), 60.0)
             });

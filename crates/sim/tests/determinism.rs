@@ -35,9 +35,9 @@ fn busy() -> Scenario {
         ack_every: 2,
         changes: vec![Change {
             at_s: 5.0,
-            rate_mbps: None,
             delay_ms: Some(40.0),
             loss: Some(0.02),
+            ..Default::default()
         }],
         ..Default::default()
     }
@@ -253,9 +253,8 @@ fn at_one_instant_changes_come_before_packets() {
         let scenario = Scenario {
             changes: vec![Change {
                 at_s,
-                rate_mbps: None,
-                delay_ms: None,
                 loss: Some(1.0),
+                ..Default::default()
             }],
             flows: vec![FlowSpec {
                 start_s: 0.1,
@@ -286,9 +285,8 @@ fn one_event_for_a_packet_and_its_answer_changes_nothing() {
         let mut apart = joined.clone();
         apart.changes = vec![Change {
             at_s: 19.0,
-            rate_mbps: None,
             delay_ms: Some(joined.delay_ms),
-            loss: None,
+            ..Default::default()
         }];
         let (joined, apart) = (run(&joined), run(&apart));
         assert!(joined.metrics == apart.metrics, "{scheme}");

@@ -106,9 +106,8 @@ fn a_longer_path_is_believed_within_five_seconds_and_filled_within_three() {
         let outcome = run(&Scenario {
             changes: vec![Change {
                 at_s: 12.0,
-                rate_mbps: None,
                 delay_ms: Some(45.0),
-                loss: None,
+                ..Default::default()
             }],
             ..single(&format!("rate:{mbps}"), RED, "forward", 20.0)
         });
@@ -129,8 +128,7 @@ fn an_outage_is_over_within_a_second() {
     let change = |at_s, mbps| Change {
         at_s,
         rate_mbps: Some(mbps),
-        delay_ms: None,
-        loss: None,
+        ..Default::default()
     };
     let outcome = run(&Scenario {
         changes: vec![change(10.0, 0.0), change(13.0, 20.0)],

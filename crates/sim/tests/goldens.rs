@@ -36,8 +36,7 @@ fn rate(at_s: f64, rate_mbps: f64) -> Change {
     Change {
         at_s,
         rate_mbps: Some(rate_mbps),
-        delay_ms: None,
-        loss: None,
+        ..Change::default()
     }
 }
 
@@ -92,7 +91,7 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
                         at_s: 8.0,
                         rate_mbps: Some(20.0),
                         delay_ms: Some(45.0),
-                        loss: None,
+                        ..Change::default()
                     },
                 ],
                 ..on("rate:10", PAPER_RED, 20.0)
@@ -203,6 +202,7 @@ fn house() -> Vec<(&'static str, Scenario)> {
         rate_mbps,
         delay_ms,
         loss,
+        ..Change::default()
     };
     let mixed = [
         "verus:ratio=2",
@@ -244,6 +244,54 @@ fn house() -> Vec<(&'static str, Scenario)> {
                     change(9.0, Some(12.0), Some(80.0), Some(0.0)),
                 ],
                 ..on("rate:8", PAPER_RED, 15.0)
+            },
+        ),
+        (
+            "Wi-Fi that fades and is suspended",
+            Scenario {
+                flows: vec![FlowSpec::new(""), starting("", 1.0)],
+                jitter: "wifi:mean_ms=0.999".to_owned(),
+                ack_jitter: "wifi:mean_ms=0.999".to_owned(),
+                changes: vec![
+                    Change {
+                        jitter: Some("wifi:mean_ms=12".to_owned()),
+                        loss_bursts: Some("2/18".to_owned()),
+                        ..rate(1.0, 9.0)
+                    },
+                    Change {
+                        jitter: Some("wifi:mean_ms=0.999".to_owned()),
+                        loss_bursts: Some("none".to_owned()),
+                        ..rate(3.0, 10.0)
+                    },
+                    rate(4.5, 0.0),
+                ],
+                changes_repeat_s: Some(4.7),
+                ..on("rate:10", "droptail:bytes=100000", 15.0)
+            },
+        ),
+        (
+            "jitter and reordering each way",
+            Scenario {
+                flows: vec![
+                    FlowSpec::new(""),
+                    FlowSpec {
+                        delay_ms: Some(60.0),
+                        ..starting("", 2.0)
+                    },
+                ],
+                jitter: "gauss:mean_ms=5".to_owned(),
+                ack_jitter: "uniform:max_ms=10".to_owned(),
+                reorder: "late:p=0.02,ms=10".to_owned(),
+                ack_delay_ms: Some(35.0),
+                ack_loss: 0.01,
+                ..on("city-driving-lte-down@2", PAPER_RED, 15.0)
+            },
+        ),
+        (
+            "a recorded series of delays",
+            Scenario {
+                delay_series: Some(delays()),
+                ..on("rate:20", "droptail:bytes=200000", 15.0)
             },
         ),
         (
@@ -386,6 +434,12 @@ fn runs() -> Vec<Run> {
         ("rate, delay and loss change", "cubic"),
         ("rate, delay and loss change", "sprout"),
         ("rate, delay and loss change", "verus:ratio=2"),
+        ("Wi-Fi that fades and is suspended", "c4"),
+        ("Wi-Fi that fades and is suspended", "verus:ratio=2"),
+        ("jitter and reordering each way", "cubic"),
+        ("jitter and reordering each way", "verus:ratio=4"),
+        ("a recorded series of delays", "bbr"),
+        ("a recorded series of delays", "verus:ratio=2"),
         ("files one after another", "newreno"),
         ("files one after another", "verus:ratio=2"),
         ("users on and off over a way back of theirs", "vegas"),
@@ -406,6 +460,7 @@ fn runs() -> Vec<Run> {
         ("users on and off over a way back of theirs", "sprout"),
         ("rate, delay and loss change", "verus:ratio=4"),
         ("who comes and goes", "verus:ratio=4"),
+        ("jitter and reordering each way", "bbr"),
         ("all at once", "mixed"),
     ];
     let model = format!("model:file={}", trained());
@@ -445,6 +500,15 @@ fn runs() -> Vec<Run> {
         }
     }
     runs
+}
+
+/// The path of a file with a series of delays: half a second at 30 to 39 ms, and then as long at 20 ms.
+fn delays() -> String {
+    let lines = (0..100).map(|line| if line < 50 { 30 + line % 10 } else { 20 });
+    let text: String = lines.map(|ms| format!("{ms}\n")).collect();
+    let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/golden-delays.txt");
+    std::fs::write(path, text).expect("the series can be written");
+    path.to_owned()
 }
 
 /// The path of a model's file, made of one flow's epochs.

@@ -12,9 +12,7 @@ const INFINITE: &str = "infinite";
 fn change(at_s: f64) -> Change {
     Change {
         at_s,
-        rate_mbps: None,
-        delay_ms: None,
-        loss: None,
+        ..Change::default()
     }
 }
 

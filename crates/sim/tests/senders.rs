@@ -380,8 +380,7 @@ fn scenario(transfer: &Transfer, seed: u64) -> Scenario {
     let changes = transfer.rates.iter().map(|&(at_s, rate_mbps)| Change {
         at_s,
         rate_mbps: Some(rate_mbps),
-        delay_ms: None,
-        loss: None,
+        ..Default::default()
     });
     Scenario {
         delay_ms: transfer.delay_ms,

@@ -102,11 +102,10 @@ impl End {
 /// first direction.
 fn both_ways(scenario: &Scenario) -> (f64, f64) {
     let paths = scenario.paths().unwrap_or_else(|error| panic!("{error}"));
-    let (service, queue) = paths.ack.expect("a way back");
-    let mut links = [
-        Link::new(paths.service, &paths.queue, random::stream(1, "queue", 0)),
-        Link::new(service, &queue, random::stream(1, "queue", 1)),
-    ];
+    let mut links = [(paths.there, 0), (paths.back, 1)].map(|(way, index)| {
+        let (service, queue) = way.link.expect("a link each way");
+        Link::new(service, &queue, random::stream(1, "queue", index))
+    });
     let size = Bytes::new(u64::from(scenario.packet_bytes));
     let delay = Duration::from_millis_f64(scenario.delay_ms);
     let mut ends = [End::new(size), End::new(size)];

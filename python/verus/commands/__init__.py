@@ -27,9 +27,11 @@ app.command(
     help="Redraw published results and check each against its target.",
 )
 
-listing = App(name="list", help="What there is: schemes, queues, traffic and channels, with keys, units and defaults.")
+listing = App(name="list", help="What there is: schemes, queues, jitter, traffic and channels, with keys and units.")
 listing.command("verus.commands.catalogue:schemes", name="schemes", help="Congestion controllers.")
 listing.command("verus.commands.catalogue:queues", name="queues", help="Queue disciplines.")
+listing.command("verus.commands.catalogue:jitter", name="jitter", help="What packets wait for behind the bottleneck.")
+listing.command("verus.commands.catalogue:reorder", name="reorder", help="Which packets others overtake.")
 listing.command("verus.commands.catalogue:traffic", name="traffic", help="What flows have to send, and when.")
 listing.command("verus.commands.catalogue:scenario", name="scenario", help="Fields of a scenario, with ranges.")
 listing.command("verus.commands.catalogue:channels", name="channels", help="Built-in channels and public recordings.")

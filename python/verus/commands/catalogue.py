@@ -55,6 +55,28 @@ def traffic(*, json_: Json = False) -> None:
     _show(json.loads(_verus.list_traffic()), as_json=json_)
 
 
+def jitter(*, json_: Json = False) -> None:
+    """What packets wait for on their way out of the bottleneck.
+
+    Parameters
+    ----------
+    json_
+        Print one JSON object a line instead.
+    """
+    _show(json.loads(_verus.list_jitter()), as_json=json_)
+
+
+def reorder(*, json_: Json = False) -> None:
+    """Which packets others overtake.
+
+    Parameters
+    ----------
+    json_
+        Print one JSON object a line instead.
+    """
+    _show(json.loads(_verus.list_reorder()), as_json=json_)
+
+
 def channels(*, json_: Json = False) -> None:
     """Built-in channels, which need no file, and public recordings, which `verus trace fetch` brings.
 

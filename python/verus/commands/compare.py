@@ -8,6 +8,7 @@ import datetime
 import functools
 import hashlib
 import itertools
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,7 +46,16 @@ def compare(
     packet_bytes: Count = None,
     opportunity_bytes: Count = None,
     ack_every: Count = None,
+    jitter: str | None = None,
+    ack_jitter: str | None = None,
+    reorder: str | None = None,
+    ack_delay_ms: Number = None,
+    delay_series: Path | None = None,
     loss: Number = None,
+    loss_bursts: str | None = None,
+    ack_loss: Number = None,
+    changes: Path | None = None,
+    changes_repeat: Number = None,
     loop: Annotated[bool | None, Parameter(name="--loop", negative="--once")] = None,
     flows: Count = None,
     traffic: str | None = None,
@@ -91,8 +101,29 @@ def compare(
         What one line of a trace carries, 1504 or 1500. Default: {opportunity_bytes}.
     ack_every
         Packets for each acknowledgement. Default: {ack_every}.
+    jitter
+        What packets wait for on their way out of the bottleneck: `none` (the default), `gauss:mean_ms=5`,
+        `wifi:mean_ms=7` (`verus list jitter`).
+    ack_jitter
+        The same for acknowledgements.
+    reorder
+        Which packets others overtake: `none` (the default), `late:p=0.05,ms=10` (`verus list reorder`).
+    ack_delay_ms
+        Propagation of acknowledgements. Default: as --delay-ms.
+    delay_series
+        A file with a recorded series of propagation delays each way, in place of --delay-ms: a whole number of ms a
+        line, each for 10 ms.
     loss
         Probability of random loss on the data path. Default: {loss}.
+    loss_bursts
+        Losses in bursts, as LOST/OF: `2/18` loses the last two of every 18 packets. Default: `{loss_bursts}`.
+    ack_loss
+        Probability of random loss of acknowledgements. Default: {ack_loss}.
+    changes
+        A JSON file with a list of changes of the path, such as `[{{"at_s": 2, "rate_mbps": 0}}]` (`verus list scenario`
+        has the fields).
+    changes_repeat
+        Seconds after which the path is as at first and the changes come again. Default: once.
     loop
         Start a trace again when it ends (the default), or let the link end with it.
     flows
@@ -127,7 +158,7 @@ def compare(
     force
         Replace the results in a folder that is not empty.
     """
-    changes: dict[str, Any] = {
+    asked: dict[str, Any] = {
         "traces": trace,
         "schemes": scheme,
         "mixes": mix,
@@ -138,7 +169,16 @@ def compare(
         "packet_bytes": packet_bytes,
         "opportunity_bytes": opportunity_bytes,
         "ack_every": ack_every,
+        "jitter": jitter,
+        "ack_jitter": ack_jitter,
+        "reorder": reorder,
+        "ack_delay_ms": ack_delay_ms,
+        "delay_series": None if delay_series is None else str(delay_series),
         "loss": loss,
+        "loss_bursts": loss_bursts,
+        "ack_loss": ack_loss,
+        "changes": None if changes is None else _changes(changes),
+        "changes_repeat_s": changes_repeat,
         "loop": loop,
         "flows": flows,
         "traffic": traffic,
@@ -150,7 +190,7 @@ def compare(
         "transports": transport,
     }
     given = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in changes.items() if value is not None
+        name: tuple(value) if isinstance(value, list) else value for name, value in asked.items() if value is not None
     }
     settings, earlier = _settings(given, from_)
     runs = settings.runs()
@@ -187,6 +227,17 @@ def compare(
     for problem in problems:
         print(line(f"verus: {problem}"), file=sys.stderr)
     return 1 if problems else code
+
+
+def _changes(path: Path) -> list[Any]:
+    """The changes in a file."""
+    try:
+        found = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise FieldError("changes", f"`{path}` is not JSON: {error}") from error
+    if not isinstance(found, list):
+        raise FieldError("changes", f"`{path}` must hold a list of changes")
+    return found
 
 
 def _report(

@@ -9,8 +9,9 @@ use super::jitter::Jitter;
 use super::reorder::Reorder;
 use crate::schedule::{Follower, Schedule};
 
-/// Holds each packet for its flow's propagation delay, which may change in steps. The packets of a flow keep their order
-/// (when its delay drops, those sent later wait for those already under way), but for what a [`Reorder`] takes out of it.
+/// Holds each packet for its flow's propagation delay, which may change in steps, and before that for what a [`Jitter`]
+/// adds. The packets of a flow keep their order (when its delay drops, those sent later wait for those already under way),
+/// but for what a [`Reorder`] takes out of it, and unless they [may overtake](Delay::overtaking).
 /// In the steady state nothing is allocated.
 ///
 /// Flows of one constant delay share a *pipe*, as none of their packets can overtake another; every other flow has one of
@@ -20,6 +21,10 @@ pub struct Delay<P> {
     pipes: Vec<Pipe<P>>,
     /// Each flow's pipe.
     pipe_of: Vec<usize>,
+    /// What makes packets differ from each other. Boxed, as few paths have any.
+    wander: Option<Box<Wander>>,
+    /// Whether a packet waits for those of its flow that set out before it.
+    in_order: bool,
 }
 
 /// How a packet sets out.
@@ -39,19 +44,35 @@ pub struct Flight {
 #[derive(Clone, Debug)]
 struct Pipe<P> {
     delay: Follower<Duration>,
-    /// Boxed, so that pipes without any are close together.
-    wander: Option<Box<Wander>>,
     /// When the last packet that was not taken out of its order arrives.
     latest: Time,
     /// In order of arrival.
     under_way: VecDeque<(Time, P)>,
 }
 
-/// What makes the packets of a flow differ from each other.
+/// What makes packets differ from each other.
 #[derive(Clone, Debug, Default)]
 struct Wander {
     jitter: Option<Jitter>,
     reorder: Option<Reorder>,
+}
+
+impl Wander {
+    /// When a packet of `flow` begins to propagate that came at `now`, and whether it is out of its order.
+    #[inline]
+    fn begins(&mut self, now: Time, flow: usize) -> (Time, bool) {
+        let mut begins = now;
+        if let Some(jitter) = &mut self.jitter {
+            begins += jitter.draw(now, flow);
+        }
+        if let Some(late) = self.reorder.as_mut().and_then(|reorder| reorder.draw(flow)) {
+            return (begins + late, true);
+        }
+        if let Some(jitter) = &mut self.jitter {
+            begins = jitter.in_order(begins);
+        }
+        (begins, false)
+    }
 }
 
 impl<P: Packet> Delay<P> {
@@ -75,6 +96,8 @@ impl<P: Packet> Delay<P> {
         Delay {
             pipe_of: pipe_of.collect(),
             pipes,
+            wander: None,
+            in_order: true,
         }
     }
 
@@ -83,33 +106,28 @@ impl<P: Packet> Delay<P> {
         Delay::new([Schedule::constant(delay)])
     }
 
-    /// The packets of `flow` take longer by `jitter`.
-    ///
-    /// # Panics
-    /// If there is no such flow.
-    pub fn with_jitter(mut self, flow: usize, jitter: Jitter) -> Self {
-        self.wander(flow).jitter = Some(jitter);
+    /// Packets wait for what `jitter` says before they propagate.
+    pub fn with_jitter(mut self, jitter: Jitter) -> Self {
+        self.wander.get_or_insert_default().jitter = Some(jitter);
         self
     }
 
-    /// `reorder` takes packets of `flow` out of their order.
-    ///
-    /// # Panics
-    /// If there is no such flow.
-    pub fn with_reorder(mut self, flow: usize, reorder: Reorder) -> Self {
-        self.wander(flow).reorder = Some(reorder);
+    /// `reorder` takes packets out of their order.
+    pub fn with_reorder(mut self, reorder: Reorder) -> Self {
+        self.wander.get_or_insert_default().reorder = Some(reorder);
         self
     }
 
-    /// What sets the packets of `flow` apart, in a pipe of its own.
-    fn wander(&mut self, flow: usize) -> &mut Wander {
-        let mut pipe = self.pipe_of[flow];
-        if self.pipe_of.iter().filter(|&&other| other == pipe).count() > 1 {
-            self.pipes.push(Pipe::new(self.pipes[pipe].delay.clone()));
-            pipe = self.pipes.len() - 1;
-            self.pipe_of[flow] = pipe;
-        }
-        self.pipes[pipe].wander.get_or_insert_default()
+    /// When the delay of a flow drops, packets that set out later overtake those under way.
+    pub fn overtaking(mut self) -> Self {
+        self.in_order = false;
+        self
+    }
+
+    /// Whether a packet may arrive before one of its flow that set out earlier.
+    pub fn may_overtake(&self) -> bool {
+        let reorders = |wander: &Wander| wander.reorder.is_some();
+        !self.in_order || self.wander.as_deref().is_some_and(reorders)
     }
 
     /// The pipe that the packets of `flow` go through.
@@ -126,28 +144,23 @@ impl<P: Packet> Delay<P> {
     /// If there is no delay for the packet's flow.
     #[inline]
     pub fn set_out(&mut self, now: Time, packet: P) -> Flight {
-        let index = self.pipe_of[packet.flow()];
+        let flow = packet.flow();
+        let index = self.pipe_of[flow];
+        let (begins, reordered) = match &mut self.wander {
+            Some(wander) => wander.begins(now, flow),
+            None => (now, false),
+        };
         let pipe = &mut self.pipes[index];
-        let mut arrives = now + pipe.delay.at(now);
-        let mut late = None;
-        if let Some(wander) = &mut pipe.wander {
-            if let Some(jitter) = &mut wander.jitter {
-                arrives += jitter.draw();
-            }
-            late = wander.reorder.as_mut().and_then(Reorder::draw);
-        }
-        match late {
-            Some(late) => arrives += late,
-            None => {
-                arrives = arrives.max(pipe.latest);
-                pipe.latest = arrives;
-            }
+        let mut arrives = begins + pipe.delay.at(now);
+        if self.in_order && !reordered {
+            arrives = arrives.max(pipe.latest);
+            pipe.latest = arrives;
         }
         Flight {
             pipe: index,
             arrives,
             first: pipe.insert(arrives, packet),
-            reordered: late.is_some(),
+            reordered,
         }
     }
 
@@ -178,7 +191,6 @@ impl<P> Pipe<P> {
     fn new(delay: Follower<Duration>) -> Self {
         Pipe {
             delay,
-            wander: None,
             latest: Time::ZERO,
             under_way: VecDeque::new(),
         }
@@ -202,6 +214,8 @@ impl<P> Pipe<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::jitter::JitterConfig;
+    use crate::path::reorder::ReorderConfig;
     use verus_core::random;
 
     /// A packet, by its number, and its flow.
@@ -260,11 +274,10 @@ mod tests {
         let changing = Schedule::new(vec![(at(0), near), (at(100), far)]).unwrap();
         let mut delays = vec![Schedule::constant(near); 3];
         delays.extend([Schedule::constant(far), changing.clone(), changing]);
-        let mut delay =
-            Delay::new(delays).with_jitter(1, Jitter::new(far, random::stream(1, "jitter", 0)));
+        let mut delay = Delay::new(delays);
         let pipes: Vec<usize> = (0..6).map(|flow| delay.pipe_of(flow)).collect();
-        assert_eq!(pipes, [0, 4, 0, 1, 2, 3]);
-        for (number, flow) in [(0, 2), (1, 0), (2, 2)] {
+        assert_eq!(pipes, [0, 0, 0, 1, 2, 3]);
+        for (number, flow) in [(0, 2), (1, 0), (2, 1)] {
             assert_eq!(delay.set_out(at(1), Numbered(number, flow)).pipe, 0);
         }
         assert_eq!(
@@ -276,8 +289,9 @@ mod tests {
     #[test]
     fn jitter_keeps_the_order_and_stays_within_its_bounds() {
         let most = Duration::from_millis(30);
+        let law = Schedule::constant(JitterConfig::Uniform { max_ms: 30.0 });
         let mut delay = Delay::constant(Duration::from_millis(20))
-            .with_jitter(0, Jitter::new(most, random::stream(1, "jitter", 0)));
+            .with_jitter(Jitter::new(law, vec![random::stream(1, "jitter", 0)]));
         for ms in 0..1_000 {
             delay.set_out(at(ms), Numbered(ms, 0));
         }
@@ -295,10 +309,51 @@ mod tests {
     }
 
     #[test]
+    fn what_one_flow_waits_for_holds_up_the_others_behind_it() {
+        let law = Schedule::constant(JitterConfig::Uniform { max_ms: 30.0 });
+        let near = Duration::from_millis(5);
+        let far = Duration::from_millis(50);
+        let draws = (0..2)
+            .map(|flow| random::stream(1, "jitter", flow))
+            .collect();
+        let mut delay =
+            Delay::new([near, far].map(Schedule::constant)).with_jitter(Jitter::new(law, draws));
+        assert!(!delay.may_overtake());
+        let mut gone = Time::ZERO;
+        for ms in 0..1_000 {
+            let flow = (ms % 2) as usize;
+            let flight = delay.set_out(at(ms), Numbered(ms, flow));
+            let begun = flight.arrives - [near, far][flow];
+            assert!(begun >= gone, "{ms}");
+            gone = begun;
+        }
+    }
+
+    #[test]
+    fn packets_overtake_where_the_delay_drops_and_they_may() {
+        let steps = vec![
+            (at(0), Duration::from_millis(50)),
+            (at(10), Duration::from_millis(20)),
+        ];
+        let mut delay = Delay::new([Schedule::new(steps).unwrap()]).overtaking();
+        assert!(delay.may_overtake());
+        let first: Vec<bool> = [9, 10, 30, 40]
+            .map(|ms| delay.set_out(at(ms), Numbered(ms, 0)).first)
+            .to_vec();
+        assert_eq!(first, [true, true, false, false]);
+        assert_eq!(
+            arrivals(&mut delay, 0),
+            [(at(30), 10), (at(50), 30), (at(59), 9), (at(60), 40)]
+        );
+    }
+
+    #[test]
     fn what_is_reordered_is_overtaken_and_nothing_else_is() {
         let most = Duration::from_millis(40);
+        let config = ReorderConfig::Uniform { p: 0.2, most };
         let mut delay = Delay::constant(Duration::from_millis(20))
-            .with_reorder(0, Reorder::new(0.2, most, random::stream(1, "reorder", 0)));
+            .with_reorder(Reorder::new(config, vec![random::stream(1, "reorder", 0)]));
+        assert!(delay.may_overtake());
         let mut reordered = Vec::new();
         for ms in 0..1_000 {
             let flight = delay.set_out(at(ms), Numbered(ms, 0));

@@ -1,25 +1,367 @@
-//! Delay that differs from packet to packet.
+//! Delay that differs from packet to packet, on the way out of the last link.
+//!
+//! Packets keep their order, those of all flows together: none overtakes another, it waits for the one before it. So what
+//! one packet waits holds up those behind it, as a Wi-Fi frame that is sent again does.
+//!
+//! As text: `KIND[:key=value,…]`, for example `gauss:mean_ms=5`; [`catalogue`] lists them all.
+
+use std::fmt;
+use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
-use verus_core::Duration;
+use verus_core::spec::{Given, Kind, Problem, REQUIRED, Row, Shown, Within, shown};
+use verus_core::{Duration, Time};
 
-use super::loss::uniform;
+use crate::dice::Dice;
+use crate::schedule::{Follower, Schedule};
 
-/// Makes the propagation of each packet longer by a time of its own, uniformly drawn. Packets keep their order.
+/// How much longer a packet takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum JitterConfig {
+    /// Not at all.
+    #[default]
+    None,
+    /// Anything below a most, equally likely (ms).
+    Uniform {
+        /// The most, ms.
+        max_ms: f64,
+    },
+    /// Normal with a third of the mean as standard deviation, never below 0: the simulator of picoquic and of
+    /// draft-huitema-ccwg-c4-test.
+    Gauss {
+        /// The mean, ms.
+        mean_ms: f64,
+    },
+    /// Wi-Fi of the same simulator: a frame sent again a few times, and bad spells; see [`WIFI_SPELLS`].
+    Wifi {
+        /// The mean, ms, or nearly; above 1 it sets the share of packets that meet a bad spell.
+        mean_ms: f64,
+    },
+}
+
+/// The two parts of Wi-Fi's jitter: Poisson with a mean of 1, each event up to 1 ms; and, for a share of (mean − 1) / 84 of
+/// the packets (the published code; draft-huitema-ccwg-c4-test says 90), Poisson with a mean of 12, each event up to
+/// 7.5 ms. Of the last event a uniform part has passed already; of a single one of the second kind, none.
+const WIFI_SPELLS: [Spells; 2] = [
+    Spells {
+        events: 1.0,
+        none: 0.367_879_441_171_442_33,
+        millis: 1.0,
+        in_part_from: 1,
+    },
+    Spells {
+        events: 12.0,
+        none: 6.144_212_353_328_21e-6,
+        millis: 7.5,
+        in_part_from: 2,
+    },
+];
+const WIFI_FROM_MS: f64 = 1.0;
+const WIFI_SPAN_MS: f64 = 84.0;
+
+/// A number of events of one length, of which the last is met in part.
+struct Spells {
+    /// Their mean number.
+    events: f64,
+    /// The chance that there is none, e^−events.
+    none: f64,
+    /// How long each lasts, ms.
+    millis: f64,
+    /// From how many on the last is met in part.
+    in_part_from: u32,
+}
+
+impl Spells {
+    fn draw(&self, dice: &mut Dice) -> f64 {
+        let events = dice.poisson(self.events, self.none);
+        let passed = if events >= self.in_part_from {
+            dice.uniform()
+        } else {
+            0.0
+        };
+        (f64::from(events) - passed) * self.millis
+    }
+}
+
+/// What a text gives, of any kind.
+#[derive(Default)]
+struct Asked {
+    ms: Option<f64>,
+}
+
+const MILLIS: Within = Within {
+    words: "a number of ms between 0 and 100000",
+    valid: |value| (0.0..=100_000.0).contains(&value),
+};
+/// Above this all packets meet a bad spell: there is nothing left to set.
+const WIFI_MILLIS: Within = Within {
+    words: "a number of ms between 0 and 91",
+    valid: |value| (0.0..=91.0).contains(&value),
+};
+
+impl Asked {
+    const fn row(key: &'static str, meaning: &'static str, range: Within) -> Row<Self> {
+        Row::within(
+            key,
+            "ms",
+            meaning,
+            range,
+            |c| c.ms.unwrap_or(f64::NAN),
+            |c, v| c.ms = Some(v),
+        )
+    }
+    const UNIFORM: &'static [Row<Self>] = &[Self::row("max_ms", "the most", MILLIS)];
+    const GAUSS: &'static [Row<Self>] = &[Self::row("mean_ms", "the mean", MILLIS)];
+    const WIFI: &'static [Row<Self>] = &[Self::row(
+        "mean_ms",
+        "the mean, nearly; above 1 it sets the share of packets that meet a bad spell",
+        WIFI_MILLIS,
+    )];
+
+    fn read(rows: &[Row<Self>], key: &str, given: &Given<'_>) -> Result<f64, Problem> {
+        let mut asked = Asked::default();
+        given.apply(rows, &mut asked)?;
+        let missing = || Problem::Together(format!("`{}` needs {key}=MS", given.name));
+        asked.ms.ok_or_else(missing)
+    }
+
+    /// The keys of a kind, for people: there is one, and it must be given.
+    fn keys(rows: &[Row<Self>]) -> Vec<verus_core::spec::Key> {
+        let mut keys = shown(rows, &Asked::default());
+        for key in &mut keys {
+            REQUIRED.clone_into(&mut key.default);
+        }
+        keys
+    }
+}
+
+const KINDS: &[Kind<JitterConfig>] = &[
+    Kind {
+        name: "none",
+        summary: "all packets take equally long",
+        example: "none",
+        keys: Vec::new,
+        read: |given| {
+            given.apply(&[], &mut ())?;
+            Ok(JitterConfig::None)
+        },
+    },
+    Kind {
+        name: "uniform",
+        summary: "anything up to a most, equally likely",
+        example: "uniform:max_ms=30",
+        keys: || Asked::keys(Asked::UNIFORM),
+        read: |given| {
+            let max_ms = Asked::read(Asked::UNIFORM, "max_ms", given)?;
+            Ok(JitterConfig::Uniform { max_ms })
+        },
+    },
+    Kind {
+        name: "gauss",
+        summary: "normal, a third of the mean as standard deviation, never below 0 (picoquic's simulator)",
+        example: "gauss:mean_ms=5",
+        keys: || Asked::keys(Asked::GAUSS),
+        read: |given| {
+            let mean_ms = Asked::read(Asked::GAUSS, "mean_ms", given)?;
+            Ok(JitterConfig::Gauss { mean_ms })
+        },
+    },
+    Kind {
+        name: "wifi",
+        summary: "frames sent again, and bad spells (picoquic's simulator, draft-huitema-ccwg-c4-test)",
+        example: "wifi:mean_ms=7",
+        keys: || Asked::keys(Asked::WIFI),
+        read: |given| {
+            let mean_ms = Asked::read(Asked::WIFI, "mean_ms", given)?;
+            Ok(JitterConfig::Wifi { mean_ms })
+        },
+    },
+];
+
+/// Every kind of jitter with its keys and units.
+pub fn catalogue() -> Vec<Shown> {
+    Kind::list(KINDS)
+}
+
+/// Why a text is no jitter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("jitter `{text}`: {problem}")]
+pub struct JitterError {
+    /// The whole text, as given.
+    pub text: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+impl FromStr for JitterConfig {
+    type Err = JitterError;
+
+    fn from_str(text: &str) -> Result<Self, JitterError> {
+        Kind::parse(KINDS, text).map_err(|problem| JitterError {
+            text: text.to_owned(),
+            problem,
+        })
+    }
+}
+
+impl fmt::Display for JitterConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JitterConfig::None => write!(f, "none"),
+            JitterConfig::Uniform { max_ms } => write!(f, "uniform:max_ms={max_ms}"),
+            JitterConfig::Gauss { mean_ms } => write!(f, "gauss:mean_ms={mean_ms}"),
+            JitterConfig::Wifi { mean_ms } => write!(f, "wifi:mean_ms={mean_ms}"),
+        }
+    }
+}
+
+/// Makes each packet wait for a time of its own, the order kept. What it is made of may change in steps.
 #[derive(Clone, Debug)]
 pub struct Jitter {
-    most: Duration,
-    draws: ChaCha8Rng,
+    law: Follower<JitterConfig>,
+    draws: Vec<Dice>,
+    /// When the last packet goes on.
+    latest: Time,
 }
 
 impl Jitter {
-    /// Up to `most`, drawn from `draws`.
-    pub fn new(most: Duration, draws: ChaCha8Rng) -> Self {
-        Jitter { most, draws }
+    /// Waits as `law` says at each instant. Each flow has a stream of `draws` of its own, so that its n-th packet meets the
+    /// same draw whatever the others do.
+    pub fn new(law: Schedule<JitterConfig>, draws: Vec<ChaCha8Rng>) -> Self {
+        Jitter {
+            law: Follower::new(law),
+            draws: draws.into_iter().map(Dice::new).collect(),
+            latest: Time::ZERO,
+        }
     }
 
-    /// How much longer the next packet takes.
-    pub(super) fn draw(&mut self) -> Duration {
-        self.most.mul_f64(uniform(&mut self.draws))
+    /// How long a packet of `flow` that comes at `now` waits by itself; `now` never goes back from call to call.
+    ///
+    /// # Panics
+    /// If there are no draws for `flow`.
+    #[inline]
+    pub(super) fn draw(&mut self, now: Time, flow: usize) -> Duration {
+        let dice = &mut self.draws[flow];
+        let millis = match self.law.at(now) {
+            JitterConfig::None => return Duration::ZERO,
+            JitterConfig::Uniform { max_ms } => max_ms * dice.uniform(),
+            // Below 0, which a conversion makes 0, is one of 741.
+            JitterConfig::Gauss { mean_ms } => mean_ms * (1.0 + dice.normal() / 3.0),
+            JitterConfig::Wifi { mean_ms } => {
+                let [often, seldom] = &WIFI_SPELLS;
+                let mut millis = often.draw(dice);
+                if mean_ms > WIFI_FROM_MS
+                    && dice.uniform() < (mean_ms - WIFI_FROM_MS) / WIFI_SPAN_MS
+                {
+                    millis += seldom.draw(dice);
+                }
+                millis
+            }
+        };
+        Duration::from_millis_f64(millis)
+    }
+
+    /// When a packet goes on that would by itself at `due`.
+    #[inline]
+    pub(super) fn in_order(&mut self, due: Time) -> Time {
+        self.latest = self.latest.max(due);
+        self.latest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verus_core::random;
+
+    fn drawn(text: &str) -> Vec<f64> {
+        let law = Schedule::constant(text.parse().unwrap());
+        let mut jitter = Jitter::new(law, vec![random::stream(1, "jitter", 0)]);
+        (0..200_000)
+            .map(|ms| jitter.draw(Time::from_millis(ms), 0).as_millis_f64())
+            .collect()
+    }
+
+    fn moments(values: &[f64]) -> (f64, f64) {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+        (mean, variance.sqrt())
+    }
+
+    fn share(values: &[f64], of: impl Fn(&f64) -> bool) -> f64 {
+        values.iter().filter(|value| of(value)).count() as f64 / values.len() as f64
+    }
+
+    #[test]
+    fn uniform_and_gauss_have_their_moments_and_are_never_below_zero() {
+        let (mean, sd) = moments(&drawn("uniform:max_ms=30"));
+        assert!((mean - 15.0).abs() < 0.1 && (sd - 30.0 / 12f64.sqrt()).abs() < 0.1);
+        let values = drawn("gauss:mean_ms=5");
+        let (mean, sd) = moments(&values);
+        assert!((mean - 5.0).abs() < 0.02, "{mean}");
+        assert!((sd - 5.0 / 3.0).abs() < 0.02, "{sd}");
+        // 1 − Φ(3) = 0.00135.
+        let none = share(&values, |value| *value == 0.0);
+        assert!((0.0008..0.0019).contains(&none), "{none}");
+        assert!(drawn("none").iter().all(|value| *value == 0.0));
+    }
+
+    #[test]
+    fn wifi_has_short_waits_and_a_share_of_long_ones() {
+        let calm = drawn("wifi:mean_ms=0.999");
+        // No event in e^-1 = 36.8 % of cases, mean 1 − 0.632 / 2 = 0.684 ms.
+        let none = share(&calm, |value| *value == 0.0);
+        assert!((none - 0.3679).abs() < 0.005, "{none}");
+        assert!((moments(&calm).0 - 0.684).abs() < 0.01);
+        assert!(calm.iter().all(|value| *value < 12.0));
+        // Bad spells: 12 × 7.5 − 7.5 / 2 = 86.25 ms; a share of 6/84 meets one.
+        let bad = drawn("wifi:mean_ms=7");
+        let met = share(&bad, |value| *value > 15.0);
+        assert!((met - 6.0 / 84.0).abs() < 0.003, "{met}");
+        let mean = moments(&bad).0;
+        assert!((mean - (0.684 + 6.0 / 84.0 * 86.25)).abs() < 0.15, "{mean}");
+        let (mean, _) = moments(&drawn("wifi:mean_ms=91"));
+        assert!((mean - 86.93).abs() < 0.3, "all meet one: {mean}");
+    }
+
+    #[test]
+    fn what_a_law_is_may_change() {
+        let at = Time::from_millis;
+        let steps = vec![
+            (at(0), JitterConfig::None),
+            (at(10), JitterConfig::Uniform { max_ms: 5.0 }),
+        ];
+        let law = Schedule::new(steps).unwrap();
+        let mut jitter = Jitter::new(law, vec![random::stream(1, "jitter", 0)]);
+        assert_eq!(jitter.draw(at(9), 0), Duration::ZERO);
+        assert_ne!(jitter.draw(at(10), 0), Duration::ZERO);
+    }
+
+    #[test]
+    fn each_text_is_read_and_each_fault_named() {
+        for kind in catalogue() {
+            let config: JitterConfig = kind.example.parse().unwrap();
+            assert_eq!(config.to_string(), kind.example);
+        }
+        for (text, words) in [
+            ("", "unknown kind ``; known are none, uniform, gauss, wifi"),
+            ("gauss", "`gauss` needs mean_ms=MS"),
+            (
+                "gauss:max_ms=3",
+                "`gauss` has no key `max_ms`; its keys are mean_ms",
+            ),
+            (
+                "wifi:mean_ms=92",
+                "mean_ms must be a number of ms between 0 and 91, not `92`",
+            ),
+            (
+                "uniform:max_ms=nan",
+                "max_ms must be a number of ms between 0 and 100000, not `nan`",
+            ),
+        ] {
+            let error = text.parse::<JitterConfig>().unwrap_err().to_string();
+            assert_eq!(error, format!("jitter `{text}`: {words}"));
+        }
     }
 }

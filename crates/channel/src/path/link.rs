@@ -28,7 +28,7 @@ use crate::schedule::{BYTE, RateSchedule};
 use crate::trace::{Cursor, Trace};
 
 /// What serves the queue.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Service {
     /// Opportunities from a trace.
     Trace {
@@ -539,7 +539,7 @@ impl RateServer {
         if at >= self.until {
             self.index = self.schedule.index_at(at);
             (self.rate, self.until) = (
-                self.schedule.steps()[self.index].1,
+                self.schedule.value(self.index),
                 self.schedule.end_of(self.index),
             );
             self.size = 0;
@@ -566,9 +566,16 @@ impl RateServer {
     #[cold]
     fn finish_over_steps(&self, mut at: Time, size: u64) -> Option<Time> {
         let mut work = u128::from(size) * BYTE;
-        let mut index = self.index;
+        if let Some(period) = self.schedule.period() {
+            // All but the last lap at once: there may be many, or no end of them.
+            let lap = self.schedule.work_between(at, at + period);
+            let whole = (work.saturating_sub(1)).checked_div(lap)?;
+            work -= whole * lap;
+            at += period * u64::try_from(whole).ok()?;
+        }
+        let mut index = self.schedule.index_at(at);
         loop {
-            let rate = u128::from(self.schedule.steps()[index].1.as_bps());
+            let rate = u128::from(self.schedule.value(index).as_bps());
             let end = self.schedule.end_of(index);
             let possible = rate * u128::from((end - at).as_nanos());
             if possible >= work && (rate > 0 || work == 0) {
@@ -735,6 +742,33 @@ mod tests {
             .unwrap();
         link.enqueue(at(2), Bytes::new(1500), 1, drop).unwrap();
         assert_eq!(drain(&mut link, at(100)), [(12.0, 0), (16.0, 1)]);
+    }
+
+    #[test]
+    fn a_rate_that_repeats_serves_alike_in_each_lap_however_long_a_packet_takes() {
+        // Of each 10 ms the first 8 at 12 Mbit/s, a packet a millisecond, and 2 of nothing.
+        let steps = vec![(at(0), Rate::from_mbps(12.0)), (at(8), Rate::from_bps(0))];
+        let schedule = RateSchedule::new(steps).unwrap();
+        let schedule = schedule.repeating(Duration::from_millis(10)).unwrap();
+        let queue = QueueConfig::parse("infinite").unwrap();
+        let mut link = Link::new(
+            Service::Rate(schedule),
+            &queue,
+            random::stream(1, "queue", 0),
+        );
+        for (packet, size) in [(0, 9 * 1500), (1, 750), (2, 15_000 * 1500), (3, 1500)] {
+            link.enqueue(at(0), Bytes::new(size), packet, drop).unwrap();
+        }
+        // The third has 6.5 packets' time left in the second lap, 1,874 whole laps and 1.5 packets' time in the next.
+        assert_eq!(
+            drain(&mut link, Time::MAX),
+            [(11.0, 0), (11.5, 1), (18_761.5, 2), (18_762.5, 3)]
+        );
+        let dead = RateSchedule::constant(Rate::from_bps(0)).repeating(Duration::from_millis(1));
+        let service = Service::Rate(dead.unwrap());
+        let mut link = Link::new(service, &queue, random::stream(1, "queue", 0));
+        link.enqueue(at(0), Bytes::new(1500), 0, drop).unwrap();
+        assert_eq!(link.next_departure(), None);
     }
 
     #[test]

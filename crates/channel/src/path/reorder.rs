@@ -1,33 +1,239 @@
 //! Packets that others overtake.
+//!
+//! As text: `KIND[:key=value,…]`, for example `late:p=0.05,ms=10`; [`catalogue`] lists them all.
+
+use std::fmt;
+use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
 use verus_core::Duration;
+use verus_core::spec::{Given, Kind, Problem, REQUIRED, Row, Shown, Within, shown};
 
 use super::loss::uniform;
+
+/// Which packets are taken out of their order, and how late they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum ReorderConfig {
+    /// None is.
+    #[default]
+    None,
+    /// Each with a probability, by a fixed time.
+    Late {
+        /// The probability.
+        p: f64,
+        /// How much later.
+        by: Duration,
+    },
+    /// Each with a probability, by anything up to a most, equally likely.
+    Uniform {
+        /// The probability.
+        p: f64,
+        /// The most.
+        most: Duration,
+    },
+}
+
+/// What a text gives.
+#[derive(Default)]
+struct Asked {
+    p: Option<f64>,
+    time: Option<Duration>,
+}
+
+const PROBABILITY: Within = Within {
+    words: "between 0 and 1",
+    valid: |value| (0.0..=1.0).contains(&value),
+};
+
+impl Asked {
+    const P: Row<Self> = Row::within(
+        "p",
+        "probability",
+        "that a packet is taken out of its order",
+        PROBABILITY,
+        |c| c.p.unwrap_or(f64::NAN),
+        |c, v| c.p = Some(v),
+    );
+    const fn time(key: &'static str, meaning: &'static str) -> Row<Self> {
+        Row::millis(
+            key,
+            meaning,
+            |c| c.time.unwrap_or_default(),
+            |c, v| c.time = Some(v),
+        )
+    }
+    const LATE: &'static [Row<Self>] = &[Self::P, Self::time("ms", "how much later it is")];
+    const UNIFORM: &'static [Row<Self>] =
+        &[Self::P, Self::time("max_ms", "how much later at the most")];
+
+    fn read(rows: &[Row<Self>], time: &str, given: &Given<'_>) -> Result<(f64, Duration), Problem> {
+        let mut asked = Asked::default();
+        given.apply(rows, &mut asked)?;
+        let missing = || Problem::Together(format!("`{}` needs p=P and {time}=MS", given.name));
+        asked.p.zip(asked.time).ok_or_else(missing)
+    }
+
+    /// The keys of a kind, for people: all must be given.
+    fn keys(rows: &[Row<Self>]) -> Vec<verus_core::spec::Key> {
+        let mut keys = shown(rows, &Asked::default());
+        for key in &mut keys {
+            REQUIRED.clone_into(&mut key.default);
+        }
+        keys
+    }
+}
+
+const KINDS: &[Kind<ReorderConfig>] = &[
+    Kind {
+        name: "none",
+        summary: "packets keep their order",
+        example: "none",
+        keys: Vec::new,
+        read: |given| {
+            given.apply(&[], &mut ())?;
+            Ok(ReorderConfig::None)
+        },
+    },
+    Kind {
+        name: "late",
+        summary: "some packets come later by a fixed time, and those behind them do not wait",
+        example: "late:p=0.05,ms=10",
+        keys: || Asked::keys(Asked::LATE),
+        read: |given| {
+            let (p, by) = Asked::read(Asked::LATE, "ms", given)?;
+            Ok(ReorderConfig::Late { p, by })
+        },
+    },
+    Kind {
+        name: "uniform",
+        summary: "some packets come later by anything up to a most",
+        example: "uniform:p=0.05,max_ms=20",
+        keys: || Asked::keys(Asked::UNIFORM),
+        read: |given| {
+            let (p, most) = Asked::read(Asked::UNIFORM, "max_ms", given)?;
+            Ok(ReorderConfig::Uniform { p, most })
+        },
+    },
+];
+
+/// Every kind of reordering with its keys and units.
+pub fn catalogue() -> Vec<Shown> {
+    Kind::list(KINDS)
+}
+
+/// Why a text is no reordering.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("reorder `{text}`: {problem}")]
+pub struct ReorderError {
+    /// The whole text, as given.
+    pub text: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+impl FromStr for ReorderConfig {
+    type Err = ReorderError;
+
+    fn from_str(text: &str) -> Result<Self, ReorderError> {
+        Kind::parse(KINDS, text).map_err(|problem| ReorderError {
+            text: text.to_owned(),
+            problem,
+        })
+    }
+}
+
+impl fmt::Display for ReorderConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReorderConfig::None => write!(f, "none"),
+            ReorderConfig::Late { p, by } => write!(f, "late:p={p},ms={}", by.as_millis_f64()),
+            ReorderConfig::Uniform { p, most } => {
+                write!(f, "uniform:p={p},max_ms={}", most.as_millis_f64())
+            }
+        }
+    }
+}
 
 /// Takes some packets out of their order: they are under way for longer, and what was sent after them does not wait.
 #[derive(Clone, Debug)]
 pub struct Reorder {
-    probability: f64,
-    most: Duration,
-    draws: ChaCha8Rng,
+    config: ReorderConfig,
+    draws: Vec<ChaCha8Rng>,
 }
 
 impl Reorder {
-    /// Each packet with `probability` (0 to 1), for up to `most` longer, uniformly, drawn from `draws`.
-    pub fn new(probability: f64, most: Duration, draws: ChaCha8Rng) -> Self {
-        Reorder {
-            probability,
-            most,
-            draws,
-        }
+    /// As `config` says. Each flow has a stream of `draws` of its own, so that its n-th packet meets the same draw
+    /// whatever the others do.
+    pub fn new(config: ReorderConfig, draws: Vec<ChaCha8Rng>) -> Self {
+        Reorder { config, draws }
     }
 
-    /// How much longer the next packet takes, if it is taken out of its order. Both draws are made for each packet, so
-    /// that another probability leaves the times of the others.
-    pub(super) fn draw(&mut self) -> Option<Duration> {
-        let chosen = uniform(&mut self.draws) < self.probability;
-        let late = self.most.mul_f64(uniform(&mut self.draws));
-        chosen.then_some(late)
+    /// How much longer the next packet of `flow` takes, if it is taken out of its order. All draws are made for each
+    /// packet, so that another probability leaves the times of the others.
+    ///
+    /// # Panics
+    /// If there are no draws for `flow`.
+    #[inline]
+    pub(super) fn draw(&mut self, flow: usize) -> Option<Duration> {
+        let draws = &mut self.draws[flow];
+        let (p, late) = match self.config {
+            ReorderConfig::None => return None,
+            ReorderConfig::Late { p, by } => (uniform(draws) < p, by),
+            ReorderConfig::Uniform { p, most } => {
+                (uniform(draws) < p, most.mul_f64(uniform(draws)))
+            }
+        };
+        p.then_some(late)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verus_core::random;
+
+    #[test]
+    fn a_fixed_lateness_comes_as_often_as_asked_and_a_uniform_one_stays_below_its_most() {
+        let drawn = |text: &str| -> Vec<Duration> {
+            let config = text.parse().unwrap();
+            let mut reorder = Reorder::new(config, vec![random::stream(1, "reorder", 0)]);
+            (0..20_000).filter_map(|_| reorder.draw(0)).collect()
+        };
+        let ten = Duration::from_millis(10);
+        let late = drawn("late:p=0.05,ms=10");
+        // 1,000 expected, standard deviation 31.
+        assert!(late.len().abs_diff(1_000) < 150, "{}", late.len());
+        assert!(late.iter().all(|by| *by == ten));
+        let spread = drawn("uniform:p=0.05,max_ms=10");
+        assert!(spread.len().abs_diff(1_000) < 150, "{}", spread.len());
+        assert!(spread.iter().all(|by| *by < ten) && spread.iter().any(|by| *by > ten / 2));
+        assert_eq!(drawn("none"), []);
+    }
+
+    #[test]
+    fn each_text_is_read_and_each_fault_named() {
+        for kind in catalogue() {
+            let config: ReorderConfig = kind.example.parse().unwrap();
+            assert_eq!(config.to_string(), kind.example);
+        }
+        for (text, words) in [
+            (
+                "often",
+                "unknown kind `often`; known are none, late, uniform",
+            ),
+            ("late:p=0.1", "`late` needs p=P and ms=MS"),
+            ("late:p=2,ms=1", "p must be between 0 and 1, not `2`"),
+            (
+                "uniform:p=1,ms=1",
+                "`uniform` has no key `ms`; its keys are p, max_ms",
+            ),
+            (
+                "late:p=1,ms=-1",
+                "ms must be between 0 and 3600000 ms, not `-1`",
+            ),
+        ] {
+            let error = text.parse::<ReorderConfig>().unwrap_err().to_string();
+            assert_eq!(error, format!("reorder `{text}`: {words}"));
+        }
     }
 }

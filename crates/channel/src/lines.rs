@@ -1,0 +1,338 @@
+//! Files of one statement a line, plain or compressed: what traces, logs and series share.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Problem};
+use crate::trace::hex;
+
+/// Where no valid line is longer (20 digits, carriage return and newline), no more of one is read.
+const LONGEST_LINE: u64 = 64;
+
+/// Opens the file at `path`; returns what messages call it, too.
+///
+/// # Errors
+/// If it cannot be read.
+pub(crate) fn open(path: &Path) -> Result<(String, fs::File), Error> {
+    let name = path.display().to_string();
+    let opened = fs::metadata(path).and_then(|there| match there.is_dir() {
+        true => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        false => fs::File::open(path),
+    });
+    match opened {
+        Ok(file) => Ok((name, file)),
+        Err(source) => Err(Error::Io {
+            action: "read",
+            name,
+            source,
+        }),
+    }
+}
+
+/// The whole milliseconds that `line` states.
+pub(crate) fn whole_millis(line: &[u8]) -> Result<u64, Problem> {
+    let mut value = 0u64;
+    for digit in line {
+        if !digit.is_ascii_digit() {
+            return Err(not_a_whole_number(line));
+        }
+        value = value
+            .checked_mul(10)
+            .and_then(|value| value.checked_add(u64::from(digit - b'0')))
+            .ok_or_else(|| {
+                // A line full of digits is too large; one with something else later is no number.
+                if line.iter().all(u8::is_ascii_digit) {
+                    Problem::TooLarge(excerpt(line))
+                } else {
+                    not_a_whole_number(line)
+                }
+            })?;
+    }
+    Ok(value)
+}
+
+/// Names what keeps `line` from being a whole number.
+fn not_a_whole_number(line: &[u8]) -> Problem {
+    if let Some(problem) = not_text(line) {
+        return problem;
+    }
+    let text = excerpt(line);
+    match line {
+        [b'#', ..] => Problem::Comment(text),
+        [b'-', rest @ ..] if is_decimal(rest) => Problem::Negative(text),
+        _ if is_decimal(line) => Problem::Fraction(text),
+        _ => Problem::NotATime(text),
+    }
+}
+
+/// Whether `line` is digits with at most one decimal point among them.
+pub(crate) fn is_decimal(line: &[u8]) -> bool {
+    line.iter().any(u8::is_ascii_digit)
+        && line
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || *byte == b'.')
+        && line.iter().filter(|byte| **byte == b'.').count() <= 1
+}
+
+/// The first byte that keeps `line` from being text: an error in UTF-8, or a control character.
+pub(crate) fn not_text(line: &[u8]) -> Option<Problem> {
+    // A line cut at its longest may end within a character; that is no error by itself.
+    let bad_utf8 = std::str::from_utf8(line)
+        .err()
+        .filter(|error| error.error_len().is_some());
+    let bad = bad_utf8.map(|error| line[error.valid_up_to()]);
+    let control = || {
+        line.iter()
+            .copied()
+            .find(|byte| byte.is_ascii_control() && *byte != b'\t')
+    };
+    bad.or_else(control).map(Problem::NotText)
+}
+
+/// What a message quotes of `line`.
+pub(crate) fn excerpt(line: &[u8]) -> String {
+    const SHOWN: usize = 40;
+    let text = String::from_utf8_lossy(line);
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.into_owned(),
+    }
+}
+
+/// How a file is compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    Plain,
+    Gzip,
+    Xz,
+}
+
+impl Format {
+    pub(crate) fn of_name(name: &str) -> Format {
+        match Path::new(name)
+            .extension()
+            .and_then(|extension| extension.to_str())
+        {
+            Some("gz") => Format::Gzip,
+            Some("xz") => Format::Xz,
+            _ => Format::Plain,
+        }
+    }
+
+    fn of_bytes(first: &[u8]) -> Format {
+        match first {
+            [0x1f, 0x8b, ..] => Format::Gzip,
+            [0xfd, b'7', b'z', b'X', b'Z', 0x00, ..] => Format::Xz,
+            _ => Format::Plain,
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Format::Plain => "plain",
+            Format::Gzip => "gzip",
+            Format::Xz => "xz",
+        }
+    }
+
+    pub(crate) fn supported(self, name: &str) -> Result<(), Error> {
+        let built = match self {
+            Format::Plain => true,
+            Format::Gzip => cfg!(feature = "gzip"),
+            Format::Xz => cfg!(feature = "xz"),
+        };
+        let no_support = || Error::NoSupport {
+            name: name.to_owned(),
+            format: self.label(),
+            feature: self.label(),
+        };
+        built.then_some(()).ok_or_else(no_support)
+    }
+
+    /// Runs `write` with what it writes compressed into `out`.
+    pub(crate) fn encode(
+        self,
+        out: &mut dyn Write,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        match self {
+            #[cfg(feature = "gzip")]
+            Format::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::best());
+                write(&mut encoder)?;
+                encoder.finish().map(drop)
+            }
+            #[cfg(feature = "xz")]
+            Format::Xz => {
+                let mut encoder = liblzma::write::XzEncoder::new(out, 6);
+                write(&mut encoder)?;
+                encoder.finish().map(drop)
+            }
+            _ => write(out),
+        }
+    }
+
+    /// What `stored` holds once decompressed.
+    fn decode<'a>(self, stored: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
+        Ok(match self {
+            #[cfg(feature = "gzip")]
+            Format::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(stored)),
+            #[cfg(feature = "xz")]
+            Format::Xz => {
+                // Enough for any preset of xz (65 MiB), and a bound on what a hostile header can ask for.
+                const MEMORY: u64 = 256 << 20;
+                let stream = liblzma::stream::Stream::new_stream_decoder(
+                    MEMORY,
+                    liblzma::stream::CONCATENATED,
+                )?;
+                Box::new(liblzma::bufread::XzDecoder::new_stream(stored, stream))
+            }
+            _ => Box::new(stored),
+        })
+    }
+}
+
+/// The lines of a text, without their ends.
+pub(crate) struct Lines<'a> {
+    what: &'static str,
+    name: &'a str,
+    format: Format,
+    text: BufReader<HashingReader<Box<dyn Read + 'a>>>,
+}
+
+impl Lines<'_> {
+    /// Calls `each` with the number (from 1) and the text of every line. A carriage return before the
+    /// end of a line is dropped; blank lines may end the text but not interrupt it.
+    pub(crate) fn for_each(
+        &mut self,
+        mut each: impl FnMut(u64, &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut line = Vec::with_capacity(LONGEST_LINE as usize);
+        let mut blank = None;
+        for number in 1.. {
+            line.clear();
+            let got = (&mut self.text)
+                .take(LONGEST_LINE)
+                .read_until(b'\n', &mut line);
+            if got.map_err(|error| self.reading(error))? == 0 {
+                break;
+            }
+            let end = line.strip_suffix(b"\n").unwrap_or(&line);
+            let end = end.strip_suffix(b"\r").unwrap_or(end);
+            if end.is_empty() {
+                blank = blank.or(Some(number));
+                continue;
+            }
+            if let Some(line) = blank {
+                let (what, name, problem) = (self.what, self.name.to_owned(), Problem::Blank);
+                return Err(Error::Line {
+                    what,
+                    name,
+                    line,
+                    problem,
+                });
+            }
+            each(number, end)?;
+        }
+        Ok(())
+    }
+
+    fn reading(&self, source: io::Error) -> Error {
+        reading(self.what, self.name, self.format, source)
+    }
+}
+
+/// Tells trouble with the file from trouble with what it holds: only the first has a code from the system.
+fn reading(what: &'static str, name: &str, format: Format, source: io::Error) -> Error {
+    let name = name.to_owned();
+    if format == Format::Plain || source.raw_os_error().is_some() {
+        return Error::Io {
+            action: "read",
+            name,
+            source,
+        };
+    }
+    let reason = match source.kind() {
+        io::ErrorKind::UnexpectedEof => "they end too early".to_owned(),
+        _ => source.to_string(),
+    };
+    Error::Compressed {
+        what,
+        name,
+        format: format.label(),
+        reason,
+    }
+}
+
+/// Gives `read` the lines of `bytes`, decompressed if need be, and returns its answer with the SHA-256
+/// of the text and of the bytes.
+pub(crate) fn with_plain_lines<T>(
+    what: &'static str,
+    name: &str,
+    bytes: impl Read,
+    read: impl FnOnce(&mut Lines<'_>) -> Result<T, Error>,
+) -> Result<(T, String, String), Error> {
+    let mut stored = HashingReader {
+        inner: bytes,
+        hash: Sha256::new(),
+    };
+    let mut first = Vec::with_capacity(6);
+    (&mut stored)
+        .take(6)
+        .read_to_end(&mut first)
+        .map_err(|source| reading(what, name, Format::Plain, source))?;
+    let format = Format::of_bytes(&first);
+    format.supported(name)?;
+    let promised = Format::of_name(name);
+    if format == Format::Plain
+        && promised != Format::Plain
+        && !first.first().is_some_and(u8::is_ascii_digit)
+    {
+        let reason = "they do not begin as such a file does".to_owned();
+        return Err(Error::Compressed {
+            what,
+            name: name.to_owned(),
+            format: promised.label(),
+            reason,
+        });
+    }
+    let (answer, content) = {
+        let whole = BufReader::with_capacity(1 << 16, first.as_slice().chain(&mut stored));
+        let plain = format
+            .decode(whole)
+            .map_err(|source| reading(what, name, format, source))?;
+        let text = HashingReader {
+            inner: plain,
+            hash: Sha256::new(),
+        };
+        let text = BufReader::with_capacity(1 << 16, text);
+        let mut lines = Lines {
+            what,
+            name,
+            format,
+            text,
+        };
+        (
+            read(&mut lines)?,
+            hex(&lines.text.into_inner().hash.finalize()),
+        )
+    };
+    Ok((answer, content, hex(&stored.hash.finalize())))
+}
+
+/// Hashes what passes through.
+struct HashingReader<R> {
+    inner: R,
+    hash: Sha256,
+}
+
+impl<R: Read> Read for HashingReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.inner.read(buffer)?;
+        self.hash.update(&buffer[..got]);
+        Ok(got)
+    }
+}

@@ -1,0 +1,107 @@
+//! What a path is made of, as data: the simulator and the emulator put theirs together here.
+
+use rand_chacha::ChaCha8Rng;
+use verus_core::{Duration, random};
+
+use super::bursts::{Bursts, BurstsConfig};
+use super::delay::Delay;
+use super::jitter::{Jitter, JitterConfig};
+use super::link::{Link, Service};
+use super::loss::Loss;
+use super::reorder::{Reorder, ReorderConfig};
+use super::{Packet, Path};
+use crate::queue::QueueConfig;
+use crate::schedule::Schedule;
+
+/// What packets cross in one direction, in this order; by default nothing that anybody would notice.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathConfig {
+    /// Probability that a packet is lost by chance.
+    pub loss: Schedule<f64>,
+    /// Losses in bursts.
+    pub bursts: Schedule<BurstsConfig>,
+    /// What serves the queue, and the queue; `None` where there is propagation only.
+    pub link: Option<(Service, QueueConfig)>,
+    /// Delay that differs from packet to packet.
+    pub jitter: Schedule<JitterConfig>,
+    /// Packets that others overtake.
+    pub reorder: ReorderConfig,
+    /// Propagation delay of each flow.
+    pub delays: Vec<Schedule<Duration>>,
+    /// Whether packets overtake others of their flow where its delay drops.
+    pub overtaking: bool,
+}
+
+/// Which direction a path is of: each draws numbers of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// That of the data.
+    Forth = 0,
+    /// That of what acknowledges them.
+    Back = 1,
+}
+
+impl Default for PathConfig {
+    fn default() -> Self {
+        PathConfig {
+            loss: Schedule::constant(0.0),
+            bursts: Schedule::constant(BurstsConfig::default()),
+            link: None,
+            jitter: Schedule::constant(JitterConfig::None),
+            reorder: ReorderConfig::None,
+            delays: vec![Schedule::constant(Duration::ZERO)],
+            overtaking: false,
+        }
+    }
+}
+
+impl PathConfig {
+    /// Propagation only, for one flow.
+    pub fn propagation(delay: Duration) -> Self {
+        PathConfig {
+            delays: vec![Schedule::constant(delay)],
+            ..PathConfig::default()
+        }
+    }
+
+    /// Whether a packet may arrive before one of its flow that set out earlier.
+    pub fn may_overtake(&self) -> bool {
+        self.overtaking || self.reorder != ReorderConfig::None
+    }
+
+    /// The path, without what would never do anything. Its random draws are of `seed` and its `way`.
+    pub fn build<P: Packet>(&self, seed: u64, way: Way) -> Path<P> {
+        let (index, [loss, jitter, reorder]) = match way {
+            Way::Forth => (0, ["loss", "jitter", "reorder"]),
+            Way::Back => (1, ["ack-loss", "ack-jitter", "ack-reorder"]),
+        };
+        let of_flows = |purpose| -> Vec<ChaCha8Rng> {
+            let flows = 0..self.delays.len() as u64;
+            flows
+                .map(|flow| random::stream(seed, purpose, flow))
+                .collect()
+        };
+        let mut elements = Vec::new();
+        if self.loss.ever(|probability| *probability > 0.0) {
+            elements.push(Loss::new(self.loss.clone(), of_flows(loss)).into());
+        }
+        if self.bursts.ever(|bursts| bursts.lost > 0) {
+            elements.push(Bursts::new(self.bursts.clone()).into());
+        }
+        if let Some((service, queue)) = &self.link {
+            let draws = random::stream(seed, "queue", index);
+            elements.push(Link::new(service.clone(), queue, draws).into());
+        }
+        let mut delay = Delay::new(self.delays.iter().cloned());
+        if self.jitter.ever(|law| *law != JitterConfig::None) {
+            delay = delay.with_jitter(Jitter::new(self.jitter.clone(), of_flows(jitter)));
+        }
+        if self.reorder != ReorderConfig::None {
+            delay = delay.with_reorder(Reorder::new(self.reorder, of_flows(reorder)));
+        }
+        if self.overtaking {
+            delay = delay.overtaking();
+        }
+        Path::new(elements, delay)
+    }
+}
