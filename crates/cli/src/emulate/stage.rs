@@ -253,7 +253,7 @@ impl path::Watch<Packet> for Watch {
     }
 
     #[inline]
-    fn on_dropped(&mut self, now: Time, size: Bytes, packet: &Packet, _: Dropped) {
+    fn on_dropped(&mut self, _: Time, size: Bytes, packet: &Packet, _: Dropped) {
         if let Some(flow) = self.flow(packet) {
             self.meter.on_drop(flow, size);
         }
