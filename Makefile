@@ -81,7 +81,7 @@ test-python: build
 	$(BIN)/python -m pytest
 
 .PHONY: lint
-lint: lint-rust lint-python lint-licenses lint-wasm ## Formatting, lints, types, licences, WebAssembly
+lint: lint-rust lint-python lint-licenses lint-wasm lint-release ## Formatting, lints, types, licences, WebAssembly, releases
 	@echo "make lint: formatting, lints, types and licences are clean"
 
 .PHONY: lint-rust
@@ -105,6 +105,13 @@ lint-licenses: $(STAMPS)/packages
 .PHONY: lint-wasm
 lint-wasm:
 	scripts/check-wasm
+
+.PHONY: lint-release
+lint-release: .tools/release/stamp
+	$(RELEASE)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(RELEASE)/check-jsonschema --quiet --builtin-schema vendor.citation-file-format CITATION.cff
+	$(RELEASE)/zizmor --quiet --offline --no-progress --min-severity medium .github/workflows
+	$(RELEASE)/hadolint Dockerfile
 
 .PHONY: format
 format: $(STAMPS)/packages ## Format Rust and Python
@@ -157,7 +164,6 @@ fuzz-keep: .tools/bin/cargo-fuzz ## Add to the corpora what fuzzing found that r
 	done
 
 ##@ Document
-# MkDocs and its theme in an environment of their own: nothing else needs them.
 .PHONY: site
 site: build .tools/site/stamp ## Build the documentation into target/site/html
 	$(BIN)/python scripts/pages.py
@@ -169,19 +175,63 @@ pictures: build ## Draw the pictures of docs/how-it-works.md again
 	$(BIN)/python scripts/pictures.py
 
 ##@ Release
+# .github/workflows/release.yml calls these; what they make lies in dist.
+RELEASE := .tools/release/bin
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+MACHINE := $(shell uname -m)
+STATIC_TARGET := $(MACHINE)-unknown-linux-musl
+STATIC := dist/verus-endpoint-$(VERSION)-$(MACHINE)-linux-static
+# What is packed: the static one, or another that is named.
+ENDPOINT ?= $(STATIC)
+
 .PHONY: crates
 crates: ## Pack the crates that are published, in order, as crates.io would get them (asks it for its index)
 	cargo publish --workspace --locked --dry-run --no-verify
 
+.PHONY: wheels
+wheels: .tools/release/stamp ## Build the wheel of this platform, in a manylinux container on Linux, and try it
+	$(RELEASE)/cibuildwheel --output-dir dist
+
+.PHONY: sources
+sources: .tools/release/stamp ## Pack the sources for Python
+	$(RELEASE)/uv build --quiet --sdist --out-dir dist
+
+.PHONY: endpoint-static
+endpoint-static: ## Build verus-endpoint for any Linux of this processor (needs musl-tools and rustup's musl target)
+	CC_$(subst -,_,$(STATIC_TARGET))=musl-gcc CARGO_PROFILE_RELEASE_STRIP=symbols \
+	  cargo build --release --locked --package verus-cli --target $(STATIC_TARGET)
+	mkdir -p dist
+	cp target/$(STATIC_TARGET)/release/verus-endpoint $(STATIC)
+
+.PHONY: packages
+packages: .tools/release/stamp ## Pack verus-endpoint for Debian and for RPM (ENDPOINT: another than the static one)
+	mkdir -p dist
+	for kind in deb rpm; do \
+	  ENDPOINT='$(ENDPOINT)' VERSION='$(VERSION)' ARCH='$(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(MACHINE)))' \
+	    $(RELEASE)/nfpm package --config packaging/nfpm.yaml --packager "$$kind" --target dist; \
+	done
+
+.PHONY: container
+container: ## Build the container image `verus`
+	docker build --tag verus .
+
+.PHONY: publish-crates
+publish-crates: ## Send the crates to crates.io (CARGO_REGISTRY_TOKEN)
+	cargo publish --workspace --locked
+
+.PHONY: publish-python
+publish-python: .tools/release/stamp ## Send dist to PyPI, as the trusted publisher that the workflow is
+	$(RELEASE)/uv publish --trusted-publishing always dist/*.whl dist/*.tar.gz
+
 ##@ Keep
+COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+  --no-emit-index-url --no-emit-find-links --no-header
+
 .PHONY: lock
 lock: $(STAMPS)/packages ## Pin the newest allowed versions of the Python packages
 	$(BIN)/pip install --quiet uv==$(UV_VERSION)
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-emit-find-links --no-header --group dev \
-	  --output-file requirements.lock pyproject.toml
-	echo 'mkdocs-material' | $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-emit-find-links --no-header --output-file site.lock -
+	$(COMPILE) --group dev --output-file requirements.lock pyproject.toml
+	for group in release site; do $(COMPILE) --group "$$group" --output-file "$$group.lock"; done
 
 .PHONY: bundle
 bundle: $(STAMPS)/packages ## Write the script that pages carry, after `make lock` brought another vl-convert
@@ -189,7 +239,7 @@ bundle: $(STAMPS)/packages ## Write the script that pages carry, after `make loc
 
 .PHONY: clean
 clean: ## Remove everything that was built, downloaded or drawn
-	rm -rf .venv .tools target fuzz/target fuzz/found verus-results
+	rm -rf .venv .tools dist target fuzz/target fuzz/found verus-results
 	rm -f python/verus/_verus*.so
 
 .PHONY: help
@@ -204,9 +254,10 @@ $(STAMPS)/packages: requirements.lock
 	mkdir -p $(STAMPS)
 	touch $@
 
-.tools/site/stamp: site.lock
-	'$(PYTHON)' -m venv .tools/site
-	.tools/site/bin/pip install --quiet --require-hashes --requirement site.lock
+# What only the site or only releases need has an environment of its own.
+.tools/%/stamp: %.lock
+	'$(PYTHON)' -m venv --clear .tools/$*
+	.tools/$*/bin/pip install --quiet --require-hashes --requirement $*.lock
 	touch $@
 
 $(STAMPS)/extension: $(STAMPS)/packages pyproject.toml scripts/build_backend.py README.md $(EXTENSION_RUST)

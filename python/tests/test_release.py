@@ -1,0 +1,104 @@
+"""What cannot be run here of a release is held to what can: workflows, packages and the container name what exists."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import tarfile
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([a-z][\w-]*):", MAKEFILE, flags=re.MULTILINE))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+NFPM = ROOT / ".tools" / "release" / "bin" / "nfpm"
+
+#: What a workflow does beside calling make: what only a machine of GitHub's has or may.
+OWN = {"sudo", "rustup", "docker", "gh"}
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_calls_make_as_one_does_by_hand(path: Path) -> None:
+    steps = re.findall(r"^ *(?:- )?run: (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert steps
+    for step in steps:
+        words = step.split()
+        if words[0] == "make":
+            assert set(words[1:]) <= TARGETS, step
+        else:
+            assert words[0] in OWN, step
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_an_action_is_pinned_by_its_hash(path: Path) -> None:
+    for action in re.findall(r"uses: (\S+)", path.read_text(encoding="utf-8")):
+        assert re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}|\./\.github/workflows/\w+\.yml", action), action
+        assert not action.startswith("./") or (ROOT / action).is_file()
+
+
+def test_a_release_publishes_all_that_it_built() -> None:
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    jobs = re.findall(r"^  ([a-z]+):$", text.partition("\njobs:\n")[2], flags=re.MULTILINE)
+    needed = re.findall(r"needs: \[(.*)\]", text)
+    assert needed == [", ".join(job for job in jobs if job != "publish")]
+
+
+def test_wheels_are_made_for_the_oldest_python_and_serve_all() -> None:
+    oldest = PROJECT["project"]["requires-python"].removeprefix(">=").replace(".", "")
+    assert PROJECT["tool"]["cibuildwheel"]["build"] == f"cp{oldest}-*"
+    manifests = [path.read_text(encoding="utf-8") for path in ROOT.glob("crates/*/Cargo.toml")]
+    assert [re.findall(r'"(abi3-py\w+)"', text) for text in manifests if "abi3-py" in text] == [[f"abi3-py{oldest}"]]
+
+
+def test_the_container_compiles_with_the_pinned_rust() -> None:
+    channel = tomllib.loads((ROOT / "rust-toolchain.toml").read_text(encoding="utf-8"))["toolchain"]["channel"]
+    (image,) = re.findall(r"^FROM rust:([\d.]+)-", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert channel.startswith(f"{image}.")
+
+
+def test_what_is_packed_exists() -> None:
+    sources = re.findall(r"src: (\S+)", (ROOT / "packaging" / "nfpm.yaml").read_text(encoding="utf-8"))
+    assert sources[0] == "${ENDPOINT}"
+    assert all((ROOT / source).is_file() for source in sources[1:])
+
+
+def test_a_debian_package_holds_the_program(tmp_path: Path) -> None:
+    if not NFPM.exists():
+        pytest.skip("no .tools/release (`make lint` makes it)")
+    program = tmp_path / "verus-endpoint"
+    program.write_bytes(b"a program")
+    environment = {**os.environ, "ENDPOINT": str(program), "VERSION": "1.2.3", "ARCH": "amd64"}
+    command = [NFPM, "package", "--config", "packaging/nfpm.yaml", "--packager", "deb", "--target", tmp_path]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    with tarfile.open(fileobj=io.BytesIO(member(tmp_path / "verus-endpoint_1.2.3_amd64.deb", "data.tar.gz"))) as packed:
+        installed = packed.getmember("./usr/bin/verus-endpoint")
+        assert installed.mode == 0o755
+        assert installed.size == len(b"a program")
+        assert "./usr/share/doc/verus-endpoint/copyright" in packed.getnames()
+
+
+def member(path: Path, name: str) -> bytes:
+    """A file within an `ar` archive, which a Debian package is."""
+    content = path.read_bytes()
+    at = len(b"!<arch>\n")
+    while at < len(content):
+        head = content[at : at + 60]
+        size = int(head[48:58])
+        if head[:16].decode().strip().rstrip("/") == name:
+            return content[at + 60 : at + 60 + size]
+        at += 60 + size + size % 2
+    raise AssertionError(f"{path} has no {name}")
+
+
+def test_what_is_to_be_cited_is_the_paper_of_the_readme() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    for title in re.findall(r"^ +(?:- )?title: (.+)$|^    title: (.+)$", citation, flags=re.MULTILINE):
+        assert "".join(title) in readme
+    assert PROJECT["project"]["urls"]["Repository"] in citation
