@@ -52,8 +52,8 @@ def test_a_release_publishes_all_that_it_built() -> None:
 def test_wheels_are_made_for_the_oldest_python_and_serve_all() -> None:
     oldest = PROJECT["project"]["requires-python"].removeprefix(">=").replace(".", "")
     assert PROJECT["tool"]["cibuildwheel"]["build"] == f"cp{oldest}-*"
-    manifests = [path.read_text(encoding="utf-8") for path in ROOT.glob("crates/*/Cargo.toml")]
-    assert [re.findall(r'"(abi3-py\w+)"', text) for text in manifests if "abi3-py" in text] == [[f"abi3-py{oldest}"]]
+    manifests = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("crates/*/Cargo.toml"))
+    assert set(re.findall(r'"(abi3-py\w+)"', manifests)) == {f"abi3-py{oldest}"}
 
 
 def test_the_container_compiles_with_the_pinned_rust() -> None:
