@@ -29,8 +29,8 @@ from verus.commands.catalogue import PARTS, _range
 from verus.endpoint import ENDPOINT_VERBS, find_endpoint
 from verus.scenario import SCHEMA
 
-#: Columns of the help texts.
-WIDTH = 100
+#: Columns of help texts and signatures, which a page shows without scrolling.
+WIDTH = 80
 
 
 def commands() -> str:
@@ -77,7 +77,9 @@ def help_of(words: tuple[str, ...]) -> str:
 
 def python() -> str:
     """What the package exports, with signatures and docstrings."""
-    head = "# Python\n\n```python\nfrom verus import " + ", ".join(verus.__all__) + "\n```"
+    head = (
+        "# Python\n\n```python\nfrom verus import (\n" + "".join(f"    {name},\n" for name in verus.__all__) + ")\n```"
+    )
     exported = {name: getattr(verus, name) for name in verus.__all__}
     parts = [head, *(described(name, what) for name, what in exported.items())]
     parts.append(described("verus.notebook.Plot", notebook.Plot))
@@ -192,7 +194,9 @@ def default_of(rule: Mapping[str, Any]) -> str:
 def names() -> str:
     """Schemes, queues, traffic and channels, with their keys."""
     parts = ["# Schemes, queues, traffic, channels", "What `verus list` prints: everything that has a name."]
-    lists = {"Schemes": _verus.list_schemes, "Queues": _verus.list_queues, "Traffic": _verus.list_traffic}
+    kinds = [name.removeprefix("list_") for name in vars(_verus) if name.startswith("list_")]
+    kinds.sort(key=lambda kind: (kind != "schemes", kind != "queues", kind))
+    lists = {kind.capitalize(): getattr(_verus, f"list_{kind}") for kind in kinds if kind != "channels"}
     for title, give in lists.items():
         parts.append(f"## {title}")
         for entry in json.loads(give()):
