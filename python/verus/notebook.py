@@ -22,6 +22,7 @@ from verus.summary import Block, blocks
 #: Whoever shows a table gives it a look; the colour of a scheme is ours.
 _STYLE = (
     "<style>.verus-table caption{text-align:left;caption-side:top}"
+    ".verus-table td{text-align:right;padding:0 .5em}.verus-table tbody th{text-align:left}"
     ".verus-table th i{display:inline-block;width:.7em;height:.7em;border-radius:50%;margin-right:.55em}</style>"
 )
 
