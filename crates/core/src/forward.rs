@@ -18,12 +18,12 @@
 
 mod drain;
 mod loss;
-mod pace;
 mod path;
 mod rate;
 
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Acked, Allowance, Controller, Departure, Feedback, Phase, Timeout};
+use crate::credit::{Credit, TICK};
 use crate::range::{OutOfRange, Range};
 use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutRule};
@@ -32,7 +32,6 @@ use crate::units::{Bytes, Duration, Rate, Time};
 
 use drain::{Allowed, Drains, Seen, Turn};
 use loss::LossShare;
-use pace::{Credit, TICK};
 use path::PathDelay;
 use rate::Deliveries;
 

@@ -11,6 +11,7 @@ pub mod configuration;
 pub mod constant;
 pub mod controller;
 pub mod copa;
+mod credit;
 mod direct;
 pub mod ecn;
 pub mod flight;

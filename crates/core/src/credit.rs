@@ -7,20 +7,20 @@ use crate::units::{Bytes, Duration, Rate, Time};
 
 /// The pacing timer's granularity: packets due within 1 ms leave as one burst, which any queue can hold, and the end of
 /// the connection wakes up at most a thousand times a second.
-pub(super) const TICK: Duration = Duration::from_millis(1);
+pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 /// A byte in the unit of credit, which is what 1 bit/s earns in 1 ns: filling and spending then take no division.
 const BYTE: u64 = 8_000_000_000;
 
 /// A flow's credit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Credit {
+pub(crate) struct Credit {
     filled: u64,
     at: Time,
 }
 
 impl Credit {
-    pub(super) fn new(bytes: Bytes, now: Time) -> Self {
+    pub(crate) fn new(bytes: Bytes, now: Time) -> Self {
         Credit {
             filled: in_units(bytes),
             at: now,
@@ -28,7 +28,7 @@ impl Credit {
     }
 
     /// Fills up to `now` at `rate`, to at most two packets of `size` or two ticks' worth.
-    pub(super) fn fill(&mut self, now: Time, rate: Rate, size: Bytes) {
+    pub(crate) fn fill(&mut self, now: Time, rate: Rate, size: Bytes) {
         let over = |span: Duration| rate.as_bps().saturating_mul(span.as_nanos());
         let most = over(TICK * 2).max(in_units(size * 2));
         let filled = self.filled.saturating_add(over(now.since(self.at)));
@@ -37,16 +37,16 @@ impl Credit {
         self.at = self.at.max(now);
     }
 
-    pub(super) fn spend(&mut self, size: Bytes) {
+    pub(crate) fn spend(&mut self, size: Bytes) {
         self.filled = self.filled.saturating_sub(in_units(size));
     }
 
-    pub(super) fn get(&self) -> Bytes {
+    pub(crate) fn get(&self) -> Bytes {
         Bytes::new(self.filled / BYTE)
     }
 
     /// When there will be credit for a packet of `size`.
-    pub(super) fn next(&self, rate: Rate, size: Bytes) -> Time {
+    pub(crate) fn next(&self, rate: Rate, size: Bytes) -> Time {
         let missing = in_units(size).saturating_sub(self.filled);
         self.at + Duration::from_nanos(missing.div_ceil(rate.as_bps())).max(TICK)
     }
