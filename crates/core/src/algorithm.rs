@@ -22,6 +22,7 @@ use crate::tcp::{cubic, reno, vegas};
 use crate::units::Rate;
 use crate::{
     bbr, bbr1, c4, constant, copa, forward, ledbatpp, model, prague, saturate, sprout, verus,
+    vivace,
 };
 
 pub use crate::spec::Key;
@@ -166,6 +167,10 @@ const ALGORITHMS: &[Algorithm] = &[
     Algorithm::of::<c4::Config>(
         "c4",
         "a rate for media, from deliveries, delays and losses (draft-huitema-ccwg-c4-spec)",
+    ),
+    Algorithm::of::<vivace::Config>(
+        "vivace",
+        "PCC Vivace, tries which rate is worth most by throughput, delay and loss (Dong et al., NSDI 2018)",
     ),
     Algorithm::of::<prague::Config>(
         "prague",

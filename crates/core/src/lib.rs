@@ -36,6 +36,7 @@ pub mod tcp;
 mod testing;
 pub mod units;
 pub mod verus;
+pub mod vivace;
 mod windowed;
 
 pub use controller::{

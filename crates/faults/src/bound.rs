@@ -117,6 +117,11 @@ pub const BOUNDS: &[Bound] = &[
         delay: false,
         ..bound("c4", Most::Links(1.5), 20_000, 20.0)
     },
+    // A full queue does not grow, and one packet in twenty lost is worth it: who was led there stays.
+    Bound {
+        delay: false,
+        ..bound("vivace", Most::Links(1.5), 20_000, 20.0)
+    },
     // After timeouts it grows as NewReno.
     bound("prague", Most::Links(1.5), 20_000, 20.0),
     // A forecast of 30 packets a tick for five ticks is out at a time. One packet a tick is what it may settle for,

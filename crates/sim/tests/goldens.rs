@@ -403,6 +403,8 @@ fn runs() -> Vec<Run> {
         ("city 3G", "ledbatpp"),
         ("random loss", "c4"),
         ("users on and off", "c4"),
+        ("constant, shallow", "vivace"),
+        ("highway LTE", "vivace"),
         ("random loss", "prague"),
         ("two to a queue limited in time", "cubic"),
         ("a trace limited in time", "newreno"),
