@@ -22,7 +22,7 @@ use crate::pacer;
 use crate::range::{OutOfRange, Range};
 use crate::spec::{Row, Words, either, word_for};
 use crate::units::{Bytes, Duration, Rate, Time};
-use crate::windowed::{Windowed, WindowedMin};
+use crate::windowed::SlidingMin;
 
 mod competition;
 mod velocity;
@@ -30,7 +30,8 @@ mod velocity;
 use competition::Competition;
 use velocity::{Direction, Velocity};
 
-/// The least round-trip time counts for so long (§2.1).
+/// The least round-trip time counts for so long (§2.1), and no less: forgotten early, while others fill the queue, it makes the queue
+/// seem empty.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 /// The window is never smaller, in packets.
 const MIN_WINDOW_PACKETS: f64 = 2.0;
@@ -160,8 +161,8 @@ pub struct Copa {
     slow_start: bool,
     /// When slow start doubled the window last, where it does that once in a round trip.
     doubled_at: Option<Time>,
-    standing: WindowedMin<Duration>,
-    least: WindowedMin<Duration>,
+    standing: SlidingMin,
+    least: SlidingMin,
     smoothed_rtt: Duration,
     velocity: Velocity,
     competition: Competition,
@@ -183,8 +184,8 @@ impl Copa {
             window: config.initial_window_packets.max(MIN_WINDOW_PACKETS),
             slow_start: true,
             doubled_at: None,
-            standing: Windowed::new(),
-            least: Windowed::new(),
+            standing: SlidingMin::new(),
+            least: SlidingMin::new(),
             smoothed_rtt: Duration::ZERO,
             velocity: Velocity::new(repeats),
             competition: Competition::new(config.delta),
@@ -207,9 +208,8 @@ impl Copa {
             Variant::Paper => self.smoothed_rtt / 2,
             Variant::Mvfst => self.smoothed_rtt,
         };
-        let now = now.as_nanos();
-        let standing = self.standing.update(now, window.as_nanos(), rtt);
-        let least = self.least.update(now, MIN_RTT_WINDOW.as_nanos(), rtt);
+        let standing = self.standing.update(now, window, rtt);
+        let least = self.least.update(now, MIN_RTT_WINDOW, rtt);
         (standing, least.min(standing))
     }
 

@@ -3,7 +3,9 @@
 //! [`Windowed`] is Kathleen Nichols' estimator, which Linux and the BBR draft name: the best sample of the window, and the
 //! best of those that came after it, and again; when the best grows too old, the next takes its place. It is exact where
 //! samples keep getting worse; otherwise it may forget a good sample a quarter of a window early, never late.
-//! [`TwoSpans`] is coarser: the best of the span under way and of the one before.
+//! [`TwoSpans`] is coarser: the best of the span under way and of the one before. [`SlidingMin`] never forgets early, for more memory.
+
+use crate::units::{Duration, Time};
 
 /// Which of two samples is better.
 pub(crate) trait Better: Copy + std::fmt::Debug {
@@ -98,6 +100,62 @@ impl<B: Better> Windowed<B> {
     }
 }
 
+/// [`SlidingMin`] tells samples apart that are so much of its window apart,
+const PARTS: u64 = 64;
+/// and keeps so many: twice as many as there are parts, since the window may grow.
+const KEPT: usize = 128;
+
+/// The least of a window that slides, over time: nothing is forgotten early, and at most a part of the window late.
+///
+/// It keeps those samples that no later one is below, as they will be the least when what came before them is too old; of those
+/// that came within a part of the window the first, for as long as the last.
+#[derive(Clone, Debug)]
+pub(crate) struct SlidingMin {
+    /// A ring: when each was first seen, until when it counts as seen, and what.
+    kept: [(Time, Time, Duration); KEPT],
+    oldest: usize,
+    len: usize,
+}
+
+impl SlidingMin {
+    pub(crate) const fn new() -> Self {
+        SlidingMin {
+            kept: [(Time::ZERO, Time::ZERO, Duration::ZERO); KEPT],
+            oldest: 0,
+            len: 0,
+        }
+    }
+
+    fn at(&self, index: usize) -> usize {
+        (self.oldest + index) % KEPT
+    }
+
+    /// Takes a sample, and forgets what is older than `window`; returns the least.
+    pub(crate) fn update(&mut self, now: Time, window: Duration, value: Duration) -> Duration {
+        while self.len > 0 && self.kept[self.at(self.len - 1)].2 >= value {
+            self.len -= 1;
+        }
+        while self.len > 0 && now.since(self.kept[self.oldest].1) > window {
+            self.oldest = self.at(1);
+            self.len -= 1;
+        }
+        let newest = self.at(self.len.wrapping_sub(1) % KEPT);
+        let part = window / PARTS;
+        if self.len > 0 && (self.len == KEPT || now.since(self.kept[newest].0) < part) {
+            self.kept[newest].1 = now;
+        } else {
+            self.kept[self.at(self.len)] = (now, now, value);
+            self.len += 1;
+        }
+        self.kept[self.oldest].2
+    }
+
+    /// The least; `None` before the first sample.
+    pub(crate) fn get(&self) -> Option<Duration> {
+        (self.len > 0).then(|| self.kept[self.oldest].2)
+    }
+}
+
 /// The greatest of the span under way and of the one before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TwoSpans<V> {
@@ -138,6 +196,33 @@ mod tests {
         assert_eq!(least.update(101, 100, 20), 7);
         assert_eq!(least.update(131, 100, 20), 9);
         assert_eq!(least.update(132, 100, 3), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn a_sliding_least_is_that_of_the_window_and_of_a_part_before_it_at_the_most(
+            samples in prop::collection::vec((0u64..400, 0u64..1000), 1..400),
+            rises in any::<bool>(),
+        ) {
+            let window = Duration::from_nanos(6400);
+            let part = window.as_nanos() / PARTS;
+            let mut sliding = SlidingMin::new();
+            let (mut at, mut seen) = (0, Vec::new());
+            for (index, (step, value)) in samples.into_iter().enumerate() {
+                at += step;
+                // Each counts until it is too old where they get larger.
+                let value = if rises { value / 100 + 10 * index as u64 } else { value };
+                seen.push((at, value));
+                let found = sliding.update(Time::from_nanos(at), window, Duration::from_nanos(value));
+                let least = |span: u64| {
+                    let recent = seen.iter().filter(|(then, _)| at - then <= span);
+                    recent.map(|&(_, value)| Duration::from_nanos(value)).min()
+                };
+                prop_assert!(Some(found) <= least(window.as_nanos()));
+                prop_assert!(Some(found) >= least(window.as_nanos() + part));
+                prop_assert_eq!(sliding.get(), Some(found));
+            }
+        }
     }
 
     #[test]

@@ -94,9 +94,10 @@ fn our_bbr_behaves_like_the_kernels() {
 #[test]
 #[ignore = "reads recordings: make test-recordings"]
 fn our_copa_behaves_like_its_authors_code_on_most_recordings() {
-    // Their code is not the paper's Copa: it leaves slow start elsewhere, doubles v by the majority of updates, and remembers the
-    // bare path for longer. On three recordings that shows.
-    assert_near_measured("copa-genericcc:delta=0.5", "copa", 1, 5);
+    // Their code is not the paper's Copa: v doubles from the second round trip in which most updates go the same way, and time that
+    // the window held the sender back counts as credit, so that nothing is paced. With both, ours uses 68 % of Verizon's link, as
+    // theirs. In the city theirs had no whole core: where it had, over a queue without end, it used 81 %.
+    assert_near_measured("copa-genericcc:delta=0.5", "copa", 1, 6);
 }
 
 #[test]
@@ -177,8 +178,11 @@ const SUSPENSIONS: &[(f64, f64)] = &[
 ];
 
 /// As the sources have them; times count from 0. Their clients ask before they get anything, ours do not: two round trips less.
-/// Two rows that this could run are left out, since they measure picoquic's own BBR: `c4/bbr_low_and_up`, in which the draft's
-/// waits of 2 to 3 s between probes alone take longer, and `c4/c4_vs_bbr`.
+/// Two rows that this could run are left out, since they measure picoquic's own code. In `c4/bbr_low_and_up` (7.6 s; ours 8.3 s) its
+/// BBR probes after Startup not every 2 to 3 s, as the draft has it, but after a round trip and up to 250 ms more, while that
+/// brings anything: so does ours in 7.3 s. In `c4/c4_vs_bbr` (6.7 s; ours within it in 90 of 100 runs, 7.2 s at the worst) a C4
+/// that BBR has left a quarter of the link finds the rest late: by the draft it pushes once in six round trips, by 1/16 and then
+/// by 1/4.
 const TRANSFERS: &[Transfer] = &[
     Transfer {
         name: "picoquic/bbr1",
