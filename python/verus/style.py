@@ -24,6 +24,7 @@ _HUES = {
     "ledbatpp": ("#999933", "triangle-down"),
     "c4": ("#882255", "triangle-up"),
     "vivace": ("#aa4499", "diamond"),
+    "scream": ("#0b7285", "cross"),
     "prague": ("#6a51a3", "triangle-up"),
 }
 _OTHERS = ("#cc79a7", "#8c6d31", "#7f7f7f", "#a05a7a")

@@ -21,8 +21,8 @@ use crate::spec::{Given, Problem, REQUIRED, shown};
 use crate::tcp::{cubic, reno, vegas};
 use crate::units::Rate;
 use crate::{
-    bbr, bbr1, c4, constant, copa, forward, ledbatpp, model, prague, saturate, sprout, verus,
-    vivace,
+    bbr, bbr1, c4, constant, copa, forward, ledbatpp, model, prague, saturate, scream, sprout,
+    verus, vivace,
 };
 
 pub use crate::spec::Key;
@@ -171,6 +171,10 @@ const ALGORITHMS: &[Algorithm] = &[
     Algorithm::of::<vivace::Config>(
         "vivace",
         "PCC Vivace, tries which rate is worth most by throughput, delay and loss (Dong et al., NSDI 2018)",
+    ),
+    Algorithm::of::<scream::Config>(
+        "scream",
+        "SCReAM version 2, a window and a bitrate for live media (draft-ietf-ccwg-rfc8298bis-screamv2)",
     ),
     Algorithm::of::<prague::Config>(
         "prague",

@@ -54,6 +54,12 @@ pub trait Controller: fmt::Debug + Send + Any {
         None
     }
 
+    /// The bitrate that a live source should have, for algorithms that govern the source, too: it asks at each frame. `None`
+    /// leaves it as it is.
+    fn media_rate(&self) -> Option<Rate> {
+        None
+    }
+
     /// When to call [`on_tick`](Self::on_tick) next, if at all.
     fn next_tick(&self) -> Option<Time> {
         None

@@ -28,6 +28,7 @@ pub mod recovery;
 mod resend;
 mod rounds;
 pub mod saturate;
+pub mod scream;
 pub mod sender;
 pub mod spec;
 pub mod sprout;

@@ -122,6 +122,7 @@ pub const BOUNDS: &[Bound] = &[
         delay: false,
         ..bound("vivace", Most::Links(1.5), 20_000, 20.0)
     },
+    bound("scream", Most::Links(1.5), 20_000, 20.0),
     // After timeouts it grows as NewReno.
     bound("prague", Most::Links(1.5), 20_000, 20.0),
     // A forecast of 30 packets a tick for five ticks is out at a time. One packet a tick is what it may settle for,

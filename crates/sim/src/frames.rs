@@ -5,12 +5,15 @@
 //!  there       ├───K───┤├P┤├P┤ ├P┤          a frame is there when all data up to its end is: frames need those before
 //! ```
 //!
+//! Where the sender says which bitrate it can carry, all frames are larger or smaller in that proportion, as an encoder makes
+//! them; where it says nothing, they are as large as the scenario has them.
+//!
 //! Groups of pictures begin with a key frame, as in the media tests of draft-huitema-ccwg-c4-test (§ "Handling of
 //! Multimedia Applications"), whose streams of 30 frames a second these are by default.
 
 use std::collections::VecDeque;
 
-use verus_core::{Bytes, Duration, Time};
+use verus_core::{Bytes, Duration, Rate, Time};
 
 /// The frames of a live source.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,6 +30,15 @@ pub struct Video {
     pub deadline: Duration,
     /// How many frames; without end if absent.
     pub count: Option<u64>,
+}
+
+impl Video {
+    /// How much larger frames are than these at a bitrate of `rate`.
+    fn scale(&self, rate: Rate) -> f64 {
+        let group = self.key + self.frame * (self.group - 1);
+        let own_mbps = group.as_f64() * 8e-6 * self.fps / self.group as f64;
+        rate.as_mbps() / own_mbps
+    }
 }
 
 /// The frames of one connection: what was offered, and what of it is not there yet.
@@ -55,11 +67,15 @@ impl Frames {
         }
     }
 
-    /// A frame is due at `now`: its size, and when the next one will be.
-    pub fn offer(&mut self, now: Time) -> (Bytes, Option<Time>) {
+    /// A frame is due at `now`, of a source that is to have this bitrate: its size, and when the next one will be.
+    pub fn offer(&mut self, now: Time, rate: Option<Rate>) -> (Bytes, Option<Time>) {
         let video = &self.video;
         let is_key = self.offered.is_multiple_of(video.group);
-        let size = if is_key { video.key } else { video.frame };
+        let own = if is_key { video.key } else { video.frame };
+        let size = match rate {
+            Some(rate) => own.mul_f64(video.scale(rate)).max(Bytes::new(1)),
+            None => own,
+        };
         self.offered += 1;
         self.offered_bytes += size.get();
         self.under_way.push_back((self.offered_bytes, now));
@@ -120,7 +136,7 @@ mod tests {
         let mut due = Some(ms(500.0));
         let mut offered = Vec::new();
         while let Some(at) = due {
-            let (size, next) = frames.offer(at);
+            let (size, next) = frames.offer(at, None);
             offered.push((at, size.get()));
             due = next;
         }
@@ -137,11 +153,22 @@ mod tests {
     }
 
     #[test]
+    fn frames_follow_the_bitrate_that_the_sender_can_carry() {
+        let mut frames = Frames::new(VIDEO, ms(0.0));
+        // Half of 45,000 bytes each tenth of a second.
+        let half = Some(Rate::from_bps(1_800_000));
+        assert_eq!(frames.offer(ms(0.0), half).0.get(), 18_750);
+        assert_eq!(frames.offer(ms(33.0), half).0.get(), 1_875);
+        assert_eq!(frames.offer(ms(67.0), None).0.get(), 3_750);
+        assert_eq!(frames.offer(ms(100.0), Some(Rate::from_bps(1))).0.get(), 1);
+    }
+
+    #[test]
     fn a_frame_is_there_when_all_before_its_end_is_and_late_after_its_deadline() {
         let mut frames = Frames::new(VIDEO, ms(0.0));
         let mut due = Some(ms(0.0));
         while let Some(at) = due {
-            due = frames.offer(at).1;
+            due = frames.offer(at, None).1;
         }
         let mut took = Vec::new();
         frames.on_arrived(ms(90.0), 41_249, |time| took.push(time));

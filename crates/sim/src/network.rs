@@ -310,7 +310,7 @@ impl Network {
         if flow.phase == Phase::On
             && let Some(frames) = frames
         {
-            let (size, next) = frames.offer(now);
+            let (size, next) = frames.offer(now, sender.controller().media_rate());
             sender.offer(size);
             if let Some(at) = next {
                 self.events.push(at, Event::Frame(index as u32));

@@ -405,6 +405,8 @@ fn runs() -> Vec<Run> {
         ("users on and off", "c4"),
         ("constant, shallow", "vivace"),
         ("highway LTE", "vivace"),
+        ("random loss", "scream"),
+        ("users on and off", "scream"),
         ("random loss", "prague"),
         ("two to a queue limited in time", "cubic"),
         ("a trace limited in time", "newreno"),

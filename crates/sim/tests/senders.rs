@@ -134,6 +134,49 @@ fn copa_flows_keep_as_many_packets_queued_as_their_delta_says() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// A live source over a link whose rate changes: Mbit/s in each second, and the metrics.
+fn live(scheme: &str) -> (Vec<f64>, verus_measure::Metrics) {
+    /// Frames of one size, and more than the link can carry where the sender says nothing of a bitrate.
+    const TRAFFIC: &str = "video:bytes=40000,key_bytes=40000,fps=30,deadline_ms=250";
+    let rates = [(30.0, 3.0), (60.0, 10.0)];
+    let changes = rates.map(|(at_s, rate_mbps)| Change {
+        at_s,
+        rate_mbps: Some(rate_mbps),
+        ..Default::default()
+    });
+    let mut flow = FlowSpec::new(scheme);
+    flow.traffic = Some(TRAFFIC.to_owned());
+    let scenario = Scenario {
+        flows: vec![flow],
+        changes: changes.to_vec(),
+        ..single("rate:10", "droptail:bytes=250000", scheme, 90.0)
+    };
+    let outcome = common::run(&scenario);
+    let per_second = (1e3 / outcome.bin_ms).round() as usize;
+    let series = &outcome.metrics.series[0].throughput_mbps;
+    let seconds = series.chunks(per_second);
+    let rates = seconds.map(|bins| bins.iter().sum::<f64>() / bins.len() as f64);
+    (rates.collect(), outcome.metrics)
+}
+
+#[test]
+fn a_live_source_follows_the_bitrate_that_scream_says() {
+    let (mbps, metrics) = live("scream");
+    let (_, cubic) = live("cubic");
+    let mean = |from: usize, to: usize| mbps[from..to].iter().sum::<f64>() / (to - from) as f64;
+    let used = [mean(20, 30) / 10.0, mean(40, 60) / 3.0, mean(80, 90) / 10.0];
+    let late = metrics.late.expect("frames");
+    println!(
+        "used {used:.2?} of 10, 3 and 10 Mbit/s; {late} of 2700 frames late, p99 {:.0?} ms; under Cubic {:?} late",
+        metrics.completion_p99_s.map(|s| s * 1e3),
+        cubic.late
+    );
+    assert!(used.iter().all(|share| *share > 0.95));
+    assert!(late < 27, "one in a hundred");
+    assert!(metrics.completion_p99_s.is_some_and(|s| s < 0.1));
+    assert!(cubic.late.is_some_and(|late| late > 1000));
+}
+
 /// A transfer and in how many seconds it must be complete.
 struct Transfer {
     name: &'static str,

@@ -1,0 +1,597 @@
+//! SCReAM version 2: a window and a bitrate for live media (draft-ietf-ccwg-rfc8298bis-screamv2).
+//!
+//! A reference window grows by about a packet in a round trip, faster the longer nothing was congested, and slower near where
+//! congestion was met last. Losses cut it by a fixed share; marks (ECN, L4S) and a queue by as much as there are of them: a queue
+//! counts as marks from half of its target on. Three times that window may be in flight, since frames come at once; what holds the
+//! flow is the bitrate that the source is asked for, the window over the round trip, less what makes up for frames of
+//! different sizes ([`Controller::media_rate`]). A source that does not ask is paced at one and a half times that rate.
+//!
+//! Names are those of the draft's section "Detailed Description of SCReAMv2 Sender Algorithm". Its suggestions are left out:
+//! REDUCE_JITTER, losses of links and policers, clock drift, competing flows; so are rate_adjust_factor and frame_size_dev, for
+//! which a sender would have to know how long frames wait in the source.
+
+use serde::{Deserialize, Serialize};
+
+use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
+use crate::range::{OutOfRange, Range};
+use crate::spec::{Row, Within};
+use crate::units::{Bytes, Duration, Rate, Time};
+
+mod queue;
+
+use queue::Queue;
+
+/// MIN_REF_WND, bytes; the window at the start.
+const MIN_REFERENCE: f64 = 3000.0;
+/// QDELAY_TARGET_LO.
+const QUEUE_TARGET: Duration = Duration::from_millis(60);
+/// VIRTUAL_RTT: flows on shorter paths grow and shrink as on one of this length.
+const VIRTUAL_RTT: Duration = Duration::from_millis(25);
+/// BETA_LOSS and BETA_ECN: what a loss and a mark of RFC 3168 leave of the window.
+const LOSS_BETA: f64 = 0.7;
+const MARK_BETA: f64 = 0.8;
+/// POST_CONGESTION_DELAY_RTT: round trips after congestion until growth is no longer cautious.
+const CAUTIOUS_ROUND_TRIPS: f64 = 100.0;
+/// MUL_INCREASE_FACTOR: the share of the window that a round trip adds, at the most, beside a packet.
+const GROWTH: f64 = 0.02;
+/// BYTES_IN_FLIGHT_HEAD_ROOM: the window grows to so many times what was in flight.
+const HEADROOM: f64 = 1.5;
+/// REF_WND_OVERHEAD_MAX: so many times the window may be in flight, where delays are not filtered for jitter.
+const OVERHEAD: f64 = 3.0;
+/// PACKET_PACING_HEADROOM and RATE_PACE_MIN.
+const PACING_HEADROOM: f64 = 1.5;
+const LEAST_PACE: Rate = Rate::from_bps(50_000);
+/// The pace before there is a round trip (pace_bitrate).
+const FIRST_PACE: Rate = Rate::from_bps(1_000_000);
+/// RELAXED_PACING_LIMIT_LOW and MAX_RELAXED_PACING_FACTOR: from this share of the greatest bitrate on the pace rises to so many
+/// times as much.
+const RELAXED_FROM: f64 = 0.8;
+const RELAXED_MOST: f64 = 4.0;
+/// PACKET_OVERHEAD, bytes of each packet that are no media.
+const PACKET_OVERHEAD: f64 = 20.0;
+/// The bitrate is the window's over this, so that the source's own queue stays short.
+const BITRATE_MARGIN: f64 = 1.2;
+/// L4S_AVG_G_UP and L4S_AVG_G_DOWN: weights in the average of marks as it rises and falls.
+const MARKS_UP: f64 = 1.0 / 8.0;
+const MARKS_DOWN: f64 = 1.0 / 128.0;
+/// It is renewed this often, or in each round trip if that is shorter.
+const MARKS_EVERY: Duration = Duration::from_millis(10);
+
+/// A configuration of SCReAM version 2.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The least and the greatest bitrate of the source, Mbit/s (TARGET_BITRATE_MIN, TARGET_BITRATE_MAX; the draft has none:
+    /// 0.1, and 100 as in the authors' record of runs).
+    pub min_rate_mbps: f64,
+    /// See [`min_rate_mbps`](Self::min_rate_mbps).
+    pub max_rate_mbps: f64,
+    /// Whether marks are answered by their share (L4S), or each as RFC 3168 has it (IS_L4S).
+    pub l4s: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            min_rate_mbps: 0.1,
+            max_rate_mbps: 100.0,
+            l4s: true,
+        }
+    }
+}
+
+const RATE: Within = Within {
+    words: "between 0.01 and 10000 Mbit/s",
+    valid: |mbps| (0.01..=10_000.0).contains(&mbps),
+};
+
+impl Config {
+    /// Checks every field's range.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range.
+    pub fn validate(&self) -> Result<(), OutOfRange> {
+        let range = Range("scream");
+        let (min, max) = (self.min_rate_mbps, self.max_rate_mbps);
+        range.check((RATE.valid)(min), "min_rate_mbps", RATE.words, min)?;
+        range.check((RATE.valid)(max), "max_rate_mbps", RATE.words, max)?;
+        range.check(min <= max, "min_rate_mbps", "at most max_rate_mbps", min)
+    }
+}
+
+impl Configuration for Config {
+    const ROWS: &'static [Row<Self>] = &[
+        Row::within(
+            "min_rate_mbps",
+            "Mbit/s",
+            "the least bitrate that the source is asked for",
+            RATE,
+            |c| c.min_rate_mbps,
+            |c, v| c.min_rate_mbps = v,
+        ),
+        Row::within(
+            "max_rate_mbps",
+            "Mbit/s",
+            "the greatest bitrate that the source is asked for",
+            RATE,
+            |c| c.max_rate_mbps,
+            |c, v| c.max_rate_mbps = v,
+        ),
+        Row::flag(
+            "l4s",
+            "marks are answered by their share (L4S), not each like a loss",
+            |c| c.l4s,
+            |c, v| c.l4s = v,
+        ),
+    ];
+
+    fn check(&self) -> Result<(), String> {
+        self.validate().map_err(|error| error.to_string())
+    }
+}
+
+impl Configured for Config {
+    fn label(&self) -> (String, &'static [&'static str]) {
+        ("SCReAM v2".to_owned(), &[])
+    }
+
+    fn build(&self, _seed: u64) -> Box<dyn Controller> {
+        Box::new(Scream::new(self.clone()).expect(CHECKED))
+    }
+}
+
+/// The share of packets that are marked (l4s_alpha): it rises fast and falls slowly.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marks {
+    average: f64,
+    renewed_at: Option<Time>,
+    /// Since it was renewed.
+    arrived: usize,
+    marked: usize,
+}
+
+impl Marks {
+    fn on_arrived(&mut self, now: Time, smoothed_rtt: Duration, arrived: usize, marked: usize) {
+        self.arrived += arrived;
+        self.marked += marked.min(arrived);
+        let every = MARKS_EVERY.min(smoothed_rtt);
+        let due = self.renewed_at.is_none_or(|at| now.since(at) >= every);
+        if !due || self.arrived == 0 {
+            return;
+        }
+        let share = self.marked as f64 / self.arrived as f64;
+        self.average = if share >= self.average {
+            self.average + MARKS_UP * (share - self.average)
+        } else {
+            (1.0 - MARKS_DOWN) * self.average
+        };
+        (self.arrived, self.marked) = (0, 0);
+        self.renewed_at = Some(now);
+    }
+}
+
+/// A flow's SCReAM.
+#[derive(Clone, Debug)]
+pub struct Scream {
+    config: Config,
+    /// MSS.
+    packet_size: Bytes,
+    /// ref_wnd, bytes, and what it was where congestion was met (ref_wnd_i).
+    reference: f64,
+    inflection: f64,
+    /// The window has grown since then (ref_wnd_i_update_allowed).
+    grown: bool,
+    queue: Queue,
+    marks: Marks,
+    /// Since the last reaction.
+    lost: bool,
+    marked: bool,
+    congested_at: Time,
+    reacted_at: Time,
+    /// The most bytes in flight in this round trip and in the last, and when this one began.
+    most_in_flight: (Bytes, Bytes),
+    round_at: Time,
+    smoothed_rtt: Duration,
+    /// target_bitrate.
+    bitrate: Rate,
+    /// Nothing was heard since a timeout.
+    silent: bool,
+}
+
+impl Scream {
+    /// A controller for one flow.
+    ///
+    /// # Errors
+    /// If the configuration is out of range.
+    pub fn new(config: Config) -> Result<Self, OutOfRange> {
+        config.validate()?;
+        Ok(Scream {
+            packet_size: Bytes::new(1500),
+            reference: MIN_REFERENCE,
+            inflection: 1.0,
+            grown: true,
+            queue: Queue::default(),
+            marks: Marks::default(),
+            lost: false,
+            marked: false,
+            congested_at: Time::ZERO,
+            reacted_at: Time::ZERO,
+            most_in_flight: (Bytes::ZERO, Bytes::ZERO),
+            round_at: Time::ZERO,
+            smoothed_rtt: Duration::ZERO,
+            bitrate: Rate::from_mbps(config.min_rate_mbps),
+            silent: false,
+            config,
+        })
+    }
+
+    fn least_reference(&self) -> f64 {
+        MIN_REFERENCE.max(self.packet_size.as_f64())
+    }
+
+    /// "Reference Window Reduction".
+    fn reduce(&mut self, now: Time, closeness: f64) {
+        if self.lost || self.marked {
+            self.congested_at = now;
+        }
+        let since = now.since(self.reacted_at);
+        if since < VIRTUAL_RTT.min(self.smoothed_rtt) {
+            return;
+        }
+        let queue = queue_share(self.queue.average());
+        if !self.lost && !self.marked && queue == 0.0 {
+            return;
+        }
+        if self.grown {
+            self.inflection = self.reference;
+            self.grown = false;
+        }
+        // Reactions may be several in a round trip.
+        let in_round_trip = (self.smoothed_rtt / VIRTUAL_RTT).max(1.0);
+        let kept = if self.lost {
+            LOSS_BETA
+        } else if self.marked && self.config.l4s {
+            let long_ago = VIRTUAL_RTT
+                .max(self.smoothed_rtt)
+                .mul_f64(CAUTIOUS_ROUND_TRIPS);
+            if since > long_ago {
+                // The source was what held it for long: the window may be far above what is in flight.
+                self.reference = self.reference.min(self.most_in_flight.1.as_f64());
+            }
+            let calm = self.queue.latest() < QUEUE_TARGET / 4;
+            let share = if calm { closeness.max(0.25) } else { 1.0 };
+            1.0 - self.marks.average / 2.0 / in_round_trip * share
+        } else if self.marked {
+            MARK_BETA
+        } else {
+            1.0 - queue / 2.0 / in_round_trip
+        };
+        self.reference = (self.reference * kept).max(self.least_reference());
+        (self.lost, self.marked) = (false, false);
+        self.reacted_at = now;
+    }
+
+    /// "Reference Window Increase", for so many bytes that are settled and unmarked.
+    fn increase(&mut self, now: Time, settled: f64, closeness: f64) {
+        let most = self.most_in_flight.0.max(self.most_in_flight.1).as_f64();
+        let allowed = self.packet_size.as_f64() + HEADROOM * most;
+        let calm_for = now.since(self.congested_at);
+        let increment = self.increment(settled, closeness, calm_for);
+        let grown = self.reference + increment;
+        let full = self.bitrate >= Rate::from_mbps(self.config.max_rate_mbps);
+        if grown <= allowed && !full && increment > 0.0 {
+            self.reference = grown;
+            self.grown = true;
+        }
+    }
+
+    fn increment(&self, settled: f64, closeness: f64, calm_for: Duration) -> f64 {
+        let rtt = VIRTUAL_RTT.max(self.smoothed_rtt);
+        let calm = (calm_for / rtt / CAUTIOUS_ROUND_TRIPS).min(1.0);
+        let mss = self.packet_size.as_f64();
+        let packets = self.reference / mss;
+        let a_packet = settled * (1.0 / packets).min(1.0);
+        let short_path = (self.smoothed_rtt / VIRTUAL_RTT).min(1.0);
+        a_packet * short_path * closeness.max(0.25) * (1.0 + GROWTH * packets * calm * closeness)
+    }
+
+    /// "Media Rate Control".
+    fn set_bitrate(&mut self) {
+        let mss = self.packet_size.as_f64();
+        let few = ((mss / self.reference).min(1.0) - 0.1).clamp(0.0, 0.2);
+        let share = (1.0 - few) * mss / (mss + PACKET_OVERHEAD) / BITRATE_MARGIN;
+        let mbps = share * 8e-6 * self.reference / self.smoothed_rtt.as_secs_f64();
+        let (least, most) = (self.config.min_rate_mbps, self.config.max_rate_mbps);
+        self.bitrate = Rate::from_mbps(mbps.clamp(least, most));
+    }
+
+    fn turn_round(&mut self, now: Time, in_flight: Bytes) {
+        if now.since(self.round_at) >= self.smoothed_rtt {
+            self.most_in_flight = (in_flight, self.most_in_flight.0);
+            self.round_at = now;
+        }
+    }
+}
+
+/// How far the window is from where congestion was met: 0.1 near it, 1 far away (scl_t).
+fn closeness(reference: f64, inflection: f64) -> f64 {
+    let away = 8.0 * (reference - inflection) / inflection;
+    (away * away).clamp(0.1, 1.0)
+}
+
+/// What a queue counts as of marks: nothing up to half of its target, all at it (l4s_alpha_v).
+fn queue_share(queue: Duration) -> f64 {
+    let half = QUEUE_TARGET / 2;
+    (queue.saturating_sub(half) / half).min(1.0)
+}
+
+/// "Packet Pacing".
+fn pace(bitrate: Rate, most_mbps: f64) -> Rate {
+    let nominal = bitrate.as_mbps() / most_mbps;
+    let relaxed = (nominal - RELAXED_FROM) / (1.0 - RELAXED_FROM);
+    let share = (1.0 - relaxed).clamp(1.0 / RELAXED_MOST, 1.0);
+    bitrate.max(LEAST_PACE).mul_f64(PACING_HEADROOM / share)
+}
+
+impl Controller for Scream {
+    fn on_start(&mut self, now: Time, packet_size: Bytes) {
+        self.packet_size = packet_size;
+        self.reference = self.least_reference();
+        (self.congested_at, self.reacted_at, self.round_at) = (now, now, now);
+    }
+
+    fn on_sent(&mut self, packet: &Departure) {
+        self.most_in_flight.0 = self.most_in_flight.0.max(packet.in_flight);
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        let now = feedback.now;
+        self.smoothed_rtt = feedback.smoothed_rtt;
+        self.lost |= !feedback.lost.is_empty();
+        self.marked |= feedback.marked > 0;
+        if self.smoothed_rtt.is_zero() {
+            return;
+        }
+        if let Some(newest) = feedback.acked.last() {
+            self.silent = false;
+            let every = VIRTUAL_RTT.min(self.smoothed_rtt);
+            self.queue.on_acked(now, newest, every);
+        }
+        let arrived = feedback.acked.len() + feedback.recovered.len();
+        self.marks
+            .on_arrived(now, self.smoothed_rtt, arrived, feedback.marked);
+        self.turn_round(now, feedback.in_flight);
+        let closeness = closeness(self.reference, self.inflection);
+        self.reduce(now, closeness);
+        // Lost packets are settled, too (bytes_newly_acked).
+        let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
+        let marked = self.packet_size * feedback.marked as u64;
+        let settled = (feedback.newly_delivered() + lost).saturating_sub(marked);
+        self.increase(now, settled.as_f64(), closeness);
+        self.set_bitrate();
+    }
+
+    fn on_timeout(&mut self, _timeout: &Timeout<'_>) {
+        self.lost = true;
+        self.silent = true;
+    }
+
+    fn on_packet_size(&mut self, size: Bytes) {
+        self.packet_size = size;
+        self.reference = self.reference.max(self.least_reference());
+    }
+
+    fn window(&self) -> Bytes {
+        let reference = if self.silent {
+            self.least_reference()
+        } else {
+            self.reference * OVERHEAD
+        };
+        Bytes::from_f64(reference)
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        Some(if self.smoothed_rtt.is_zero() {
+            FIRST_PACE
+        } else {
+            pace(self.bitrate, self.config.max_rate_mbps)
+        })
+    }
+
+    fn media_rate(&self) -> Option<Rate> {
+        Some(self.bitrate)
+    }
+
+    fn phase(&self) -> Option<Phase> {
+        Some(if self.silent {
+            Phase::Silent
+        } else {
+            Phase::Steady
+        })
+    }
+
+    fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
+        record("window_packets", self.window() / self.packet_size);
+        record(
+            "reference_packets",
+            self.reference / self.packet_size.as_f64(),
+        );
+        record("media_mbps", self.bitrate.as_mbps());
+        record("queue_ms", self.queue.average().as_millis_f64());
+        record("marked_share", self.marks.average);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{self, Path, SIZE};
+    use proptest::prelude::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn scream(l4s: bool) -> Scream {
+        let mut scream = Scream::new(Config {
+            l4s,
+            ..Config::default()
+        })
+        .expect("in range");
+        scream.on_start(Time::ZERO, SIZE);
+        scream.smoothed_rtt = ms(25);
+        scream
+    }
+
+    fn assert_near(value: f64, wanted: f64) {
+        assert!((value / wanted - 1.0).abs() < 1e-4, "{value}, not {wanted}");
+    }
+
+    #[test]
+    fn growth_is_cautious_near_where_congestion_was_met() {
+        assert_eq!(closeness(3000.0, 1.0), 1.0);
+        assert_eq!(closeness(100e3, 100e3), 0.1);
+        assert_near(closeness(105e3, 100e3), 0.16);
+        assert_eq!(closeness(70e3, 100e3), 1.0);
+    }
+
+    #[test]
+    fn a_round_trip_adds_a_packet_and_two_percent_once_all_is_calm() {
+        let mut scream = scream(true);
+        scream.reference = 100.0 * SIZE.as_f64();
+        let add = |scream: &Scream, closeness: f64, calm: Duration| {
+            scream.increment(scream.reference, closeness, calm) / SIZE.as_f64()
+        };
+        assert_near(add(&scream, 1.0, Duration::ZERO), 1.0);
+        // Half of 100 round trips of 25 ms.
+        assert_near(add(&scream, 1.0, ms(1250)), 2.0);
+        assert_near(add(&scream, 1.0, ms(60_000)), 3.0);
+        assert_near(add(&scream, 0.1, ms(60_000)), 0.25 * 1.2);
+        // As fast for each second as on a path of 25 ms.
+        scream.smoothed_rtt = ms(5);
+        assert_near(add(&scream, 1.0, Duration::ZERO), 0.2);
+    }
+
+    #[test]
+    fn the_share_of_marks_rises_fast_and_falls_slowly() {
+        let mut marks = Marks::default();
+        marks.on_arrived(Time::from_millis(10), ms(25), 10, 5);
+        assert_eq!(marks.average, 0.0625);
+        marks.on_arrived(Time::from_millis(15), ms(25), 10, 10);
+        assert_eq!(marks.average, 0.0625, "10 ms are not over");
+        marks.on_arrived(Time::from_millis(20), ms(25), 10, 0);
+        // A half of twenty.
+        assert_near(marks.average, 0.0625 + (0.5 - 0.0625) / 8.0);
+        let before = marks.average;
+        marks.on_arrived(Time::from_millis(30), ms(25), 10, 0);
+        assert_near(marks.average, before * 127.0 / 128.0);
+    }
+
+    /// What a reaction leaves of a window of 100 packets.
+    fn left(scream: &mut Scream, at_ms: u64, closeness: f64) -> f64 {
+        scream.reference = 100.0 * SIZE.as_f64();
+        scream.reduce(Time::from_millis(at_ms), closeness);
+        scream.reference / (100.0 * SIZE.as_f64())
+    }
+
+    #[test]
+    fn losses_marks_and_a_queue_cut_the_window_as_the_draft_says() {
+        let mut scream = scream(true);
+        assert_eq!(left(&mut scream, 100, 1.0), 1.0);
+        scream.lost = true;
+        assert_near(left(&mut scream, 200, 1.0), 0.7);
+        assert_near(scream.inflection, 100.0 * SIZE.as_f64());
+        scream.lost = true;
+        assert_eq!(left(&mut scream, 224, 1.0), 1.0, "once in a round trip");
+        scream.lost = false;
+        scream.marks.average = 0.4;
+        // With less than 15 ms of queue: a quarter of the reaction near where congestion was met.
+        scream.marked = true;
+        assert_near(left(&mut scream, 300, 0.1), 0.95);
+        scream.marked = true;
+        assert_near(left(&mut scream, 400, 1.0), 0.8);
+        // A path of 50 ms is reacted on twice in a round trip.
+        scream.smoothed_rtt = ms(50);
+        scream.marked = true;
+        assert_near(left(&mut scream, 500, 1.0), 0.9);
+        // 45 of 60 ms of queue: as if half were marked.
+        scream.queue = Queue::of(ms(45));
+        assert_near(left(&mut scream, 600, 1.0), 0.875);
+    }
+
+    #[test]
+    fn a_mark_of_the_classic_kind_leaves_four_fifths() {
+        let mut scream = scream(false);
+        scream.marked = true;
+        assert_near(left(&mut scream, 100, 0.1), 0.8);
+    }
+
+    #[test]
+    fn a_window_that_nothing_filled_is_forgotten_at_the_first_mark() {
+        let mut scream = scream(true);
+        scream.most_in_flight.1 = SIZE * 40;
+        scream.marked = true;
+        // 100 round trips of 25 ms later.
+        assert_near(left(&mut scream, 2501, 1.0), 0.4);
+    }
+
+    #[test]
+    fn the_bitrate_is_the_window_in_a_round_trip_less_margins() {
+        let mut scream = scream(true);
+        scream.smoothed_rtt = ms(50);
+        scream.reference = 60e3;
+        scream.set_bitrate();
+        // 9.6 Mbit/s × 1000/1020 / 1.2.
+        assert_near(scream.bitrate.as_mbps(), 7.84314);
+        // A window of three packets: a fifth less.
+        scream.reference = 3e3;
+        scream.set_bitrate();
+        assert_near(scream.bitrate.as_mbps(), 0.8 * 0.392157);
+        scream.reference = 1e9;
+        scream.set_bitrate();
+        assert_eq!(scream.bitrate.as_mbps(), 100.0);
+    }
+
+    #[test]
+    fn the_pace_is_half_as_much_again_and_four_times_that_at_the_greatest_bitrate() {
+        for (mbps, wanted) in [(10.0, 15.0), (80.0, 120.0), (90.0, 270.0), (100.0, 600.0)] {
+            assert_near(pace(Rate::from_mbps(mbps), 100.0).as_mbps(), wanted);
+        }
+        assert_near(pace(Rate::from_bps(1000), 100.0).as_mbps(), 0.075);
+    }
+
+    #[test]
+    fn on_an_empty_path_the_bitrate_rises_to_the_greatest() {
+        let mut path = Path::new(
+            Scream::new(Config {
+                max_rate_mbps: 5.0,
+                ..Config::default()
+            })
+            .expect("in range"),
+        );
+        for _ in 0..400 {
+            path.fill();
+            path.wait_ms(50);
+            path.ack(path.in_flight_numbers());
+        }
+        assert_eq!(path.controller.media_rate(), Some(Rate::from_mbps(5.0)));
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused_by_name() {
+        let config = Config {
+            min_rate_mbps: 200.0,
+            ..Config::default()
+        };
+        let error = Scream::new(config).expect_err("out of range");
+        assert_eq!(error.field, "min_rate_mbps");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {
+            testing::assert_sound(|| Scream::new(Config::default()).expect("in range"), &steps);
+        }
+    }
+}
