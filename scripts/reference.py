@@ -54,7 +54,7 @@ def verbs() -> Iterator[tuple[str, ...]]:
 
 def below_at_endpoint(words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """The verbs below one of `verus-endpoint`, as its help lists them."""
-    listed = re.search(r"^Commands:\n((?:  .*\n)+)", help_of(words), flags=re.MULTILINE)
+    listed = re.search(r"^(?:Commands|Verbs):\n((?:  .*\n)+)", help_of(words), flags=re.MULTILINE)
     for name in re.findall(r"^  (\w[\w-]*)", listed[1], flags=re.MULTILINE) if listed else ():
         if name != "help":
             yield (*words, name)
