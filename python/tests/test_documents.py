@@ -26,6 +26,7 @@ NO_RESULTS = {
     "index.md": {"*": "pages"},
     "metrics.md": {"*": "columns"},
     "probe-wire-format.md": {"*": "formats"},
+    "studies.md": {"*": "keys, files and columns"},
     "traffic.md": {"*": "keys"},
     "transfer.md": {"*": "what is kept where, and for how long"},
     "recording.md": {"*": "files and fields"},

@@ -30,6 +30,7 @@ def test_the_python_example_runs() -> None:
 
 def test_the_commands_are_understood(verus: Command, tmp_path: Path, shared: Path) -> None:
     (tmp_path / "town.down").write_text("".join(f"{time}\n" for time in range(1, 2000, 3)))
+    (tmp_path / "study.toml").write_text('trace = "rate:5"\nscheme = ["verus", "cubic"]\nduration_s = 1\n')
     log = shared / "reference" / "cs244-2017" / "camp_ped_log_r2.first20s.log.xz"
     for line in block("sh", "verus compare").splitlines():
         words = shlex.split(line, comments=True)[1:]

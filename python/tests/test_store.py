@@ -192,9 +192,31 @@ def test_files_are_known_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     assert key(trace="town.down") == key(trace="copy") != key(trace="other")
     assert key(ack="town.down") == key(ack="copy") != key(ack="other")
+    assert key(delay_series="town.down") == key(delay_series="copy") != key(delay_series="other")
+    assert key(delay_series="town.down") != key()
     before = key(trace="town.down+other[0:0.003]")
     other.write_text("1\n2\n3\n6\n")
     assert key(trace="town.down+other[0:0.003]") != before
+
+
+def test_a_class_in_python_is_known_by_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    before = Keys("one").of(run(scheme=f"{path}:Mine:window=9"))
+    path.write_text(MINE.replace("1500", "3000"))
+    assert Keys("one").of(run(scheme=f"{path}:Mine:window=9")) != before
+
+
+MINE = """
+from verus import Controller
+
+class Mine(Controller):
+    def __init__(self, *, window: int = 1) -> None:
+        self.window_bytes = 1500 * window
+
+    def on_feedback(self, feedback) -> None: ...
+    def on_timeout(self, timeout) -> None: ...
+"""
 
 
 def test_a_model_is_known_by_content(verus: Command, tmp_path: Path) -> None:
@@ -202,7 +224,6 @@ def test_a_model_is_known_by_content(verus: Command, tmp_path: Path) -> None:
         ran = verus("train", f"{seed}.model", "--duration", "5", "--seed", seed)
         assert ran.code == 0, ran.err
     one, two = (Keys("one").of(run(scheme=f"model:file={tmp_path / f'{seed}.model'}")) for seed in (1, 2))
-    (tmp_path / "1.model").write_bytes((tmp_path / "2.model").read_bytes())
     assert one != two
-    path = tmp_path / "1.model"
-    assert Keys("one").of(run(scheme=f"model:file={path}")) != one
+    (tmp_path / "1.model").write_bytes((tmp_path / "2.model").read_bytes())
+    assert Keys("one").of(run(scheme=f"model:file={tmp_path / '1.model'}")) == two

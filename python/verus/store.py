@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from verus import _verus
 from verus.files import write_whole
@@ -61,8 +61,7 @@ class Keys:
 
     def __init__(self, engine: str) -> None:
         self._engine = engine
-        self._channels: dict[str, str] = {}
-        self._files: dict[str, str | None] = {}
+        self._files: dict[Path, str] = {}
 
     def of(self, run: Run) -> str:
         """The key of a run.
@@ -71,35 +70,54 @@ class Keys:
             OSError: A trace or a model cannot be read.
             ValueError: A channel is unknown.
         """
-        scenario: dict[str, Any] = dict(run.scenario)
-        for name in ("trace", "ack"):
-            if scenario[name] not in ("ideal", "same"):
-                scenario[name] = self._channel(scenario[name])
-        # A scheme may name a file wherever a value stands: `model:file=PATH`.
-        words = {word for flow in scenario["flows"] for word in re.split("[:,=]", flow["scheme"])}
-        files = {word: digest for word in sorted(words) if (digest := self._file(word))}
+        contents = {name: self._digest(path) for name, path in files_of(run).items()}
         told = {
             "format": FORMAT,
             "engine": self._engine,
             "transport": run.contestant.transport,
-            "scenario": scenario,
-            "files": files,
+            "scenario": moved(run.scenario, contents),
         }
         return hashlib.sha256(json.dumps(told, allow_nan=False, sort_keys=True).encode()).hexdigest()
 
-    def _channel(self, text: str) -> str:
-        """A channel's text, with the content of each file in place of its path."""
-        if text not in self._channels:
-            self._channels[text] = respelt(
-                text, {name: digest_of(path) for name, path in files_of_channel(text).items()}
-            )
-        return self._channels[text]
+    def _digest(self, path: Path) -> str:
+        if path not in self._files:
+            self._files[path] = digest_of(path)
+        return self._files[path]
 
-    def _file(self, word: str) -> str | None:
-        if word not in self._files:
-            path = Path(word)
-            self._files[word] = digest_of(path) if word and path.is_file() else None
-        return self._files[word]
+
+#: Fields of a scenario that name a channel, or a file.
+_CHANNELS, _FILES = ("trace", "ack"), ("delay_series",)
+
+#: Where a scheme names a file: a class in Python, `FILE.py:CLASS`, or a model, `model:file=FILE`.
+_OF_SCHEME = re.compile(r"^[^:]+\.py(?=:|$)|(?<=[:,]file=)[^,]+")
+
+
+def files_of(run: Run) -> dict[str, Path]:
+    """The files that a run needs: what stands in its scenario for each, and where it lies.
+
+    Raises:
+        OSError: A channel's cannot be read.
+        ValueError: A channel is unknown.
+    """
+    scenario = cast("dict[str, Any]", run.scenario)
+    named = [word for flow in scenario["flows"] for word in _OF_SCHEME.findall(flow["scheme"])]
+    named += [scenario[name] for name in _FILES if scenario.get(name) is not None]
+    files = {name: Path(name) for name in named}
+    for name in _CHANNELS:
+        if scenario[name] not in ("ideal", "same"):
+            files |= files_of_channel(scenario[name])
+    return files
+
+
+def moved(scenario: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    """The scenario with something else in place of its files, by what stands there for each."""
+    there = {name: respelt(scenario[name], files) for name in _CHANNELS}
+    there |= {name: files.get(scenario[name], scenario[name]) for name in _FILES if scenario.get(name) is not None}
+    flows = [
+        {**flow, "scheme": _OF_SCHEME.sub(lambda found: files.get(found[0], found[0]), flow["scheme"])}
+        for flow in scenario["flows"]
+    ]
+    return {**scenario, **there, "flows": flows}
 
 
 def files_of_channel(text: str) -> dict[str, Path]:

@@ -22,6 +22,11 @@ app.command(
     help="Run controllers over channels: a table, results and a report.",
 )
 app.command(
+    "verus.commands.sweep:app",
+    name="sweep",
+    help="Run a study: any parameters over channels, queues and seeds, from a file.",
+)
+app.command(
     "verus.commands.reproduce:reproduce",
     name="reproduce",
     help="Redraw published results and check each against its target.",

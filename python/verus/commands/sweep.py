@@ -1,0 +1,250 @@
+"""`verus sweep`: a study from a file, on one machine, in shards, or on a cluster."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from verus import store
+from verus.commands.tables import table_console
+from verus.commands.talk import Talk, tell, tell_rows
+from verus.errors import FieldError
+from verus.numbers import number, percent
+from verus.runner import Ended, Progress, RunError, as_ended, sort_out
+from verus.scenario import Run, at_least
+from verus.store import complete, kept
+from verus.study import Study, read
+from verus.sweep import IDENTITY, Folder, Plan, cells, merge
+
+app = App(name="sweep", help="Run a study: any parameters over channels, queues and seeds, from a file.")
+
+#: Cells of a study that are shown as a table; more are for programs.
+_MOST_SHOWN = 100
+
+#: What such a table shows of each.
+_SHOWN = {
+    "throughput_mbps": ("Mbit/s", functools.partial(number, digits=2)),
+    "utilization": ("used\n%", percent),
+    "qdelay_mean_ms": ("mean\nms", number),
+    "qdelay_p95_ms": ("p95\nms", number),
+    "loss_rate": ("loss\n%", percent),
+    "power": ("power", functools.partial(number, digits=3)),
+}
+
+Count = Annotated[int | None, Parameter(allow_leading_hyphen=True)]
+Flag = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
+
+
+@app.default
+def sweep(
+    study: Annotated[Path, Parameter(name="STUDY")],
+    /,
+    *,
+    out: Path | None = None,
+    shard: str | None = None,
+    jobs: Count = None,
+    cluster: str | None = None,
+    json_: Flag = False,
+    talk: Talk = Talk(),  # noqa: B008 (frozen)
+) -> int:
+    """Run what is missing of a study, and write its dataset once all is there.
+
+    Each run is kept as it ends; the same command goes on with the others. See docs/studies.md.
+
+    Parameters
+    ----------
+    study
+        A TOML file.
+    out
+        Folder of the study. Default: `verus-results/NAME`.
+    shard
+        `K/N`: only the K-th of N equal shares of the runs, for machines that know nothing of each other.
+    jobs
+        Cores to use. Default: all of them.
+    cluster
+        Run on Dask workers: `tcp://HOST:PORT` of a scheduler, or `local:N` for N processes of this machine.
+    json_
+        Print one JSON object a line for each cell of the finished study: means over seeds with 95 % intervals.
+    """
+    if jobs is not None:
+        at_least("jobs", jobs, 1, 1000)
+        if cluster is not None:
+            raise FieldError("jobs", "is for this machine; a cluster has as many as its workers")
+    share = _shard(shard)
+    folder, plan = _planned(read(study), out)
+    folder.begin(plan)
+    own = [*plan.distinct().items()][share[0] - 1 :: share[1]]
+    keys = [key for key, _ in own]
+    there = sum(map(folder.store.has, keys))
+    if there:
+        talk.say(f"{there} of {len(own)} runs are there, in `{folder.path}`")
+    with kept(folder.store, keys), talk.progress(plan.name) as progress:
+        work = functools.partial(_work, jobs, cluster, progress)
+        if failed := complete([run for _, run in own], keys, folder.store, work):
+            raise RunError(
+                sort_out([run for key, run in own if key in failed], [failed[key] for key in keys if key in failed])[2]
+            )
+    if share[1] > 1:
+        talk.say(f"Shard {shard}: {len(own)} runs are there")
+    return _finish(folder, plan, talk, json_=json_)
+
+
+def _work(
+    jobs: int | None, cluster: str | None, progress: Progress | None, runs: Sequence[Run]
+) -> Generator[tuple[int, Ended]]:
+    if cluster is None:
+        return as_ended(runs, threads=jobs, columns=False, progress=progress)
+    from verus import cluster as dask
+
+    return dask.as_ended(runs, address=cluster, progress=progress)
+
+
+@app.command
+def status(
+    study: Annotated[Path, Parameter(name="STUDY")],
+    /,
+    *,
+    out: Path | None = None,
+    json_: Flag = False,
+) -> int:
+    """Say how much of a study is there.
+
+    Parameters
+    ----------
+    study
+        A TOML file.
+    out
+        Folder of the study. Default: `verus-results/NAME`.
+    json_
+        Print it as one JSON object.
+    """
+    folder, plan = _planned(read(study), out)
+    missing = folder.missing(plan)
+    parts: dict[str, list[int]] = {}
+    for key, planned in zip(plan.keys, plan.runs, strict=True):
+        count = parts.setdefault(planned.run.part, [0, 0])
+        count[0] += key not in missing
+        count[1] += 1
+    total = len(plan.distinct())
+    finished = folder.is_finished(plan)
+    if json_:
+        told = {"study": plan.name, "folder": str(folder.path), "engine": plan.engine, "runs": total}
+        shares = [{"part": name, "rows": rows, "there": there} for name, (there, rows) in parts.items()]
+        tell_rows([{**told, "there": total - len(missing), "finished": finished, "parts": shares}])
+        return 0
+    tell(f"{plan.name}: {total - len(missing)} of {total} runs are there, in `{folder.path}` (engine {plan.engine})")
+    if len(parts) > 1:
+        width = max(map(len, parts))
+        for name, (there, rows) in parts.items():
+            tell(f"  {name:{width}}  {there} of {rows} rows")
+    state = "is written" if finished else "is of an earlier study" if folder.dataset.exists() else "is not there yet"
+    tell(f"`{folder.dataset}` {state}")
+    return 0
+
+
+@app.command(name="merge")
+def merge_(
+    folders: Annotated[list[Path], Parameter(name="DIR", negative="")],
+    /,
+    *,
+    out: Path,
+    json_: Flag = False,
+    talk: Talk = Talk(),  # noqa: B008 (frozen)
+) -> int:
+    """Bring together what several folders have of one study; exit code 1 if runs are missing still.
+
+    Parameters
+    ----------
+    folders
+        Of one study, run by one build.
+    out
+        Where to; it may be one of them.
+    json_
+        As of `verus sweep`.
+    """
+    into = Folder(out)
+    into.check()
+    plan = merge([Folder(path) for path in folders], into)
+    if missing := into.missing(plan):
+        raise RuntimeError(
+            f"{len(missing)} of {len(plan.distinct())} runs are in none of the folders: "
+            f"`verus sweep STUDY --out {out}` runs them"
+        )
+    return _finish(into, plan, talk, json_=json_)
+
+
+def _shard(text: str | None) -> tuple[int, int]:
+    """Which share, of how many."""
+    if text is None:
+        return 1, 1
+    number, slash, count = text.partition("/")
+    digits = number.isascii() and number.isdigit() and count.isascii() and count.isdigit() and len(text) < 20
+    if not slash or not digits or not 1 <= int(number) <= int(count):
+        raise FieldError("shard", f"must be K/N with K from 1 to N, such as 3/16, not `{text}`")
+    return int(number), int(count)
+
+
+def _planned(study: Study, out: Path | None) -> tuple[Folder, Plan]:
+    folder = Folder(Path("verus-results") / study.name if out is None else out)
+    folder.check()
+    return folder, Plan.of(study, store.engine())
+
+
+def _finish(folder: Folder, plan: Plan, talk: Talk, *, json_: bool) -> int:
+    """Writes the dataset and shows it, if everything is there."""
+    if missing := folder.missing(plan):
+        total = len(plan.distinct())
+        talk.say(f"{total - len(missing)} of {total} runs of the study are there, in `{folder.path}`")
+        return 0
+    found = [*cells(folder.finish(plan))]
+    if json_:
+        tell_rows(found)
+    elif not talk.quiet:
+        _show(found)
+    talk.say(f"Results: {folder.dataset} ({len(plan.runs)} rows)")
+    return 0
+
+
+def _show(found: Sequence[dict[str, Any]]) -> None:
+    """A table of means over seeds: what varies, and the metrics that matter most."""
+    from rich import box
+    from rich.table import Table
+
+    from verus.interval import INTERVAL_NOTE
+    from verus.numbers import DELAY_NOTE
+    from verus.plain import line
+
+    own = [name for name in found[0] if name in IDENTITY or name.startswith("params.") or not _is_mean(found, name)]
+    varied = [name for name in own if name not in ("seeds", "params") and len({repr(cell[name]) for cell in found}) > 1]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in varied:
+        table.add_column(name.removeprefix("params."))
+    for head, _ in _SHOWN.values():
+        table.add_column(head, justify="right", no_wrap=True)
+    for cell in found[:_MOST_SHOWN]:
+        words = [
+            line(f"{value:g}" if isinstance(value, float) else str(value or "")) for value in map(cell.get, varied)
+        ]
+        table.add_row(*words, *(_with_interval(cell.get(name), as_text) for name, (_, as_text) in _SHOWN.items()))
+    console = table_console()
+    console.print(table)
+    if len(found) > _MOST_SHOWN:
+        console.print(f"{len(found) - _MOST_SHOWN} more cells: --json prints all", style="dim")
+    console.print(DELAY_NOTE, style="dim")
+    if any(len(cell["seeds"]) > 1 for cell in found):
+        console.print(INTERVAL_NOTE, style="dim")
+
+
+def _is_mean(found: Sequence[dict[str, Any]], name: str) -> bool:
+    return any(isinstance(cell.get(name), dict) and "mean" in cell[name] for cell in found)
+
+
+def _with_interval(mean: dict[str, float | None] | None, as_text: Any) -> str:
+    if mean is None:
+        return "–"
+    half = mean["half_width_95"]
+    return str(as_text(mean["mean"])) + ("" if half is None else f"\n±{as_text(half)}")

@@ -1,0 +1,263 @@
+"""A study's folder: what is to be run, each outcome as it ends, and the dataset once all are there.
+
+`plan.json.gz` says every run with its key, `runs/` has the outcomes (see `verus.store`), and `results.parquet` is
+written from these two alone: its bytes do not depend on when, where, in which order or how often work was done.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from verus import rows
+from verus.columns import ROW_SCHEMA
+from verus.errors import FieldError
+from verus.files import write_whole
+from verus.interval import half_width
+from verus.rows import NUMBERS, SCHEMA
+from verus.scenario import Contestant, Run
+from verus.store import FORMAT, Keys, Store
+from verus.study import Planned, Study
+
+#: A column of the study's own, by the type that its values have.
+_TYPES = {"float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
+
+#: What tells the cells of a study apart, beside its own columns: all that is set but the seed.
+IDENTITY = ("part", "trace", "queue", "ack", "delay_ms", "packet_bytes", "duration_s", "flows", "scheme", "params")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a study runs, ready to be saved: nothing of it needs the study's file or its traces again.
+
+    Attributes:
+        name: The study's.
+        engine: What runs it (see `verus.store.engine`).
+        columns: The type of each column of the study's own: ``float``, ``bool`` or ``str``.
+        keys: By which each run's outcome is found.
+        runs: What each is.
+    """
+
+    name: str
+    engine: str
+    columns: Mapping[str, str]
+    keys: Sequence[str]
+    runs: Sequence[Planned]
+
+    @classmethod
+    def of(cls, study: Study, engine: str) -> Plan:
+        """The plan of a study.
+
+        Raises:
+            OSError: A trace or a model cannot be read.
+        """
+        keys = Keys(engine)
+        return cls(
+            name=study.name,
+            engine=engine,
+            columns={name: kind.__name__ for name, kind in study.columns.items()},
+            keys=[keys.of(planned.run) for planned in study.runs],
+            runs=study.runs,
+        )
+
+    def digest(self) -> str:
+        """The same for the same runs in the same order by the same engine, and for nothing else."""
+        return hashlib.sha256(self._json().encode()).hexdigest()
+
+    def _json(self) -> str:
+        told = {
+            "format": FORMAT,
+            "kind": "sweep",
+            "name": self.name,
+            "engine": self.engine,
+            "columns": dict(self.columns),
+            "runs": [
+                {"key": key, "run": asdict(planned.run), "swept": dict(planned.swept)}
+                for key, planned in zip(self.keys, self.runs, strict=True)
+            ],
+        }
+        return json.dumps(told, allow_nan=False)  # in this order: that of columns is the dataset's
+
+    def pack(self) -> bytes:
+        """As it is saved."""
+        return gzip.compress(self._json().encode(), mtime=0)
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        """Reads what `pack` made.
+
+        Raises:
+            OSError: It cannot be read.
+            ValueError: It is no plan, or of another version.
+        """
+        try:
+            told = json.loads(gzip.decompress(path.read_bytes()))
+            if told["kind"] != "sweep" or told["format"] != FORMAT:
+                raise ValueError("of another version")
+            return cls(
+                name=told["name"],
+                engine=told["engine"],
+                columns=told["columns"],
+                keys=[entry["key"] for entry in told["runs"]],
+                runs=[Planned(run=_run(entry["run"]), swept=entry["swept"]) for entry in told["runs"]],
+            )
+        except FileNotFoundError:
+            raise
+        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"`{path}`: not the plan of a sweep ({error})") from error
+
+    def distinct(self) -> dict[str, Run]:
+        """Each run once, by its key, in order: parts may share some."""
+        found: dict[str, Run] = {}
+        for key, planned in zip(self.keys, self.runs, strict=True):
+            found.setdefault(key, planned.run)
+        return found
+
+
+def _run(told: Mapping[str, Any]) -> Run:
+    contestant = {**told["contestant"], "flows": tuple(told["contestant"]["flows"])}
+    return Run(**{**told, "contestant": Contestant(**contestant)})
+
+
+class Folder:
+    """Where a study is.
+
+    Args:
+        path: The folder; made when something is written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.plan_path = path / "plan.json.gz"
+        self.dataset = path / "results.parquet"
+        self.store = Store(path / "runs")
+
+    def check(self) -> None:
+        """Refuses a place that has something else in it.
+
+        Raises:
+            FieldError: It is no folder, or not one of a sweep.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise FieldError("out", f"`{self.path}` is not a folder")
+        if self.path.is_dir() and any(self.path.iterdir()) and not self.plan_path.exists():
+            raise FieldError("out", f"`{self.path}` is not empty, and not the folder of a sweep")
+
+    def begin(self, plan: Plan) -> None:
+        """Writes the plan, unless it is there.
+
+        Raises:
+            OSError: The folder cannot be made.
+            FieldError: The plan cannot be written.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        content = plan.pack()
+        if not self.plan_path.exists() or self.plan_path.read_bytes() != content:
+            write_whole(self.plan_path, content)
+
+    def missing(self, plan: Plan) -> dict[str, Run]:
+        """The runs that are not there, by key, in order."""
+        return {key: run for key, run in plan.distinct().items() if not self.store.has(key)}
+
+    def finish(self, plan: Plan) -> pa.Table:
+        """Writes the dataset from the outcomes, which are all there.
+
+        Raises:
+            FieldError: It cannot be written.
+            RuntimeError: An outcome is not there any more.
+        """
+        table = _table(plan, self.store)
+        into = pa.BufferOutputStream()
+        pq.write_table(table, into, compression="zstd")
+        content = into.getvalue().to_pybytes()
+        if not self.dataset.exists() or self.dataset.read_bytes() != content:
+            write_whole(self.dataset, content)
+        return table
+
+    def is_finished(self, plan: Plan) -> bool:
+        """Whether the dataset is there, and of this plan."""
+        try:
+            metadata = pq.read_schema(self.dataset).metadata or {}
+        except (OSError, pa.ArrowInvalid):
+            return False
+        return bool(metadata.get(b"verus.plan") == plan.digest().encode())
+
+
+def merge(folders: Sequence[Folder], into: Folder) -> Plan:
+    """Brings together what several folders have of one study.
+
+    Raises:
+        OSError: A folder is not there, or cannot be read.
+        ValueError: They are not of one study and one engine.
+        FieldError: Something cannot be written.
+    """
+    plans = [Plan.read(folder.plan_path) for folder in folders]
+    plan = plans[0]
+    for folder, other in zip(folders, plans, strict=True):
+        if other.engine != plan.engine:
+            raise ValueError(
+                f"`{folder.path}` was run by another build of the simulator ({other.engine}) than "
+                f"`{folders[0].path}` ({plan.engine})"
+            )
+        if other.digest() != plan.digest():
+            raise ValueError(f"`{folder.path}` is not of the same study as `{folders[0].path}`")
+    into.begin(plan)
+    for key in into.missing(plan):
+        found = next((outcome for folder in folders if (outcome := folder.store.read(key)) is not None), None)
+        if found is not None:
+            into.store.write(key, found)
+    return plan
+
+
+def _table(plan: Plan, store: Store) -> pa.Table:
+    """One row for each run: the columns of a comparison's, then the study's own."""
+    own = [(name, _TYPES[kind]) for name, kind in plan.columns.items()]
+    schema = pa.schema([*ROW_SCHEMA, *own])
+    pieces = []
+    for first in range(0, len(plan.runs), _CHUNK):
+        planned = plan.runs[first : first + _CHUNK]
+        outcomes = [store.outcome(key) for key in plan.keys[first : first + _CHUNK]]
+        made = rows.rows([one.run for one in planned], outcomes)
+        for index, (row, one) in enumerate(zip(made, planned, strict=True), first):
+            row["run"] = index
+            row["params"] = json.dumps(row["params"], sort_keys=True)
+            row.update({name: _cast(plan.columns[name], value) for name, value in one.swept.items()})
+        pieces.append(pa.Table.from_pylist(made, schema=schema))
+    marks = {"verus.schema": str(SCHEMA), "verus.plan": plan.digest()}
+    return pa.concat_tables(pieces).combine_chunks().replace_schema_metadata(marks)
+
+
+#: Rows that are made at a time, so that a large study needs little memory.
+_CHUNK = 1000
+
+
+def _cast(kind: str, value: Any) -> Any:
+    return float(value) if kind == "float" else value if kind == "bool" else str(value)
+
+
+def cells(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Means over seeds: what tells a cell apart, `seeds`, and each metric's `mean` and `half_width_95`.
+
+    The latter is half of the mean's 95 % confidence interval (Student's t), None for a single seed. A metric that no
+    run of the cell observed is left out.
+    """
+    own = [name for name in table.column_names if name not in ROW_SCHEMA.names]
+    grouped: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in table.drop_columns(["per_flow"]).to_pylist():
+        grouped.setdefault(tuple(row[name] for name in (*IDENTITY, *own)), []).append(row)
+    for told, found in grouped.items():
+        cell = dict(zip((*IDENTITY, *own), told, strict=True))
+        cell["params"] = json.loads(cell["params"])
+        cell["seeds"] = [row["seed"] for row in found]
+        for name in NUMBERS:
+            if seen := [row[name] for row in found if row[name] is not None]:
+                cell[name] = {"mean": sum(seen) / len(seen), "half_width_95": half_width(seen)}
+        yield cell
