@@ -133,10 +133,9 @@ def commands(text: str, *, inline: bool = True) -> Iterator[list[str]]:
     blocks = "\n".join(re.findall(r"^```sh\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE))
     mentioned = re.findall(r"`(verus [^`\n]+)`", without_code(text)) if inline else []
     for line in [*blocks.replace("\\\n", " ").splitlines(), *mentioned]:
-        words = shlex.split(line.replace("…", ""), comments=True)
-        words = words[words[:1] == ["sudo"] :]
-        if words[:1] == ["verus"]:
-            yield [word for word in words[1:] if word != "&"]
+        if re.match(r"(sudo )?verus ", line):
+            words = shlex.split(line.replace("…", ""), comments=True)
+            yield [word for word in words[words.index("verus") + 1 :] if word != "&"]
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +174,14 @@ def test_targets_of_make_that_pages_name_exist() -> None:
         text = page.read_text(encoding="utf-8")
         named = set(re.findall(r"(?:^|`)make ([a-z][\w-]*)", text, flags=re.MULTILINE))
         assert named <= known, page
+
+
+def test_what_pages_run_with_cargo_exists() -> None:
+    folders = {"test": "tests", "example": "examples", "bench": "benches"}
+    for page in MARKDOWN:
+        text = page.read_text(encoding="utf-8")
+        for crate, kind, name in re.findall(r"-p verus-(\w+) --(test|example|bench) (\w+)", text):
+            assert (ROOT / "crates" / crate / folders[kind] / f"{name}.rs").is_file(), (page, name)
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON)
