@@ -177,6 +177,37 @@ fn a_live_source_follows_the_bitrate_that_scream_says() {
     assert!(cubic.late.is_some_and(|late| late > 1000));
 }
 
+/// The authors' record of runs on Linux's DualPI2 (EricssonResearch/scream `test-record.md`, 2024-10-31, frames of one size), to
+/// 15 %; runs of one flow differ by 5 % there.
+///
+/// Left out are round trips of 5 ms (79; ours 67) and of 100 ms (71; ours 30 in the 20 s that a step of theirs takes, 60 in twice
+/// that), and all runs beside Prague: there ours gets far less than a share, theirs more. The record is older than the draft's average of
+/// marks, which rises fast and falls slowly; one that falls as it rises gives ours two to five times as much, which is not all of
+/// the difference.
+#[test]
+fn scream_alone_under_marks_gets_what_its_authors_measured() {
+    let rows = [(10.0, 78.0), (25.0, 78.0), (50.0, 76.0)];
+    let scenarios = rows.map(|(rtt_ms, _)| {
+        let mut flow = FlowSpec::new("scream");
+        flow.traffic = Some("video:bytes=10000,key_bytes=10000,fps=50".to_owned());
+        Scenario {
+            delay_ms: rtt_ms / 2.0,
+            flows: vec![flow],
+            packet_bytes: 1400,
+            ..single("rate:100", "dualpi2", "", 40.0)
+        }
+    });
+    let runs = run_all(&scenarios, |outcome| {
+        let settled = (15e3 / outcome.bin_ms) as usize;
+        let series = &outcome.metrics.series[0].throughput_mbps[settled..];
+        series.iter().sum::<f64>() / series.len() as f64
+    });
+    for ((rtt_ms, wanted), mbps) in rows.into_iter().zip(runs) {
+        println!("round trip {rtt_ms} ms: {mbps:.1} Mbit/s, {wanted} measured");
+        assert!((mbps / wanted - 1.0).abs() < 0.15);
+    }
+}
+
 /// A transfer and in how many seconds it must be complete.
 struct Transfer {
     name: &'static str,
