@@ -1,7 +1,7 @@
 //! What must hold of whatever bytes arrive as a packet of the probe.
 
 use verus_core::algorithm::Scheme;
-use verus_core::{Bytes, Time};
+use verus_core::{Bytes, Ecn, Time};
 use verus_net::probe::flow::{Incoming, Load, Outgoing};
 use verus_net::probe::seal::Key;
 use verus_net::probe::wire::{
@@ -139,9 +139,9 @@ fn receive(data: &Data<'_>, size: usize) {
     };
     let size = Bytes::new(size as u64);
     let now = Time::from_millis(10);
-    flow.on_data(now, size, &small(0));
-    flow.on_data(now, size, &small(5));
-    flow.on_data(now, size, data);
+    flow.on_data(now, size, Ecn::Ce, &small(0));
+    flow.on_data(now, size, Ecn::Ce, &small(5));
+    flow.on_data(now, size, Ecn::Ect1, data);
     assert!(flow.distinct() <= 2_000 + u64::from(data.len));
     let mut buffer = vec![0; 1 << 16];
     let later = Time::from_millis(100);

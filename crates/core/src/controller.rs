@@ -306,7 +306,7 @@ pub struct Feedback<'a> {
     /// Packets declared lost before (by a gap or a timeout) and acknowledged after all.
     pub recovered: &'a [Acked],
     /// How many packets bore a congestion mark (ECN), of those that this event says have arrived; none where
-    /// [`Controller::ecn`] did not ask for marks.
+    /// [`Controller::ecn`] did not ask for marks, but over QUIC, whose stack always asks for classic ones.
     pub marked: usize,
     /// What the algorithm's own receiver half says, where it has one.
     pub report: Option<&'a [u8]>,

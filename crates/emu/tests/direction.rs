@@ -83,6 +83,10 @@ fn a_simulated_run_replayed_meets_the_same_drops_and_departures() {
         "red:min=60000,max=180000,p=0.1",
         "droptail:bytes=60000",
         "codel",
+        "droptail:delay_ms=60",
+        "pie",
+        "fq_codel",
+        "dualpi2",
         "infinite",
     ] {
         for trace in ["city-driving-3g-up", "rate:8"] {
@@ -198,6 +202,9 @@ fn queues() -> impl Strategy<Value = QueueConfig> {
         Just("droptail:bytes=9000"),
         Just("red:min=3000,max=9000,p=0.2"),
         Just("codel"),
+        Just("pie:burst_ms=1"),
+        Just("fq_codel:packets=20"),
+        Just("dualpi2:packets=20"),
     ]
     .prop_map(|text| QueueConfig::parse(text).expect("a queue"))
 }

@@ -130,6 +130,7 @@ fn run(scheme: &Scheme, link: Link, lies: &Lies, until: Time, record: bool) -> O
         std::hash::BuildHasherDefault<std::hash::DefaultHasher>,
     > = Default::default();
     let (mut now, mut at_once, mut next_look) = (Time::ZERO, 0, Time::ZERO);
+    let mut marks = 0;
     loop {
         let before = (outcome.sent, outcome.timers);
         while let Some(arrived) = path.poll(now) {
@@ -149,7 +150,7 @@ fn run(scheme: &Scheme, link: Link, lies: &Lies, until: Time, record: bool) -> O
             && *at <= now
         {
             let (_, told) = back.pop_front().expect("there is one");
-            if let Err(lie) = hear(&mut sender, now, &told) {
+            if let Err(lie) = hear(&mut sender, now, &told, &mut marks) {
                 outcome.caught = Some(lie);
                 return outcome;
             }
@@ -211,8 +212,11 @@ fn run(scheme: &Scheme, link: Link, lies: &Lies, until: Time, record: bool) -> O
     outcome
 }
 
-/// Tells the sender, as the probe does.
-fn hear(sender: &mut Sender, now: Time, told: &Told) -> Result<(), FalseAck> {
+/// Tells the sender, as the probe does. `marks` is what the receiver has counted of congestion marks: it adds far more than came,
+/// so that its count goes round, and seems to go back.
+fn hear(sender: &mut Sender, now: Time, told: &Told, marks: &mut u32) -> Result<(), FalseAck> {
+    const COUNTED: u32 = (1 << 29) + 1;
+    *marks = marks.wrapping_add(COUNTED.wrapping_mul(told.marked as u32));
     let mut received = told.received.clone();
     for one in &mut received {
         one.hold = one.hold.min(LONGEST_HOLD);
@@ -228,7 +232,8 @@ fn hear(sender: &mut Sender, now: Time, told: &Told) -> Result<(), FalseAck> {
             .map_or((told.written, Duration::ZERO), |at| {
                 (received[at].at, received[at].hold)
             });
-        let ack = Ack::new(told.ranges[from..to].iter().copied(), at, hold);
+        let mut ack = Ack::new(told.ranges[from..to].iter().copied(), at, hold);
+        ack.marks = *marks;
         let report = if index == 0 { report.take() } else { None };
         sender.on_ack_with_times(now, &ack, &received, report)?;
     }

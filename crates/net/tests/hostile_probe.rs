@@ -237,6 +237,7 @@ impl Liar {
                 count: 1,
                 age_nanos,
             }],
+            marks: 0,
         };
         self.sealed(|id, buffer| body.encode(flow, id, None, buffer))
     }
@@ -1361,7 +1362,11 @@ fn wild_ack(dice: &mut ChaCha8Rng, key: &Key, connection: u64) -> Vec<u8> {
             count: 1,
             age_nanos: dice.random(),
         }],
+        marks: 0,
     };
+    // Any count of marks, as wild as the rest.
+    let marks = body.runs[0].age_nanos;
+    let body = AckBody { marks, ..body };
     let flow = dice.random_range(0..3);
     seal(key, |buffer| body.encode(flow, connection, None, buffer), 0)
 }

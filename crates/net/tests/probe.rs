@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 
 use verus_core::algorithm::Scheme;
 use verus_core::controller::{Arrival, Observer, Stamp};
-use verus_core::{Bytes, Controller, Departure, Duration, Feedback, Time, Timeout};
+use verus_core::sender::Counters;
+use verus_core::{Bytes, Controller, Departure, Duration, Ecn, Feedback, Time, Timeout};
 use verus_net::probe::client::{ClientConfig, ClientError};
 use verus_net::probe::connection::{Batch, Ended};
 use verus_net::probe::flow::{Algorithms, Event};
@@ -54,6 +55,7 @@ struct Flying {
     to_server: bool,
     from: SocketAddr,
     bytes: Vec<u8>,
+    ecn_bits: u8,
 }
 
 /// A client and a server with 20 ms between them; the client's clock is a day ahead.
@@ -68,6 +70,9 @@ struct World<A, L> {
     to_client_bytes: usize,
     /// Nothing arrives any more.
     deaf: bool,
+    /// A queue on the way to the server marks one in so many of the packets that are capable of it; and how many those were.
+    marks_one_in: Option<u64>,
+    capable: u64,
 }
 
 /// By how much the client's clock is ahead.
@@ -85,6 +90,8 @@ impl<A: Algorithms, L: Library> World<A, L> {
             notices: Vec::new(),
             to_client_bytes: 0,
             deaf: false,
+            marks_one_in: None,
+            capable: 0,
         }
     }
 
@@ -97,7 +104,18 @@ impl<A: Algorithms, L: Library> World<A, L> {
             if !to_server {
                 self.to_client_bytes += bytes.len();
             }
+            let mut ecn = batch.ecn;
+            if to_server && ecn.is_capable() {
+                self.capable += 1;
+                if self
+                    .marks_one_in
+                    .is_some_and(|one| self.capable.is_multiple_of(one))
+                {
+                    ecn = Ecn::Ce;
+                }
+            }
             self.flying.push(Reverse(Flying {
+                ecn_bits: ecn.bits(),
                 at: self.now + DELAY,
                 sequence: self.sequence,
                 to_server,
@@ -139,11 +157,13 @@ impl<A: Algorithms, L: Library> World<A, L> {
             let Reverse(flying) = self.flying.pop().expect("just seen");
             if flying.to_server {
                 let from = flying.from;
+                let (now, ecn) = (self.now, Ecn::from_bits(flying.ecn_bits));
                 self.server
-                    .handle(self.now, self.now, from, None, &flying.bytes);
+                    .handle_with(now, now, from, None, ecn, &flying.bytes);
             } else {
                 let now = self.now + AHEAD;
-                self.client.handle(now, now, &flying.bytes);
+                self.client
+                    .handle_with(now, now, Ecn::NotEct, &flying.bytes);
             }
         }
         self.client.on_timer(self.now + AHEAD);
@@ -226,6 +246,33 @@ fn a_test_of_a_given_time_ends_in_time_at_both_ends() {
     assert!(flow.distinct() > 1_000_000);
     let delay = flow.meter().delay_mean_ms().expect("samples");
     assert!(delay < 0.01, "an empty path has no queue: {delay}");
+}
+
+#[test]
+fn marks_on_the_way_are_counted_and_come_back_to_senders_that_asked_for_them() {
+    for (scheme, asks) in [("prague", true), ("cubic:ecn=yes", true), ("cubic", false)] {
+        let mut world = world(Request {
+            upload_flows: 2,
+            scheme: scheme.to_owned(),
+            ..request()
+        });
+        world.marks_one_in = Some(50);
+        world.run(Duration::from_secs(120));
+        assert_eq!(world.client.outcome(), Some(Ok(())), "{scheme}");
+        let flows = world.client.connection().expect("connected").outgoing();
+        let counted = |of: fn(&Counters) -> u64| -> u64 {
+            flows.iter().map(|flow| of(flow.sender().counters())).sum()
+        };
+        // All packets of data ask, or none does, and no other.
+        let sent = counted(|counters| counters.sent);
+        assert_eq!(world.capable, if asks { sent } else { 0 }, "{scheme}");
+        let marked = counted(|counters| counters.marked);
+        assert_eq!(marked, world.capable / 50, "{scheme}");
+        assert_eq!(counted(|counters| counters.lost), 0, "{scheme}");
+        if asks {
+            assert!(marked > 5, "{scheme}: {marked}");
+        }
+    }
 }
 
 #[test]

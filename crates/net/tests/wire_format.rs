@@ -57,6 +57,9 @@ fn vectors() -> Vec<(&'static str, Key, Encode)> {
         ("ack-report", keys.server.clone(), |buffer| {
             ack_body().encode(1, CONNECTION, Some(&[0xab, 0xcd]), buffer)
         }),
+        ("ack-marks", keys.server.clone(), |buffer| {
+            marked_ack_body().encode(1, CONNECTION, None, buffer)
+        }),
         ("status", keys.client.clone(), |buffer| {
             status().encode(CONNECTION, buffer)
         }),
@@ -148,6 +151,15 @@ fn ack_body() -> AckBody {
                 age_nanos: 5_000_000,
             },
         ],
+        marks: 0,
+    }
+}
+
+/// The same, where seven packets of the flow have come with a congestion mark.
+fn marked_ack_body() -> AckBody {
+    AckBody {
+        marks: 7,
+        ..ack_body()
     }
 }
 
@@ -250,7 +262,15 @@ fn what_the_document_shows_is_read_again() {
             Kind::Ack => {
                 let mut body = AckBody::default();
                 let report = body.decode(&packet).expect("good");
-                assert_eq!(body, ack_body());
+                let marked = name == "ack-marks";
+                assert_eq!(
+                    body,
+                    if marked {
+                        marked_ack_body()
+                    } else {
+                        ack_body()
+                    }
+                );
                 assert_eq!(report.is_some(), name == "ack-report");
             }
             Kind::Status => {

@@ -5,7 +5,7 @@
 //!    └────────────────── refuse, or no answer ──▶ failed
 //! ```
 
-use verus_core::{Bytes, Duration, Rate, Time};
+use verus_core::{Bytes, Duration, Ecn, Rate, Time};
 
 use super::connection::{Batch, Connection, Ended, Role, Terms};
 use super::flow::Algorithms;
@@ -129,6 +129,11 @@ impl<A: Algorithms> Client<A> {
 
     /// A datagram arrived from the server at `arrival` and is read at `now`.
     pub fn handle(&mut self, now: Time, arrival: Time, datagram: &[u8]) {
+        self.handle_with(now, arrival, Ecn::NotEct, datagram);
+    }
+
+    /// The same of a datagram with this code point.
+    pub fn handle_with(&mut self, now: Time, arrival: Time, ecn: Ecn, datagram: &[u8]) {
         let Ok(packet) = Packet::parse(datagram) else {
             self.ignored += 1;
             return;
@@ -137,7 +142,7 @@ impl<A: Algorithms> Client<A> {
             Phase::Connected(connection) => {
                 if packet.connection == connection.id() {
                     let size = Bytes::new((datagram.len() + self.config.overhead) as u64);
-                    connection.handle(now, arrival, size, &packet, &mut self.unlimited);
+                    connection.handle(now, arrival, size, ecn, &packet, &mut self.unlimited);
                 }
             }
             Phase::Asking { .. } => self.on_answer(now, &packet),

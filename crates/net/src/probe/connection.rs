@@ -12,7 +12,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use verus_core::{Bytes, Duration, Rate, Time};
+use verus_core::{Bytes, Duration, Ecn, Rate, Time};
 
 use super::flow::{Algorithms, Event, Incoming, Load, Outgoing};
 use super::limits::Bucket;
@@ -134,6 +134,8 @@ pub struct Batch {
     pub to: SocketAddr,
     /// The local address to send from, where it matters.
     pub from: Option<IpAddr>,
+    /// The code point of all its packets.
+    pub ecn: Ecn,
 }
 
 impl Batch {
@@ -148,6 +150,7 @@ impl Batch {
             most_segments: most_segments.clamp(1, 64),
             to: SocketAddr::from(([0, 0, 0, 0], 0)),
             from: None,
+            ecn: Ecn::NotEct,
         }
     }
 
@@ -452,13 +455,14 @@ impl Connection {
     }
 
     /// A packet that says it belongs here arrived from the peer at `arrival` and is read at `now`;
-    /// `size` is that of the IP packet, `total` what all connections may receive. Returns whether it was sealed
+    /// `size` and `ecn` are those of the IP packet, `total` what all connections may receive. Returns whether it was sealed
     /// with the connection's key: what was not costs nobody anything.
     pub fn handle(
         &mut self,
         now: Time,
         arrival: Time,
         size: Bytes,
+        ecn: Ecn,
         packet: &Packet<'_>,
         total: &mut Bucket,
     ) -> bool {
@@ -478,7 +482,7 @@ impl Connection {
         if packet.kind != Kind::Data {
             self.note_control(false, arrival, size);
         }
-        if self.accept(now, arrival, size, packet, total).is_err() {
+        if self.accept(now, arrival, size, ecn, packet, total).is_err() {
             self.rejected.malformed += 1;
         }
         true
@@ -489,6 +493,7 @@ impl Connection {
         now: Time,
         arrival: Time,
         size: Bytes,
+        ecn: Ecn,
         packet: &Packet<'_>,
         total: &mut Bucket,
     ) -> Result<(), Malformed> {
@@ -515,7 +520,7 @@ impl Connection {
                     });
                 }
                 let flow = self.incoming.get_mut(usize::from(packet.flow));
-                flow.ok_or(unknown)?.on_data(arrival, size, &data);
+                flow.ok_or(unknown)?.on_data(arrival, size, ecn, &data);
                 self.acks_due = true;
             }
             Kind::Ack => {
@@ -797,6 +802,7 @@ impl Connection {
         total: &mut Bucket,
         room: u64,
     ) -> bool {
+        batch.ecn = Ecn::NotEct;
         if let Some(len) = self.control(now, batch.control()) {
             batch.set_len(len);
             self.note_control(true, now, Bytes::new((len + overhead) as u64));
@@ -824,6 +830,8 @@ impl Connection {
             return false;
         }
         let segment = (self.packet_size.get() as usize).saturating_sub(overhead);
+        // The flows of a test have one algorithm.
+        batch.ecn = self.outgoing[0].sender().ecn();
         let (buffer, most) = batch.bulk(segment);
         let most = if self.trickle.is_on(now) {
             1

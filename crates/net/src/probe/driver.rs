@@ -38,7 +38,7 @@ pub trait Endpoint {
 
 impl<A: Algorithms> Endpoint for Client<A> {
     fn handle(&mut self, now: Time, datagram: &Arrived<'_>) {
-        Client::handle(self, now, datagram.at, datagram.bytes);
+        Client::handle_with(self, now, datagram.at, datagram.ecn, datagram.bytes);
     }
 
     fn on_timer(&mut self, now: Time) {
@@ -68,9 +68,10 @@ impl<L: Library> Endpoint for Server<L> {
             from,
             local,
             at,
+            ecn,
             bytes,
         } = *datagram;
-        Server::handle(self, now, at, from, local, bytes);
+        Server::handle_with(self, now, at, from, local, ecn, bytes);
     }
 
     fn on_timer(&mut self, now: Time) {

@@ -10,7 +10,7 @@ use verus_core::receiver::{
     Ack, DataRange, NumberRange, RANGES_PER_ACK, Received, Receiver, ReceiverConfig,
 };
 use verus_core::sender::{FalseAck, Sender};
-use verus_core::{Bytes, Controller, Duration, Rate, Time};
+use verus_core::{Bytes, Controller, Duration, Ecn, Rate, Time};
 use verus_measure::PathMeter;
 
 use super::seal::{Freshness, Key, ReplayWindow};
@@ -185,8 +185,9 @@ pub struct Outgoing {
     repeats: u64,
     revived: u64,
     last_rtt: Duration,
-    /// What the receiver says it has.
+    /// What the receiver says it has, and how many packets bore a mark.
     distinct: u64,
+    marks: u32,
     received: Vec<Received>,
     ranges: Vec<NumberRange>,
     /// By how much epochs ended late, µs.
@@ -231,6 +232,7 @@ impl Outgoing {
             revived: 0,
             last_rtt: Duration::ZERO,
             distinct: 0,
+            marks: 0,
             received: Vec::new(),
             ranges: Vec::new(),
             lateness: Histogram::new_with_max(60_000_000, 2)
@@ -346,8 +348,14 @@ impl Outgoing {
                 .map_or((Time::from_nanos(body.sent_nanos), waited), |at| {
                     (self.received[at].at, self.received[at].hold)
                 });
-            let ack = Ack::new(self.ranges[from..to].iter().copied(), received_at, hold);
-            let report = if index == 0 { report.take() } else { None };
+            let mut ack = Ack::new(self.ranges[from..to].iter().copied(), received_at, hold);
+            let report = if index == 0 {
+                self.marks = body.marks;
+                report.take()
+            } else {
+                None
+            };
+            ack.marks = self.marks;
             self.sender
                 .on_ack_with_times(now, &ack, &self.received, report)?;
             self.note_revealed(now);
@@ -580,8 +588,8 @@ impl Incoming {
         }
     }
 
-    /// A packet of `size` (IP) arrived at `arrival`.
-    pub fn on_data(&mut self, arrival: Time, size: Bytes, data: &Data<'_>) {
+    /// A packet of `size` (IP) arrived at `arrival`, with this code point.
+    pub fn on_data(&mut self, arrival: Time, size: Bytes, ecn: Ecn, data: &Data<'_>) {
         let range = DataRange {
             start: data.start,
             len: u64::from(data.len),
@@ -591,6 +599,9 @@ impl Incoming {
         if copy {
             self.copies += 1;
             return; // acknowledged again, but measured once
+        }
+        if ecn == Ecn::Ce {
+            self.receiver.on_mark(arrival);
         }
         let sent = Time::from_nanos(data.sent_nanos);
         self.meter.on_delivered(arrival, size);
@@ -650,6 +661,7 @@ impl Incoming {
         self.ack_number += 1;
         body.sent_nanos = now.as_nanos();
         body.distinct = self.receiver.distinct().get();
+        body.marks = self.receiver.marks();
         body.spans.clear();
         body.newest = 0;
         let mut below = None;

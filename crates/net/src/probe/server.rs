@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use rand::Rng;
 use rand_chacha::ChaCha20Rng;
 use verus_core::algorithm::Scheme;
-use verus_core::{Bytes, Duration, Rate, Time};
+use verus_core::{Bytes, Duration, Ecn, Rate, Time};
 
 use super::connection::{
     self, Batch, CHALLENGE_BYTES, Connection, POLICE_SAVES, Rejected, Role, SENDING_SAVES, Terms,
@@ -268,6 +268,19 @@ impl<L: Library> Server<L> {
         local: Option<IpAddr>,
         datagram: &[u8],
     ) {
+        self.handle_with(now, arrival, client, local, Ecn::NotEct, datagram);
+    }
+
+    /// The same of a datagram with this code point.
+    pub fn handle_with(
+        &mut self,
+        now: Time,
+        arrival: Time,
+        client: SocketAddr,
+        local: Option<IpAddr>,
+        ecn: Ecn,
+        datagram: &[u8],
+    ) {
         // Nothing can be sent to port 0: who writes from it is not who it says.
         let Some(packet) = Packet::parse(datagram).ok().filter(|_| client.port() != 0) else {
             self.ignored += 1;
@@ -301,7 +314,7 @@ impl<L: Library> Server<L> {
         };
         let size = Bytes::new((datagram.len() + overhead(client)) as u64);
         let shared = &mut self.total_in;
-        if !connection.handle(now, arrival, size, &packet, shared) {
+        if !connection.handle(now, arrival, size, ecn, &packet, shared) {
             return;
         }
         if client != session.client {

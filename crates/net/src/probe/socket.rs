@@ -5,10 +5,10 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use quinn_udp::{EcnCodepoint, RecvMeta, UdpSockRef, UdpSocketState};
 use socket2::Socket;
 use verus_clock::Clock;
-use verus_core::Time;
+use verus_core::{Ecn, Time};
 
 use super::connection::Batch;
 use crate::socket;
@@ -29,6 +29,8 @@ pub struct Arrived<'a> {
     pub local: Option<IpAddr>,
     /// When, by the kernel's stamp.
     pub at: Time,
+    /// Its code point.
+    pub ecn: Ecn,
     /// Its bytes.
     pub bytes: &'a [u8],
 }
@@ -123,6 +125,9 @@ impl UdpSocket {
                     from: meta.addr,
                     local: meta.dst_ip,
                     at,
+                    ecn: meta
+                        .ecn
+                        .map_or(Ecn::NotEct, |ecn| Ecn::from_bits(ecn as u8)),
                     bytes,
                 });
             }
@@ -138,7 +143,7 @@ impl UdpSocket {
     pub fn send(&self, batch: &Batch) -> io::Result<()> {
         let transmit = quinn_udp::Transmit {
             destination: batch.to,
-            ecn: None,
+            ecn: EcnCodepoint::from_bits(batch.ecn.bits()),
             contents: batch.contents(),
             segment_size: batch.segment_size(),
             src_ip: if self.connected { None } else { batch.from },
@@ -155,7 +160,7 @@ impl UdpSocket {
         for contents in batch.contents().chunks(segment) {
             let transmit = quinn_udp::Transmit {
                 destination: batch.to,
-                ecn: None,
+                ecn: EcnCodepoint::from_bits(batch.ecn.bits()),
                 contents,
                 segment_size: None,
                 src_ip: if self.connected { None } else { batch.from },

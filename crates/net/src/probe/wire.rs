@@ -268,13 +268,23 @@ impl<'a> Fields<'a> {
     /// over, so that a later version may add some.
     #[inline]
     fn option(&mut self, wanted: u8) -> Result<Option<&'a [u8]>, Malformed> {
-        let mut found = None;
+        let [found] = self.options([wanted])?;
+        Ok(found)
+    }
+
+    /// The same of several types.
+    #[inline]
+    fn options<const N: usize>(
+        &mut self,
+        wanted: [u8; N],
+    ) -> Result<[Option<&'a [u8]>; N], Malformed> {
+        let mut found = [None; N];
         while !self.rest.is_empty() {
             let kind = self.u8("option type")?;
             let len = self.u8("option length")?;
             let value = self.bytes("option value", usize::from(len))?;
-            if kind == wanted {
-                found = Some(value);
+            if let Some(at) = wanted.iter().position(|wanted| *wanted == kind) {
+                found[at] = Some(value);
             }
         }
         Ok(found)
@@ -330,6 +340,8 @@ pub const OPTION_REPORT: u8 = 2;
 
 /// Option of an accept: the most that the test may use of each direction, bit/s.
 pub const OPTION_LIMIT: u8 = 3;
+/// Option of an acknowledgement: how many packets arrived with a congestion mark.
+pub const OPTION_MARKS: u8 = 4;
 
 /// Body of a [`Kind::Data`] packet. What follows the tag is padding up to the packet's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -411,6 +423,8 @@ pub struct AckBody {
     pub spans: Vec<u32>,
     /// Arrival times.
     pub runs: Vec<Run>,
+    /// How many packets arrived with a congestion mark (ECN) since the flow began, as a count that wraps around.
+    pub marks: u32,
 }
 
 impl AckBody {
@@ -464,7 +478,13 @@ impl AckBody {
             below = end;
             self.runs.push(run);
         }
-        fields.option(OPTION_REPORT)
+        let [report, marks] = fields.options([OPTION_REPORT, OPTION_MARKS])?;
+        self.marks = match marks.map(<[u8; 4]>::try_from) {
+            None => 0,
+            Some(Ok(marks)) => u32::from_be_bytes(marks),
+            Some(Err(_)) => return Err(fields.bad("marks")),
+        };
+        Ok(report)
     }
 
     /// Writes header and body; returns how many bytes the tag must cover.
@@ -495,6 +515,9 @@ impl AckBody {
         }
         if let Some(report) = report {
             writer.option(OPTION_REPORT, report);
+        }
+        if self.marks > 0 {
+            writer.option(OPTION_MARKS, &self.marks.to_be_bytes());
         }
         writer.finish()
     }
