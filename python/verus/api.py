@@ -59,6 +59,7 @@ class LinkOptions(TypedDict, total=False):
     delay_series: str | None
     loss: float
     loss_bursts: str
+    policer: str
     ack_loss: float
     changes: Sequence[Change]
     changes_repeat_s: float | None
@@ -83,6 +84,7 @@ class Link:
         delay_series: A file with a recorded series of propagation delays each way, in place of `delay_ms`.
         loss: Probability of random loss on the data path.
         loss_bursts: Losses in bursts, as LOST/OF: ``2/18``.
+        policer: What drops data packets that come faster than a rate: ``bucket:rate_mbps=10,burst=150000``.
         ack_loss: Probability of random loss of acknowledgements.
         changes: Changes of the path: ``{"at_s": 2, "rate_mbps": 0}`` (`verus list scenario` has the fields).
         changes_repeat_s: After which they come again; once if None.
@@ -106,6 +108,7 @@ class Link:
     delay_series: str | None = None
     loss: float = DEFAULTS["loss"]
     loss_bursts: str = DEFAULTS["loss_bursts"]
+    policer: str = DEFAULTS["policer"]
     ack_loss: float = DEFAULTS["ack_loss"]
     changes: Sequence[Change] = ()
     changes_repeat_s: float | None = None
@@ -517,6 +520,7 @@ def compare(
     delay_series: str | None = None,
     loss: float = DEFAULTS["loss"],
     loss_bursts: str = DEFAULTS["loss_bursts"],
+    policer: str = DEFAULTS["policer"],
     ack_loss: float = DEFAULTS["ack_loss"],
     changes: Sequence[Change] = (),
     changes_repeat_s: float | None = None,
@@ -551,6 +555,7 @@ def compare(
         delay_series: A file with a recorded series of propagation delays each way, in place of `delay_ms`.
         loss: Probability of random loss on the data path.
         loss_bursts: Losses in bursts, as LOST/OF: ``2/18``.
+        policer: What drops data packets that come faster than a rate: ``bucket:rate_mbps=10,burst=150000``.
         ack_loss: Probability of random loss of acknowledgements.
         changes: Changes of the path: ``{"at_s": 2, "rate_mbps": 0}`` (`verus list scenario` has the fields).
         changes_repeat_s: After which they come again; once if None.
@@ -595,6 +600,7 @@ def compare(
         delay_series=delay_series,
         loss=loss,
         loss_bursts=loss_bursts,
+        policer=policer,
         ack_loss=ack_loss,
         changes=changes,
         changes_repeat_s=changes_repeat_s,

@@ -250,6 +250,7 @@ class Settings:
         delay_series: A file with a recorded series of propagation delays, in place of `delay_ms`.
         loss: Random loss on the data path, as a probability.
         loss_bursts: Losses in bursts, as LOST/OF: ``2/18``.
+        policer: What drops data packets that come faster than a rate: ``bucket:rate_mbps=10,burst=150000``.
         ack_loss: Random loss of acknowledgements, as a probability.
         changes: Changes of the path during the run, as `Change` of a scenario.
         changes_repeat_s: After which they come again.
@@ -282,6 +283,7 @@ class Settings:
     delay_series: str | None = None
     loss: float = DEFAULTS["loss"]
     loss_bursts: str = DEFAULTS["loss_bursts"]
+    policer: str = DEFAULTS["policer"]
     ack_loss: float = DEFAULTS["ack_loss"]
     changes: Sequence[Change] = ()
     changes_repeat_s: float | None = None

@@ -85,6 +85,9 @@ class Scenario(TypedDict, total=False):
     loss: float
     #: Losses in bursts on the same way, as LOST/OF: `2/18` loses the last two of every 18 packets.
     loss_bursts: str
+    #: What drops data packets that come to the bottleneck faster than a rate, such as
+    #: `bucket:rate_mbps=10,burst=150000`.
+    policer: str
     #: Probability that an acknowledgement is lost.
     ack_loss: float
     #: The flows.

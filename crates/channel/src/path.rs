@@ -3,7 +3,7 @@
 //! ```text
 //!        entered                                           left                  arrived
 //!           │                                                │                      │
-//! send ─────┴─▶ random loss ─▶ queue ▶ link ─▶ (more such) ──┴─▶ propagation ───────┴─▶ arrive
+//! send ─────┴─▶ loss, policer ▶ queue ▶ link ─▶ (more such) ──┴─▶ propagation ───────┴─▶ arrive
 //!                    │           │      │
 //!                    └───────────┴──────┴─▶ dropped
 //! ```
@@ -12,7 +12,7 @@
 //! ([`Path::serve`] at [`Path::next_departure`]), and takes what has arrived ([`Path::arrive`]). A caller that is late
 //! changes nothing: what was due at an instant happens as of that instant. What happens is told to a [`Watch`].
 //!
-//! Each element is a file. Another one, such as a policer, is one more variant of [`Element`].
+//! Each element is a file. Another one is one more variant of [`Element`].
 
 pub mod bursts;
 pub mod config;
@@ -20,6 +20,7 @@ pub mod delay;
 pub mod jitter;
 pub mod link;
 pub mod loss;
+pub mod policer;
 pub mod reorder;
 
 use verus_core::{Bytes, Ecn, Time};
@@ -28,6 +29,7 @@ use bursts::Bursts;
 use delay::{Delay, Flight};
 use link::Link;
 use loss::Loss;
+use policer::Policer;
 
 /// What paths carry.
 pub trait Packet {
@@ -61,6 +63,8 @@ pub enum Element<P> {
     Loss(Loss),
     /// Losses in bursts.
     Bursts(Bursts),
+    /// What drops packets that come faster than a rate.
+    Policer(Policer),
     /// A queue and what serves it. Boxed, so that the elements of a path are close together.
     Link(Box<Link<P>>),
 }
@@ -68,6 +72,12 @@ pub enum Element<P> {
 impl<P> From<Loss> for Element<P> {
     fn from(loss: Loss) -> Self {
         Element::Loss(loss)
+    }
+}
+
+impl<P> From<Policer> for Element<P> {
+    fn from(policer: Policer) -> Self {
+        Element::Policer(policer)
     }
 }
 
@@ -97,7 +107,7 @@ pub struct Dropped {
 pub enum Why {
     /// By chance, or by count.
     Chance,
-    /// The queue did not take it.
+    /// The queue did not take it, or the policer.
     Refused,
     /// The queue had taken it, and dropped it when its turn came (CoDel), or to make room for another (FQ-CoDel).
     Waited,
@@ -236,7 +246,7 @@ impl<P: Packet> Path<P> {
     pub fn links(&self) -> impl Iterator<Item = &Link<P>> {
         self.elements.iter().filter_map(|element| match element {
             Element::Link(link) => Some(&**link),
-            Element::Loss(_) | Element::Bursts(_) => None,
+            Element::Loss(_) | Element::Bursts(_) | Element::Policer(_) => None,
         })
     }
 
@@ -302,6 +312,11 @@ impl<P: Packet> Path<P> {
                 Element::Loss(loss) => {
                     if loss.loses(now, packet.flow()) {
                         return discard(watch, now, size, packet, element, Why::Chance);
+                    }
+                }
+                Element::Policer(policer) => {
+                    if !policer.passes(now, size) {
+                        return discard(watch, now, size, packet, element, Why::Refused);
                     }
                 }
                 Element::Bursts(bursts) => {

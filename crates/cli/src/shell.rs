@@ -22,6 +22,7 @@ use verus_channel::catalogue;
 use verus_channel::named::LONGEST_BUILT_IN;
 use verus_channel::path::jitter::JitterConfig;
 use verus_channel::path::link::WhenOver;
+use verus_channel::path::policer::PolicerConfig;
 use verus_channel::path::reorder::ReorderConfig;
 use verus_channel::queue::QueueConfig;
 use verus_channel::{PathConfig, Schedule, delays};
@@ -70,6 +71,12 @@ pub struct Args {
     /// Probability that a packet from the program is lost at random.
     #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
     up_loss: f64,
+    /// What drops packets to the program that come faster than a rate, such as bucket:rate_mbps=10,burst=150000.
+    #[arg(long, value_name = "POLICER", default_value = "none")]
+    policer: PolicerConfig,
+    /// The same of packets from the program.
+    #[arg(long, value_name = "POLICER", default_value = "none")]
+    up_policer: PolicerConfig,
     /// What packets to the program wait for behind the link, such as gauss:mean_ms=5; they keep their order.
     #[arg(long, value_name = "JITTER", default_value = "none")]
     jitter: JitterConfig,
@@ -176,12 +183,14 @@ impl Args {
         }
         let up = PathConfig {
             loss: Schedule::constant(self.up_loss),
+            policer: self.up_policer,
             jitter: Schedule::constant(self.up_jitter),
             reorder: self.up_reorder,
             ..besides.clone()
         };
         let down = PathConfig {
             loss: Schedule::constant(self.loss),
+            policer: self.policer,
             jitter: Schedule::constant(self.jitter),
             reorder: self.reorder,
             ..besides

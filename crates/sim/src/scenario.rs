@@ -13,6 +13,7 @@ use verus_channel::catalogue::{self, Channel};
 use verus_channel::path::bursts::{BurstsConfig, BurstsError};
 use verus_channel::path::jitter::{JitterConfig, JitterError};
 use verus_channel::path::link::{Service, WhenOver};
+use verus_channel::path::policer::{PolicerConfig, PolicerError};
 use verus_channel::path::reorder::{ReorderConfig, ReorderError};
 use verus_channel::queue::{QueueConfig, SpecError};
 use verus_channel::schedule::Schedule;
@@ -73,6 +74,8 @@ pub struct Scenario {
     pub loss: f64,
     /// Losses in bursts on the same way, as LOST/OF: `2/18` loses the last two of every 18 packets.
     pub loss_bursts: String,
+    /// What drops data packets that come to the bottleneck faster than a rate, such as `bucket:rate_mbps=10,burst=150000`.
+    pub policer: String,
     /// Probability that an acknowledgement is lost.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub ack_loss: f64,
@@ -184,6 +187,7 @@ impl Default for Scenario {
             reorder: "none".to_owned(),
             loss: 0.0,
             loss_bursts: "none".to_owned(),
+            policer: "none".to_owned(),
             ack_loss: 0.0,
             flows: vec![FlowSpec::new("verus:ratio=2")],
             duration_s: 60.0,
@@ -239,6 +243,9 @@ pub enum Error {
         /// What is wrong with it.
         problem: Box<JitterError>,
     },
+    /// A policer cannot be used.
+    #[error(transparent)]
+    Policer(#[from] PolicerError),
     /// Reordering cannot be used.
     #[error(transparent)]
     Reorder(#[from] ReorderError),
@@ -450,6 +457,7 @@ impl Scenario {
         jitter("jitter".to_owned(), &self.jitter)?;
         jitter("ack_jitter".to_owned(), &self.ack_jitter)?;
         bursts("loss_bursts".to_owned(), &self.loss_bursts)?;
+        self.policer.parse::<PolicerConfig>()?;
         self.reorder.parse::<ReorderConfig>()?;
         for (index, change) in self.changes.iter().enumerate() {
             let named = |field: &str| format!("changes[{index}].{field}");
@@ -539,6 +547,7 @@ impl Scenario {
                     &|change| change.loss_bursts.as_deref(),
                     &bursts,
                 )?,
+                policer: self.policer.parse()?,
                 link: Some((serving(&channel, |change| change.rate_mbps), queue)),
                 jitter: self.texts_over_time(
                     "jitter",

@@ -137,6 +137,14 @@ fn scenarios() -> Vec<(&'static str, Scenario)> {
             on("highway-driving-lte-down@2", "droptail:delay_ms=80", 15.0),
         ),
         (
+            "policed",
+            Scenario {
+                policer: "bucket:rate_mbps=5,burst=30000".to_owned(),
+                flows: vec![FlowSpec::new(""), starting("vegas", 2.0)],
+                ..on("rate:12", "droptail:bytes=60000", 12.0)
+            },
+        ),
+        (
             "CoDel that marks",
             on("city-driving-lte-down@1", "codel:ecn=yes", 15.0),
         ),
@@ -410,6 +418,8 @@ fn runs() -> Vec<Run> {
         ("random loss", "prague"),
         ("two to a queue limited in time", "cubic"),
         ("a trace limited in time", "newreno"),
+        ("policed", "bbr1"),
+        ("policed", "cubic"),
         ("CoDel that marks", "cubic:ecn=yes"),
         ("CoDel that marks", "vegas:ecn=yes"),
         ("RED that marks", "newreno:ecn=yes"),
@@ -422,6 +432,7 @@ fn runs() -> Vec<Run> {
     let queues = [
         "two to a queue limited in time",
         "a trace limited in time",
+        "policed",
         "CoDel that marks",
         "RED that marks",
         "PIE",

@@ -538,3 +538,22 @@ proptest! {
         std::fs::remove_file(&scenario.trace).expect("the case's own file");
     }
 }
+
+#[test]
+fn a_policer_passes_its_rate_and_a_burst_and_queues_nothing() {
+    let scenario = Scenario {
+        policer: "bucket:rate_mbps=4,burst=30000".to_owned(),
+        records: true,
+        ..single("rate:100", INFINITE, "constant:rate_mbps=8", 10.0)
+    };
+    let outcome = run(&scenario);
+    let records = records(&outcome);
+    let left = records.departed_ms.iter().filter(|at| !at.is_nan()).count();
+    // 4 Mbit/s for 10 s, and 20 packets.
+    let passed = 5_000_000 / 1500 + 20;
+    assert!(left.abs_diff(passed) <= 2, "{left} of {passed}");
+    let taken_ms = 1500.0 * 8.0 / 100e3;
+    for (sent, left) in records.sent_ms.iter().zip(&records.departed_ms) {
+        assert!(left.is_nan() || (left - sent - taken_ms).abs() < 1e-6);
+    }
+}

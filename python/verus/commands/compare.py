@@ -53,6 +53,7 @@ def compare(
     delay_series: Path | None = None,
     loss: Number = None,
     loss_bursts: str | None = None,
+    policer: str | None = None,
     ack_loss: Number = None,
     changes: Path | None = None,
     changes_repeat: Number = None,
@@ -117,6 +118,9 @@ def compare(
         Probability of random loss on the data path. Default: {loss}.
     loss_bursts
         Losses in bursts, as LOST/OF: `2/18` loses the last two of every 18 packets. Default: `{loss_bursts}`.
+    policer
+        What drops data packets that come to the bottleneck faster than a rate, and queues nothing:
+        `bucket:rate_mbps=10,burst=150000` (bytes). Default: `{policer}`.
     ack_loss
         Probability of random loss of acknowledgements. Default: {ack_loss}.
     changes
@@ -176,6 +180,7 @@ def compare(
         "delay_series": None if delay_series is None else str(delay_series),
         "loss": loss,
         "loss_bursts": loss_bursts,
+        "policer": policer,
         "ack_loss": ack_loss,
         "changes": None if changes is None else _changes(changes),
         "changes_repeat_s": changes_repeat,

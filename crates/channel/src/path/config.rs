@@ -8,6 +8,7 @@ use super::delay::Delay;
 use super::jitter::{Jitter, JitterConfig};
 use super::link::{Link, Service};
 use super::loss::Loss;
+use super::policer::{Policer, PolicerConfig};
 use super::reorder::{Reorder, ReorderConfig};
 use super::{Packet, Path};
 use crate::queue::QueueConfig;
@@ -20,6 +21,8 @@ pub struct PathConfig {
     pub loss: Schedule<f64>,
     /// Losses in bursts.
     pub bursts: Schedule<BurstsConfig>,
+    /// What drops packets that come faster than a rate.
+    pub policer: PolicerConfig,
     /// What serves the queue, and the queue; `None` where there is propagation only.
     pub link: Option<(Service, QueueConfig)>,
     /// Delay that differs from packet to packet.
@@ -46,6 +49,7 @@ impl Default for PathConfig {
         PathConfig {
             loss: Schedule::constant(0.0),
             bursts: Schedule::constant(BurstsConfig::default()),
+            policer: PolicerConfig::None,
             link: None,
             jitter: Schedule::constant(JitterConfig::None),
             reorder: ReorderConfig::None,
@@ -88,6 +92,7 @@ impl PathConfig {
         if self.bursts.ever(|bursts| bursts.lost > 0) {
             elements.push(Bursts::new(self.bursts.clone()).into());
         }
+        elements.extend(Policer::new(&self.policer).map(Into::into));
         if let Some((service, queue)) = &self.link {
             let draws = random::stream(seed, "queue", index);
             elements.push(Link::new(service.clone(), queue, draws).into());
