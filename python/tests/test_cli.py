@@ -146,6 +146,33 @@ def test_a_path_wavers_as_asked_and_what_cannot_be_is_named(verus: Command, tmp_
         assert ran.err.count("\n") == 1, ran.err
 
 
+def test_a_series_of_rates_is_a_channel_and_makes_a_trace(verus: Command, tmp_path: Path) -> None:
+    series = tmp_path / "town.csv"
+    series.write_text("start_s,end_s,mbps\n0,1,12\n1,2,6\n")
+    ran = verus("trace", "convert", "--rates", str(series), str(tmp_path / "town.down"))
+    assert ran.code == 0, ran.err
+    lines = (tmp_path / "town.down").read_text().split()
+    assert (len(lines), lines[0], lines[-1]) == (1500, "0", "1999")
+    compared = ["compare", "--scheme", "cubic", "--duration", "4", "--json", "--trace"]
+    found = json.loads(verus(*compared, str(series)).out)
+    assert abs(found["capacity_mbps"] - 9 * 1504 / 1500) < 0.01
+    series.write_text("start_s,end_s,mbps\n0,1,12\n1.5,2,6\n")
+    for arguments in (["trace", "convert", "--rates", str(series), str(tmp_path / "other")], [*compared, str(series)]):
+        ran = verus(*arguments)
+        assert ran.code == 2
+        assert "line 3: a row must begin where the one before ended (1 s), not at 1.5 s" in ran.err
+
+
+def test_two_links_in_a_row_are_crossed(verus: Command) -> None:
+    compared = ["compare", "--trace", "rate:8", "--scheme", "cubic", "--duration", "4", "--json"]
+    ran = verus(*compared, "--second-trace", "rate:4", "--second-queue", "droptail:packets=50")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["capacity_mbps"] == 4
+    ran = verus(*compared, "--second-trace", "nowhere")
+    assert ran.code == 2
+    assert "--second-trace: unknown channel `nowhere`" in ran.err
+
+
 def test_every_scheme_and_queue_that_is_listed_runs(verus: Command) -> None:
     schemes = [json.loads(line)["name"] for line in verus("list", "schemes", "--json").out.splitlines()]
     assert verus("train", "a.model", "--trace", "rate:5", "--duration", "2").code == 0

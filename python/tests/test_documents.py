@@ -27,6 +27,7 @@ NO_RESULTS = {
     "metrics.md": {"*": "columns"},
     "probe-wire-format.md": {"*": "formats"},
     "studies.md": {"*": "keys, files and columns"},
+    "paths.md": {"*": "options"},
     "traffic.md": {"*": "keys"},
     "transfer.md": {"*": "what is kept where, and for how long"},
     "recording.md": {"*": "files and fields"},

@@ -214,7 +214,8 @@ def test_times_that_make_no_trace_are_refused_and_leave_no_file(tmp_path: Path, 
 def test_a_raw_log_becomes_a_trace(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("1420544206.074772\n1420544206.0767\n1420544207\n")
-    assert _verus.trace_convert(log).tolist() == [0, 2, 925]
+    times, period_ms = _verus.trace_convert(log)
+    assert (times.tolist(), period_ms) == ([0, 2, 925], 925)
 
 
 def test_a_link_log_is_measured(tmp_path: Path) -> None:

@@ -342,8 +342,8 @@ def trace_info(text: str) -> str:
 def trace_write(times_ms: NDArray[int64] | Sequence[int], path: str | PathLike[str]) -> None:
     """Writes a trace, whole or not at all; the path's extension (``.gz``, ``.xz``) says how."""
 
-def trace_convert(raw_path: str | PathLike[str]) -> NDArray[int64]:
-    """The trace that a raw arrival log makes, in milliseconds."""
+def trace_convert(raw_path: str | PathLike[str], rates: bool = False) -> tuple[NDArray[int64], int]:
+    """The trace that a raw arrival log, or a series of rates, makes, and how long it is, in milliseconds."""
 
 def trace_generate(name: str, seed: int, duration_s: float) -> NDArray[int64]:
     """Opportunities of a built-in channel, in milliseconds."""

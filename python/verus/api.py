@@ -50,6 +50,8 @@ class LinkOptions(TypedDict, total=False):
 
     delay_ms: float
     queue: str
+    second_trace: str | None
+    second_queue: str
     ack: str
     ack_queue: str
     jitter: str
@@ -75,6 +77,8 @@ class Link:
         trace: A trace file, the name of a channel, or ``rate:MBPS``.
         delay_ms: Propagation each way.
         queue: ``KIND[:key=value,…]``.
+        second_trace: A second channel that data cross behind the first; none if None.
+        second_queue: The queue before it.
         ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
         ack_queue: The queue they wait in.
         jitter: What packets wait for on their way out of the bottleneck: ``none``, or ``gauss:mean_ms=5``.
@@ -99,6 +103,8 @@ class Link:
     trace: str
     delay_ms: float = DEFAULTS["delay_ms"]
     queue: str = PAPER_QUEUE
+    second_trace: str | None = None
+    second_queue: str = DEFAULTS["second_queue"]
     ack: str = DEFAULTS["ack"]
     ack_queue: str = DEFAULTS["ack_queue"]
     jitter: str = DEFAULTS["jitter"]
@@ -151,6 +157,7 @@ class Flow:
         start_s: When it starts.
         stop_s: When it stops; at the end of the run if None.
         delay_ms: Its own propagation each way, in place of the link's.
+        crosses: Which of two channels its data cross: ``first``, ``second`` or ``both``; both if None.
         bytes: How much it has to send, once; without end if None.
         traffic: What it has to send, and when: ``full``, or ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video`` with
             keys.
@@ -171,6 +178,7 @@ class Flow:
         start_s: float = 0.0,
         stop_s: float | None = None,
         delay_ms: float | None = None,
+        crosses: str | None = None,
         bytes: int | None = None,
         traffic: str | None = None,
         **params: Any,
@@ -181,18 +189,21 @@ class Flow:
         self.start_s = start_s
         self.stop_s = stop_s
         self.delay_ms = delay_ms
+        self.crosses = crosses
         self.bytes = bytes
         self.traffic = traffic
         Contestant.from_scheme(self.scheme)
-        check_fields(self.fields(), flow=True)
+        # What it crosses depends on what its link is.
+        check_fields({**self.fields(), "crosses": None}, flow=True)
 
     def fields(self) -> dict[str, Any]:
         """What a scenario has of it."""
-        return {name: getattr(self, name) for name in ("scheme", "start_s", "stop_s", "delay_ms", "bytes", "traffic")}
+        names = ("scheme", "start_s", "stop_s", "delay_ms", "crosses", "bytes", "traffic")
+        return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
         own = {"start_s": self.start_s, "stop_s": self.stop_s, "delay_ms": self.delay_ms}
-        sends = {name: value for name in ("bytes", "traffic") if (value := getattr(self, name)) is not None}
+        sends = {name: value for name in ("crosses", "bytes", "traffic") if (value := getattr(self, name)) is not None}
         return f"Flow({self.scheme!r}, {', '.join(f'{name}={value!r}' for name, value in {**own, **sends}.items())})"
 
 
@@ -503,6 +514,8 @@ def compare(
     schemes: Sequence[Scheme] = DEFAULT_SCHEMES,
     mixes: Sequence[str] = (),
     queues: Sequence[str] = (PAPER_QUEUE,),
+    second_trace: str | None = None,
+    second_queue: str = DEFAULTS["second_queue"],
     ack: str = DEFAULTS["ack"],
     ack_queue: str = DEFAULTS["ack_queue"],
     delay_ms: float = DEFAULTS["delay_ms"],
@@ -538,6 +551,8 @@ def compare(
         schemes: ``NAME[:key=value,…]``, ``FILE.py:CLASS[:key=value,…]``, or `verus.Controller`s as `Flow` takes them.
         mixes: ``SCHEME*N+SCHEME*M``: flows of several schemes in one run.
         queues: ``KIND[:key=value,…]``.
+        second_trace: A second channel that data cross behind the first; none if None.
+        second_queue: The queue before it.
         ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
         ack_queue: The queue they wait in.
         delay_ms: Propagation each way.
@@ -583,6 +598,8 @@ def compare(
         schemes=tuple(map(text_of, text_list("schemes", schemes))),
         mixes=mixes,
         queues=queues,
+        second_trace=second_trace,
+        second_queue=second_queue,
         ack=ack,
         ack_queue=ack_queue,
         delay_ms=delay_ms,
@@ -682,14 +699,19 @@ class Trace:
             raise FieldError("channel", str(error)) from error
 
     @classmethod
-    def convert(cls, path: str | PathLike[str]) -> Trace:
+    def convert(cls, path: str | PathLike[str], *, rates: bool = False) -> Trace:
         """The trace that a log of arrival times (Unix seconds, one a line) makes.
+
+        Args:
+            path: The log.
+            rates: Whether it is a series of rates instead: a header ``start_s,end_s,mbps``, and rows of it.
 
         Raises:
             OSError: It cannot be read.
             ValueError: A line is no time; the message names it.
         """
-        return cls(_verus.trace_convert(path), name=Path(path).name)
+        times, period_ms = _verus.trace_convert(path, rates)
+        return cls(times, name=Path(path).name, duration_s=period_ms / 1000)
 
     @property
     def mean_mbps(self) -> float:

@@ -233,6 +233,8 @@ class Settings:
         schemes: ``NAME[:key=value,…]``, or ``FILE.py:CLASS[:key=value,…]``.
         mixes: ``SCHEME*N+SCHEME*M``; each is one more contestant.
         queues: ``KIND[:key=value,…]``.
+        second_trace: A second channel that data cross behind the first; none if None.
+        second_queue: The queue before it.
         ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
         ack_queue: The queue they wait in.
         delay_ms: One-way propagation, each way.
@@ -266,6 +268,8 @@ class Settings:
     schemes: Sequence[str] = DEFAULT_SCHEMES
     mixes: Sequence[str] = ()
     queues: Sequence[str] = (PAPER_QUEUE,)
+    second_trace: str | None = None
+    second_queue: str = DEFAULTS["second_queue"]
     ack: str = DEFAULTS["ack"]
     ack_queue: str = DEFAULTS["ack_queue"]
     delay_ms: float = DEFAULTS["delay_ms"]
@@ -331,6 +335,9 @@ class Settings:
         for text in self.queues:
             checked("queues", text, _verus.check_queue)
         checked("ack_queue", self.ack_queue, _verus.check_queue)
+        checked("second_queue", self.second_queue, _verus.check_queue)
+        if self.second_trace is not None:
+            checked("second_trace", self.second_trace, _verus.check_channel)
         if not isinstance(self.traffic, str):
             raise FieldError("traffic", f"must be text, not {self.traffic!r}")
         checked("traffic", self.traffic, _verus.check_traffic)

@@ -19,6 +19,8 @@ class Flow(TypedDict, total=False):
     stop_s: float | None
     #: Its propagation delay each way, ms; the scenario's if absent.
     delay_ms: float | None
+    #: Which links its data cross where there are two: `first`, `second` or, if absent, both.
+    crosses: str | None
     #: How many bytes it has to send, once; as `traffic` says if absent.
     bytes: int | None
     #: What it has to send, such as `on-off:off_s=60`, `c.r1002` or `files:bytes=100000`; always something,
@@ -54,6 +56,12 @@ class Scenario(TypedDict, total=False):
     trace: str
     #: The bottleneck's queue, such as `red:min=375000,max=1125000,p=0.1`.
     queue: str
+    #: A second channel that data cross behind the first, with a queue of its own; none if absent. Results
+    #: tell how long packets waited in the last queue that they crossed, and the capacity of the narrower
+    #: link.
+    second_trace: str | None
+    #: The queue before it.
+    second_queue: str
     #: What acknowledgements cross: `ideal` (only propagation), `same` (the channel's own trace), `rate:MBPS`,
     #: a file or a name.
     ack: str

@@ -150,6 +150,28 @@ pub enum Problem {
     /// Anything but a whole number of milliseconds.
     #[error("`{0}` is not a whole number of milliseconds")]
     NotWholeMillis(String),
+    /// A rate series that does not begin as one.
+    #[error("the first line must be `start_s,end_s,mbps`, not `{0}`")]
+    NoHeader(String),
+    /// A row of a rate series that is none.
+    #[error("`{0}` is not a row of start_s,end_s,mbps")]
+    NotARow(String),
+    /// A row that does not follow the one before.
+    #[error("a row must begin where the one before ended ({end} s), not at {start} s")]
+    NotNext {
+        /// Where it begins, s.
+        start: f64,
+        /// Where it should, s.
+        end: f64,
+    },
+    /// A row that takes no time.
+    #[error("a row must end after it begins, not at {0} s")]
+    NoSpan(f64),
+    /// A rate series without a rate.
+    #[error(
+        "it holds no rate above 0; a rate series has rows of start_s,end_s,mbps below that header"
+    )]
+    NoRates,
     /// A delay series without a delay.
     #[error(
         "it holds no delay above 0; a delay series has one whole number of milliseconds on each line"

@@ -16,6 +16,7 @@ pub mod named;
 mod near;
 pub mod path;
 pub mod queue;
+pub mod rates;
 pub mod raw;
 pub mod recordings;
 pub mod schedule;

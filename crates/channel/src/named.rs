@@ -8,6 +8,7 @@ use verus_core::{Duration, Rate};
 use crate::error::Error;
 use crate::generate;
 use crate::near::near;
+use crate::rates;
 use crate::recordings::{Recording, recording, recordings};
 use crate::trace::Trace;
 
@@ -79,6 +80,7 @@ impl Named {
     pub(crate) fn trace(&self, seed: u64, duration: Duration) -> Result<Trace, Error> {
         match self {
             Named::Rate(_) => unreachable!("a rate is refused where a trace is needed"),
+            Named::File(path) if rates::is_named(path) => rates::read(path),
             Named::File(path) => Trace::read(path),
             Named::BuiltIn(channel) => {
                 let times = channel.generate(seed, duration.min(LONGEST_BUILT_IN));

@@ -65,6 +65,8 @@ pub enum Element<P> {
     Bursts(Bursts),
     /// What drops packets that come faster than a rate.
     Policer(Policer),
+    /// Packets of some flows, by number, pass by the element that comes next.
+    Bypass(Vec<bool>),
     /// A queue and what serves it. Boxed, so that the elements of a path are close together.
     Link(Box<Link<P>>),
 }
@@ -246,7 +248,7 @@ impl<P: Packet> Path<P> {
     pub fn links(&self) -> impl Iterator<Item = &Link<P>> {
         self.elements.iter().filter_map(|element| match element {
             Element::Link(link) => Some(&**link),
-            Element::Loss(_) | Element::Bursts(_) | Element::Policer(_) => None,
+            _ => None,
         })
     }
 
@@ -307,7 +309,8 @@ impl<P: Packet> Path<P> {
         packet: P,
         watch: &mut impl Watch<P>,
     ) {
-        for element in from..self.elements.len() {
+        let mut element = from;
+        while element < self.elements.len() {
             match &mut self.elements[element] {
                 Element::Loss(loss) => {
                     if loss.loses(now, packet.flow()) {
@@ -322,6 +325,11 @@ impl<P: Packet> Path<P> {
                 Element::Bursts(bursts) => {
                     if bursts.loses(now) {
                         return discard(watch, now, size, packet, element, Why::Chance);
+                    }
+                }
+                Element::Bypass(flows) => {
+                    if flows[packet.flow()] {
+                        element += 1;
                     }
                 }
                 Element::Link(link) => {
@@ -345,6 +353,7 @@ impl<P: Packet> Path<P> {
                     return;
                 }
             }
+            element += 1;
         }
         self.set_out(now, size, entered, packet, watch);
     }

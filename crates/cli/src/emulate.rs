@@ -103,10 +103,11 @@ impl Job {
             let whole = flow.start_s == 0.0
                 && flow.stop_s.is_none()
                 && flow.delay_ms.is_none()
+                && flow.crosses.is_none()
                 && flow.bytes.is_none()
                 && flow.traffic.is_none();
             if !whole {
-                return refuse("all flows last for the whole run and have the same delay");
+                return refuse("all flows last for the whole run and have the same path");
             }
             kinds.push(self.kind(&flow.scheme)?);
         }

@@ -343,16 +343,25 @@ pub(crate) fn trace_generate<'py>(
     Ok(array(py, times))
 }
 
-/// Turns a raw arrival log into the times of a trace, ms.
+/// Turns a raw arrival log, or a series of rates, into the times of a trace, ms, and says how long it is.
 #[pyfunction]
+#[pyo3(signature = (raw_path, rates=false))]
 pub(crate) fn trace_convert(
     py: Python<'_>,
     raw_path: PathBuf,
-) -> PyResult<Bound<'_, PyArray1<i64>>> {
-    let times = py
-        .detach(|| times(&raw::read(&raw_path)?))
-        .map_err(|error| error::channel(&error))?;
-    Ok(array(py, times))
+    rates: bool,
+) -> PyResult<(Bound<'_, PyArray1<i64>>, u64)> {
+    let (times, period_ms) = py
+        .detach(|| {
+            let trace = if rates {
+                verus_channel::rates::read(&raw_path)?
+            } else {
+                raw::read(&raw_path)?
+            };
+            Ok((times(&trace)?, trace.period_ms()))
+        })
+        .map_err(|error: Error| error::channel(&error))?;
+    Ok((array(py, times), period_ms))
 }
 
 /// Writes the times of a trace, ms, compressed as the path's extension says.

@@ -11,6 +11,7 @@ use serde_json::Value;
 use thiserror::Error;
 use verus_channel::catalogue::{self, Channel};
 use verus_channel::path::bursts::{BurstsConfig, BurstsError};
+use verus_channel::path::config::Crosses;
 use verus_channel::path::jitter::{JitterConfig, JitterError};
 use verus_channel::path::link::{Service, WhenOver};
 use verus_channel::path::policer::{PolicerConfig, PolicerError};
@@ -37,6 +38,11 @@ pub struct Scenario {
     pub trace: String,
     /// The bottleneck's queue, such as `red:min=375000,max=1125000,p=0.1`.
     pub queue: String,
+    /// A second channel that data cross behind the first, with a queue of its own; none if absent. Results tell how long
+    /// packets waited in the last queue that they crossed, and the capacity of the narrower link.
+    pub second_trace: Option<String>,
+    /// The queue before it.
+    pub second_queue: String,
     /// What acknowledgements cross: `ideal` (only propagation), `same` (the channel's own trace),
     /// `rate:MBPS`, a file or a name.
     pub ack: String,
@@ -124,6 +130,9 @@ pub struct FlowSpec {
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000))]
     pub delay_ms: Option<f64>,
+    /// Which links its data cross where there are two: `first`, `second` or, if absent, both.
+    #[serde(default)]
+    pub crosses: Option<String>,
     /// How many bytes it has to send, once; as `traffic` says if absent.
     #[serde(default)]
     #[schemars(range(min = 1, max = 9_223_372_036_854_775_807_i64))]
@@ -173,6 +182,8 @@ impl Default for Scenario {
         Scenario {
             trace: "city-driving-3g-up".to_owned(),
             queue: "red:min=375000,max=1125000,p=0.1".to_owned(),
+            second_trace: None,
+            second_queue: "infinite".to_owned(),
             ack: "ideal".to_owned(),
             ack_queue: "infinite".to_owned(),
             delay_ms: 20.0,
@@ -211,6 +222,7 @@ impl FlowSpec {
             start_s: 0.0,
             stop_s: None,
             delay_ms: None,
+            crosses: None,
             bytes: None,
             traffic: None,
         }
@@ -454,6 +466,7 @@ impl Scenario {
                 check(stop > flow.start_s, name, "after start_s", stop)?;
             }
         }
+        self.crosses()?;
         jitter("jitter".to_owned(), &self.jitter)?;
         jitter("ack_jitter".to_owned(), &self.ack_jitter)?;
         bursts("loss_bursts".to_owned(), &self.loss_bursts)?;
@@ -522,6 +535,15 @@ impl Scenario {
                 Some((service, QueueConfig::parse(&self.ack_queue)?))
             }
         };
+        let second = match &self.second_trace {
+            None => None,
+            Some(text) => {
+                let channel =
+                    catalogue::open(text, self.seed, Duration::from_secs_f64(self.duration_s))?;
+                let queue = QueueConfig::parse(&self.second_queue)?;
+                Some((self.service(&channel), queue))
+            }
+        };
         let series = match &self.delay_series {
             None => None,
             Some(path) => Some(delays::read(Path::new(path))?),
@@ -549,6 +571,8 @@ impl Scenario {
                 )?,
                 policer: self.policer.parse()?,
                 link: Some((serving(&channel, |change| change.rate_mbps), queue)),
+                second,
+                crosses: self.crosses()?,
                 jitter: self.texts_over_time(
                     "jitter",
                     &self.jitter,
@@ -575,6 +599,37 @@ impl Scenario {
             channel: info(&self.trace, &channel),
             ack_channel,
         })
+    }
+
+    /// Which of two links each flow crosses; none if there is one.
+    fn crosses(&self) -> Result<Vec<Crosses>, Error> {
+        let of = |(index, flow): (usize, &FlowSpec)| {
+            let Some(text) = &flow.crosses else {
+                return Ok(Crosses::Both);
+            };
+            let name = || format!("flows[{index}].crosses");
+            check(
+                self.second_trace.is_some(),
+                name(),
+                "left out where there is no second_trace",
+                format!("`{text}`"),
+            )?;
+            match text.as_str() {
+                "both" => Ok(Crosses::Both),
+                "first" => Ok(Crosses::First),
+                "second" => Ok(Crosses::Second),
+                _ => Err(Error::Field(FieldError::Value {
+                    field: name(),
+                    expected: "first, second or both".to_owned(),
+                    value: format!("`{text}`"),
+                })),
+            }
+        };
+        let found: Vec<Crosses> = (self.flows.iter().enumerate())
+            .map(of)
+            .collect::<Result<_, Error>>()?;
+        let all = found.iter().all(|crosses| *crosses == Crosses::Both);
+        Ok(if all { Vec::new() } else { found })
     }
 
     /// What a field's text says at first, and then those of the changes.

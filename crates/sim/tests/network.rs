@@ -457,6 +457,7 @@ fn flows() -> impl Strategy<Value = Vec<FlowSpec>> {
         prop::option::of(0u64..2_000_000),
     )
         .prop_map(|(scheme, start_s, stop_s, delay_ms, bytes)| FlowSpec {
+            crosses: None,
             scheme: scheme.to_owned(),
             start_s: start_s.unwrap_or_default(),
             stop_s,

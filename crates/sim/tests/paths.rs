@@ -284,6 +284,48 @@ fn a_file_over_a_wavering_path_arrives_whole() {
 }
 
 #[test]
+fn two_links_in_a_row_are_crossed_by_whom_they_should() {
+    // The parking lot: one flow over both links, and one over each. The long one meets both queues.
+    let crossing = |crosses: &str| FlowSpec {
+        crosses: Some(crosses.to_owned()),
+        ..FlowSpec::new("newreno")
+    };
+    let scenario = Scenario {
+        flows: vec![crossing("both"), crossing("first"), crossing("second")],
+        queue: "droptail:packets=30".to_owned(),
+        second_trace: Some("rate:6".to_owned()),
+        second_queue: "droptail:packets=30".to_owned(),
+        records: true,
+        ..single("rate:12", "", "", 60.0)
+    };
+    let outcome = run(&scenario);
+    let rates: Vec<f64> = (outcome.metrics.per_flow.iter())
+        .map(|flow| flow.throughput_mbps)
+        .collect();
+    let [long, first, second] = rates[..] else {
+        panic!("three flows")
+    };
+    assert!((10.5..=12.0).contains(&(long + first)), "{rates:?}");
+    assert!((5.3..=6.0).contains(&(long + second)), "{rates:?}");
+    assert!(long < second && long > 0.3, "{rates:?}");
+    // Alone, a packet of 1500 bytes takes 1 ms on the first link and 2 ms on the second.
+    let first_packet = |crosses: &str| {
+        let outcome = run(&Scenario {
+            flows: vec![FlowSpec {
+                bytes: Some(1500),
+                ..crossing(crosses)
+            }],
+            ..scenario.clone()
+        });
+        records(&outcome).received_ms[0]
+    };
+    assert_eq!(
+        ["both", "first", "second"].map(first_packet),
+        [23.0, 21.0, 22.0]
+    );
+}
+
+#[test]
 fn what_cannot_be_is_named() {
     let broken = concat!(env!("CARGO_TARGET_TMPDIR"), "/broken-delays.txt");
     std::fs::write(broken, "12\nsoon\n").unwrap();
@@ -335,6 +377,34 @@ fn what_cannot_be_is_named() {
                 ..Scenario::default()
             },
             "ack_loss must be at least 0 and below 1, not 1.0",
+        ),
+        (
+            Scenario {
+                flows: vec![FlowSpec {
+                    crosses: Some("first".to_owned()),
+                    ..FlowSpec::new("cubic")
+                }],
+                ..Scenario::default()
+            },
+            "flows[0].crosses must be left out where there is no second_trace, not `first`",
+        ),
+        (
+            Scenario {
+                flows: vec![FlowSpec {
+                    crosses: Some("third".to_owned()),
+                    ..FlowSpec::new("cubic")
+                }],
+                second_trace: Some("rate:5".to_owned()),
+                ..Scenario::default()
+            },
+            "flows[0].crosses must be first, second or both, not `third`",
+        ),
+        (
+            Scenario {
+                second_trace: Some("rate:fast".to_owned()),
+                ..Scenario::default()
+            },
+            "channel `rate:fast`: `fast` is not a rate in Mbit/s (a number above 0, such as rate:12)",
         ),
         (series(broken), &broken_series),
         (

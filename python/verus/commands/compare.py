@@ -40,6 +40,8 @@ def compare(
     scheme: Words = None,
     mix: Words = None,
     queue: Words = None,
+    second_trace: str | None = None,
+    second_queue: str | None = None,
     ack: str | None = None,
     ack_queue: str | None = None,
     delay_ms: Number = None,
@@ -90,6 +92,10 @@ def compare(
         `SCHEME*N+SCHEME*M`: flows of several schemes in one run.
     queue
         `KIND[:key=value,…]`, such as `droptail:bytes=120000` or `codel`. Default: `red:min=375000,max=1125000,p=0.1`.
+    second_trace
+        A second channel that data cross behind the first. Default: none.
+    second_queue
+        The queue before it. Default: `{second_queue}`.
     ack
         What acknowledgements cross: `ideal` (the default), `same`, `rate:MBPS`, a trace file or a channel.
     ack_queue
@@ -167,6 +173,8 @@ def compare(
         "schemes": scheme,
         "mixes": mix,
         "queues": queue,
+        "second_trace": second_trace,
+        "second_queue": second_queue,
         "ack": ack,
         "ack_queue": ack_queue,
         "delay_ms": delay_ms,

@@ -92,7 +92,7 @@ def plot(
     tell(str(target))
 
 
-def convert(raw: Path, out: Path, /, *, force: Flag = False) -> None:
+def convert(raw: Path, out: Path, /, *, rates: Flag = False, force: Flag = False) -> None:
     """Turn a log of packet arrivals (Unix times in seconds, one a line) into a trace.
 
     Parameters
@@ -101,13 +101,18 @@ def convert(raw: Path, out: Path, /, *, force: Flag = False) -> None:
         The log.
     out
         The trace to write: plain, `.gz` or `.xz` by its ending.
+    rates
+        RAW is a series of rates: a header `start_s,end_s,mbps`, and rows of it. As a file that ends in `.csv` it can be
+        named as a channel, too.
     force
         Replace a file that exists.
     """
     refuse_existing(out, force=force)
-    times = _verus.trace_convert(str(raw))
+    times, period_ms = _verus.trace_convert(str(raw), rates)
     _verus.trace_write(times, str(out))
-    tell(f"{out}: {len(times)} opportunities, {int(times[-1]) / 1000:g} s")
+    last_ms = int(times[-1])
+    silence = f" (the format has no place for {(period_ms - last_ms) / 1000:g} s of silence at the end)"
+    tell(f"{out}: {len(times)} opportunities, {last_ms / 1000:g} s{silence if period_ms > last_ms + 1 else ''}")
 
 
 def generate(

@@ -10,7 +10,7 @@ use super::link::{Link, Service};
 use super::loss::Loss;
 use super::policer::{Policer, PolicerConfig};
 use super::reorder::{Reorder, ReorderConfig};
-use super::{Packet, Path};
+use super::{Element, Packet, Path};
 use crate::queue::QueueConfig;
 use crate::schedule::Schedule;
 
@@ -25,6 +25,10 @@ pub struct PathConfig {
     pub policer: PolicerConfig,
     /// What serves the queue, and the queue; `None` where there is propagation only.
     pub link: Option<(Service, QueueConfig)>,
+    /// Another queue and link behind that.
+    pub second: Option<(Service, QueueConfig)>,
+    /// Which of the two each flow crosses; all cross both if empty.
+    pub crosses: Vec<Crosses>,
     /// Delay that differs from packet to packet.
     pub jitter: Schedule<JitterConfig>,
     /// Packets that others overtake.
@@ -33,6 +37,17 @@ pub struct PathConfig {
     pub delays: Vec<Schedule<Duration>>,
     /// Whether packets overtake others of their flow where its delay drops.
     pub overtaking: bool,
+}
+
+/// Which of two links in a row a flow crosses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crosses {
+    /// Both.
+    Both,
+    /// The first only.
+    First,
+    /// The second only.
+    Second,
 }
 
 /// Which direction a path is of: each draws numbers of its own.
@@ -51,6 +66,8 @@ impl Default for PathConfig {
             bursts: Schedule::constant(BurstsConfig::default()),
             policer: PolicerConfig::None,
             link: None,
+            second: None,
+            crosses: Vec::new(),
             jitter: Schedule::constant(JitterConfig::None),
             reorder: ReorderConfig::None,
             delays: vec![Schedule::constant(Duration::ZERO)],
@@ -93,8 +110,19 @@ impl PathConfig {
             elements.push(Bursts::new(self.bursts.clone()).into());
         }
         elements.extend(Policer::new(&self.policer).map(Into::into));
-        if let Some((service, queue)) = &self.link {
-            let draws = random::stream(seed, "queue", index);
+        let links = [
+            (&self.link, "queue", Crosses::Second),
+            (&self.second, "second-queue", Crosses::First),
+        ];
+        for (link, purpose, not_by) in links {
+            let Some((service, queue)) = link else {
+                continue;
+            };
+            if self.crosses.contains(&not_by) {
+                let passes_by = self.crosses.iter().map(|crosses| *crosses == not_by);
+                elements.push(Element::Bypass(passes_by.collect()));
+            }
+            let draws = random::stream(seed, purpose, index);
             elements.push(Link::new(service.clone(), queue, draws).into());
         }
         let mut delay = Delay::new(self.delays.iter().cloned());

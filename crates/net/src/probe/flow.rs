@@ -702,13 +702,14 @@ impl Incoming {
         let mut times = 0;
         for together in &self.sorted {
             let last = together.first + together.count - 1;
-            times += together.count as usize;
             let (Some(Ok(below)), Ok(count)) = (
                 body.newest.checked_sub(last).map(u16::try_from),
                 u16::try_from(together.count),
             ) else {
                 continue; // too far below the newest for the field
             };
+            // Those that were skipped take none of the room.
+            times += usize::from(count);
             if times > MAX_TIMES {
                 break;
             }
