@@ -50,8 +50,10 @@ NUMBERS = (
     "power",
     "completions",
     "completion_mean_s",
+    "completion_p50_s",
     "completion_p95_s",
     "completion_p99_s",
+    "completion_max_s",
     "late",
 )
 
@@ -91,8 +93,10 @@ PER_FLOW_NUMBERS = (
     "retransmit_rate",
     "completions",
     "completion_mean_s",
+    "completion_p50_s",
     "completion_p95_s",
     "completion_p99_s",
+    "completion_max_s",
     "late",
 )
 

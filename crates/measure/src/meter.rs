@@ -382,8 +382,10 @@ impl Meter {
             },
             completions: took.count,
             completion_mean_s: took.mean_s,
+            completion_p50_s: took.p50_s,
             completion_p95_s: took.p95_s,
             completion_p99_s: took.p99_s,
+            completion_max_s: took.max_s,
             late: (self.flows.iter().filter_map(|flow| flow.late)).reduce(u64::saturating_add),
             power: power(throughput_mbps, qdelay.mean_ms(), base_ms),
             arrivals,
@@ -428,8 +430,10 @@ impl Meter {
             retransmit_rate: ratio(flow.retransmitted as f64, flow.sent as f64),
             completions: took.count,
             completion_mean_s: took.mean_s,
+            completion_p50_s: took.p50_s,
             completion_p95_s: took.p95_s,
             completion_p99_s: took.p99_s,
+            completion_max_s: took.max_s,
             late: flow.late,
             power: power(throughput_mbps, flow.qdelay.mean_ms(), base_ms),
             arrivals: flow.arrivals,
@@ -564,6 +568,8 @@ pub(crate) fn ratio(part: f64, whole: f64) -> Option<f64> {
 struct Took {
     count: Option<u64>,
     mean_s: Option<f64>,
+    p50_s: Option<f64>,
+    max_s: Option<f64>,
     p95_s: Option<f64>,
     p99_s: Option<f64>,
 }
@@ -571,12 +577,14 @@ struct Took {
 impl Took {
     fn of(pieces: Option<&Distribution>) -> Self {
         let seconds = |nanos: u64| Duration::from_nanos(nanos).as_secs_f64();
-        let quantiles = pieces.and_then(|pieces| pieces.quantiles([0.95, 0.99]));
+        let quantiles = pieces.and_then(|pieces| pieces.quantiles([0.5, 0.95, 0.99]));
         Took {
             count: pieces.map(Distribution::count),
             mean_s: pieces.and_then(Distribution::mean_ms).map(|ms| ms / 1e3),
-            p95_s: quantiles.map(|q| seconds(q[0])),
-            p99_s: quantiles.map(|q| seconds(q[1])),
+            p50_s: quantiles.map(|q| seconds(q[0])),
+            p95_s: quantiles.map(|q| seconds(q[1])),
+            p99_s: quantiles.map(|q| seconds(q[2])),
+            max_s: pieces.and_then(Distribution::max_ms).map(|ms| ms / 1e3),
         }
     }
 }

@@ -53,10 +53,14 @@ pub struct Metrics {
     /// Mean time from the beginning of a file's connection, or from when a frame was there to be sent, to the arrival of
     /// all of it, s, over those that were delivered completely.
     pub completion_mean_s: Option<f64>,
+    /// Median of the same, s.
+    pub completion_p50_s: Option<f64>,
     /// 95th percentile of the same, s.
     pub completion_p95_s: Option<f64>,
     /// 99th percentile of the same, s.
     pub completion_p99_s: Option<f64>,
+    /// The longest, s.
+    pub completion_max_s: Option<f64>,
     /// Frames that took longer than their deadline, those that never came among them; none where no flow has frames.
     pub late: Option<u64>,
     /// Throughput / (mean queueing delay + base round-trip time), Mbit/s per second of delay; none
@@ -119,10 +123,14 @@ pub struct FlowMetrics {
     pub completions: Option<u64>,
     /// Mean time that one took, s.
     pub completion_mean_s: Option<f64>,
+    /// Median of the same, s.
+    pub completion_p50_s: Option<f64>,
     /// 95th percentile of the same, s.
     pub completion_p95_s: Option<f64>,
     /// 99th percentile of the same, s.
     pub completion_p99_s: Option<f64>,
+    /// The longest, s.
+    pub completion_max_s: Option<f64>,
     /// Frames that took longer than their deadline; none where it has no frames.
     pub late: Option<u64>,
     /// Throughput / (mean queueing delay + base round-trip time), Mbit/s per second.

@@ -4,8 +4,10 @@ use verus_core::receiver::{Receiver, ReceiverConfig};
 use verus_core::sender::{Counters, Sender};
 use verus_core::{Bytes, Duration, Time};
 
+use crate::feed::Feed;
 use crate::frames::Frames;
 use crate::half::ReceiverHalf;
+use crate::pages::Client;
 use crate::scenario::Plan;
 use crate::timer::Timer;
 use crate::traffic::{Load, User};
@@ -29,6 +31,10 @@ pub struct Ends {
     pub delivered: Bytes,
     /// The frames that it carries, where it carries such.
     pub frames: Option<Box<Frames>>,
+    /// Who asks for pages, where it carries such.
+    pub client: Option<Box<Client>>,
+    /// What there is to send next, where that is decided a packet at a time.
+    pub feed: Option<Box<Feed>>,
 }
 
 impl Ends {
@@ -51,6 +57,8 @@ impl Ends {
             unanswered: 0,
             delivered: Bytes::ZERO,
             frames: None,
+            client: None,
+            feed: None,
         }
     }
 }
@@ -134,6 +142,10 @@ impl Flow {
             Load::Frames(video) => {
                 self.ends.frames = Some(Box::new(Frames::new(video, now)));
             }
+            Load::Pages(pages) => {
+                self.ends.client = Some(Box::new(Client::new(pages, self.user.draws())));
+            }
+            Load::Turns(turns) => self.ends.feed = Some(Box::new(Feed::new(turns))),
             Load::Endless | Load::For(_) => self.ends.sender.offer_bulk(),
         }
     }
@@ -145,7 +157,8 @@ impl Flow {
             && match self.load {
                 Load::File(bytes) => bytes == self.ends.delivered,
                 Load::Frames(_) => (self.ends.frames.as_ref()).is_some_and(|f| f.is_complete()),
-                Load::Endless | Load::For(_) => false,
+                Load::Pages(_) => (self.ends.client.as_ref()).is_some_and(|c| c.is_complete()),
+                Load::Endless | Load::For(_) | Load::Turns(_) => false,
             }
     }
 

@@ -18,6 +18,10 @@ pub enum Event {
     Start(u32),
     /// A flow's live source has another frame.
     Frame(u32),
+    /// A flow's client asks for a page.
+    Ask(u32),
+    /// A flow's connection has something to send again, or nothing more for now.
+    Turn(u32),
     /// The time of a flow's connection is over.
     Pause(u32),
     /// A flow ends.
@@ -43,7 +47,12 @@ pub enum Event {
 impl Event {
     fn class(self) -> u64 {
         match self {
-            Event::Start(_) | Event::Frame(_) | Event::Pause(_) | Event::Stop(_) => 0,
+            Event::Start(_)
+            | Event::Frame(_)
+            | Event::Ask(_)
+            | Event::Turn(_)
+            | Event::Pause(_)
+            | Event::Stop(_) => 0,
             Event::Data(_) => 1,
             Event::Ack(_) => 2,
             Event::ReceiverTimer(_) | Event::ObserverTimer(_) | Event::SenderTimer(_) => 3,

@@ -77,7 +77,7 @@ impl Frames {
             None => own,
         };
         self.offered += 1;
-        self.offered_bytes += size.get();
+        self.offered_bytes = self.offered_bytes.saturating_add(size.get());
         self.under_way.push_back((self.offered_bytes, now));
         // From the start, so that no rounding adds up.
         let due = self.start + Duration::from_secs_f64(self.offered as f64 / video.fps);

@@ -6,11 +6,13 @@
 
 mod connection;
 pub mod event;
+mod feed;
 pub mod frames;
 mod half;
 mod network;
 mod observe;
 mod packet;
+mod pages;
 mod record;
 mod scenario;
 mod schema;

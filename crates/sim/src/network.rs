@@ -27,7 +27,8 @@ use verus_core::{Bytes, Duration, Ecn, Time};
 use crate::connection::{Ends, Flow, Phase};
 use crate::event::{Event, EventQueue};
 use crate::observe::Observers;
-use crate::packet::{AckPacket, DataPacket};
+use crate::packet::{AckPacket, DataPacket, Says};
+use crate::pages::ASK_AGAIN;
 use crate::record::Outcome;
 use crate::scenario::{Error, Plan};
 use crate::timer::Timer;
@@ -227,6 +228,8 @@ impl Network {
         match event {
             Event::Start(flow) => self.on_start(now, flow as usize),
             Event::Frame(flow) => self.on_frame(now, flow as usize),
+            Event::Ask(flow) => self.on_ask(now, flow as usize),
+            Event::Turn(flow) => self.on_turn(now, flow as usize),
             Event::Pause(flow) => self.on_pause(now, flow as usize),
             Event::Stop(flow) => self.on_stop(now, flow as usize),
             Event::SenderTimer(flow) => self.on_sender_timer(now, flow as usize),
@@ -294,6 +297,8 @@ impl Network {
         match flow.load {
             Load::For(time) => self.events.push(now + time, Event::Pause(index as u32)),
             Load::Frames(_) => self.events.push(now, Event::Frame(index as u32)),
+            Load::Pages(_) => self.events.push(now, Event::Ask(index as u32)),
+            Load::Turns(turns) => self.events.push(now + turns.on, Event::Turn(index as u32)),
             Load::Endless | Load::File(_) => (),
         }
         self.observers.on_begin(now, index, flow);
@@ -317,6 +322,53 @@ impl Network {
             }
             self.pump(now, index);
         }
+    }
+
+    /// A client asks for a page, or for one again whose request was lost.
+    fn on_ask(&mut self, now: Time, index: usize) {
+        let flow = &mut self.flows[index];
+        let Some(client) = flow
+            .ends
+            .client
+            .as_mut()
+            .filter(|_| flow.phase == Phase::On)
+        else {
+            return;
+        };
+        let size = client.ask(now);
+        let packet = AckPacket {
+            flow: index as u32,
+            connection: flow.connection,
+            answers: 0,
+            says: Says::Asks,
+        };
+        self.send_back(now, size, packet);
+    }
+
+    /// A request has come to the server.
+    fn on_asked(&mut self, index: usize) {
+        let ends = &mut self.flows[index].ends;
+        if let Some(client) = &mut ends.client {
+            ends.sender.offer(client.on_asked());
+            if self.hearing.last() != Some(&index) {
+                self.hearing.push(index);
+            }
+        }
+    }
+
+    /// A connection has something to send again, or nothing more for now.
+    fn on_turn(&mut self, now: Time, index: usize) {
+        let flow = &mut self.flows[index];
+        let (Load::Turns(turns), Phase::On) = (flow.load, flow.phase) else {
+            return;
+        };
+        let Some(feed) = &mut flow.ends.feed else {
+            return;
+        };
+        if let Some(time) = feed.turn(&turns) {
+            self.events.push(now + time, Event::Turn(index as u32));
+        }
+        self.pump(now, index);
     }
 
     /// The clock ends a connection.
@@ -364,8 +416,18 @@ impl Network {
         } = &mut self.flows[index];
         let mut sent = false;
         self.observers.before_sending(now, index, &ends.sender);
+        let packet_size = Bytes::new(u64::from(self.plan.scenario.packet_bytes));
+        if let Some(feed) = &mut ends.feed {
+            feed.feed(&mut ends.sender, packet_size);
+        }
         while let Some(transmit) = ends.sender.poll_transmit(now) {
             sent = true;
+            if let Some(feed) = &mut ends.feed
+                && !transmit.retransmission
+            {
+                feed.left();
+                feed.feed(&mut ends.sender, packet_size);
+            }
             let packet = DataPacket {
                 flow: index as u32,
                 connection: *connection,
@@ -462,6 +524,14 @@ impl Network {
             let in_order = ends.receiver.in_order();
             frames.on_arrived(now, in_order, |took| self.observers.on_piece(index, took));
         }
+        if let Some(client) = &mut ends.client
+            && let Some(took) = client.on_delivered(now, ends.delivered)
+        {
+            self.observers.on_piece(index, took);
+            if let Some(pause) = client.think() {
+                self.events.push(now + pause, Event::Ask(packet.flow));
+            }
+        }
         if flow.is_complete() {
             self.complete(now, index);
         }
@@ -485,10 +555,18 @@ impl Network {
             flow: index as u32,
             connection: flow.connection,
             answers: std::mem::take(&mut ends.unanswered),
-            report: ends.half.as_mut().map(|half| half.report()),
-            ack,
+            says: Says::Arrived {
+                report: ends.half.as_mut().map(|half| half.report()),
+                ack,
+            },
         };
         let size = Bytes::new(u64::from(self.plan.scenario.ack_bytes));
+        self.send_back(now, size, packet);
+    }
+
+    /// Sends something over the way back.
+    #[inline]
+    fn send_back(&mut self, now: Time, size: Bytes, packet: AckPacket) {
         let mut watch = AckWatch {
             observers: &mut self.observers,
             events: &mut self.events,
@@ -519,10 +597,15 @@ impl Network {
                 }
                 while let Some((_, packet)) = self.acks.path.arrive(now, pipe, &mut ()) {
                     let index = packet.flow as usize;
-                    if packet.connection == self.flows[index].connection {
-                        self.hear(now, index, &packet.ack, packet.answers, packet.report);
-                    } else {
+                    if packet.connection != self.flows[index].connection {
                         self.observers.on_settled(u64::from(packet.answers));
+                        continue;
+                    }
+                    match packet.says {
+                        Says::Arrived { ack, report } => {
+                            self.hear(now, index, &ack, packet.answers, report);
+                        }
+                        Says::Asks => self.on_asked(index),
                     }
                 }
                 let next = self.acks.path.next_arrival(pipe);
@@ -715,8 +798,11 @@ struct AckWatch<'a> {
 
 impl Watch<AckPacket> for AckWatch<'_> {
     #[inline]
-    fn on_dropped(&mut self, _: Time, _: Bytes, packet: &AckPacket, _: Dropped) {
+    fn on_dropped(&mut self, now: Time, _: Bytes, packet: &AckPacket, _: Dropped) {
         self.observers.on_settled(u64::from(packet.answers));
+        if let Says::Asks = packet.says {
+            self.events.push(now + ASK_AGAIN, Event::Ask(packet.flow));
+        }
     }
 
     #[inline]

@@ -21,7 +21,7 @@ pub struct DataPacket {
     pub ecn: Ecn,
 }
 
-/// An acknowledgement.
+/// What goes back.
 #[derive(Clone, Copy, Debug)]
 pub struct AckPacket {
     /// Index of its flow.
@@ -30,10 +30,22 @@ pub struct AckPacket {
     pub connection: u32,
     /// How many bytes of data packets it answers for.
     pub answers: u32,
-    /// The number of the report of the algorithm's receiver half, if that has one.
-    pub report: Option<u32>,
     /// What it says.
-    pub ack: Ack,
+    pub says: Says,
+}
+
+/// What a packet on the way back says.
+#[derive(Clone, Copy, Debug)]
+pub enum Says {
+    /// What has arrived.
+    Arrived {
+        /// The acknowledgement.
+        ack: Ack,
+        /// The number of the report of the algorithm's receiver half, if that has one.
+        report: Option<u32>,
+    },
+    /// That the next page is wanted.
+    Asks,
 }
 
 impl path::Packet for DataPacket {

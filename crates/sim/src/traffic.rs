@@ -1,11 +1,14 @@
-//! What a user has to send, and when: `full`, `on-off`, `c.r1002`, `files` or `video`, with settings as `KIND:key=value`.
+//! What a user has to send, and when: `full`, `turns`, `on-off`, `c.r1002`, `files`, `pages`, `video` or `cbr`, with settings as
+//! `KIND:key=value`.
 //!
 //! ```text
 //!  full      ├────────────────────────────────────────────────▶ one connection, always something to send
+//!  turns     ├──── on ────┤···· off ····├──── on ────┤···· off ···   one connection, and the clock says when
 //!  on-off    ····├── ON: size / rate ──┤······ OFF ······├── ON ──┤···    the clock ends a connection
 //!  c.r1002   ····├── file ──┤······· reading ·······├── file ──┤······    its delivery does, and reading follows
 //!  files     ├─ file ─┤ gap ├─ file ─┤ gap ├─ file ─┤                     likewise
-//!  video     ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├─▶ one connection, and a frame whenever it is due
+//!  pages     ?├─ page ─┤ thinking ?├─ page ─┤ thinking ?├─ page ─┤     one connection, and a request for each
+//!  video, cbr├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├┤  ├─▶ one connection, and a frame whenever it is due
 //! ```
 //!
 //! A user is a sequence of connections, one at a time, and each begins anew: an algorithm without memory, a receiver
@@ -24,7 +27,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp, LogNormal};
 use verus_core::spec::{
-    Given, Kind, Problem, REQUIRED, Row, Shown, Within, Words, either, shown, word_for,
+    Given, Kind, Problem, REQUIRED, Row, Setting, Shown, Within, Words, either, shown, word_for,
 };
 use verus_core::{Bytes, Duration, random};
 
@@ -179,56 +182,27 @@ impl Asked {
     }
 }
 
-/// Files of one size, as a text gives them.
-struct Files {
+/// Pieces of data one after another, as a text gives them: files, pages, frames.
+#[derive(Clone)]
+struct Pieces {
     bytes: Option<u64>,
-    gap_s: f64,
     count: Option<u64>,
-}
-
-impl Files {
-    const DEFAULT: Files = Files {
-        bytes: None,
-        gap_s: 1.0,
-        count: None,
-    };
-    const ROWS: &'static [Row<Self>] = &[
-        Row::whole(
-            "bytes",
-            "bytes",
-            "size of a file",
-            REQUIRED,
-            |c| c.bytes,
-            |c, v| c.bytes = Some(v),
-        ),
-        Row::within(
-            "gap_s",
-            "s",
-            "from the end of one to the beginning of the next",
-            GAP,
-            |c| c.gap_s,
-            |c, v| c.gap_s = v,
-        ),
-        Row::whole(
-            "count",
-            "files",
-            "how many",
-            "no end",
-            |c| c.count,
-            |c, v| c.count = Some(v),
-        ),
-    ];
-}
-
-/// A live source, as a text gives it.
-struct Live {
-    bytes: u64,
+    /// From the end of one file to the beginning of the next, or how long a page is thought about on average.
+    gap_s: f64,
+    request_bytes: u64,
+    sd_bytes: f64,
+    max_bytes: Option<u64>,
     key_bytes: u64,
     group: u64,
     fps: f64,
+    rate_mbps: f64,
     deadline_ms: f64,
-    count: Option<u64>,
+    on_s: f64,
 }
+
+/// The largest piece, so that no sum of them overflows in any run: 10¹⁵ bytes.
+const LARGEST: u64 = 1_000_000_000_000_000;
+const REQUEST_BYTES: std::ops::RangeInclusive<u64> = 1..=65_535;
 
 /// A frame each microsecond is as fast as a clock of the kind that media have; each quarter of an hour is no video.
 const FPS: Within = Within {
@@ -239,34 +213,134 @@ const DEADLINE: Within = Within {
     words: "a number of ms between 0.001 and 1e9",
     valid: |value| (0.001..=1e9).contains(&value),
 };
+const SPREAD: Within = Within {
+    words: "a number of bytes between 0 and 1e15",
+    valid: |value| (0.0..=1e15).contains(&value),
+};
 
-impl Live {
-    /// The compressed stream of draft-huitema-ccwg-c4-test, 1.2 Mbit/s; a frame that is a quarter of a second late
-    /// is of no use there.
-    const DEFAULT: Live = Live {
-        bytes: 3_750,
+impl Pieces {
+    /// The live source is the compressed stream of draft-huitema-ccwg-c4-test, 1.2 Mbit/s; a frame that is a quarter of
+    /// a second late is of no use there. A request is as long as in picoquic's transfers.
+    const NONE: Pieces = Pieces {
+        bytes: None,
+        count: None,
+        gap_s: 1.0,
+        request_bytes: 397,
+        sd_bytes: 0.0,
+        max_bytes: None,
         key_bytes: 37_500,
         group: 30,
         fps: 30.0,
+        rate_mbps: 1.0,
         deadline_ms: 250.0,
-        count: None,
+        on_s: 10.0,
     };
-    const ROWS: &'static [Row<Self>] = &[
+    const FRAMES: Pieces = Pieces {
+        bytes: Some(3_750),
+        ..Pieces::NONE
+    };
+    const EVEN: Pieces = Pieces {
+        bytes: Some(1_200),
+        ..Pieces::NONE
+    };
+
+    const fn size(key: &'static str, meaning: &'static str) -> Row<Self> {
+        Row::other(
+            key,
+            || "bytes".to_owned(),
+            meaning,
+            |c| {
+                c.bytes
+                    .map_or(REQUIRED.to_owned(), |bytes| bytes.to_string())
+            },
+            |c, setting| {
+                c.bytes = Some(bytes(setting)?);
+                Ok(())
+            },
+        )
+    }
+    const fn count(unit: &'static str) -> Row<Self> {
         Row::whole(
+            "count",
+            unit,
+            "how many",
+            "no end",
+            |c| c.count,
+            |c, v| c.count = Some(v),
+        )
+    }
+    const fn gap(key: &'static str, meaning: &'static str) -> Row<Self> {
+        Row::within(key, "s", meaning, GAP, |c| c.gap_s, |c, v| c.gap_s = v)
+    }
+    const DEADLINE: Row<Self> = Row::within(
+        "deadline_ms",
+        "ms",
+        "a frame that takes longer is late",
+        DEADLINE,
+        |c| c.deadline_ms,
+        |c, v| c.deadline_ms = v,
+    );
+
+    const FILES_ROWS: &'static [Row<Self>] = &[
+        Self::size("bytes", "size of a file"),
+        Self::gap("gap_s", "from the end of one to the beginning of the next"),
+        Self::count("files"),
+    ];
+    const PAGES_ROWS: &'static [Row<Self>] = &[
+        Self::size(
             "bytes",
-            "bytes",
-            "size of a frame",
-            REQUIRED,
-            |c| Some(c.bytes),
-            |c, v| c.bytes = v,
+            "size of a page; its mean where sd_bytes is above 0",
         ),
-        Row::whole(
-            "key_bytes",
+        Row::within(
+            "sd_bytes",
             "bytes",
+            "standard deviation of the size (lognormal, before truncation)",
+            SPREAD,
+            |c| c.sd_bytes,
+            |c, v| c.sd_bytes = v,
+        ),
+        Row::other(
+            "max_bytes",
+            || "bytes".to_owned(),
+            "largest size; larger ones are drawn again",
+            |c| {
+                c.max_bytes
+                    .map_or("10 times bytes".to_owned(), |bytes| bytes.to_string())
+            },
+            |c, setting| {
+                c.max_bytes = Some(bytes(setting)?);
+                Ok(())
+            },
+        ),
+        Row::other(
+            "request_bytes",
+            || "bytes".to_owned(),
+            "size of a request, as the way back accounts it",
+            |c| c.request_bytes.to_string(),
+            |c, setting| {
+                let valid = setting.whole().ok().filter(|v| REQUEST_BYTES.contains(v));
+                c.request_bytes =
+                    valid.ok_or_else(|| setting.bad("a whole number between 1 and 65535"))?;
+                Ok(())
+            },
+        ),
+        Self::gap(
+            "think_s",
+            "mean time from a page to the next request (exponential)",
+        ),
+        Self::count("pages"),
+    ];
+    const VIDEO_ROWS: &'static [Row<Self>] = &[
+        Self::size("bytes", "size of a frame"),
+        Row::other(
+            "key_bytes",
+            || "bytes".to_owned(),
             "size of the first frame of a group",
-            REQUIRED,
-            |c| Some(c.key_bytes),
-            |c, v| c.key_bytes = v,
+            |c| c.key_bytes.to_string(),
+            |c, setting| {
+                c.key_bytes = bytes(setting)?;
+                Ok(())
+            },
         ),
         Row::whole(
             "group",
@@ -284,23 +358,99 @@ impl Live {
             |c| c.fps,
             |c, v| c.fps = v,
         ),
+        Self::DEADLINE,
+        Self::count("frames"),
+    ];
+    const EVEN_ROWS: &'static [Row<Self>] = &[
         Row::within(
-            "deadline_ms",
-            "ms",
-            "a frame that takes longer is late",
-            DEADLINE,
-            |c| c.deadline_ms,
-            |c, v| c.deadline_ms = v,
+            "rate_mbps",
+            "Mbit/s",
+            "rate of the data",
+            RATE,
+            |c| c.rate_mbps,
+            |c, v| c.rate_mbps = v,
+        ),
+        Self::size("bytes", "size of each piece"),
+        Self::DEADLINE,
+        Self::count("pieces"),
+    ];
+    const TURNS_ROWS: &'static [Row<Self>] = &[
+        Row::within(
+            "on_s",
+            "s",
+            "how long there is something to send",
+            SECONDS,
+            |c| c.on_s,
+            |c, v| c.on_s = v,
+        ),
+        Row::within(
+            "off_s",
+            "s",
+            "how long there is nothing then",
+            SECONDS,
+            |c| c.gap_s,
+            |c, v| c.gap_s = v,
         ),
         Row::whole(
             "count",
-            "frames",
-            "how many",
+            "pauses",
+            "how many pauses",
             "no end",
             |c| c.count,
             |c, v| c.count = Some(v),
         ),
     ];
+
+    fn read(&self, rows: &[Row<Self>], given: &Given<'_>) -> Result<Self, Problem> {
+        let mut pieces = self.clone();
+        given.apply(rows, &mut pieces)?;
+        Ok(pieces)
+    }
+
+    /// The size, where one must be given.
+    fn needed_bytes(&self, given: &Given<'_>) -> Result<u64, Problem> {
+        let missing = || Problem::Together(format!("`{}` needs bytes=N", given.name));
+        self.bytes.ok_or_else(missing)
+    }
+
+    fn pages(&self, given: &Given<'_>) -> Result<Pages, Problem> {
+        let bytes = self.needed_bytes(given)?;
+        let max = self
+            .max_bytes
+            .unwrap_or(bytes.saturating_mul(10).min(LARGEST));
+        // At least half of all draws are below the mean, so drawing again comes to an end.
+        if max < bytes {
+            return Err(Problem::bad("max_bytes", "at least bytes", max));
+        }
+        let mb = |bytes: f64| bytes / MB;
+        Ok(Pages {
+            request: Bytes::new(self.request_bytes),
+            size: Size {
+                mean_mb: mb(bytes as f64),
+                variance: mb(self.sd_bytes) * mb(self.sd_bytes),
+                max_mb: mb(max as f64),
+            },
+            think_s: self.gap_s,
+            count: self.count,
+        })
+    }
+
+    fn frames(&self, key: u64, bytes: u64, group: u64, fps: f64) -> Video {
+        Video {
+            key: Bytes::new(key),
+            frame: Bytes::new(bytes),
+            group,
+            fps,
+            deadline: Duration::from_millis_f64(self.deadline_ms),
+            count: self.count,
+        }
+    }
+}
+
+/// A size in bytes.
+fn bytes(setting: &Setting<'_>) -> Result<u64, Problem> {
+    let valid = setting.whole().ok().filter(|bytes| *bytes <= LARGEST);
+    valid.ok_or_else(|| setting.bad("a whole number between 1 and 1000000000000000"))
 }
 
 const KINDS: &[Kind<Traffic>] = &[
@@ -347,34 +497,69 @@ const KINDS: &[Kind<Traffic>] = &[
         name: "files",
         summary: "files of one size, one after another; a connection for each",
         example: "files:bytes=100000,gap_s=1",
-        keys: || shown(Files::ROWS, &Files::DEFAULT),
+        keys: || shown(Pieces::FILES_ROWS, &Pieces::NONE),
         read: |given| {
-            let mut files = Files::DEFAULT;
-            given.apply(Files::ROWS, &mut files)?;
-            let size = files.bytes;
+            let files = Pieces::NONE.read(Pieces::FILES_ROWS, given)?;
             Ok(Traffic::Files {
-                bytes: size
-                    .ok_or_else(|| Problem::bad("bytes", "given: the size of a file", ""))?,
+                bytes: files.needed_bytes(given)?,
                 gap_s: files.gap_s,
                 count: files.count,
             })
         },
     },
     Kind {
+        name: "pages",
+        summary: "requests over the way back, and a page for each when it has come; one connection",
+        example: "pages:bytes=500000,sd_bytes=0,request_bytes=397,think_s=1",
+        keys: || shown(Pieces::PAGES_ROWS, &Pieces::NONE),
+        read: |given| {
+            let pages = Pieces::NONE.read(Pieces::PAGES_ROWS, given)?;
+            Ok(Traffic::Pages(pages.pages(given)?))
+        },
+    },
+    Kind {
         name: "video",
         summary: "frames at a fixed rate, whether there is room for them or not; one connection",
         example: "video:bytes=3750,key_bytes=37500,group=30,fps=30,deadline_ms=250",
-        keys: || shown(Live::ROWS, &Live::DEFAULT),
+        keys: || shown(Pieces::VIDEO_ROWS, &Pieces::FRAMES),
         read: |given| {
-            let mut live = Live::DEFAULT;
-            given.apply(Live::ROWS, &mut live)?;
-            Ok(Traffic::Video(Video {
-                key: Bytes::new(live.key_bytes),
-                frame: Bytes::new(live.bytes),
-                group: live.group,
-                fps: live.fps,
-                deadline: Duration::from_millis_f64(live.deadline_ms),
-                count: live.count,
+            let live = Pieces::FRAMES.read(Pieces::VIDEO_ROWS, given)?;
+            let bytes = live.needed_bytes(given)?;
+            Ok(Traffic::Video(live.frames(
+                live.key_bytes,
+                bytes,
+                live.group,
+                live.fps,
+            )))
+        },
+    },
+    Kind {
+        name: "cbr",
+        summary: "pieces of one size at a constant bit rate, whether there is room for them or not; one connection",
+        example: "cbr:rate_mbps=1,bytes=1200,deadline_ms=250",
+        keys: || shown(Pieces::EVEN_ROWS, &Pieces::EVEN),
+        read: |given| {
+            let even = Pieces::EVEN.read(Pieces::EVEN_ROWS, given)?;
+            let bytes = even.needed_bytes(given)?;
+            let fps = even.rate_mbps * MB / (8.0 * bytes as f64);
+            if !(FPS.valid)(fps) {
+                let pace = "between 0.001 and 1e6 pieces a second";
+                return Err(Problem::bad("rate_mbps", pace, even.rate_mbps));
+            }
+            Ok(Traffic::Video(even.frames(bytes, bytes, 1, fps)))
+        },
+    },
+    Kind {
+        name: "turns",
+        summary: "always something to send, and then nothing, by the clock; one connection",
+        example: "turns:on_s=10,off_s=1",
+        keys: || shown(Pieces::TURNS_ROWS, &Pieces::NONE),
+        read: |given| {
+            let turns = Pieces::NONE.read(Pieces::TURNS_ROWS, given)?;
+            Ok(Traffic::Turns(Turns {
+                on: Duration::from_secs_f64(turns.on_s),
+                off: Duration::from_secs_f64(turns.gap_s),
+                pauses: turns.count,
             }))
         },
     },
@@ -429,8 +614,36 @@ pub enum Traffic {
         /// How many; without end if absent.
         count: Option<u64>,
     },
+    /// Pages that are asked for.
+    Pages(Pages),
     /// Frames at a fixed rate.
     Video(Video),
+    /// On and off in turn.
+    Turns(Turns),
+}
+
+/// Pages that are asked for, one after another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pages {
+    /// How large a request is.
+    pub request: Bytes,
+    /// Of the pages; all of the mean size where there is no variance.
+    pub size: Size,
+    /// Mean time from a page to the next request, s.
+    pub think_s: f64,
+    /// How many; without end if absent.
+    pub count: Option<u64>,
+}
+
+/// When a connection has something to send.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Turns {
+    /// For how long it has.
+    pub on: Duration,
+    /// For how long it has not, then.
+    pub off: Duration,
+    /// How often; without end if absent.
+    pub pauses: Option<u64>,
 }
 
 /// A truncated lognormal size.
@@ -453,8 +666,12 @@ pub(crate) enum Load {
     For(Duration),
     /// A file.
     File(Bytes),
+    /// Pages, each when it is asked for.
+    Pages(Pages),
     /// Frames, each when it is due.
     Frames(Video),
+    /// As much as goes through while it is on.
+    Turns(Turns),
 }
 
 impl Traffic {
@@ -473,7 +690,7 @@ impl Traffic {
     pub(crate) fn has_pieces(&self) -> bool {
         matches!(
             self,
-            Traffic::Ftp { .. } | Traffic::Files { .. } | Traffic::Video(_)
+            Traffic::Ftp { .. } | Traffic::Files { .. } | Traffic::Pages(_) | Traffic::Video(_)
         )
     }
 
@@ -488,6 +705,16 @@ impl Traffic {
 }
 
 impl Size {
+    /// The mean where there is no variance.
+    pub(crate) fn draw_bytes(&self, draws: &mut ChaCha8Rng) -> Bytes {
+        let mb = if self.variance > 0.0 {
+            self.draw(draws)
+        } else {
+            self.mean_mb
+        };
+        Bytes::new((mb * MB).round().max(1.0) as u64)
+    }
+
     fn draw(&self, draws: &mut ChaCha8Rng) -> f64 {
         let variance = (self.variance / (self.mean_mb * self.mean_mb)).ln_1p();
         let mean = self.mean_mb.ln() - variance / 2.0;
@@ -510,6 +737,11 @@ pub(crate) struct User {
 }
 
 impl User {
+    /// The stream of what is drawn in a connection of its own.
+    pub(crate) fn draws(&self) -> ChaCha8Rng {
+        self.draws.clone()
+    }
+
     /// The next connection: how long after the one before (or the user's start) it begins, and what it carries.
     pub(crate) fn next(&mut self) -> Option<(Duration, Load)> {
         let first = self.begun == 0;
@@ -527,6 +759,8 @@ impl User {
         match &self.traffic {
             Traffic::Full => first.then_some((Duration::ZERO, Load::Endless)),
             Traffic::Video(video) => first.then_some((Duration::ZERO, Load::Frames(*video))),
+            Traffic::Pages(pages) => first.then_some((Duration::ZERO, Load::Pages(*pages))),
+            Traffic::Turns(turns) => first.then_some((Duration::ZERO, Load::Turns(*turns))),
             Traffic::OnOff {
                 off_s,
                 size,
@@ -589,7 +823,7 @@ mod tests {
         match load {
             Load::File(bytes) => bytes.as_f64() / MB,
             Load::For(time) => time.as_secs_f64() * 4.0 / 8.0,
-            Load::Endless | Load::Frames(_) => panic!("files and times have a size"),
+            _ => panic!("files and times have a size"),
         }
     }
 
@@ -653,7 +887,7 @@ mod tests {
     fn every_example_is_understood_and_states_the_defaults() {
         for kind in catalogue() {
             let example = Traffic::parse(kind.example).unwrap();
-            if kind.name != "files" {
+            if !["files", "pages"].contains(&kind.name) {
                 assert_eq!(Traffic::parse(kind.name).unwrap(), example);
             }
         }
@@ -664,7 +898,7 @@ mod tests {
         let cases = [
             (
                 "",
-                "unknown kind ``; known are full, on-off, c.r1002, files, video",
+                "unknown kind ``; known are full, on-off, c.r1002, files, pages, video, cbr, turns",
             ),
             ("bursts", "unknown kind `bursts`"),
             (
@@ -694,10 +928,31 @@ mod tests {
                 "c.r1002:max_mb=1,max_mb=2",
                 "max_mb must be given once, not `2`",
             ),
-            ("files", "bytes must be given"),
+            ("files", "`files` needs bytes=N"),
+            ("pages:think_s=1", "`pages` needs bytes=N"),
+            (
+                "pages:bytes=9,max_bytes=8",
+                "max_bytes must be at least bytes, not `8`",
+            ),
+            (
+                "pages:bytes=9,request_bytes=65536",
+                "request_bytes must be a whole number between 1 and 65535, not `65536`",
+            ),
+            (
+                "cbr:rate_mbps=1e6,bytes=1",
+                "rate_mbps must be between 0.001 and 1e6 pieces a second, not `1000000`",
+            ),
+            (
+                "turns:on_s=0",
+                "on_s must be a number of seconds between 0.001 and 1e6, not `0`",
+            ),
+            (
+                "video:bytes=1000000000000001",
+                "bytes must be a whole number between 1 and 1000000000000000, not `1000000000000001`",
+            ),
             (
                 "files:bytes=0",
-                "bytes must be a whole number above 0, not `0`",
+                "bytes must be a whole number between 1 and 1000000000000000, not `0`",
             ),
             ("files:bytes=1,gap_s=-1", "gap_s must be"),
             (

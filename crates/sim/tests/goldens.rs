@@ -332,6 +332,27 @@ fn house() -> Vec<(&'static str, Scenario)> {
             },
         ),
         (
+            "pages, turns and a constant rate over two links",
+            Scenario {
+                flows: vec![
+                    with("pages:bytes=200000,sd_bytes=100000,think_s=0.3"),
+                    FlowSpec {
+                        crosses: Some("first".to_owned()),
+                        ..with("turns:on_s=2,off_s=1")
+                    },
+                    FlowSpec {
+                        crosses: Some("second".to_owned()),
+                        ..with("cbr:rate_mbps=1")
+                    },
+                ],
+                second_trace: Some("city-driving-lte-down@4".to_owned()),
+                second_queue: "codel".to_owned(),
+                ack: "rate:1".to_owned(),
+                ack_loss: 0.01,
+                ..on("rate:12", "droptail:bytes=60000", 15.0)
+            },
+        ),
+        (
             "who comes and goes",
             Scenario {
                 flows: vec![
@@ -463,6 +484,11 @@ fn runs() -> Vec<Run> {
             "users on and off over a way back of theirs",
             "verus:ratio=4",
         ),
+        ("pages, turns and a constant rate over two links", "cubic"),
+        (
+            "pages, turns and a constant rate over two links",
+            "verus:ratio=2",
+        ),
         ("who comes and goes", "saturate"),
         ("who comes and goes", "constant:rate_mbps=4"),
         ("who comes and goes", "model"),
@@ -476,6 +502,7 @@ fn runs() -> Vec<Run> {
         ("rate, delay and loss change", "verus:ratio=4"),
         ("who comes and goes", "verus:ratio=4"),
         ("jitter and reordering each way", "bbr"),
+        ("pages, turns and a constant rate over two links", "newreno"),
         ("all at once", "mixed"),
     ];
     let model = format!("model:file={}", trained());

@@ -31,6 +31,87 @@ fn millis(connection: &Connection) -> (f64, Option<f64>) {
 }
 
 #[test]
+fn a_page_takes_from_its_request_to_its_last_byte_on_one_connection() {
+    let outcome = run(&users(
+        1,
+        "newreno",
+        "pages:bytes=3000,think_s=0,count=4",
+        2.0,
+    ));
+    // A request of 20 ms, two packets of 1 ms each, and 20 ms; and at once the next.
+    let metrics = &outcome.metrics;
+    assert_eq!(metrics.completions, Some(4));
+    assert_eq!(metrics.completion_max_s, Some(0.042));
+    let times: Vec<_> = outcome.connections.iter().map(millis).collect();
+    assert_eq!(times, [(0.0, Some(168.0))]);
+    // Of 64 kbit/s on the way back, 400 bytes take 50 ms.
+    let narrow = run(&Scenario {
+        ack: "rate:0.064".to_owned(),
+        ..users(
+            1,
+            "newreno",
+            "pages:bytes=1500,request_bytes=400,count=1",
+            2.0,
+        )
+    });
+    assert_eq!(narrow.metrics.completion_max_s, Some(0.091));
+}
+
+#[test]
+fn a_request_that_is_lost_is_sent_again() {
+    let outcome = run(&Scenario {
+        ack_loss: 0.3,
+        ..users(
+            1,
+            "newreno",
+            "pages:bytes=20000,sd_bytes=10000,think_s=0.1,count=30",
+            120.0,
+        )
+    });
+    assert_eq!(outcome.metrics.completions, Some(30));
+    assert_eq!(outcome.totals.network_bytes, 0);
+    let longest = outcome.metrics.completion_max_s.expect("pages");
+    assert!((1.0..30.0).contains(&longest), "{longest}");
+}
+
+#[test]
+fn turns_send_while_they_are_on_and_keep_their_connection() {
+    let outcome = run(&Scenario {
+        records: true,
+        ..users(1, "cubic", "turns:on_s=1,off_s=2,count=1", 6.0)
+    });
+    let sent = &outcome.records.as_ref().expect("asked for").sent_ms;
+    let between = |from: f64, to: f64| sent.iter().filter(|at| (from..to).contains(*at)).count();
+    assert!(between(0.0, 1_000.0) > 500);
+    // What had been handed over by then may still leave.
+    assert!(between(1_000.1, 3_000.0) <= 1);
+    assert!(
+        between(3_000.0, 6_000.0) > 1_500,
+        "and then there is no other pause"
+    );
+    assert_eq!(outcome.connections.len(), 1);
+}
+
+#[test]
+fn a_constant_bit_rate_offers_its_pieces_evenly() {
+    let outcome = run(&users(1, "newreno", "cbr:rate_mbps=1,bytes=1250", 10.0));
+    // 100 pieces a second, the first at once; each takes a packet's millisecond and the way.
+    assert!(
+        outcome
+            .metrics
+            .completions
+            .is_some_and(|pieces| (996..=1000).contains(&pieces))
+    );
+    assert!(
+        outcome
+            .metrics
+            .completion_max_s
+            .is_some_and(|took| took < 0.0215)
+    );
+    assert_eq!(outcome.metrics.late, Some(0));
+}
+
+#[test]
 fn a_small_file_takes_its_packets_and_the_propagation() {
     let outcome = run(&Scenario {
         records: true,

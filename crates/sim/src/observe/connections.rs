@@ -33,7 +33,7 @@ impl Connections {
             end: None,
             file: match flow.load {
                 Load::File(bytes) => Some(bytes),
-                Load::Endless | Load::For(_) | Load::Frames(_) => None,
+                _ => None,
             },
             delivered: Bytes::ZERO,
         });
