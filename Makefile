@@ -149,6 +149,11 @@ figures: build ## Run again what the documents quote, and write docs/results and
 figures-timed: build ## Likewise of what takes time and CPU: on a machine with nothing else to do (as root)
 	$(BIN)/python scripts/figures.py --traces "$${VERUS_SHARED:-../shared}/traces" --timed
 
+# No recordings: nothing but simulations of what others published.
+.PHONY: check-results
+check-results: build ## Run the published suites again, and write docs/results/check.csv and docs/check.md
+	$(BIN)/python scripts/figures.py --only check.csv
+
 .PHONY: fuzz
 fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust
 	for target in $(FUZZ_TARGETS); do \

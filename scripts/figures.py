@@ -3,6 +3,7 @@
     python scripts/figures.py --traces FOLDER              # `make figures`: what a run repeats to the last digit
     python scripts/figures.py --traces FOLDER --timed      # `make figures-timed`: what a busy machine would falsify
     python scripts/figures.py --traces FOLDER --only speed.txt
+    python scripts/figures.py --only check.csv             # `make check-results`: no recordings are read
 
 A claim is checked on recordings or on built-in channels; without the folder of recordings nothing is written.
 
@@ -39,7 +40,10 @@ BENCHMARKS = "../BENCHMARKS.md"
 REPRODUCED = {
     "claims.csv": ("reproduce all --modes paper,prototype", "claims.md"),
     "ablation.csv": ("reproduce ablation", "verus.md"),
+    "check.csv": ("check cubic bbr1 bbr c4 prague copa ledbatpp forward verus:ratio=2", "check.md"),
 }
+#: Those that read no recordings.
+WITHOUT_RECORDINGS = {"check.csv"}
 
 
 @dataclass(frozen=True)
@@ -226,7 +230,7 @@ def machine() -> str:
 def main() -> None:
     """Runs, and writes results and pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traces", required=True, help="the folder of recordings, as for `verus reproduce`")
+    parser.add_argument("--traces", default="", help="the folder of recordings, as for `verus reproduce`")
     parser.add_argument("--made", type=Path, help="a folder that holds what an earlier call reproduced; it is not run")
     parser.add_argument("--timed", action="store_true", help="what depends on the machine, instead of what does not")
     parser.add_argument("--only", nargs="*", metavar="RESULT", help="these results alone")
@@ -238,13 +242,15 @@ def main() -> None:
     known = [*REPRODUCED, *PRINTED, *MADE]
     if unknown := set(names) - set(known):
         sys.exit(f"--only: no result is called {', '.join(sorted(unknown))}; known: {', '.join(known)}")
+    if not told.traces and not WITHOUT_RECORDINGS.issuperset(names):
+        parser.error("--traces is missing")
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             if name in REPRODUCED:
                 command, page = REPRODUCED[name]
                 text = reproduced(name, told.traces, told.made or Path(folder), run=told.made is None)
-                command = f"verus {command} --traces FOLDER"
+                command = f"verus {command}" + ("" if name in WITHOUT_RECORDINGS else " --traces FOLDER")
             elif name in MADE:
                 page, make = MADE[name]
                 command = f"python scripts/figures.py --only {name} --traces FOLDER"
@@ -271,10 +277,11 @@ def main() -> None:
 
 
 def reproduced(name: str, traces: str, folder: Path, *, run: bool) -> str:
-    """Runs `verus reproduce` and keeps its table; returns the page's text."""
+    """Runs `verus reproduce` or `verus check` and keeps its table; returns the page's text."""
     out = folder / Path(name).stem
     if run:
-        words = [*REPRODUCED[name][0].split(), "--traces", traces, "--out", str(out)]
+        recordings = [] if name in WITHOUT_RECORDINGS else ["--traces", traces]
+        words = [*REPRODUCED[name][0].split(), *recordings, "--out", str(out)]
         done = subprocess.run([Path(sys.executable).with_name("verus"), *words], check=False)
         if done.returncode not in (0, 3):  # 3: a claim does not hold
             sys.exit(done.returncode)

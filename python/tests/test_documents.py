@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from verus import _verus, experiments
+from verus import _verus, experiments, suites
 from verus.experiments.shared import claims
 from verus.experiments.shared.experiment import in_mode
 from verus.experiments.shared.overview import Overview
+from verus.suites.show import shown
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS / "results"
 SOURCES = json.loads((RESULTS / "sources.json").read_text())
 
 #: Pages whose every table is written from a result or compared with it below.
-WHOLE = {"claims.md", "verus.md", "agreement.md"}
+WHOLE = {"claims.md", "verus.md", "agreement.md", "check.md"}
 #: Of the other pages, tables that are no measurements (formats, keys, options) or have no result, by their first head;
 #: these say why.
 NO_RESULTS = {
@@ -169,6 +170,43 @@ def test_what_was_measured_in_real_time_stands_on_its_page(name: str) -> None:
     shown = {tuple(row) for row in own} | {tuple(row[1:]) for row in own}
     assert not {tuple(row) for row in rows_of(name)} - shown
     assert len(own) == len(rows_of("agreement.csv")) + len(rows_of("peers.csv"))
+
+
+#: The sign of each verdict that has a value.
+SIGNS = {"passed": " ✓", "missed": " ✗", "measured": ""}
+
+
+def test_the_tables_of_suites_are_the_result() -> None:
+    heads, *rows = rows_of("check.csv")
+    known = {(row[0], row[1]): dict(zip(heads, row, strict=True)) for row in rows}
+    found = set()
+    for (_, suite, *columns), *lines in tables("check.md"):
+        if suite not in suites.NAMES:
+            continue
+        for _, name, kind, asked, *cells in lines:
+            for scheme, cell in zip(columns[2:], cells, strict=True):
+                key = (f"{suite}/{name.strip('`')}", scheme.strip("`"))
+                if cell in ("", "not run"):
+                    assert key not in known, key
+                    continue
+                found.add(key)
+                row = known[key]
+                value = shown(float(row["value"]) if re.match(r"[\d.]", row["value"]) else row["value"] or None)
+                text = f"{value}{SIGNS[row['verdict']]}"
+                assert cell == (f"({text})" if row["concerns"] == "compared" else text), key
+                assert kind == row["kind"]
+                assert asked == row["asked"] or row["verdict"] == "measured", key
+    assert found == known.keys()
+
+
+def test_every_published_row_that_is_missed_has_its_cause() -> None:
+    heads, *rows = rows_of("check.csv")
+    rules = [dict(zip(heads, row, strict=True)) for row in rows]
+    own = [row for row in rules if (row["concerns"], row["kind"]) == ("own", "published")]
+    missed = {(row["row"], row["scheme"]) for row in own if row["verdict"] == "missed"}
+    listed = [lines for head, *lines in tables("check.md") if head[1:] == ["row", "sender", "cause"]]
+    assert {(row.strip("`"), scheme.strip("`")) for _, row, scheme, _ in listed[0]} == missed
+    assert len(missed) <= 0.2 * len(own)
 
 
 def numbers(prose: str) -> set[str]:

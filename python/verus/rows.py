@@ -30,6 +30,9 @@ RECORDING = "recording"
 #: Likewise of `verus shell`, where a link of ours was between a program and the world.
 SHELL = "shell"
 
+#: The kind that `verus check` leaves: verdicts, as JSON lines.
+CHECK = "check"
+
 #: The metrics of a row; null where nobody observed them.
 NUMBERS = (
     "capacity_mbps",

@@ -58,11 +58,11 @@ def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progr
         return list(_verus.simulate_many([run.to_json() for run in runs], threads, _told(len(runs), progress)))
 
 
-def measure_each(runs: Sequence[Run], *, progress: Progress | None = None) -> list[Ended]:
+def measure_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Ended]:
     """The same, of which only metrics are kept: nothing grows with the duration, and nothing is an array."""
     texts = [run.without_series().to_json() for run in runs]
     with refused():
-        return list(_verus.simulate_many(texts, None, _told(len(runs), progress), columns=False))
+        return list(_verus.simulate_many(texts, threads, _told(len(runs), progress), columns=False))
 
 
 def run_all(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Outcome]:

@@ -31,6 +31,11 @@ app.command(
     name="reproduce",
     help="Redraw published results and check each against its target.",
 )
+app.command(
+    "verus.commands.check:check",
+    name="check",
+    help="Run suites that others published, with their thresholds, against any sender.",
+)
 
 listing = App(name="list", help="What there is: schemes, queues, jitter, traffic and channels, with keys and units.")
 listing.command("verus.commands.catalogue:schemes", name="schemes", help="Congestion controllers.")
@@ -38,6 +43,7 @@ listing.command("verus.commands.catalogue:queues", name="queues", help="Queue di
 listing.command("verus.commands.catalogue:jitter", name="jitter", help="What packets wait for behind the bottleneck.")
 listing.command("verus.commands.catalogue:reorder", name="reorder", help="Which packets others overtake.")
 listing.command("verus.commands.catalogue:traffic", name="traffic", help="What flows have to send, and when.")
+listing.command("verus.commands.catalogue:measures", name="measures", help="What rows of suites can ask for.")
 listing.command("verus.commands.catalogue:scenario", name="scenario", help="Fields of a scenario, with ranges.")
 listing.command("verus.commands.catalogue:channels", name="channels", help="Built-in channels and public recordings.")
 app.command(listing)

@@ -77,6 +77,29 @@ def reorder(*, json_: Json = False) -> None:
     _show(json.loads(_verus.list_reorder()), as_json=json_)
 
 
+def measures(*, json_: Json = False) -> None:
+    """What rows of suites can ask for (`verus check`).
+
+    Parameters
+    ----------
+    json_
+        Print one JSON object a line instead.
+    """
+    from verus.suites.measures import MEASURES
+
+    entries = [{"name": name, "unit": one.unit, "summary": one.about} for name, one in MEASURES.items()]
+    if json_:
+        _lines(entries)
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("measure", no_wrap=True)
+    table.add_column("unit", no_wrap=True)
+    table.add_column("what it is")
+    for entry in entries:
+        table.add_row(entry["name"], entry["unit"], Text(entry["summary"]))
+    table_console().print(table)
+
+
 def channels(*, json_: Json = False) -> None:
     """Built-in channels, which need no file, and public recordings, which `verus trace fetch` brings.
 

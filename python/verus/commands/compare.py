@@ -353,6 +353,7 @@ def _settings(given: dict[str, Any], path: Path | None) -> tuple[Settings, list[
             rows.PROBE: "`verus probe`",
             rows.RECORDING: "`verus probe client --record`",
             rows.SHELL: "`verus shell`",
+            rows.CHECK: "`verus check`",
             "simulate": "`verus.simulate`, in Python",
         }
         raise FieldError(

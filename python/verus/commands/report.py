@@ -21,12 +21,17 @@ def report(
     Parameters
     ----------
     folders
-        Folders that `verus compare` or `verus reproduce` wrote.
+        Folders that `verus compare`, `verus check` or `verus reproduce` wrote.
     """
+    from verus.folder import read_config
     from verus.report import write_page
     from verus.results import Results
+    from verus.rows import CHECK
+    from verus.suites import page
 
-    saved = [(folder, Results.read(folder)) for folder in folders]
-    for folder, results in saved:
-        talk.say(f"Report: {write_page(results, folder)}")
+    kinds = [read_config(folder / "run.json")["kind"] for folder in folders]
+    saved = [None if kind == CHECK else Results.read(folder) for folder, kind in zip(folders, kinds, strict=True)]
+    for folder, results in zip(folders, saved, strict=True):
+        path = page.draw(folder) if results is None else write_page(results, folder)
+        talk.say(f"Report: {path}")
     return 0

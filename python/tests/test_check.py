@@ -1,0 +1,317 @@
+"""`verus check`: files of suites, verdicts, exit codes, what is written; and that rows which pass go on passing."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verus import suites
+from verus.scenario import Contestant
+from verus.suites import Check, judge, measures
+from verus.suites.judge import Verdict
+
+Command = Callable[..., Any]
+Look = Callable[[Path], list[str]]
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results" / "check.csv"
+
+#: A suite of one's own, as small as one can be.
+OWN = """
+name = "mine"
+title = "Mine"
+about = "What I want."
+source = "me"
+
+[[rows]]
+id = "quick"
+about = "1 MB over 10 Mbit/s: delivered by 2 s."
+kind = "published"
+controllers = ["cubic"]
+compares = true
+scenario = { trace = "rate:10", queue_bdp = 2 }
+flows = [{ bytes = 1_000_000 }]
+checks = [{ measure = "completion", most = 2 }]
+"""
+
+
+def own(tmp_path: Path, text: str = OWN) -> str:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", suites.NAMES)
+def test_every_suite_that_comes_along_can_be_loaded_and_measured(name: str) -> None:
+    suite = suites.load(name)
+    assert suite.name == name
+    judge.check_measures(suite, name)
+    assert all(row.cases or row.needs or row.unit_test for row in suite.rows)
+    assert all(row.about.endswith(".") for row in suite.rows)
+
+
+def test_a_published_threshold_is_above_what_the_bytes_alone_take() -> None:
+    for row in (row for name in ("c4", "picoquic") for row in suites.load(name).rows if row.cases):
+        scenario, check = row.cases[0].scenario, row.checks[0]
+        if check.measure == "completion" and not scenario["changes"]:
+            rate, sent = float(scenario["trace"].removeprefix("rate:")), scenario["flows"][0]
+            least = sent["start_s"] + sent["bytes"] * 8e-6 / rate + scenario["delay_ms"] / 1e3
+            assert check.most is not None
+            assert least < check.most, row.id
+
+
+def test_unit_tests_that_rows_name_are_there() -> None:
+    core = ROOT / "crates" / "core" / "src"
+    named = {row.unit_test for name in suites.NAMES for row in suites.load(name).rows if row.unit_test}
+    assert named
+    for path in named:
+        *module, name = path.split("::")
+        source = (core / "/".join(module)).with_suffix(".rs").read_text(encoding="utf-8")
+        assert f"fn {name}(" in source, path
+
+
+#: What is put into the place of what, and the words of the complaint.
+BAD = [
+    ("title =", "titel =", ["`mine.toml`", "`title` is missing"]),
+    ("compares = true", "compare = true", ["row `quick`", "`compare` is not known here", "did you mean `compares`"]),
+    ("most = 2", 'most = "2"', ["row `quick`, check 1", "`most` must be a number", '"2"']),
+    ("most = 2", "most = nan", ["`most` must be a number"]),
+    ("most = 2", "most = 2, near = 3, within = 0.1", ["must ask one thing", "`most` and `near`"]),
+    (", most = 2", "", ["must ask one thing", "none"]),
+    ("most = 2", "near = 2", ["`within` must be there with `near`"]),
+    ('"completion"', '"completions"', ["there is no measure `completions`", "did you mean `completion`"]),
+    ("most = 2", "most = 2, options = { flow = 1 }", ["`options.flow`", "counted from 0, not 1"]),
+    ("most = 2", "most = 2, options = { share = 1 }", ["`options.share` is none of flow, from_s, to_s"]),
+    ('kind = "published"', 'kind = "known"', ["`kind` must be one of published", "`known`"]),
+    ('["cubic"]', '"cubic"', ["`controllers` must be a list of names"]),
+    ('["cubic"]', "[]", ["`controllers` must be a list of names"]),
+    ("[{ bytes", '[{ scheme = "cubik", bytes', ["row `quick`", "cubik"]),
+    ("1_000_000 }", "1_000_000, count = 0 }", ["`flows.count` must be a whole number from 1 to 1000, not 0"]),
+    ("[{ bytes = 1_000_000 }]", "[]", ["`flows` must have at least one"]),
+    ("queue_bdp = 2", "queue_bdp = 0", ["`scenario.queue_bdp` must be a number above 0"]),
+    ("queue_bdp = 2", "delay_ms = -1", ["row `quick`", "delay_ms must be between 0 and 100000, not -1"]),
+    ("queue_bdp = 2", "dealy_ms = 1", ["`scenario.dealy_ms` is no field of a scenario", "did you mean `delay_ms`"]),
+    ("queue_bdp = 2", 'queue = "droptale"', ["row `quick`", "droptale"]),
+    ('"rate:10"', '"city-driving-lte-down"', ["`scenario.queue_bdp` must be left out"]),
+    ('id = "quick"', 'id = "so quick"', ["`id` must be words joined by `/`"]),
+    ('name = "mine"', 'name = "My own"', ["`name` must be small letters"]),
+    ("[[rows]]", "[rows]", ["`rows` must be a list of tables"]),
+    (
+        'kind = "published"',
+        'kind = "scenario only"',
+        ["`most` must be left out where the source states a scenario only"],
+    ),
+    ("[[rows]]", "[[rows", ["not TOML"]),
+    ("compares = true", "sweep = { delay_ms = 5 }", ["`sweep.delay_ms` must be a list of values"]),
+    ("compares = true", "seeds = 0", ["`seeds` must be a whole number from 1 to 100000, not 0"]),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), BAD, ids=[bad[1] or "no threshold" for bad in BAD])
+def test_a_bad_suite_is_refused_with_file_row_and_field(
+    old: str, new: str, words: list[str], verus: Command, tmp_path: Path, left_behind: Look
+) -> None:
+    assert old in OWN
+    own(tmp_path, OWN.replace(old, new, 1))
+    before = left_behind(tmp_path)
+    ran = verus("check", "cubic", "--suite", "mine.toml", "--out", "here")
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1), ran
+    assert "mine.toml" in ran.err
+    for word in words:
+        assert word in ran.err, ran.err
+    assert left_behind(tmp_path) == before
+
+
+def test_two_rows_of_one_name_are_refused(verus: Command, tmp_path: Path) -> None:
+    path = own(tmp_path, OWN + OWN[OWN.index("[[rows]]") :])
+    ran = verus("check", "cubic", "--suite", path)
+    assert ran.code == 2
+    assert "`mine/quick` is there twice" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), ["SCHEME", "name at least one sender"]),
+        (("cubik",), ["SCHEME", "unknown algorithm `cubik`"]),
+        (("linux:cc=cubic",), ["the kernel's"]),
+        (("cubic", "--suite", "c5"), ["--suite", "there is no suite `c5`"]),
+        (("cubic", "--suite", "none.toml"), ["--suite", "none.toml", "cannot be read"]),
+        (("cubic", "--row", "c4/c4_alon"), ["--row", "did you mean `c4/c4_alone`"]),
+        (("--explain", "c4/c4_alon"), ["--explain", "did you mean `c4/c4_alone`"]),
+        (("cubic", "--seeds", "0"), ["--seeds", "must be 1 or more, not 0"]),
+        (("cubic", "--seeds", "2", "--full"), ["--seeds", "--full"]),
+        (("cubic", "--jobs", "0"), ["--jobs", "must be 1 or more, not 0"]),
+        (("cubic", "--seed", "-1"), ["--seed", "-1"]),
+        (("cubic", "--junit", "no/where.xml"), ["--junit", "no folder `no`"]),
+    ],
+)
+def test_bad_arguments_get_one_message(
+    arguments: tuple[str, ...], words: list[str], verus: Command, tmp_path: Path, left_behind: Look
+) -> None:
+    ran = verus("check", *arguments)
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1), ran
+    for word in words:
+        assert word in ran.err, ran.err
+    assert left_behind(tmp_path) == []
+
+
+def test_what_exists_is_not_written_over(verus: Command, tmp_path: Path) -> None:
+    path = own(tmp_path)
+    (tmp_path / "there.xml").write_text("mine")
+    ran = verus("check", "cubic", "--suite", path, "--junit", "there.xml")
+    assert ran.code == 2
+    assert "--force" in ran.err
+    assert (tmp_path / "there.xml").read_text() == "mine"
+
+
+def test_a_row_that_is_met_passes_and_everything_is_written(verus: Command, tmp_path: Path) -> None:
+    ran = verus("check", "cubic", "vegas", "--suite", own(tmp_path), "--out", "here", "--junit", "j.xml")
+    assert ran.code == 0, ran
+    assert "✓" in ran.out
+    assert re.search(r"\(\d\.\d+ ✓\)", ran.out), ran.out  # the row is Cubic's: Vegas runs for comparison
+    folder = tmp_path / "here"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "check.csv",
+        "check.jsonl",
+        "check.md",
+        "report.html",
+        "run.json",
+    ]
+    first, second = map(json.loads, (folder / "check.jsonl").read_text().splitlines())
+    assert (first["verdict"], first["concerns"], first["gates"]) == ("passed", "own", True)
+    assert (second["verdict"], second["concerns"], second["gates"]) == ("passed", "compared", False)
+    assert 0.8 < first["value"] < 2
+    assert "mine" in (folder / "report.html").read_text().lower()
+    drawn = (folder / "report.html").read_bytes()
+    (folder / "report.html").unlink()
+    assert verus("report", folder).code == 0
+    assert (folder / "report.html").read_bytes() == drawn
+    (folder / "check.jsonl").write_text("{}\n")
+    assert "not what `verus check` writes" in verus("report", folder).err
+    found = ET.parse(tmp_path / "j.xml").getroot()
+    assert [case.attrib for case in found.iter("testcase")] == [
+        {"classname": "cubic.mine", "name": "mine/quick"},
+        {"classname": "vegas.mine", "name": "mine/quick"},
+    ]
+
+
+def test_a_missed_row_fails_the_command_if_it_is_published_for_the_sender(verus: Command, tmp_path: Path) -> None:
+    late = OWN.replace("most = 2", "most = 0.5")
+    ran = verus("check", "cubic", "vegas", "--suite", own(tmp_path, late), "--json", "--junit", "j.xml")
+    assert ran.code == 3, ran
+    rows = [json.loads(line) for line in ran.out.splitlines()]
+    assert [(row["scheme"], row["verdict"], row["gates"]) for row in rows] == [
+        ("cubic", "missed", True),
+        ("vegas", "missed", False),
+    ]
+    found = ET.parse(tmp_path / "j.xml").getroot()
+    assert [len(list(found.iter(tag))) for tag in ("failure", "skipped")] == [1, 1]
+    assert verus("check", "vegas", "--suite", tmp_path / "mine.toml", "--json").code == 0
+    derived = late.replace('"published"', '"derived"')
+    assert verus("check", "cubic", "--suite", own(tmp_path, derived), "--json").code == 0
+
+
+def test_what_is_not_done_in_time_is_missed_and_says_so(verus: Command, tmp_path: Path) -> None:
+    never = OWN.replace("1_000_000", "100_000_000")
+    ran = verus("check", "cubic", "--suite", own(tmp_path, never), "--json")
+    row = json.loads(ran.out)
+    assert (ran.code, row["verdict"], row["value"]) == (3, "missed", None)
+    assert "did not happen" in row["why"]
+
+
+def test_rows_for_others_and_rows_that_need_more_are_not_run(verus: Command, tmp_path: Path) -> None:
+    text = OWN.replace("compares = true\n", "") + OWN[OWN.index("[[rows]]") :].replace(
+        'id = "quick"', 'id = "later"\nneeds = "a moon"'
+    )
+    ran = verus("check", "vegas", "--suite", own(tmp_path, text), "--json")
+    rows = {row["row"]: row for row in map(json.loads, ran.out.splitlines())}
+    assert ran.code == 0
+    assert rows["mine/quick"]["verdict"] == "not applicable"
+    assert (rows["mine/later"]["verdict"], rows["mine/later"]["why"]) == ("cannot be run", "needs a moon")
+
+
+def test_the_worst_of_the_seeds_counts_and_no_more_are_run_than_asked_for(verus: Command, tmp_path: Path) -> None:
+    path = own(tmp_path, OWN.replace("compares = true", "seeds = 3").replace("queue_bdp = 2", "loss = 0.02"))
+
+    def row(*arguments: object) -> Any:
+        return json.loads(verus("check", "cubic", "--suite", path, "--json", *arguments).out)
+
+    alone = [row("--seed", seed)["value"] for seed in (1, 2, 3)]
+    assert len(set(alone)) > 1
+    whole = row("--full")
+    assert (whole["value"], whole["seeds"], whole["asked_seeds"]) == (max(alone), 3, 3)
+    assert row("--seeds", 2)["value"] == max(alone[:2])
+    assert row("--seeds", 50)["seeds"] == 3
+
+
+def test_a_sweep_counts_its_worst_path_and_a_baseline_divides(verus: Command, tmp_path: Path) -> None:
+    sweep = OWN.replace("compares = true", "sweep = { delay_ms = [5, 100] }")
+    row = json.loads(verus("check", "cubic", "--suite", own(tmp_path, sweep), "--json").out)
+    slow = OWN.replace("queue_bdp = 2", "queue_bdp = 2, delay_ms = 100")
+    assert row["value"] == json.loads(verus("check", "cubic", "--suite", own(tmp_path, slow), "--json").out)["value"]
+    against = OWN.replace("compares = true", 'against = { trace = "rate:20", queue_bdp = 2 }')
+    assert 1 < json.loads(verus("check", "cubic", "--suite", own(tmp_path, against), "--json").out)["value"] < 2
+
+
+def test_a_check_knows_what_holds_and_what_is_worst() -> None:
+    most, least = Check(name="", measure="", most=2), Check(name="", measure="", least=2)
+    near, word = Check(name="", measure="", near=10, within=0.1), Check(name="", measure="", equals="DRAIN")
+    assert [most.holds(2), most.holds(2.01), least.holds(2), least.holds(1.99)] == [True, False, True, False]
+    assert [near.holds(11), near.holds(8.9), word.holds("DRAIN"), word.holds(1.0)] == [True, False, True, False]
+    assert (most.worst([1, 3, 2]), least.worst([1, 3, 2]), near.worst([9, 12, 10])) == (3, 1, 12)
+    assert word.worst(["DRAIN", "STARTUP"]) == "STARTUP"
+    assert Check(name="", measure="").worst([1, 3]) == 2
+
+
+def test_a_row_is_explained_by_a_command_where_compare_can_say_it(verus: Command) -> None:
+    said = verus("check", "--explain", "rfc9743/vs-cubic").out
+    assert "run: verus compare --mix SCHEME+cubic --trace rate:20" in said
+    whole = verus("check", "--explain", "c4/c4_before_c4").out
+    assert "worst of 100 seeds" in whole
+    scenario = json.loads(re.search(r"run: (\{.*\})", whole)[1])  # type: ignore[index]
+    assert [flow["scheme"] for flow in scenario["flows"]] == ["SCHEME", "c4"]
+    assert "asserted by the unit test" in verus("check", "--explain", "bbr-draft/spurious-rto").out
+
+
+def test_all_rows_are_listed(verus: Command) -> None:
+    lines = verus("check", "--list").out.splitlines()
+    known = [row.id_of(check) for name in suites.NAMES for row in suites.load(name).rows for check in row.checks]
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == known
+
+
+def judged(names: list[str], schemes: list[str], leave_out: str = "^$") -> list[Verdict]:
+    chosen = []
+    for name in names:
+        suite = suites.load(name)
+        rows = tuple(row for row in suite.rows if not re.search(leave_out, row.id))
+        chosen.append(suites.Suite(**{**vars(suite), "rows": rows}))
+    return judge.judge(chosen, [Contestant.from_scheme(scheme) for scheme in schemes])
+
+
+def test_what_passes_for_a_senders_own_rows_goes_on_passing() -> None:
+    with RESULTS.open(newline="", encoding="utf-8") as file:
+        before = {(row["row"], row["scheme"]): row["verdict"] for row in csv.DictReader(file)}
+    # Those that take seconds each are left to whoever writes the results anew.
+    found = judged(
+        ["c4", "picoquic", "bbr-draft"], ["cubic", "bbr1", "bbr", "c4"], "satellite|one_second|slow_long|gbps"
+    )
+    own_rows = [one for one in found if one.concerns == "own" and one.verdict in ("passed", "missed")]
+    assert len(own_rows) > 60
+    now = {(one.row, one.scheme): one for one in own_rows}
+    worse = [one for key, one in now.items() if before.get(key) == "passed" and one.verdict != "passed"]
+    assert not worse
+    assert now.keys() <= before.keys(), "new rows: `make check-results` writes docs/results/check.csv"
+
+
+def test_states_of_bbr_are_told_apart() -> None:
+    found = {one.row: one for one in judged(["bbr-draft"], ["bbr"])}
+    assert found["bbr-draft/startup-plateau/next"].value == "DRAIN"
+    assert {measures.DRAIN, measures.STARTUP} <= {one.value for one in found.values()}

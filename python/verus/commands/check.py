@@ -1,0 +1,189 @@
+"""`verus check`: suites that others published, with their thresholds, against any sender."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import fnmatch
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from verus import suites
+from verus.commands.talk import Talk, tell, tell_rows
+from verus.errors import FieldError
+from verus.files import refuse_existing, write_whole
+from verus.folder import check_folder, new_folder
+from verus.scenario import KERNEL, MOST_REPETITIONS, Contestant, at_least, check_seed, distinct
+from verus.suites import Suite, judge
+from verus.suites.explain import explained, listed
+
+Words = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
+Count = Annotated[int | None, Parameter(allow_leading_hyphen=True)]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+#: It ran, but a published threshold was missed.
+MISSED = 3
+
+
+def check(
+    schemes: Annotated[list[str] | None, Parameter(name="SCHEME", negative="")] = None,
+    /,
+    *,
+    suite: Words = None,
+    row: Words = None,
+    list_: Annotated[bool, Parameter(name="--list", negative="", show_default=False)] = False,
+    explain: str | None = None,
+    seed: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
+    seeds: Count = None,
+    full: Flag = False,
+    jobs: Count = None,
+    junit: Path | None = None,
+    json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
+    out: Path | None = None,
+    force: Flag = False,
+    talk: Talk = Talk(),  # noqa: B008 (frozen)
+) -> int:
+    """Run suites that others published against senders: each row's value, its threshold, passed or missed.
+
+    Exit code 3 if a published row that its source states for one of these senders is missed. Rows that a source
+    states for other senders are shown for comparison, and decide nothing.
+
+    Parameters
+    ----------
+    schemes
+        `NAME[:key=value,…]`, such as `cubic` or `verus:ratio=2`.
+    suite
+        Which: a name of `--list`, or a file of your own (`*.toml`). Default: all that come with Verus.
+    row
+        Rows of these by name, such as `c4/c4_alone`; `*` stands for anything.
+    list_
+        Say which rows there are.
+    explain
+        Say what one row is: its scenario, what is asked, where it comes from.
+    seed
+        The first seed.
+    seeds
+        Runs of each row whose source asks for several; the worst counts. Default: 1.
+    full
+        As many runs as the sources ask for.
+    jobs
+        Cores to use. Default: all.
+    junit
+        Write the verdicts as JUnit XML, too.
+    json_
+        Print one JSON object a line for each row and sender, and nothing else.
+    out
+        Folder for results and page. Default: a new one in `verus-results`; none with --json.
+    force
+        Replace the results in a folder that is not empty, and the file of `--junit`.
+    """
+    chosen = _chosen(suite, row)
+    if list_:
+        for line in listed(chosen):
+            tell(line)
+        return 0
+    if explain is not None:
+        for line in explained(chosen, explain):
+            tell(line)
+        return 0
+    contestants = _contestants(schemes or [])
+    check_seed(seed)
+    if seeds is not None:
+        at_least("seeds", seeds, 1, MOST_REPETITIONS)
+        if full:
+            raise FieldError("seeds", "is for less than `--full`, which runs as many as the sources ask for")
+    if jobs is not None:
+        at_least("jobs", jobs, 1, 1000)
+    if junit is not None:
+        refuse_existing(junit, force=force, field="junit")
+    target = out if out is not None or json_ else _new_name()
+    if target is not None:
+        check_folder(target, force=force)
+
+    with talk.progress("simulating") as progress:
+        verdicts = judge.judge(
+            chosen,
+            contestants,
+            seed=seed,
+            seeds=None if full else seeds or 1,
+            threads=jobs,
+            progress=progress,
+        )
+    if json_:
+        tell_rows(verdict.to_dict() for verdict in verdicts)
+    elif not talk.quiet:
+        from verus.commands.tables import table_console
+        from verus.suites.show import tables
+
+        console = table_console()
+        for block in tables(chosen, verdicts):
+            console.print(block)
+    if junit is not None:
+        from verus.suites.junit import to_xml
+
+        write_whole(junit, to_xml(verdicts), field="junit")
+    if target is not None:
+        from verus.suites.page import write
+
+        with new_folder(target, force=force) as folder:
+            write(folder, chosen, verdicts, seed=seed)
+        talk.say(f"Report: {target / 'report.html'}")
+    return MISSED if any(verdict.failed for verdict in verdicts) else 0
+
+
+def _contestants(schemes: list[str]) -> list[Contestant]:
+    """The senders that were named.
+
+    Raises:
+        ValueError: There is none, or one cannot be used.
+    """
+    if not schemes:
+        raise ValueError("SCHEME: name at least one sender, such as `verus check cubic` (`verus list schemes`)")
+    for text in schemes:
+        if text.startswith(KERNEL):
+            raise ValueError(f"SCHEME: `{text}` is the kernel's: it runs in real time only (`verus compare --emulate`)")
+    try:
+        return distinct([Contestant.from_scheme(text) for text in dict.fromkeys(schemes)])
+    except FieldError as error:
+        raise ValueError(f"SCHEME: {error.problem}") from error
+
+
+def _chosen(names: list[str] | None, patterns: list[str] | None) -> list[Suite]:
+    """The suites that were asked for, with those of their rows that were."""
+    loaded = []
+    for name in dict.fromkeys(names or suites.NAMES):
+        found = suites.load(name)
+        judge.check_measures(found, name)
+        loaded.append(found)
+    seen: dict[str, str] = {}
+    for found, name in zip(loaded, dict.fromkeys(names or suites.NAMES), strict=True):
+        if found.name in seen:
+            raise FieldError("suite", f"`{seen[found.name]}` and `{name}` are both called `{found.name}`")
+        seen[found.name] = name
+    if not patterns:
+        return loaded
+    known = [identity for found in loaded for row in found.rows for identity in (row.id, *map(row.id_of, row.checks))]
+    for pattern in patterns:
+        if not fnmatch.filter(known, pattern):
+            raise FieldError("row", f"there is no row `{pattern}`{suites.near(pattern, known)}")
+    return [found for found in (_with_rows(suite, patterns) for suite in loaded) if found.rows]
+
+
+def _with_rows(suite: Suite, patterns: list[str]) -> Suite:
+    """The suite, of which only rows and checks with such names are left."""
+
+    def wanted(name: str) -> bool:
+        return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+    rows = []
+    for row in suite.rows:
+        checks = row.checks if wanted(row.id) else tuple(one for one in row.checks if wanted(row.id_of(one)))
+        if checks:
+            rows.append(dataclasses.replace(row, checks=checks))
+    return dataclasses.replace(suite, rows=tuple(rows))
+
+
+def _new_name() -> Path:
+    return Path("verus-results") / f"check-{datetime.datetime.now():%Y-%m-%d-%H%M%S}"

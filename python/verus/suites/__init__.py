@@ -1,0 +1,503 @@
+"""Suites that others published, as data: one file each, read and checked here.
+
+A file (`*.toml` beside this module, or a user's own) has rows: a scenario in the simulator's own words
+(`verus list scenario`), in which the flow without a scheme is the sender under test, and checks, each a measured
+quantity and what it must be. `docs/check.md` describes the format by an example. Nothing here runs anything.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from verus import _verus
+from verus.errors import FieldError
+from verus.scenario import DEFAULTS, SCHEMA
+from verus.schema import Scenario
+
+#: Suites that come with the package, in the order in which they run.
+NAMES = ("rfc9743", "bbr-draft", "c4", "picoquic", "rmcat", "scream")
+
+#: Where a check's number comes from.
+KINDS = {
+    "published": "the source states the number",
+    "measured": "the source reports what one run of its own gave",
+    "derived": "the source asks the question; the number is ours",
+    "scenario only": "the source states a scenario and no number",
+}
+
+#: Stands for every sender in `controllers`.
+ANY = "any"
+
+#: What a check may ask of a quantity, and in which of several runs it is worst.
+_OPERATIONS = ("most", "least", "near", "is")
+
+#: A sender that has every scenario checked when it is loaded.
+_STAND_IN = "cubic"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One quantity and what it must be.
+
+    Attributes:
+        name: Its name within the row, where there are several.
+        measure: What is measured, a name of `verus.suites.measures`.
+        options: What the measure needs to know: a flow, an interval.
+        most: It must not be above this.
+        least: It must not be below this.
+        near: It must be this, `within` such a share of it.
+        within: Of `near`.
+        equals: It must be exactly this word.
+    """
+
+    name: str
+    measure: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    most: float | None = None
+    least: float | None = None
+    near: float | None = None
+    within: float = 0.0
+    equals: str | None = None
+
+    def holds(self, value: float | str) -> bool:
+        """Whether the value is what it must be; true where nothing is asked.
+
+        Example:
+            >>> Check(name="", measure="completion", most=5).holds(4.99)
+            True
+        """
+        if self.equals is not None:
+            return value == self.equals
+        if isinstance(value, str):
+            return False
+        if self.near is not None:
+            return abs(value - self.near) <= self.within * abs(self.near)
+        return (self.most is None or value <= self.most) and (self.least is None or value >= self.least)
+
+    def margin(self, value: float | str | None) -> float | None:
+        """How many times better the value is than it must be; None where one of them is no such number.
+
+        Example:
+            >>> Check(name="", measure="completion", most=5).margin(4.0)
+            1.25
+        """
+        if isinstance(value, str) or value is None or value <= 0 or (self.most is not None and self.least is not None):
+            return None
+        if self.most is not None:
+            return self.most / value
+        return value / self.least if self.least else None
+
+    @property
+    def asks(self) -> bool:
+        """Whether anything is asked of the value."""
+        return any(value is not None for value in (self.most, self.least, self.near, self.equals))
+
+    def worst(self, values: Sequence[float | str]) -> float | str:
+        """The value of the run that is furthest from what is asked."""
+        words = [value for value in values if isinstance(value, str)]
+        if words:
+            return next((word for word in words if not self.holds(word)), words[0])
+        found = cast("list[float]", list(values))
+        if self.near is not None:
+            target = self.near
+            return max(found, key=lambda value: abs(value - target))
+        if self.least is not None:
+            return min(found)
+        return max(found) if self.most is not None else sum(found) / len(found)
+
+    def wanted(self, unit: str = "") -> str:
+        """What is asked, for people.
+
+        Example:
+            >>> Check(name="", measure="throughput", near=79, within=0.15).wanted("Mbit/s")
+            '79 Mbit/s ± 15 %'
+        """
+        unit = f" {unit}" if unit else ""
+        if self.equals is not None:
+            return self.equals
+        if self.near is not None:
+            return f"{self.near:g}{unit}" + (f" ± {100 * self.within:g} %" if self.within else "")
+        if self.most is not None and self.least is not None:
+            return f"{self.least:g} to {self.most:g}{unit}"
+        if self.most is not None:
+            return f"≤ {self.most:g}{unit}"
+        return f"≥ {self.least:g}{unit}" if self.least is not None else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One scenario of a row, as JSON that the simulator reads but for the sender under test.
+
+    Attributes:
+        scenario: Every field, that of the first flow's scheme empty where the sender under test runs.
+        baseline: The scenario that the value is divided by, if there is one.
+    """
+
+    scenario: Mapping[str, Any]
+    baseline: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A scenario with its checks.
+
+    Attributes:
+        id: Unique: `suite/row`.
+        about: What happens and what is asked, in a sentence.
+        source: Where it is published.
+        kind: A key of `KINDS`.
+        controllers: The senders that the source states it for, by our names; `any` for all.
+        compares: Whether it is run with other senders, too, for comparison.
+        seeds: How many runs the source takes the worst of.
+        needs: What the simulator has not, if that is why the row cannot be run.
+        unit_test: The unit test of the controller that asserts it, where a scenario cannot.
+        note: What to know about its numbers.
+        cases: What is run; the worst counts. Empty where it cannot be run.
+        checks: What is asked.
+    """
+
+    id: str
+    about: str
+    source: str
+    kind: str
+    controllers: tuple[str, ...]
+    compares: bool
+    seeds: int
+    needs: str
+    unit_test: str
+    note: str
+    cases: tuple[Case, ...]
+    checks: tuple[Check, ...]
+
+    def names(self, scheme: str) -> bool:
+        """Whether the source states it for this sender (a bare name: `cubic`)."""
+        return ANY in self.controllers or scheme in self.controllers
+
+    def id_of(self, check: Check) -> str:
+        """The name of one of its checks, as reports have it."""
+        return f"{self.id}/{check.name}" if check.name else self.id
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """A file of rows.
+
+    Attributes:
+        name: What `--suite` calls it.
+        title: For headings.
+        about: What it is, in a few sentences.
+        source: Where it is published.
+        differences: Where the source's simulator does what ours does not.
+        rows: In order.
+    """
+
+    name: str
+    title: str
+    about: str
+    source: str
+    differences: str
+    rows: tuple[Row, ...]
+
+
+def load(name: str) -> Suite:
+    """The suite of that name, or of that file (`*.toml`).
+
+    Raises:
+        FieldError: There is none.
+        ValueError: The file is not what it must be; the message names file, row and field.
+    """
+    if name.endswith(".toml"):
+        path = Path(name)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"`{name}`: not UTF-8 (byte {error.start + 1})") from error
+        except OSError as error:
+            raise FieldError("suite", f"`{name}` cannot be read ({error.strerror or error})") from error
+        return read(text, name)
+    if name not in NAMES:
+        raise FieldError("suite", f"there is no suite `{name}`{near(name, NAMES)}; a file of one's own ends in `.toml`")
+    return read((resources.files("verus.suites") / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
+
+
+def near(name: str, known: Sequence[str]) -> str:
+    """What may have been meant, or all that there is, to follow a complaint."""
+    found = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean `{found[0]}`?)" if found else f" (there are {', '.join(known)})" if len(known) < 12 else ""
+
+
+def read(text: str, name: str) -> Suite:
+    """A suite from the text of its file; `name` is what messages call that.
+
+    Raises:
+        ValueError: It is not what it must be; the message names file, row and field.
+    """
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"`{name}`: not TOML: {error}") from error
+    table = _Table(found, f"`{name}`")
+    suite = table.text("name")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", suite):
+        table.refuse("name", f"must be small letters, digits, `-`, `_` and `.`, not `{suite}`")
+    title, about = table.text("title"), table.text("about")
+    source, differences = table.text("source"), table.text("differences", "")
+    seeds, shared, asks = table.whole("seeds", 1), table.table("scenario"), table.number("asks_rtts") or 0.0
+    rows = []
+    for index, entry in enumerate(table.tables("rows")):
+        identity = entry.get("id")
+        place = f"row `{identity}`" if isinstance(identity, str) else f"row {index + 1}"
+        rows.append(_row(_Table(entry, f"`{name}`, {place}"), suite, seeds, shared, asks))
+    table.end()
+    if not rows:
+        table.refuse("rows", "must have at least one")
+    seen: set[str] = set()
+    for row in rows:
+        for identity in map(row.id_of, row.checks):
+            if identity in seen:
+                raise ValueError(f"`{name}`, row `{row.id.partition('/')[2]}`: `{identity}` is there twice")
+            seen.add(identity)
+    return Suite(name=suite, title=title, about=about, source=source, differences=differences, rows=tuple(rows))
+
+
+def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks: float) -> Row:
+    identity = table.text("id")
+    if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*(/[\w.+-]+)*", identity):
+        table.refuse("id", f"must be words joined by `/`, not `{identity}`")
+    kind = table.text("kind")
+    if kind not in KINDS:
+        table.refuse("kind", f"must be one of {', '.join(KINDS)}, not `{kind}`")
+    about, source, note = table.text("about"), table.text("source", ""), table.text("note", "")
+    controllers = table.texts("controllers")
+    compares = table.flag("compares", default=False)
+    needs, unit_test = table.text("needs", ""), table.text("unit_test", "")
+    row_seeds = table.whole("seeds", seeds)
+    checks = tuple(
+        _check(_Table(entry, f"{table.place}, check {number + 1}"), kind)
+        for number, entry in enumerate(table.tables("checks"))
+    )
+    if not checks:
+        table.refuse("checks", "must have at least one")
+    cases = tuple(_cases(table, shared, asks)) if not (needs or unit_test) else ()
+    table.known |= {"scenario", "flows", "sweep", "against"}  # what cannot be run may say what it would be
+    table.end()
+    return Row(
+        id=f"{suite}/{identity}",
+        about=about,
+        source=source,
+        kind=kind,
+        controllers=controllers,
+        compares=compares,
+        seeds=row_seeds,
+        needs=needs,
+        unit_test=unit_test,
+        note=note,
+        cases=cases,
+        checks=checks,
+    )
+
+
+def _check(table: _Table, kind: str) -> Check:
+    name, measure = table.text("name", ""), table.text("measure")
+    most, least, near = table.number("most"), table.number("least"), table.number("near")
+    within = table.number("within")
+    equals = table.text("is", "") or None
+    options = table.table("options")
+    table.end()
+    given = [word for word, value in zip(_OPERATIONS, (most, least, near, equals), strict=True) if value is not None]
+    if kind == "scenario only" and given:
+        table.refuse(given[0], "must be left out where the source states a scenario only")
+    if kind != "scenario only" and (not given or (len(given) > 1 and given != ["most", "least"])):
+        what = " and ".join(f"`{word}`" for word in given) or "none"
+        table.refuse("checks", f"must ask one thing (`most`, `least`, both, `near` or `is`), not {what}")
+    if (near is None) != (within is None):
+        table.refuse("within", "must be there with `near`, and with nothing else")
+    return Check(
+        name=name,
+        measure=measure,
+        options=options,
+        most=most,
+        least=least,
+        near=near,
+        within=within or 0.0,
+        equals=equals,
+    )
+
+
+def _cases(table: _Table, shared: Mapping[str, Any], asks: float) -> Iterator[Case]:
+    """Each scenario of a row: what the suite says of all, what the row says, and each way of its `sweep`."""
+    own, flows = table.table("scenario"), table.tables("flows")
+    sweep, against = table.table("sweep"), table.table("against")
+    if not flows:
+        table.refuse("flows", "must have at least one, the sender under test")
+    for key, values in sweep.items():
+        if not isinstance(values, list) or not values:
+            table.refuse(f"sweep.{key}", "must be a list of values")
+    for values in itertools.product(*sweep.values()):
+        fields = _over(_over(shared, own), dict(zip(sweep, values, strict=True)))
+        scenario = _scenario(table, fields, flows, asks)
+        baseline = None
+        if against:
+            changed = dict(against)
+            others = changed.pop("flows", flows)
+            baseline = _scenario(table, _over(fields, changed), others, asks)
+        yield Case(scenario=scenario, baseline=baseline)
+
+
+#: Each says how long the bottleneck's queue is; the one said last counts.
+_QUEUES = {"queue", "queue_bdp"}
+
+
+def _over(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said first, and over it what is said then."""
+    replaced = _QUEUES if _QUEUES & then.keys() else set()
+    return {**{key: value for key, value in first.items() if key not in replaced}, **then}
+
+
+def _scenario(
+    table: _Table, fields: Mapping[str, Any], flows: Sequence[Mapping[str, Any]], asks: float
+) -> Mapping[str, Any]:
+    """A whole scenario, checked with a stand-in for the sender under test."""
+    scenario: dict[str, Any] = {**DEFAULTS, **fields, "flows": []}
+    queue_bdp = scenario.pop("queue_bdp", None)
+    asks = scenario.pop("asks_rtts", asks)
+    for key in scenario:
+        if key not in SCHEMA["properties"]:
+            table.refuse(f"scenario.{key}", f"is no field of a scenario{near(key, list(SCHEMA['properties']))}")
+    for flow in flows:
+        plain = {key: value for key, value in flow.items() if key != "count"}
+        count = flow.get("count", 1)
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1000:
+            table.refuse("flows.count", f"must be a whole number from 1 to 1000, not {count}")
+        if asks:
+            own = plain.get("delay_ms", scenario["delay_ms"])
+            plain["start_s"] = round(plain.get("start_s", 0.0) + asks * 2e-3 * own, 9)
+        scenario["flows"] += [{"scheme": "", **plain}] * count
+    if queue_bdp is not None:
+        scenario["queue"] = f"droptail:bytes={_bdp_bytes(table, scenario, queue_bdp)}"
+    _try(table, scenario)
+    return scenario
+
+
+def _bdp_bytes(table: _Table, scenario: Mapping[str, Any], count: Any) -> int:
+    """Bytes of so many bandwidth-delay products, and room for two packets at the least."""
+    rate = re.fullmatch(r"rate:([\d.]+)", scenario["trace"])
+    if rate is None:
+        table.refuse("scenario.queue_bdp", "must be left out where the channel is not `rate:MBPS`")
+    if isinstance(count, bool) or not isinstance(count, int | float) or not 0 < count <= 1000:
+        table.refuse("scenario.queue_bdp", f"must be a number above 0 and at most 1000, not {_shown(count)}")
+    rtt_s = 2e-3 * float(scenario["delay_ms"])
+    return max(round(float(rate[1]) * 1e6 / 8 * rtt_s * count), 2 * int(scenario["packet_bytes"]))
+
+
+def _try(table: _Table, scenario: Mapping[str, Any]) -> None:
+    """Has the simulator look at it, with some sender in the place of the one under test."""
+    try:
+        text = json.dumps(with_sender(scenario, _STAND_IN), allow_nan=False)
+        _verus.check_scenario(text)
+        _verus.check_queue(scenario["queue"])
+        _verus.check_queue(scenario["ack_queue"])
+        for flow in scenario["flows"]:
+            if flow["scheme"]:
+                _verus.check_scheme(flow["scheme"])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{table.place}: {error}") from error
+
+
+def with_sender(scenario: Mapping[str, Any], scheme: str, seed: int = 1) -> Scenario:
+    """The scenario with that sender wherever the one under test belongs."""
+    flows = [{**flow, "scheme": flow["scheme"] or scheme} for flow in scenario["flows"]]
+    return cast("Scenario", {**scenario, "flows": flows, "seed": seed})
+
+
+@dataclass
+class _Table:
+    """A table of the file: each key is read once, by its type, and none may be left over."""
+
+    values: Mapping[str, Any]
+    place: str
+    known: set[str] = field(default_factory=set)
+
+    def refuse(self, key: str, problem: str) -> NoReturn:
+        raise ValueError(f"{self.place}: `{key}` {problem}")
+
+    def end(self) -> None:
+        """Refuses what nobody asked for."""
+        for key in self.values:
+            if key not in self.known:
+                self.refuse(key, f"is not known here{near(key, sorted(self.known))}")
+
+    def _get(self, key: str) -> Any:
+        self.known.add(key)
+        return self.values.get(key)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self._get(key)
+        if value is None:
+            if default is None:
+                self.refuse(key, "is missing")
+            return default
+        if not isinstance(value, str) or not value.strip():
+            self.refuse(key, f"must be text, not {_shown(value)}")
+        return " ".join(value.split())
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self._get(key)
+        if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
+            self.refuse(key, "is missing" if value is None else f"must be a list of names, not {_shown(value)}")
+        return tuple(value)
+
+    def number(self, key: str) -> float | None:
+        value = self._get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            self.refuse(key, f"must be a number, not {_shown(value)}")
+        return float(value)
+
+    def whole(self, key: str, default: int) -> int:
+        value = self._get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100_000:
+            self.refuse(key, f"must be a whole number from 1 to 100000, not {_shown(value)}")
+        return value
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        value = self._get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            self.refuse(key, f"must be true or false, not {_shown(value)}")
+        return value
+
+    def table(self, key: str) -> dict[str, Any]:
+        value = self._get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            self.refuse(key, f"must be a table, not {_shown(value)}")
+        return value
+
+    def tables(self, key: str) -> list[dict[str, Any]]:
+        value = self._get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            self.refuse(key, f"must be a list of tables, not {_shown(value)}")
+        return value
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 40 else text[:37] + "…"

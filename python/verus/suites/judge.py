@@ -1,0 +1,354 @@
+"""Rows of suites, run with senders and judged: what was measured, what was asked, and the verdict."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from verus.errors import FieldError
+from verus.runner import Ended, Progress, measure_each, run_each
+from verus.scenario import Contestant, Run
+from verus.suites import Case, Check, Row, Suite, near, with_sender
+from verus.suites.measures import MEASURES, METRICS, RECORDS, NotSeenError, Seen
+
+PASSED, MISSED, MEASURED = "passed", "missed", "measured"
+NOT_RUN, NOT_APPLICABLE = "cannot be run", "not applicable"
+
+#: What a verdict means.
+VERDICTS = {
+    PASSED: "the value is what the source asks for",
+    MISSED: "it is not",
+    MEASURED: "the source asks for no number: the value is shown",
+    NOT_RUN: "why, stands beside it",
+    NOT_APPLICABLE: "the source states the row for other senders",
+}
+
+#: Why a row concerns a sender.
+OWN, COMPARED = "own", "compared"
+
+#: A transfer is watched for so many times what it may take.
+_PATIENCE = 3.0
+#: So much is simulated before it is judged and forgotten: time series and packets of a whole suite do not fit memory.
+_BATCH = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One row of a report; its fields are what `--json` prints.
+
+    Attributes:
+        suite: Name of the suite.
+        row: Name of the row, `suite/row` or `suite/row/check`.
+        scheme: The sender under test, as given.
+        label: Likewise, for tables.
+        concerns: `own` where the source states the row for this sender, `compared` where it runs beside that.
+        kind: Where the number comes from, a key of `verus.suites.KINDS`.
+        gates: Whether missing it fails the command.
+        measure: What was measured.
+        unit: Of the value.
+        wanted: What is asked of it, with its unit.
+        value: The worst of all runs; None where there is none.
+        verdict: One of `VERDICTS`.
+        why: Why it could not be run or has no value.
+        seeds: Runs that the value is the worst of.
+        asked_seeds: Runs that the source asks for.
+        about: What happens and what is asked.
+        source: Where it is published.
+        note: What to know about its numbers.
+        margin: How many times better the value is than it must be, below 1 if it is worse; None without such a number.
+    """
+
+    suite: str
+    row: str
+    scheme: str
+    label: str
+    concerns: str
+    kind: str
+    gates: bool
+    measure: str
+    unit: str
+    wanted: str
+    value: float | str | None
+    verdict: str
+    why: str
+    seeds: int
+    asked_seeds: int
+    about: str
+    source: str
+    note: str
+    margin: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return asdict(self)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is why the command exits with another code than 0."""
+        return self.gates and self.verdict == MISSED
+
+
+def check_measures(suite: Suite, file: str) -> None:
+    """Refuses checks of what nobody measures.
+
+    Raises:
+        ValueError: It names file, row and field.
+    """
+    for row in suite.rows:
+        for check in row.checks:
+            place = f"`{file}`, row `{row.id.partition('/')[2]}`"
+            if row.unit_test or row.needs:
+                continue  # what would be measured is for people
+            if check.measure not in MEASURES:
+                raise ValueError(f"{place}: there is no measure `{check.measure}`{near(check.measure, list(MEASURES))}")
+            try:
+                MEASURES[check.measure].check_options(check.options)
+            except FieldError as error:
+                raise ValueError(f"{place}: `{error.field}` {error.problem}") from error
+            flow = check.options.get("flow", 0)
+            if row.cases and flow not in range(len(row.cases[0].scenario["flows"])):
+                raise ValueError(f"{place}: `options.flow` must be the number of a flow, counted from 0, not {flow}")
+
+
+def judge(
+    suites: Sequence[Suite],
+    contestants: Sequence[Contestant],
+    *,
+    seed: int = 1,
+    seeds: int | None = 1,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> list[Verdict]:
+    """Runs every row that concerns a sender, and says what came of it.
+
+    Args:
+        suites: Whose rows; what is left out of them is not run.
+        contestants: The senders under test.
+        seed: The first seed.
+        seeds: Runs of each row at the most; as many as its source asks for if None.
+        threads: Cores to use; all of them if None.
+        progress: Called from time to time.
+
+    Raises:
+        As `run_each`.
+    """
+    places = [
+        (suite, row, contestant)
+        for suite in suites
+        for contestant in contestants
+        for row in suite.rows
+        if _concern(row, contestant) is not None and row.cases
+    ]
+    asked = {(row.id, sender.text): _values(row, sender, seed, _runs_of(row, seeds)) for _, row, sender in places}
+    wanted = list(dict.fromkeys(text for needs in asked.values() for text in needs.texts()))
+    found = _simulate(wanted, asked.values(), threads, progress)
+    return [
+        verdict
+        for suite in suites
+        for contestant in contestants
+        for row in suite.rows
+        for verdict in _verdicts(suite, row, contestant, asked.get((row.id, contestant.text)), found)
+    ]
+
+
+def _concern(row: Row, contestant: Contestant) -> str | None:
+    if row.names(contestant.scheme):
+        return OWN
+    return COMPARED if row.compares else None
+
+
+def _runs_of(row: Row, seeds: int | None) -> int:
+    return row.seeds if seeds is None else min(seeds, row.seeds) if row.seeds > 1 else 1
+
+
+@dataclass(frozen=True)
+class _Sought:
+    """A value that is sought: a check of a scenario, over that of its baseline if there is one."""
+
+    check: Check
+    text: str
+    baseline: str | None
+
+
+@dataclass(frozen=True)
+class _Asked:
+    sought: Sequence[_Sought]
+    seeds: int
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """What must be run, and what must be kept of it."""
+        for one in self.sought:
+            keeps = MEASURES[one.check.measure].keeps
+            for text in (one.text, one.baseline):
+                if text is not None:
+                    yield text, keeps
+
+
+def _values(row: Row, sender: Contestant, seed: int, seeds: int) -> _Asked:
+    sought = [
+        _Sought(check, _text(case.scenario, row, check, sender, number), _baseline(case, row, check, sender, number))
+        for check in row.checks
+        for case in row.cases
+        for number in range(seed, seed + seeds)
+    ]
+    return _Asked(sought, seeds)
+
+
+def _baseline(case: Case, row: Row, check: Check, sender: Contestant, seed: int) -> str | None:
+    return None if case.baseline is None else _text(case.baseline, row, check, sender, seed)
+
+
+def scenario_of(case_scenario: Mapping[str, Any], row: Row, check: Check, scheme: str, seed: int) -> dict[str, Any]:
+    """The whole scenario of a check, as it is run."""
+    measure = MEASURES[check.measure]
+    scenario: dict[str, Any] = {**with_sender(case_scenario, scheme, seed)}
+    scenario["series"] = measure.keeps != METRICS
+    scenario["records"] = measure.keeps == RECORDS
+    if measure.bin_ms is not None:
+        scenario["bin_ms"] = measure.bin_ms
+    limits = [one.most for one in row.checks if one.measure == "completion" and one.most is not None]
+    if limits:
+        scenario["duration_s"] = _PATIENCE * max(limits)
+    return scenario
+
+
+def _text(scenario: Mapping[str, Any], row: Row, check: Check, sender: Contestant, seed: int) -> str:
+    return json.dumps(scenario_of(scenario, row, check, sender.text, seed), allow_nan=False, sort_keys=True)
+
+
+#: What a check of a scenario gave: a value, or why there is none.
+_Found = Mapping[tuple[str, str, str], "float | str | NotSeenError | None"]
+
+
+def _key(check: Check, text: str) -> tuple[str, str, str]:
+    return text, check.measure, json.dumps(check.options, sort_keys=True)
+
+
+def _simulate(
+    wanted: Sequence[tuple[str, str]],
+    asked: Iterable[_Asked],
+    threads: int | None,
+    progress: Progress | None,
+) -> _Found:
+    """Runs each scenario once, and keeps of it what the checks of it ask for."""
+    checks: dict[str, list[Check]] = {}
+    for one in (one for group in asked for one in group.sought):
+        for text in filter(None, (one.text, one.baseline)):
+            checks.setdefault(text, []).append(one.check)
+    metrics = [text for text, keeps in wanted if keeps == METRICS]
+    others = [text for text, keeps in wanted if keeps != METRICS]
+    total = len(metrics) + len(others)
+    found: dict[tuple[str, str, str], float | str | NotSeenError | None] = {}
+    done = 0
+    for texts, simulate in ((metrics, measure_each), (others, run_each)):
+        for start in range(0, len(texts), _BATCH):
+            batch = texts[start : start + _BATCH]
+            outcomes = simulate(
+                [_run(text) for text in batch], threads=threads, progress=_shifted(progress, done, total)
+            )
+            done += len(batch)
+            for text, outcome in zip(batch, outcomes, strict=True):
+                scenario = json.loads(text)
+                for check in checks[text]:
+                    key = _key(check, text)
+                    if key not in found:
+                        found[key] = _measured(check, scenario, outcome)
+    return found
+
+
+def _run(text: str) -> Run:
+    scenario = json.loads(text)
+    flows = tuple(flow["scheme"] for flow in scenario["flows"])
+    contestant = Contestant(text=flows[0], scheme=flows[0], params={}, label=flows[0], flows=flows)
+    return Run(trace=scenario["trace"], queue=scenario["queue"], contestant=contestant, scenario=scenario)
+
+
+def _shifted(progress: Progress | None, done: int, total: int) -> Progress | None:
+    if progress is None:
+        return None
+
+    def tell(finished: int, count: int, fraction: float) -> None:
+        progress(done + finished, total, (done + fraction * count) / total)
+
+    return tell
+
+
+def _measured(check: Check, scenario: Mapping[str, Any], outcome: Ended) -> float | str | NotSeenError | None:
+    if isinstance(outcome, RuntimeError):
+        return NotSeenError(f"the sender failed: {outcome}")
+    try:
+        value = MEASURES[check.measure].of(Seen(scenario=scenario, outcome=outcome, options=check.options))
+    except NotSeenError as error:
+        return error
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _verdicts(suite: Suite, row: Row, contestant: Contestant, asked: _Asked | None, found: _Found) -> Iterator[Verdict]:
+    concern = _concern(row, contestant)
+    for check in row.checks:
+        value: float | str | None = None
+        unit = _unit(row, check)
+        if concern is None:
+            verdict, why = NOT_APPLICABLE, f"is for {', '.join(row.controllers)}"
+        elif row.needs:
+            verdict, why = NOT_RUN, f"needs {row.needs}"
+        elif row.unit_test:
+            verdict, why = NOT_RUN, f"no scenario shows it: asserted by the unit test {row.unit_test}"
+        else:
+            assert asked is not None  # whoever has cases was asked
+            value, verdict, why = _judged(check, asked, found)
+        yield Verdict(
+            suite=suite.name,
+            row=row.id_of(check),
+            scheme=contestant.text,
+            label=contestant.label,
+            concerns=concern or "",
+            kind=row.kind,
+            gates=concern == OWN and row.kind == "published",
+            measure=check.measure,
+            unit=unit,
+            wanted=check.wanted(unit),
+            value=value,
+            verdict=verdict,
+            why=why,
+            seeds=0 if asked is None else asked.seeds,
+            asked_seeds=row.seeds,
+            about=row.about,
+            source=row.source,
+            note=row.note,
+            margin=check.margin(value),
+        )
+
+
+def _unit(row: Row, check: Check) -> str:
+    """That of the value; over another scenario's it has none."""
+    divided = any(case.baseline is not None for case in row.cases)
+    return "" if divided or check.measure not in MEASURES else MEASURES[check.measure].unit
+
+
+def _judged(check: Check, asked: _Asked, found: _Found) -> tuple[float | str | None, str, str]:
+    """The worst value, the verdict, and why there is no value."""
+    values: list[float | str] = []
+    for one in asked.sought:
+        if one.check is not check:
+            continue
+        value = found[_key(check, one.text)]
+        base = None if one.baseline is None else found[_key(check, one.baseline)]
+        for result in (value, base):
+            if isinstance(result, NotSeenError):
+                return None, MISSED, str(result)
+        if value is None or (one.baseline is not None and base is None):
+            return None, MISSED, "did not happen while the run lasted"
+        if isinstance(base, int | float) and isinstance(value, int | float):
+            if base == 0:
+                return None, MISSED, "the run to compare with has nothing of it"
+            value = value / base
+        assert isinstance(value, int | float | str)
+        values.append(value)
+    worst = check.worst(values)
+    if not check.asks:
+        return worst, MEASURED, ""
+    return worst, PASSED if all(map(check.holds, values)) else MISSED, ""

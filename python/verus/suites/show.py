@@ -1,0 +1,150 @@
+"""Verdicts as people read them on a terminal: a table for each suite, and what they come to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from verus.plain import line
+from verus.suites import Suite
+from verus.suites.judge import COMPARED, MEASURED, MISSED, NOT_APPLICABLE, NOT_RUN, OWN, PASSED, Verdict
+
+#: A sign for each verdict.
+SIGNS = {PASSED: "✓", MISSED: "✗", MEASURED: "", NOT_RUN: "not run", NOT_APPLICABLE: ""}
+
+NOTE = (
+    "✓ passed, ✗ missed; (…) the source states the row for another sender: shown for comparison. "
+    "Published rows of a sender's own decide the exit code. `verus check --explain ROW` says what a row is."
+)
+
+
+def value(verdict: Verdict) -> str:
+    """The value, without its unit.
+
+    Example:
+        >>> from verus.suites.judge import Verdict
+        >>> shown(8.16543), shown(0.98123), shown(None), shown("DRAIN")
+        ('8.17', '0.981', '–', 'DRAIN')
+    """
+    return shown(verdict.value)
+
+
+def shown(found: float | str | None) -> str:
+    """Three significant digits."""
+    if found is None:
+        return "–"
+    return found if isinstance(found, str) else f"{found:.3g}" if abs(found) < 1000 else f"{found:.0f}"
+
+
+def cell(verdict: Verdict) -> str:
+    """A value with its sign."""
+    if verdict.verdict == NOT_APPLICABLE:
+        return ""
+    if verdict.verdict == NOT_RUN:
+        return SIGNS[NOT_RUN]
+    text = f"{value(verdict)} {SIGNS[verdict.verdict]}".strip()
+    return f"({text})" if verdict.concerns == COMPARED else text
+
+
+def told(verdict: Verdict) -> str:
+    """What came of a row, in a sentence without a full stop."""
+    if verdict.verdict in (NOT_RUN, NOT_APPLICABLE):
+        return f"{verdict.verdict}: {verdict.why}"
+    unit = f" {verdict.unit}" if verdict.unit else ""
+    found = verdict.why if verdict.value is None else f"{value(verdict)}{unit}"
+    return f"{found}; asked: {verdict.wanted}" if verdict.wanted else found
+
+
+def by_row(suite: Suite, verdicts: Sequence[Verdict]) -> dict[str, dict[str, Verdict]]:
+    """The verdicts of a suite, by row and then by sender; rows that concern none of them are left out."""
+    found: dict[str, dict[str, Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.suite == suite.name:
+            found.setdefault(verdict.row, {})[verdict.label] = verdict
+    return {row: each for row, each in found.items() if any(one.verdict != NOT_APPLICABLE for one in each.values())}
+
+
+def counted(verdicts: Sequence[Verdict]) -> dict[str, str]:
+    """What a sender's verdicts come to, by what they are for."""
+
+    def passed(chosen: Sequence[Verdict]) -> str:
+        run = [one for one in chosen if one.verdict in (PASSED, MISSED)]
+        return f"{sum(one.verdict == PASSED for one in run)} of {len(run)}" if run else "–"
+
+    return {
+        "published": passed([one for one in verdicts if one.gates]),
+        "others of its own": passed([one for one in verdicts if one.concerns == OWN and not one.gates]),
+        "for comparison": passed([one for one in verdicts if one.concerns == COMPARED]),
+        "not run": str(sum(one.verdict == NOT_RUN for one in verdicts)),
+    }
+
+
+def tables(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
+    """A heading and a table for each suite, then what could not be run and why, and the sums."""
+    labels = list(dict.fromkeys(verdict.label for verdict in verdicts))
+    for suite in suites:
+        rows = by_row(suite, verdicts)
+        rows = {row: each for row, each in rows.items() if any(one.verdict != NOT_RUN for one in _own(each))}
+        if not rows:
+            continue
+        yield Text.assemble((line(suite.title), "bold"), f"  ·  {line(suite.source)}", overflow="fold")
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("row", overflow="fold")
+        table.add_column("kind", no_wrap=True)
+        table.add_column("asked", justify="right", no_wrap=True)
+        for label in labels:
+            table.add_column(line(label), justify="right")
+        for row, each in rows.items():
+            first = next(iter(_own(each)))
+            asked = first.wanted or first.unit
+            cells = [
+                Text(line(cell(each[label])), style=_style(each[label])) if label in each else "" for label in labels
+            ]
+            table.add_row(line(row.partition("/")[2]), first.kind, line(asked), *cells)
+        yield table
+    yield from _not_run(verdicts)
+    yield _sums(labels, verdicts)
+    yield Text(NOTE, style="dim")
+
+
+def _own(each: dict[str, Verdict]) -> Iterator[Verdict]:
+    return (one for one in each.values() if one.verdict != NOT_APPLICABLE)
+
+
+def _style(verdict: Verdict) -> str:
+    if verdict.failed:
+        return "bold red"
+    return "dim" if verdict.concerns == COMPARED or verdict.verdict == NOT_RUN else ""
+
+
+def _not_run(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
+    """Each reason once, with how many rows it keeps from running."""
+    reasons: dict[str, set[str]] = {}
+    for verdict in verdicts:
+        if verdict.verdict == NOT_RUN:
+            reasons.setdefault(verdict.why, set()).add(verdict.row)
+    if not reasons:
+        return
+    yield Text("Cannot be run", style="bold")
+    for why, count in Counter({why: len(rows) for why, rows in reasons.items()}).most_common():
+        yield Text(f"  {count} {'row' if count == 1 else 'rows'}: {line(why)}", overflow="fold")
+    yield Text("")
+
+
+def _sums(labels: Sequence[str], verdicts: Sequence[Verdict]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left")
+    table.add_column("sender", no_wrap=True)
+    first = True
+    for label in labels:
+        sums = counted([one for one in verdicts if one.label == label])
+        if first:
+            for head in sums:
+                table.add_column(head, justify="right")
+        first = False
+        table.add_row(line(label), *sums.values())
+    return table
