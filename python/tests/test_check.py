@@ -67,6 +67,13 @@ def test_a_published_threshold_is_above_what_the_bytes_alone_take() -> None:
             assert least < check.most, row.id
 
 
+def test_the_suite_that_the_page_shows_can_be_loaded(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "check.md").read_text(encoding="utf-8"), re.DOTALL)
+    suite = suites.load(own(tmp_path, text))
+    judge.check_measures(suite, "mine.toml")
+    assert [(row.id, len(row.cases)) for row in suite.rows] == [("ours/upload", 1), ("ours/calm", 4)]
+
+
 def test_unit_tests_that_rows_name_are_there() -> None:
     core = ROOT / "crates" / "core" / "src"
     named = {row.unit_test for name in suites.NAMES for row in suites.load(name).rows if row.unit_test}

@@ -393,6 +393,12 @@ def _probe_rtt_interval(seen: Seen) -> float:
     return (stays[1].first - stays[0].end) * float(seen.scenario["bin_ms"]) / 1e3
 
 
+def _probe_rtt_entered(seen: Seen) -> str:
+    """Whether a stay in it begins in the interval."""
+    entered = [seen.during[stay.first] for stay in states(seen) if stay.state == PROBE_RTT]
+    return "yes" if any(entered) else "no"
+
+
 def _probe_rtt_length(seen: Seen) -> float:
     stays = [stay for stay in states(seen)[:-1] if stay.state == PROBE_RTT]
     if not stays:
@@ -534,6 +540,7 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "drain_rounds": _state_measure("rounds", "round trips in DRAIN", _rounds_in(DRAIN)),
     "probe_rtt_interval": _state_measure("s", "from the end of one PROBE_RTT to the next", _probe_rtt_interval),
+    "probe_rtt_entered": _state_measure("", "whether it goes into PROBE_RTT", _probe_rtt_entered),
     "probe_rtt_length": _state_measure("s", "the shortest stay in PROBE_RTT", _probe_rtt_length),
     "startup_window": _state_measure(
         "", "the largest window of STARTUP over the bandwidth-delay product", _startup_window
