@@ -347,6 +347,9 @@ impl Configuration for Config {
             |_| "none".to_owned(),
             |c, setting| {
                 if setting.text() != "none" {
+                    if c.mode != Mode::Robust {
+                        return Err(setting.bad("left out, or none, in every mode but robust"));
+                    }
                     c.leave_out(setting.word(&Part::ALL)?);
                 }
                 Ok(())
@@ -398,6 +401,25 @@ mod tests {
             .map(|key| format!("{}={}", key.key, key.default))
             .collect();
         format!("verus:{}", pairs.join(","))
+    }
+
+    #[test]
+    fn a_part_of_the_default_mode_is_left_out_of_no_other() {
+        let read = |text| {
+            let mut config = Config::default();
+            let given = Given::parse(text).expect("well-formed");
+            let applied = given.apply(Config::ROWS, &mut config);
+            applied.map_err(|problem| problem.to_string())
+        };
+        for (mode, _) in &MODES[1..] {
+            let words = "without must be left out, or none, in every mode but robust, not `floor`";
+            assert_eq!(
+                read(&format!("verus:without=floor,mode={mode}")),
+                Err(words.to_owned())
+            );
+            assert_eq!(read(&format!("verus:without=none,mode={mode}")), Ok(()));
+        }
+        assert_eq!(read("verus:without=floor"), Ok(()));
     }
 
     #[test]
