@@ -254,3 +254,23 @@ def test_pipes_get_tables_wide_enough(verus: Command, monkeypatch: pytest.Monkey
     assert "p95 ms" in out
     assert "…" not in out
     assert os.environ.get("COLUMNS") is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "verb", "message"),
+    [
+        ("VERUS_EXTENSION", ["list", "schemes"], "verus: VERUS_EXTENSION: there is no file `no/such/file`"),
+        (
+            "VERUS_ENDPOINT",
+            ["probe", "server"],
+            "verus: `probe` needs the program `verus-endpoint`, which is not in `no/such/file`, where",
+        ),
+    ],
+)
+def test_what_the_environment_names_must_be_there(variable: str, verb: list[str], message: str) -> None:
+    command = [sys.executable, "-m", "verus", *verb]
+    environment = {**os.environ, variable: "no/such/file"}
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith(message)
+    assert len(ran.stderr.splitlines()) == 1

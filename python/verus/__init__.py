@@ -10,6 +10,10 @@ Names are imported when they are first used, so that the command line starts fas
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +38,29 @@ __all__ = [
     "compare",
     "simulate",
 ]
+
+
+#: Names an extension in place of this package's own: one with algorithms of somebody's (docs/own-controller.md).
+EXTENSION = "VERUS_EXTENSION"
+
+
+class _Extension:
+    """Finds `verus._verus` where the environment says."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
+        if name != "verus._verus":
+            return None
+        file = os.environ[EXTENSION]
+        if not os.path.isfile(file):  # noqa: PTH113 (pathlib costs start-up)
+            raise ImportError(f"{EXTENSION}: there is no file `{file}`")
+        return importlib.util.spec_from_file_location(
+            name, file, loader=importlib.machinery.ExtensionFileLoader(name, file)
+        )
+
+
+if os.environ.get(EXTENSION):
+    sys.meta_path.insert(0, _Extension)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
+from verus import EXTENSION
 from verus.endpoint import BAD_INPUT, ENDPOINT, ENDPOINT_VERBS, find_endpoint
 
 #: Options that may stand before a verb.
@@ -47,7 +48,12 @@ def run(arguments: Sequence[str]) -> int:
     """Runs one of the lab's verbs; returns the exit code."""
     from cyclopts import CycloptsError
 
-    from verus.commands import app
+    try:
+        from verus.commands import app
+    except ImportError as error:
+        if os.environ.get(EXTENSION):
+            return _complain(str(error), BAD_INPUT)
+        raise
     from verus.errors import FieldError
 
     try:

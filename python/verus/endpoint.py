@@ -15,12 +15,20 @@ ENDPOINT_VERBS = {
 }
 ENDPOINT = "verus-endpoint"
 
+#: Names the program, where it is not beside the interpreter.
+VARIABLE = "VERUS_ENDPOINT"
+
 #: The exit code, here and there, of what was asked for wrongly.
 BAD_INPUT = 2
 
 
 def find_endpoint() -> tuple[str | None, str]:
-    """Where the Rust binary is, beside the interpreter or this command, and where it was looked for, in words."""
+    """Where the Rust binary is, beside the interpreter or this command, and where it was looked for, in words.
+
+    `VERUS_ENDPOINT` names another: one with algorithms of somebody's.
+    """
+    if own := os.environ.get(VARIABLE):
+        return (own if os.access(own, os.X_OK) else None), f"`{own}`, where {VARIABLE} says"
     # Without pathlib, which costs start-up.
     folders = dict.fromkeys(os.path.dirname(os.path.abspath(path)) for path in (sys.executable, sys.argv[0]))  # noqa: PTH100, PTH120
     binary = next((path for folder in folders if os.access(path := os.path.join(folder, ENDPOINT), os.X_OK)), None)  # noqa: PTH118

@@ -1,86 +1,9 @@
-//! `verus-endpoint`: the verbs that a server or a phone needs, in one binary.
-//!
-//! `verus` hands these verbs to this program unchanged, so the same words work either way. Each
-//! verb is a module with its arguments and a `run`; what they share is how they end
-//! ([`failure`]), when they may print ([`ui`]) and what ([`plain`]).
-
-mod draft;
-#[cfg(target_os = "linux")]
-mod emulate;
-mod failure;
-mod files;
-mod folder;
-mod log;
-mod plain;
-mod probe;
-mod progress;
-mod receive;
-mod scheme;
-mod send;
-mod serve;
-mod server_address;
-#[cfg(target_os = "linux")]
-mod shell;
-mod signals;
-mod table;
-mod ui;
+//! `verus-endpoint`, with the algorithms of `verus-core` alone. `examples/own-command` builds it with another.
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-
-use crate::ui::Ui;
-
-/// Low delay over links that nobody can predict: measure a path, move files.
-#[derive(Parser)]
-#[command(name = "verus", version, disable_help_subcommand = true)]
-struct Cli {
-    #[command(subcommand)]
-    verb: Verb,
-    #[command(flatten)]
-    ui: ui::Args,
-}
-
-#[derive(Subcommand)]
-enum Verb {
-    Serve(serve::Args),
-    Send(send::Args),
-    Receive(receive::Args),
-    Probe(probe::Args),
-    #[cfg(target_os = "linux")]
-    Shell(shell::Args),
-    #[cfg(target_os = "linux")]
-    #[command(hide = true)]
-    Emulate(emulate::Args),
-    #[cfg(target_os = "linux")]
-    #[command(name = LAUNCH, hide = true)]
-    Launch(shell::LaunchArgs),
-}
-
-/// What `shell` starts, to become the user's program.
-#[cfg(target_os = "linux")]
-const LAUNCH: &str = "shell-launch";
+use verus_core::algorithm::Registry;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return failure::usage_error(&error),
-    };
-    let ui = Ui::new(&cli.ui);
-    let ended = match cli.verb {
-        Verb::Serve(args) => serve::run(&args, &ui),
-        Verb::Send(args) => send::run(&args, &ui),
-        Verb::Receive(args) => receive::run(&args, &ui),
-        Verb::Probe(args) => probe::run(args, &ui),
-        #[cfg(target_os = "linux")]
-        Verb::Shell(args) => shell::run(&args, &ui),
-        #[cfg(target_os = "linux")]
-        Verb::Emulate(args) => emulate::run(&args, &ui),
-        #[cfg(target_os = "linux")]
-        Verb::Launch(args) => shell::launch(&args),
-    };
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
-    }
+    verus_cli::main_with(Registry::default())
 }

@@ -1,7 +1,7 @@
 //! The list of algorithms: name → configuration → controller. The one place to add another.
 //!
 //! [`Registry::with`] adds one that is not of this crate, and [`Registry::install`] gives it to the whole program;
-//! `examples/own-controller` does the first.
+//! `examples/own-controller` does the first, `examples/own-command` both.
 //!
 //! A scheme is written `NAME[:key=value,…]`, the same on every command line and in every file:
 //! `verus:ratio=4,mode=prototype`, `cubic`, `cubic:hystart=plusplus`. Its keys are the rows of the algorithm's own

@@ -1,0 +1,70 @@
+//! A controller of one's own, and the list that has it beside Verus's.
+
+use verus_core::algorithm::Registry;
+use verus_core::configuration::{Configuration, Configured};
+use verus_core::spec::Row;
+use verus_core::{Bytes, Controller, Feedback, Time, Timeout};
+
+/// What schemes can name in this program.
+pub fn registry() -> Registry {
+    Registry::default().with::<Tide>("tide", "keeps a queue of some ms")
+}
+
+/// A packet more each round trip while less than `queue_ms` waits on the path, else a packet less.
+#[derive(Clone, Debug)]
+pub struct Tide {
+    queue_ms: f64,
+    packet: Bytes,
+    window: f64,
+}
+
+impl Default for Tide {
+    fn default() -> Self {
+        Tide {
+            queue_ms: 30.0,
+            packet: Bytes::ZERO,
+            window: 10.0,
+        }
+    }
+}
+
+impl Configuration for Tide {
+    const ROWS: &'static [Row<Self>] = &[Row::number(
+        "queue_ms",
+        "ms",
+        "the queue that it keeps",
+        |c| c.queue_ms,
+        |c, v| c.queue_ms = v,
+    )];
+}
+
+impl Configured for Tide {
+    fn label(&self) -> (String, &'static [&'static str]) {
+        ("Tide".to_owned(), &[])
+    }
+
+    fn build(&self, _seed: u64) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}
+
+impl Controller for Tide {
+    fn on_start(&mut self, _now: Time, packet: Bytes) {
+        self.packet = packet;
+    }
+
+    fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        let queue = feedback.smoothed_rtt - feedback.min_rtt;
+        let step = feedback.acked.len() as f64 / self.window;
+        let rises = queue.as_millis_f64() < self.queue_ms;
+        self.window = (self.window + if rises { step } else { -step }).max(2.0);
+    }
+
+    fn on_timeout(&mut self, _timeout: &Timeout<'_>) {
+        self.window = 2.0;
+    }
+
+    fn window(&self) -> Bytes {
+        self.packet.mul_f64(self.window)
+    }
+}
