@@ -82,6 +82,93 @@ def test_flows_that_share_a_link_are_told_apart_and_make_a_report(verus: Command
     assert (tmp_path / "out" / "report.html").exists()
 
 
+#: A datagram of 200 bytes each 5 ms, and somebody who takes them.
+METRONOME = """
+import socket, sys, time
+host, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+due = time.monotonic()
+end = due + seconds
+while due < end:
+    sender.sendto(bytes(200), (host, port))
+    due += 0.005
+    time.sleep(max(due - time.monotonic(), 0))
+"""
+LISTENER = """
+import os, socket
+receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+receiver.bind((os.environ["VERUS_HOST"], int(os.environ["VERUS_PORT"])))
+while True:
+    receiver.recv(2000)
+"""
+#: As much as TCP takes.
+FLOOD = """
+import socket, sys
+sender = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+while True:
+    sender.sendall(bytes(65536))
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> str:
+    for name, source in (("metronome", METRONOME), ("listener", LISTENER), ("flood", FLOOD)):
+        (tmp_path / f"{name}.py").write_text(source)
+    return sys.executable
+
+
+@pytest.mark.usefixtures("real_time")
+def test_any_program_stands_in_the_table(verus: Command, programs: str) -> None:
+    both = f"{programs} metronome.py {{host}} {{port}} {{seconds}} => {programs} listener.py"
+    ran = verus(
+        *("compare", "--emulate", "--trace", "rate:8", "--duration", 3, "--json", "--jobs", 3, "--scheme"),
+        *(f"cmd[Metronome]:{both}", f"cmd:{programs} flood.py {{host}} {{port}}", "linux:cc=cubic"),
+    )
+    assert ran.code == 0, ran.err
+    metronome, flood, cubic = map(json.loads, ran.out.splitlines())
+    assert (metronome["scheme"], metronome["transport"]) == ("cmd", "program")
+    assert metronome["params"] == dict(zip(("sender", "receiver"), both.split(" => "), strict=True))
+    # 228 bytes each 5 ms, which nothing holds up.
+    assert metronome["throughput_mbps"] == pytest.approx(228 * 8 / 5000, rel=0.1)
+    assert metronome["qdelay_p50_ms"] < 2
+    assert metronome["goodput_mbps"] is None
+    assert flood["params"]["receiver"] is None
+    assert flood["utilization"] == pytest.approx(cubic["utilization"], abs=0.15)
+    assert 0.8 < flood["goodput_mbps"] / flood["throughput_mbps"] <= 1.02
+
+
+@pytest.mark.usefixtures("real_time")
+def test_a_program_that_fails_harms_no_other_run(verus: Command, programs: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text("import sys\nprint('first', file=sys.stderr)\nsys.exit('no such host')\n")
+    bad, other = f"cmd:{programs} bad.py", f"cmd:sleep 9 => {programs} bad.py"
+    ran = verus(
+        *("compare", "--emulate", "--trace", "rate:8", "--duration", 2, "--jobs", 3, "--out", "out", "--scheme"),
+        *(bad, other, "cubic"),
+    )
+    assert ran.code == 1
+    assert "Cubic" in ran.out
+    assert ran.err.splitlines()[-2:] == [
+        f"verus: {Path(programs).name} over rate:8, seed 1: flow of `{bad}`: "
+        "the sender ended with code 1: no such host",
+        f"verus: sleep over rate:8, seed 1: flow of `{other}`: the receiver ended with code 1: no such host",
+    ]
+
+
+@pytest.mark.usefixtures("real_time")
+def test_nothing_of_a_program_goes_on_after_its_run(verus: Command, programs: str, tmp_path: Path) -> None:
+    sign = tmp_path / "sign"
+    # A shell that starts another program, which would write for a minute.
+    command = f"for i in $(seq 600); do date > {sign}; sleep 0.1; done & wait"
+    ran = verus(
+        *("compare", "--emulate", "--trace", "rate:8", "--duration", 1, "--json"),
+        *("--scheme", f"cmd:{programs} metronome.py {{host}} {{port}} 60 & {command}"),
+    )
+    assert sign.exists(), ran.err
+    sign.unlink()
+    time.sleep(0.5)
+    assert not sign.exists()
+
+
 @pytest.mark.usefixtures("real_time")
 def test_simulated_and_emulated_agree() -> None:
     """The short form of `verus reproduce agreement`: one channel, and every sender."""
@@ -117,6 +204,12 @@ def test_an_interrupted_comparison_leaves_nothing(tmp_path: Path) -> None:
     ("arguments", "problem"),
     [
         (("--scheme", "linux:cc=cubic"), "--scheme: `linux:cc=cubic` is the kernel's: it runs in real time only"),
+        (
+            ("--scheme", "cmd:iperf3 -c {host}"),
+            "--scheme: `cmd:iperf3 -c {host}` is a program: it runs in real time only",
+        ),
+        (("--emulate", "--scheme", "cmd: => iperf3 -s"), "--scheme: `cmd: => iperf3 -s` names no command"),
+        (("--emulate", "--scheme", "cmd:iperf3 =>"), "--scheme: `cmd:iperf3 =>` names no command"),
         (("--transport", "quic"), "--transport: is for runs in real time (--emulate)"),
         (("--jobs", "2"), "--jobs: is for runs in real time (--emulate)"),
         (("--emulate", "--transport", "sctp"), "--transport: `sctp` is neither udp nor quic"),

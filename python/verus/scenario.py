@@ -36,6 +36,9 @@ DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highw
 #: Schemes that are the kernel's own, by the names that it lists; in real time only.
 KERNEL = "linux:cc="
 
+#: Schemes that are programs, in real time only: `cmd:SENDER => RECEIVER`, with a label if need be (`cmd[LABEL]:…`).
+_PROGRAM = re.compile(r"\s*cmd(?:\[([^\]]*)\])?:(.*)", re.DOTALL)
+
 #: What may carry our controllers in real time.
 TRANSPORTS = ("udp", "quic")
 
@@ -359,15 +362,16 @@ class Settings:
         if self.emulate:
             entries = [carried for entry in entries for carried in self._carried(entry)]
         for entry in entries:
-            if not self.emulate and any(text.startswith(KERNEL) for text in entry.flows):
-                raise FieldError("schemes", f"`{entry.text}` is the kernel's: it runs in real time only (--emulate)")
+            if not self.emulate and any(map(is_real, entry.flows)):
+                whose = "the kernel's" if entry.text.startswith(KERNEL) else "a program"
+                raise FieldError("schemes", f"`{entry.text}` is {whose}: it runs in real time only (--emulate)")
             if self.emulate and any(map(controller.is_python, entry.flows)):
                 raise FieldError("schemes", f"`{entry.text}` is Python's: it runs in the simulator only")
         return distinct(list({(entry.text, entry.transport): entry for entry in entries}.values()))
 
     def _carried(self, entry: Contestant) -> list[Contestant]:
-        """The same over each transport; what is all the kernel's has its own."""
-        if all(text.startswith(KERNEL) for text in entry.flows):
+        """The same over each transport; what is all the kernel's or programs' has its own."""
+        if all(map(is_real, entry.flows)):
             return [replace(entry, transport="udp")]
         label = {"udp": entry.label, "quic": f"{entry.label} in QUIC"}
         return [replace(entry, transport=name, label=label[name]) for name in self.transports]
@@ -495,7 +499,24 @@ def checked(name: str, text: str, check: Any) -> dict[str, Any]:
     return found
 
 
+def is_real(text: str) -> bool:
+    """Whether a scheme is of something that no simulator has: the kernel, or a program.
+
+    Example:
+        >>> is_real("linux:cc=cubic"), is_real("cmd:iperf3 -c {host}"), is_real("cubic")
+        (True, True, False)
+    """
+    return text.startswith(KERNEL) or _PROGRAM.match(text) is not None
+
+
 def _check_scheme(name: str, text: str) -> dict[str, Any]:
+    if program := _PROGRAM.fullmatch(text):
+        label, commands = program.groups()
+        sender, arrow, receiver = (part.strip() for part in commands.partition("=>"))
+        if not sender or (arrow and not receiver):
+            raise FieldError(name, f"`{text}` names no command (`cmd:SENDER`, or `cmd:SENDER => RECEIVER`)")
+        label = label or sender.split()[0].rpartition("/")[2]
+        return {"scheme": "cmd", "params": {"sender": sender, "receiver": receiver or None}, "label": label}
     if text.startswith(KERNEL):
         kind = text.removeprefix(KERNEL)
         if not kind:

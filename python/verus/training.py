@@ -14,7 +14,7 @@ from typing import Any
 from verus import _verus
 from verus.errors import FieldError
 from verus.runner import Progress
-from verus.scenario import Contestant, Run, above_zero, at_least, check_seed, checked, make_run, refused
+from verus.scenario import Contestant, Run, above_zero, at_least, check_seed, checked, is_real, make_run, refused
 
 #: The paper's queue: 3 and 9 Mbit of average queue, a drop probability of 0.1 % (section 6.1).
 QUEUE = "red:min=375000,max=1125000,p=0.001"
@@ -103,8 +103,10 @@ class Training:
             for seed in range(self.seed, self.seed + self.repeat)
         ]
         for run in made:
-            if any(text.startswith("linux:") for text in run.contestant.flows):
-                raise FieldError("scheme", f"`{self.scheme}` is the kernel's: it cannot be watched in the simulator")
+            if any(map(is_real, run.contestant.flows)):
+                raise FieldError(
+                    "scheme", f"`{self.scheme}` runs in real time only: it cannot be watched in the simulator"
+                )
         return made
 
 

@@ -5,9 +5,10 @@
 //! ```
 //!
 //! The lab hands a scenario over as JSON and gets back what its simulator would have told. The flows are real: our
-//! controllers over UDP or QUIC, or the kernel's TCP.
+//! controllers over UDP or QUIC, the kernel's TCP, or any program.
 
 mod flow;
+mod program;
 mod quic;
 mod stage;
 mod tcp;
@@ -29,6 +30,7 @@ use verus_measure::{EndMetrics, rate_series};
 use verus_sim::{ChannelInfo, Paths, Scenario};
 
 use self::flow::{Flow, Kind, Outcome};
+use self::program::Program;
 use self::stage::Stage;
 use crate::failure::Failure;
 use crate::shell::privilege;
@@ -111,10 +113,12 @@ impl Job {
             }
             kinds.push(self.kind(&flow.scheme)?);
         }
-        let ours = kinds.iter().any(|kind| !matches!(kind, Kind::Tcp(_)));
+        let ours = kinds
+            .iter()
+            .any(|kind| matches!(kind, Kind::Udp(_) | Kind::Quic(_)));
         if ours && scenario.ack_every != 1 {
             return refuse(
-                "ack_every must be 1 but for the kernel's senders, which have their own",
+                "ack_every must be 1 but for senders that are not ours, which have their own",
             );
         }
         Ok(kinds)
@@ -131,6 +135,10 @@ impl Job {
                 )));
             }
             return Ok(Kind::Tcp(name.to_owned()));
+        }
+        if let Some(program) = Program::parse(text) {
+            let refused = |problem| Failure::usage(format_args!("scheme `{text}`: {problem}"));
+            return program.map(Kind::Program).map_err(refused);
         }
         let scheme =
             crate::scheme::open(text).map_err(|error| Failure::usage(error.to_string()))?;
@@ -226,9 +234,10 @@ fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
         let receiver = scope.spawn(|| {
             flow.namespaces[1].enter()?;
             match kind {
-                Kind::Udp(_) => udp::receive(&flow),
-                Kind::Quic(_) => quic::receive(&flow),
-                Kind::Tcp(_) => tcp::receive(&flow),
+                Kind::Udp(_) => udp::receive(&flow).map(Some),
+                Kind::Quic(_) => quic::receive(&flow).map(Some),
+                Kind::Tcp(_) => tcp::receive(&flow).map(Some),
+                Kind::Program(program) => program::receive(&flow, program),
             }
         });
         let sent = flow.namespaces[0].within(|| {
@@ -237,6 +246,7 @@ fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
                 Kind::Udp(scheme) => udp::send(&flow, scheme),
                 Kind::Quic(scheme) => quic::send(&flow, scheme),
                 Kind::Tcp(name) => tcp::send(&flow, name),
+                Kind::Program(program) => program::send(&flow, program),
             }
         });
         let sent = sent.and_then(|sent| sent);

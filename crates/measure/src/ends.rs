@@ -162,7 +162,7 @@ fn jain_of_seconds(flows: &[PathFlow<'_>]) -> Option<f64> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct EndMetrics {
     /// Bytes new to the receiver, Mbit/s.
-    pub goodput_mbps: f64,
+    pub goodput_mbps: Option<f64>,
     /// Mean round-trip time, ms.
     pub rtt_mean_ms: Option<f64>,
     /// Its 95th percentile, ms.
@@ -172,10 +172,11 @@ pub struct EndMetrics {
 }
 
 impl EndMetrics {
-    /// The goodput of `bytes` new to the receiver in `interval_s`, and nothing else yet.
-    pub fn of_goodput(bytes: u64, interval_s: f64) -> EndMetrics {
+    /// The goodput of `bytes` new to the receiver in `interval_s`, where it told of them, and nothing else yet.
+    pub fn of_goodput(bytes: Option<u64>, interval_s: f64) -> EndMetrics {
         EndMetrics {
-            goodput_mbps: ratio(bytes as f64 * 8.0, interval_s * 1e6).unwrap_or(0.0),
+            goodput_mbps: bytes
+                .map(|bytes| ratio(bytes as f64 * 8.0, interval_s * 1e6).unwrap_or(0.0)),
             ..EndMetrics::default()
         }
     }
@@ -275,14 +276,14 @@ mod tests {
         let told = EndMetrics {
             rtt_mean_ms: Some(10.0),
             retransmit_rate: Some(0.5),
-            ..EndMetrics::of_goodput(250_000, 2.0)
+            ..EndMetrics::of_goodput(Some(250_000), 2.0)
         };
         let silent = EndMetrics {
             rtt_mean_ms: Some(30.0),
-            ..EndMetrics::of_goodput(500_000, 2.0)
+            ..EndMetrics::of_goodput(Some(500_000), 2.0)
         };
         let together = EndMetrics::together(&[told, silent]);
-        assert_eq!(together.goodput_mbps, 3.0);
+        assert_eq!(together.goodput_mbps, Some(3.0));
         assert_eq!(together.rtt_mean_ms, Some(20.0));
         assert_eq!(together.retransmit_rate, None);
     }

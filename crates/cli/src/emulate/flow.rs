@@ -7,6 +7,7 @@ use verus_core::Duration;
 use verus_core::algorithm::Scheme;
 use verus_emu::namespace::Namespace;
 
+use super::program::Program;
 use super::stage::Stage;
 
 /// Who sends.
@@ -18,6 +19,8 @@ pub enum Kind {
     Quic(Scheme),
     /// The kernel's TCP with that congestion control.
     Tcp(String),
+    /// Somebody's program.
+    Program(Program),
 }
 
 /// What either end needs.
@@ -44,8 +47,8 @@ pub struct Flow<'a> {
 pub struct Outcome {
     /// What carried it.
     pub transport: &'static str,
-    /// Bytes new to the receiver; over UDP with headers, as the simulator counts.
-    pub delivered_bytes: u64,
+    /// Bytes new to the receiver; over UDP with headers, as the simulator counts. `None` where the receiver is not ours.
+    pub delivered_bytes: Option<u64>,
     /// Mean round-trip time, ms.
     pub rtt_mean_ms: Option<f64>,
     /// Its 95th percentile, ms.

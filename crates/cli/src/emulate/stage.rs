@@ -37,8 +37,8 @@ struct Scene {
     listening: Vec<usize>,
     /// Certificates of those that have one.
     certificates: Vec<(usize, CertificateDer<'static>)>,
-    /// Each connected sender's port, and its flow.
-    ports: Vec<(u16, usize)>,
+    /// By what the packets of each connected sender are known, and its flow.
+    senders: Vec<(Mark, usize)>,
     /// Data may be sent.
     playing: bool,
     /// The link has begun.
@@ -46,12 +46,22 @@ struct Scene {
     over: bool,
 }
 
-/// Measures the flows at the bottleneck, told apart by their senders' ports.
+/// By what a flow's packets are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    /// They come from this port.
+    From(u16),
+    /// They are a program's: those to this port, if not to others.
+    Program(u16),
+}
+
+/// Measures the flows at the bottleneck, told apart by their senders' ports, and programs by their receivers'.
 #[derive(Debug)]
 pub struct Watch {
     /// The meter.
     pub meter: Meter,
     flow_of: Box<[u16]>,
+    programs: Vec<(u16, usize)>,
 }
 
 const NOBODY: u16 = u16::MAX;
@@ -116,7 +126,12 @@ impl Stage {
 
     /// The sender of `flow` is connected, from `port`.
     pub fn announce(&self, flow: usize, port: u16) {
-        self.change(|scene| scene.ports.push((port, flow)));
+        self.change(|scene| scene.senders.push((Mark::From(port), flow)));
+    }
+
+    /// The program that sends as `flow` can be started; its receiver is at `port`.
+    pub fn announce_program(&self, flow: usize, port: u16) {
+        self.change(|scene| scene.senders.push((Mark::Program(port), flow)));
     }
 
     /// Waits until all senders are connected.
@@ -161,7 +176,7 @@ impl Stage {
     /// If one of that does not happen; everything ends then.
     pub fn play(&self, flows: usize) -> io::Result<()> {
         let played = self
-            .wait("connecting", |scene| scene.ports.len() == flows)
+            .wait("connecting", |scene| scene.senders.len() == flows)
             .and_then(|()| {
                 self.change(|scene| scene.playing = true);
                 self.wait("sending a first packet", |scene| scene.begun)
@@ -200,6 +215,7 @@ impl Stage {
         let mut watch = Watch {
             meter: Meter::new(1, &[self.base_rtt], self.bin),
             flow_of: vec![NOBODY; 1 << 16].into(),
+            programs: Vec::new(),
         };
         let mut awaiting = false;
         while emulator.elapsed().is_none_or(|elapsed| elapsed < duration) {
@@ -216,12 +232,18 @@ impl Stage {
                 }
                 if scene.playing && !awaiting && emulator.elapsed().is_none() {
                     awaiting = true;
-                    let flows = scene.ports.len();
+                    let flows = scene.senders.len();
                     watch.meter = Meter::new(flows, &vec![self.base_rtt; flows], self.bin);
-                    for &(port, flow) in &scene.ports {
-                        watch.flow_of[usize::from(port)] = flow as u16;
+                    for &(mark, flow) in &scene.senders {
+                        match mark {
+                            Mark::From(port) => watch.flow_of[usize::from(port)] = flow as u16,
+                            Mark::Program(port) => watch.programs.push((port, flow)),
+                        }
                     }
-                    emulator.begin_with(Way::Forth, self.packet_bytes);
+                    // Nobody knows how large a program's packets are; nothing of it has left before.
+                    let programs_only = watch.programs.len() == flows;
+                    let least = if programs_only { 1 } else { self.packet_bytes };
+                    emulator.begin_with(Way::Forth, least);
                 }
             }
         }
@@ -231,9 +253,23 @@ impl Stage {
 
 impl Watch {
     fn flow(&self, packet: &Packet) -> Option<usize> {
-        let (port, _) = packet.ports()?;
-        let flow = self.flow_of[usize::from(port)];
-        (flow != NOBODY).then_some(usize::from(flow))
+        let ports = packet.ports();
+        if let Some((from, _)) = ports {
+            let flow = self.flow_of[usize::from(from)];
+            if flow != NOBODY {
+                return Some(usize::from(flow));
+            }
+        }
+        match *self.programs {
+            [] => None,
+            // It may use more ports than we know of, and fragments have none.
+            [(_, flow)] => Some(flow),
+            _ => {
+                let to = ports?.1;
+                let known = self.programs.iter().find(|(port, _)| *port == to);
+                known.map(|&(_, flow)| flow)
+            }
+        }
     }
 }
 

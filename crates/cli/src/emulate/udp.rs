@@ -103,7 +103,7 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
     });
     Ok(Outcome {
         transport: "udp",
-        delivered_bytes: 0,
+        delivered_bytes: None,
         rtt_mean_ms: metrics.and_then(|metrics| metrics.rtt_mean_ms),
         rtt_p95_ms: metrics.and_then(|metrics| metrics.rtt_p95_ms),
         retransmit_rate: metrics.and_then(|metrics| metrics.retransmit_rate),

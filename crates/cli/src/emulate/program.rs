@@ -1,0 +1,290 @@
+//! Any program as a sender: `cmd:SENDER => RECEIVER`.
+//!
+//! Both are command lines of a shell's, one in each namespace, told where the receiver is to listen. Nobody here knows what
+//! they send: the link measures their packets, by the receiver's port or, where one program is the only one of the run, by
+//! their being nobody else's.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration as Span;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::flow::{Flow, Outcome};
+
+/// What such schemes begin with: `cmd:…`, or `cmd[LABEL]:…`.
+const PREFIX: &str = "cmd";
+/// What stands between the two programs.
+const BETWEEN: &str = "=>";
+/// How often the end of the run, or of a program, is looked for.
+const LOOK: Span = Span::from_millis(10);
+/// How long a program has to end when it is told to.
+const LEAVE: Span = Span::from_millis(500);
+/// What is kept of a line that a program prints.
+const LONGEST_LINE: u64 = 1000;
+
+/// The programs of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    sender: String,
+    /// A TCP sink of ours if there is none.
+    receiver: Option<String>,
+}
+
+impl Program {
+    /// Reads a scheme; `None` if it is of another kind.
+    pub fn parse(scheme: &str) -> Option<Result<Self, String>> {
+        let rest = scheme.trim().strip_prefix(PREFIX)?;
+        let words = match rest.strip_prefix('[') {
+            Some(labelled) => labelled.split_once("]:")?.1,
+            None => rest.strip_prefix(':')?,
+        };
+        let (sender, receiver) = match words.split_once(BETWEEN) {
+            Some((sender, receiver)) => (sender, Some(receiver.trim())),
+            None => (words, None),
+        };
+        if sender.trim().is_empty() || receiver == Some("") {
+            return Some(Err(format!(
+                "names no command (`cmd:SENDER`, or `cmd:SENDER {BETWEEN} RECEIVER`)"
+            )));
+        }
+        Some(Ok(Program {
+            sender: sender.trim().to_owned(),
+            receiver: receiver.map(str::to_owned),
+        }))
+    }
+}
+
+/// Receives until the run is over; returns how many bytes came, where we are who receives.
+///
+/// # Errors
+/// If the program fails, or does not listen.
+pub fn receive(flow: &Flow<'_>, program: &Program) -> io::Result<Option<u64>> {
+    let Some(receiver) = &program.receiver else {
+        return sink(flow).map(Some);
+    };
+    let mut running = Running::start("receiver", receiver, flow)?;
+    while !flow.stage.is_over() && !listens(flow.receiver)? {
+        running.look()?;
+        thread::sleep(LOOK);
+    }
+    flow.stage.listen(flow.index);
+    running.until_over(flow)?;
+    Ok(None)
+}
+
+/// Sends until the run is over.
+///
+/// # Errors
+/// If the program fails.
+pub fn send(flow: &Flow<'_>, program: &Program) -> io::Result<Outcome> {
+    flow.stage
+        .announce_program(flow.index, flow.receiver.port());
+    flow.stage.await_play()?;
+    Running::start("sender", &program.sender, flow)?.until_over(flow)?;
+    Ok(Outcome {
+        transport: "program",
+        ..Default::default()
+    })
+}
+
+/// Takes whatever connections bring.
+fn sink(flow: &Flow<'_>) -> io::Result<u64> {
+    let listener = TcpListener::bind(flow.receiver)?;
+    listener.set_nonblocking(true)?;
+    flow.stage.listen(flow.index);
+    let mut streams: Vec<TcpStream> = Vec::new();
+    let mut buffer = vec![0; 1 << 18];
+    let mut received = 0;
+    while !flow.stage.is_over() {
+        let mut idle = true;
+        while let Ok((stream, _)) = listener.accept() {
+            stream.set_nonblocking(true)?;
+            streams.push(stream);
+        }
+        streams.retain_mut(|stream| match stream.read(&mut buffer) {
+            Ok(0) => false,
+            Ok(read) => {
+                received += read as u64;
+                idle = false;
+                true
+            }
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        });
+        if idle {
+            thread::sleep(Span::from_millis(1));
+        }
+    }
+    Ok(received)
+}
+
+/// Whether a socket of the calling thread's namespace is bound to the port.
+fn listens(receiver: SocketAddr) -> io::Result<bool> {
+    let port = format!(":{:04X}", receiver.port());
+    for table in ["tcp", "tcp6", "udp", "udp6"] {
+        // A system without IPv6 has no such table.
+        let table = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"));
+        let found = table.unwrap_or_default().lines().skip(1).any(|line| {
+            let local = line.split_whitespace().nth(1);
+            local.is_some_and(|local| local.ends_with(&port))
+        });
+        if found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A program under way, with all that it starts.
+struct Running {
+    end: &'static str,
+    child: Child,
+    last_line: Option<JoinHandle<String>>,
+}
+
+impl Running {
+    /// Starts a command in the calling thread's namespace.
+    fn start(end: &'static str, command: &str, flow: &Flow<'_>) -> io::Result<Self> {
+        let seconds = flow.duration.as_secs_f64().ceil();
+        let told = [
+            ("host", flow.receiver.ip().to_string()),
+            ("port", flow.receiver.port().to_string()),
+            ("seconds", seconds.to_string()),
+            ("seed", flow.seed.to_string()),
+        ];
+        let mut words = command.to_owned();
+        let mut shell = Command::new(std::env::current_exe()?);
+        shell.args([crate::LAUNCH, "--parent", &std::process::id().to_string()]);
+        for (name, value) in &told {
+            words = words.replace(&format!("{{{name}}}"), value);
+            shell.env(format!("VERUS_{}", name.to_uppercase()), value);
+        }
+        // A shell whose only command this is becomes it.
+        shell.args(["--", "/bin/sh", "-c", &words]);
+        let shell = shell.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = shell.stderr(Stdio::piped()).process_group(0).spawn()?;
+        let last_line = child
+            .stderr
+            .take()
+            .map(|said| thread::spawn(|| last_line(said)));
+        Ok(Running {
+            end,
+            child,
+            last_line,
+        })
+    }
+
+    /// Whether it has ended.
+    ///
+    /// # Errors
+    /// If it failed: its exit code, and the last that it said.
+    fn look(&mut self) -> io::Result<bool> {
+        let Some(status) = self.child.try_wait()? else {
+            return Ok(false);
+        };
+        if status.success() {
+            return Ok(true);
+        }
+        // What it started may still hold its standard error.
+        self.kill(Signal::SIGKILL);
+        let said = self.last_line.take().map(JoinHandle::join);
+        let said = said.and_then(Result::ok).unwrap_or_default();
+        let colon = if said.is_empty() { "" } else { ": " };
+        Err(io::Error::other(format!(
+            "the {} ended with {}{colon}{said}",
+            self.end,
+            status
+                .code()
+                .map_or_else(|| status.to_string(), |code| format!("code {code}")),
+        )))
+    }
+
+    /// Waits until the run is over, and ends what goes on then.
+    fn until_over(mut self, flow: &Flow<'_>) -> io::Result<()> {
+        while !flow.stage.is_over() {
+            if self.look()? {
+                // It has done its part; the run goes on without it.
+                while !flow.stage.is_over() {
+                    thread::sleep(LOOK);
+                }
+            } else {
+                thread::sleep(LOOK);
+            }
+        }
+        Ok(())
+    }
+
+    fn kill(&self, signal: Signal) {
+        // It may have ended.
+        let _ = killpg(Pid::from_raw(self.child.id() as i32), signal);
+    }
+}
+
+/// Nothing goes on that was started for a run.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill(Signal::SIGTERM);
+        let mut waited = Span::ZERO;
+        while waited < LEAVE && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(LOOK);
+            waited += LOOK;
+        }
+        self.kill(Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// The last line that is not empty.
+fn last_line(said: impl Read) -> String {
+    let mut reader = BufReader::new(said);
+    let mut last = String::new();
+    loop {
+        let mut line = Vec::new();
+        let read = reader
+            .by_ref()
+            .take(LONGEST_LINE)
+            .read_until(b'\n', &mut line);
+        if !matches!(read, Ok(1..)) {
+            return last;
+        }
+        let line = String::from_utf8_lossy(&line);
+        if !line.trim().is_empty() {
+            last = line.trim().to_owned();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_names_one_program_or_two() {
+        let parsed = |text| Program::parse(text).map(|found| found.map(|p| (p.sender, p.receiver)));
+        assert_eq!(parsed("cubic"), None);
+        assert_eq!(parsed("cmd.py"), None);
+        let (one, other) = ("send {host}".to_owned(), "take -p {port}".to_owned());
+        assert_eq!(parsed("cmd:send {host}"), Some(Ok((one.clone(), None))));
+        assert_eq!(
+            parsed("cmd[a: b]: send {host} => take -p {port}"),
+            Some(Ok((one, Some(other))))
+        );
+        for nothing in ["cmd:", "cmd: => take", "cmd:send =>"] {
+            let problem = parsed(nothing)
+                .expect("such a scheme")
+                .expect_err("no command");
+            assert!(problem.starts_with("names no command"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn the_last_line_is_kept_however_much_is_said() {
+        assert_eq!(last_line(&b"one\ntwo\n\n"[..]), "two");
+        assert_eq!(last_line(&b""[..]), "");
+        assert_eq!(last_line(&[b'x'; 5000][..]).len(), LONGEST_LINE as usize);
+    }
+}
