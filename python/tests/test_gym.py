@@ -75,6 +75,11 @@ def test_losses_are_seen_and_cost() -> None:
     assert 0.1 < float(np.mean(shares)) < 0.3
 
 
+def test_the_path_is_all_of_the_link() -> None:
+    env = CongestionEnv(link=Link.constant(12, delay_ms=10, ack_delay_ms=30), duration_s=1)
+    assert play(env, 1, [0.0] * 3)[-1][0][3] == pytest.approx(10 + 1 + 30)
+
+
 def test_an_episode_is_truncated_at_its_end_and_over_then() -> None:
     env = CongestionEnv(duration_s=1, interval_ms=300)
     env.reset(seed=1)

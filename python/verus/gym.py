@@ -101,12 +101,7 @@ class CongestionEnv(gymnasium.Env[Observation, npt.NDArray[np.float32]]):
         self.delay_cost, self.loss_cost = delay_cost, loss_cost
         self._competitors = [text_of(scheme) for scheme in competitors]
         self._fields: dict[str, Any] = {
-            "delay_ms": self.link.delay_ms,
-            "ack": self.link.ack,
-            "ack_queue": self.link.ack_queue,
-            "loss": self.link.loss,
-            "loop": self.link.loop,
-            "opportunity_bytes": self.link.opportunity_bytes,
+            **{name: value for name, value in vars(self.link).items() if name not in ("trace", "queue")},
             "packet_bytes": packet_bytes,
             "duration_s": duration_s,
             "series": False,
