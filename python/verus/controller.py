@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 GIVEN = "python:"
 
 #: A scheme of this kind.
-_KIND = re.compile(r"\s*(python:|.+?\.py(:|\s*$))", re.DOTALL)
+_KIND = re.compile(r"\s*(python:|[^:]+\.py(:|\s*$))")
 
 #: How near a word must be to one that there is, to be taken for it (`difflib`'s ratio, whose own default this is).
 _NEAR = 0.6
@@ -108,8 +108,8 @@ def is_python(text: str) -> bool:
     """Whether a scheme's text names a class.
 
     Example:
-        >>> is_python("mine.py:Mine:gain=2"), is_python("verus:ratio=2")
-        (True, False)
+        >>> is_python("mine.py:Mine:gain=2"), is_python("verus:ratio=2"), is_python("cmd:python3 mine.py")
+        (True, False, False)
     """
     return _KIND.match(text) is not None
 

@@ -51,10 +51,8 @@ fn split(text: &str) -> Option<(&str, &str)> {
     if let Some(rest) = text.strip_prefix(GIVEN) {
         return Some((GIVEN, rest));
     }
-    match text.find(".py:") {
-        Some(at) => Some((&text[..at + 3], &text[at + 4..])),
-        None => text.ends_with(".py").then_some((text, "")),
-    }
+    let (file, rest) = text.split_once(':').unwrap_or((text, ""));
+    file.ends_with(".py").then_some((file, rest))
 }
 
 /// Opens a scheme that names a class.
