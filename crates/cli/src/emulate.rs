@@ -233,12 +233,16 @@ fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
     let outcome = thread::scope(|scope| {
         let receiver = scope.spawn(|| {
             flow.namespaces[1].enter()?;
-            match kind {
+            let received = match kind {
                 Kind::Udp(_) => udp::receive(&flow).map(Some),
                 Kind::Quic(_) => quic::receive(&flow).map(Some),
                 Kind::Tcp(_) => tcp::receive(&flow).map(Some),
                 Kind::Program(program) => program::receive(&flow, program),
+            };
+            if received.is_err() {
+                flow.stage.end();
             }
+            received
         });
         let sent = flow.namespaces[0].within(|| {
             flow.stage.await_receiver(flow.index)?;
@@ -256,9 +260,11 @@ fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
         let received = receiver
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let mut outcome = sent?;
-        outcome.delivered_bytes = received?;
-        Ok(outcome)
+        let delivered_bytes = received?;
+        Ok(Outcome {
+            delivered_bytes,
+            ..sent?
+        })
     });
     if outcome.is_err() {
         flow.stage.end();
