@@ -149,6 +149,7 @@ def test_two_rows_of_one_name_are_refused(verus: Command, tmp_path: Path) -> Non
         ((), ["SCHEME", "name at least one sender"]),
         (("cubik",), ["SCHEME", "unknown algorithm `cubik`"]),
         (("linux:cc=cubic",), ["the kernel's"]),
+        (("cmd:iperf3 -c {host}",), ["is a program"]),
         (("cubic", "--suite", "c5"), ["--suite", "there is no suite `c5`"]),
         (("cubic", "--suite", "none.toml"), ["--suite", "none.toml", "cannot be read"]),
         (("cubic", "--row", "c4/c4_alon"), ["--row", "did you mean `c4/c4_alone`"]),
