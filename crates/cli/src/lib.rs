@@ -49,7 +49,7 @@ enum Verb {
     Receive(receive::Args),
     Probe(probe::Args),
     #[cfg(target_os = "linux")]
-    Shell(shell::Args),
+    Shell(Box<shell::Args>),
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Emulate(emulate::Args),
