@@ -28,7 +28,9 @@ __all__ = [
     "check_scenario",
     "check_scheme",
     "check_traffic",
+    "complete",
     "default_scenario",
+    "expand",
     "jain",
     "list_channels",
     "list_jitter",
@@ -39,6 +41,7 @@ __all__ = [
     "model_csv",
     "model_info",
     "model_region",
+    "quantity",
     "scenario_schema",
     "simulate",
     "simulate_many",
@@ -311,6 +314,25 @@ def check_channel(text: str) -> str:
 
 def check_traffic(text: str) -> str:
     """JSON: ``{"traffic"}``, the kind."""
+
+def quantity(text: str, unit: str) -> float:
+    """A number, with a unit behind it if it has one (``2m``, ``120kB``).
+
+    It is returned in ``unit``: ``s``, ``ms``, ``bytes``, ``Mbit/s`` or ``share``.
+
+    Raises:
+        ValueError: It is none.
+    """
+
+def complete(what: str, text: str) -> list[str]:
+    """How the beginning of a text may go on; ``what`` it names: ``scheme``, ``queue``, ``traffic``, ``channel``."""
+
+def expand(text: str) -> list[str]:
+    """The texts that a scheme or a queue stands for: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several.
+
+    Raises:
+        ValueError: A range leads downwards, or there are too many.
+    """
 
 def list_schemes() -> str:
     """JSON: ``[{"name", "summary", "keys": [{"key", "unit", "default", "meaning"}]}]``."""

@@ -69,9 +69,10 @@ class Scenario(TypedDict, total=False):
     ack_queue: str
     #: Propagation delay each way, ms.
     delay_ms: float
-    #: Size of data packets as the link accounts them (IP), bytes.
+    #: Size of data packets as the link accounts them (IP), bytes: more than the 40 of an IPv4 and a TCP
+    #: header.
     packet_bytes: int
-    #: Size of acknowledgements likewise, bytes.
+    #: Size of acknowledgements likewise, bytes: at least those headers.
     ack_bytes: int
     #: Bytes that each opportunity of a trace carries: 1504 as Mahimahi does, or 1500.
     opportunity_bytes: int

@@ -9,9 +9,10 @@ use verus_core::{Bytes, Duration, Rate};
 
 use crate::error::Error;
 use crate::expression::{self, Expression};
+use crate::generate;
 use crate::named::Named;
 use crate::path::link::{Service, WhenOver};
-use crate::recordings::cache_dir;
+use crate::recordings::{cache_dir, recordings};
 use crate::schedule::Schedule;
 use crate::trace::Trace;
 
@@ -44,6 +45,17 @@ impl Channel {
             Channel::Rate(rate) => Service::Rate(Schedule::constant(*rate)),
         }
     }
+}
+
+/// The names that `text` may be the beginning of: built-in channels, recordings, and a constant rate.
+pub fn complete(text: &str) -> Vec<String> {
+    let recordings = recordings().iter().map(|recording| recording.name);
+    generate::names()
+        .chain(recordings)
+        .chain(std::iter::once("rate:"))
+        .filter(|name| name.starts_with(text))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// What a text names.

@@ -13,7 +13,6 @@ pub mod expression;
 pub mod generate;
 mod lines;
 pub mod named;
-mod near;
 pub mod path;
 pub mod queue;
 pub mod rates;

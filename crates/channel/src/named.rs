@@ -3,11 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use verus_core::near::near;
+use verus_core::quantity::{self, Unit};
 use verus_core::{Duration, Rate};
 
 use crate::error::Error;
 use crate::generate;
-use crate::near::near;
 use crate::rates;
 use crate::recordings::{Recording, recording, recordings};
 use crate::trace::Trace;
@@ -101,7 +102,10 @@ impl Named {
 
 fn rate(text: &str, value: &str) -> Result<Rate, Error> {
     let valid = |mbps: &f64| *mbps > 0.0 && *mbps <= FASTEST_MBPS;
-    let rate = value.parse().ok().filter(valid).map(Rate::from_mbps);
+    let rate = quantity::read(value, Unit::Mbps)
+        .ok()
+        .filter(valid)
+        .map(Rate::from_mbps);
     rate.filter(|rate| rate.as_bps() > 0)
         .ok_or_else(|| Error::BadRate {
             text: text.to_owned(),

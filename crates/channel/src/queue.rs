@@ -480,6 +480,11 @@ mod tests {
                 "red:maximum=5",
                 "`red` has no key `maximum`; its keys are min, max, p, limit, weight, preset, ecn",
             ),
+            ("rde:min=5", "unknown kind `rde`; the nearest is `red`"),
+            (
+                "droptail:bytes=120k",
+                "bytes=120k: `k` is none of its units (B, kB, KB, MB, GB, KiB, MiB, GiB)",
+            ),
             (
                 "infinite:bytes=5",
                 "`infinite` has no key `bytes`; its keys are none",
@@ -518,8 +523,8 @@ mod tests {
                 "bytes must be a whole number above 0, not `0`",
             ),
             (
-                "droptail:bytes=1e5",
-                "bytes must be a whole number above 0, not `1e5`",
+                "droptail:bytes=1.5",
+                "bytes must be a whole number above 0, not `1.5`",
             ),
             (
                 "dualpi2:c_share=1",

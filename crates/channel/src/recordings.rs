@@ -10,9 +10,9 @@ use std::sync::LazyLock;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use verus_core::near::near;
 
 use crate::error::Error;
-use crate::near::near;
 use crate::trace::hex;
 
 /// Where a file of a public repository is; `VERUS_TRACE_URL` in the environment overrides it.

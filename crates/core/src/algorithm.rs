@@ -16,6 +16,7 @@ use thiserror::Error;
 
 use crate::configuration::{Configuration, Configured, Read, Refusal};
 use crate::controller::{Controller, Observer};
+use crate::quantity::{self, Unit};
 use crate::receiver::ReceiverConfig;
 use crate::spec::{Given, Problem, REQUIRED, shown};
 use crate::tcp::{cubic, reno, vegas};
@@ -97,6 +98,21 @@ impl Value {
             (key.to_owned(), value)
         };
         given.pairs.iter().map(param).collect()
+    }
+
+    /// The same, of which words that are numbers with a unit of their key are numbers: `epoch_ms=0.01s` is 10.
+    fn measured(params: Vec<(String, Value)>, keys: &[Key]) -> Vec<(String, Value)> {
+        let number = |(key, value): (String, Value)| {
+            let listed = keys.iter().find(|other| other.key == key);
+            let read = match (&value, listed) {
+                (Value::Word(word), Some(listed)) => {
+                    quantity::read(word, Unit::named(&listed.unit)).ok()
+                }
+                _ => None,
+            };
+            (key, read.map_or(value, Value::Number))
+        };
+        params.into_iter().map(number).collect()
     }
 }
 
@@ -349,7 +365,7 @@ impl Registry {
         Ok(Scheme {
             text: text.trim().to_owned(),
             name: algorithm.name.into(),
-            params: Value::all(&given),
+            params: Value::measured(Value::all(&given), &(algorithm.keys)()),
             config,
         })
     }
@@ -533,6 +549,13 @@ mod tests {
     }
 
     #[test]
+    fn a_value_with_a_unit_is_the_number_that_it_states() {
+        let typed = Scheme::parse("verus:epoch_ms=0.01s").expect("valid");
+        assert_eq!(typed, Scheme::parse("verus:epoch_ms=10").expect("valid"));
+        assert_eq!(typed.params()[0].1, Value::Number(10.0));
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         let message = |text: &str| Scheme::parse(text).expect_err("invalid").to_string();
         let names: Vec<_> = catalogue().iter().map(|entry| entry.name).collect();
@@ -543,7 +566,15 @@ mod tests {
                 names.join(", ")
             )
         );
+        assert_eq!(
+            message("versu"),
+            "scheme `versu`: unknown algorithm `versu`; the nearest is `verus`"
+        );
+        assert!(
+            message("verus:rato=2").ends_with("`verus` has no key `rato`; the nearest is `ratio`")
+        );
         assert!(message("vegas:ratio=2").contains("`vegas` has no key `ratio`"));
+        assert!(message("verus:epoch_ms=5kB").contains("`kB` is none of its units"));
         assert_eq!(
             message("verus:ratio=1"),
             "scheme `verus:ratio=1`: verus: ratio must be above 1 and at most 1000000, not 1"

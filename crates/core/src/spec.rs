@@ -6,6 +6,8 @@
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::near::near;
+use crate::quantity::{self, Unit};
 use crate::units::Duration;
 
 /// The default of a key that has none.
@@ -28,23 +30,23 @@ pub struct Key {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
     /// Nothing has this name.
-    #[error("unknown {what} `{name}`; known are {known}")]
+    #[error("unknown {what} `{name}`; {known}")]
     UnknownName {
         /// What there is none of.
         what: &'static str,
         /// The word.
         name: String,
-        /// The names there are.
+        /// The nearest names, or all there are.
         known: String,
     },
     /// There is no such key.
-    #[error("`{name}` has no key `{key}`; its keys are {known}")]
+    #[error("`{name}` has no key `{key}`; {known}")]
     UnknownKey {
         /// What the text is of.
         name: String,
         /// The word.
         key: String,
-        /// The keys there are.
+        /// The nearest keys, or all there are.
         known: String,
     },
     /// A key without a value, given twice, or with a value that is not of its kind.
@@ -57,9 +59,29 @@ pub enum Problem {
         /// What was given.
         value: String,
     },
+    /// A number with a unit that its key does not have.
+    #[error("{key}={value}: {problem}")]
+    BadUnit {
+        /// The key.
+        key: String,
+        /// What was given.
+        value: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Values that do not go together.
     #[error("{0}")]
     Together(String),
+}
+
+/// What `word` may have meant of `names`, or all of them: "the nearest is `ratio`", "its keys are min, max".
+fn hint(word: &str, all: &str, names: &[&str]) -> String {
+    match near(word, names.iter().copied()) {
+        Some(near) if near.contains(',') => format!("the nearest are {near}"),
+        Some(near) => format!("the nearest is {near}"),
+        None if names.is_empty() => format!("{all} none"),
+        None => format!("{all} {}", names.join(", ")),
+    }
 }
 
 impl Problem {
@@ -72,7 +94,7 @@ impl Problem {
         Problem::UnknownName {
             what,
             name: name.to_owned(),
-            known: known.collect::<Vec<_>>().join(", "),
+            known: hint(name, "known are", &known.collect::<Vec<_>>()),
         }
     }
 
@@ -194,16 +216,13 @@ impl<'a> Given<'a> {
             let row = row.ok_or_else(|| Problem::UnknownKey {
                 name: self.name.to_owned(),
                 key: key.to_owned(),
-                known: match rows {
-                    [] => "none".to_owned(),
-                    rows => rows
-                        .iter()
-                        .map(|row| row.key)
-                        .collect::<Vec<_>>()
-                        .join(", "),
+                known: {
+                    let keys: Vec<&str> = rows.iter().map(|row| row.key).collect();
+                    hint(key, "its keys are", &keys)
                 },
             })?;
-            settings.push((row, Setting { key, value }));
+            let unit = row.unit();
+            settings.push((row, Setting { key, value, unit }));
         }
         settings.sort_by_key(|(row, _)| !row.preset);
         for (row, setting) in settings {
@@ -213,11 +232,118 @@ impl<'a> Given<'a> {
     }
 }
 
+/// How `text`, the beginning of `NAME:key=value,…`, may go on, of these names and their keys: whole names, `NAME:key=`, and
+/// the words that a key takes.
+pub fn complete(text: &str, known: &[(&str, &[Key])]) -> Vec<String> {
+    let Some((name, rest)) = text.split_once(':') else {
+        let names = known.iter().map(|(name, _)| (*name).to_owned());
+        return names.filter(|name| name.starts_with(text)).collect();
+    };
+    let Some((_, keys)) = known.iter().find(|(other, _)| *other == name) else {
+        return Vec::new();
+    };
+    let (done, last) = rest.rsplit_once(',').unwrap_or(("", rest));
+    let before = format!("{name}:{done}{}", if done.is_empty() { "" } else { "," });
+    if let Some((key, value)) = last.split_once('=') {
+        let key = keys.iter().find(|other| other.key == key);
+        let words = key
+            .map(|key| key.unit.replace(" or ", ", "))
+            .unwrap_or_default();
+        let words = words.split(", ").filter(|word| word.starts_with(value));
+        // A unit is one word, and no value.
+        let several = key.is_some_and(|key| key.unit.contains(" or "));
+        return words
+            .filter(|_| several)
+            .map(|word| format!("{before}{}={word}", key.map_or("", |key| key.key)))
+            .collect();
+    }
+    keys.iter()
+        .filter(|key| key.key.starts_with(last))
+        .filter(|key| {
+            !done
+                .split(',')
+                .any(|pair| pair.split('=').next() == Some(key.key))
+        })
+        .map(|key| format!("{before}{}=", key.key))
+        .collect()
+}
+
+/// More texts than this from one are refused: a typing error more likely than a wish.
+const MOST_EXPANDED: usize = 1000;
+
+/// Every text that `text` stands for: `x:a=1,2` is `x:a=1` and `x:a=2`, and `x:a=2..4` has 2, 3 and 4, `x:a=0..1..0.5`
+/// 0, 0.5 and 1. Several keys with several values make every combination, the last key's changing fastest.
+///
+/// # Errors
+/// If a range does not lead upwards from its first number, or there are too many texts.
+pub fn expand(text: &str) -> Result<Vec<String>, Problem> {
+    let Some((name, rest)) = text.split_once(':') else {
+        return Ok(vec![text.to_owned()]);
+    };
+    // A part without an equals sign is one more value of the key before it.
+    let mut keys: Vec<(&str, Vec<String>)> = Vec::new();
+    for part in rest.split(',') {
+        match (part.split_once('='), keys.last_mut()) {
+            (Some((key, value)), _) => keys.push((key, values(key, value)?)),
+            (None, Some((key, several))) if !part.trim().is_empty() => {
+                several.extend(values(key, part)?);
+            }
+            // Not of this grammar: whoever parses it says so.
+            (None, _) => return Ok(vec![text.to_owned()]),
+        }
+    }
+    let mut texts = vec![format!("{name}:")];
+    for (at, (key, values)) in keys.iter().enumerate() {
+        let comma = if at == 0 { "" } else { "," };
+        if texts.len() * values.len() > MOST_EXPANDED {
+            let problem = format!("stands for more than {MOST_EXPANDED} texts");
+            return Err(Problem::Together(problem));
+        }
+        texts = texts
+            .iter()
+            .flat_map(|text| {
+                values
+                    .iter()
+                    .map(move |value| format!("{text}{comma}{key}={value}"))
+            })
+            .collect();
+    }
+    Ok(texts)
+}
+
+/// The values of `FROM..TO` or `FROM..TO..STEP`; what is no such range is one value.
+fn values(key: &str, value: &str) -> Result<Vec<String>, Problem> {
+    let numbers: Option<Vec<f64>> = value
+        .split("..")
+        .map(|one| one.trim().parse().ok())
+        .collect();
+    let (from, to, step) = match numbers.as_deref() {
+        Some(&[from, to]) => (from, to, 1.0),
+        Some(&[from, to, step]) => (from, to, step),
+        _ => return Ok(vec![value.to_owned()]),
+    };
+    // A little beyond the end, which a sum of decimal fractions may miss.
+    let last = ((to - from) / step + 1e-9).floor();
+    if !(last.is_finite() && step > 0.0 && last >= 0.0) {
+        let expected = "FROM..TO or FROM..TO..STEP that leads upwards";
+        return Err(Problem::bad(key, expected, value));
+    }
+    if last >= MOST_EXPANDED as f64 {
+        let expected = format!("a range of at most {MOST_EXPANDED} values");
+        return Err(Problem::bad(key, &expected, value));
+    }
+    // Rounded to what can have been meant: 0.1 + 2 · 0.1 is 0.3.
+    let digits = |number: f64| (number * 1e9).round() / 1e9;
+    let each = (0..=last as u32).map(|at| digits(from + f64::from(at) * step).to_string());
+    Ok(each.collect())
+}
+
 /// One key and value of a text.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
     key: &'a str,
     value: &'a str,
+    unit: Unit,
 }
 
 impl<'a> Setting<'a> {
@@ -231,13 +357,24 @@ impl<'a> Setting<'a> {
         Problem::bad(self.key, expected, self.value)
     }
 
+    /// A finite number, in the unit of the key; `expected` says what it must be.
+    fn quantity(&self, expected: &str) -> Result<f64, Problem> {
+        quantity::read(self.value, self.unit).map_err(|wrong| match wrong {
+            quantity::Wrong::Number => self.bad(expected),
+            quantity::Wrong::Unit(problem) => Problem::BadUnit {
+                key: self.key.to_owned(),
+                value: self.value.to_owned(),
+                problem,
+            },
+        })
+    }
+
     /// A finite number.
     ///
     /// # Errors
     /// If it is none.
     pub fn number(&self) -> Result<f64, Problem> {
-        let number = self.value.parse().ok().filter(|n: &f64| n.is_finite());
-        number.ok_or_else(|| self.bad("a number"))
+        self.quantity("a number")
     }
 
     /// A finite number within a range.
@@ -245,9 +382,9 @@ impl<'a> Setting<'a> {
     /// # Errors
     /// If it is none.
     pub fn within(&self, range: &Within) -> Result<f64, Problem> {
-        let number = self.value.parse().ok().filter(|n: &f64| n.is_finite());
-        let number = number.filter(|&n| (range.valid)(n));
-        number.ok_or_else(|| self.bad(range.words))
+        let number = self.quantity(range.words)?;
+        let valid = Some(number).filter(|&n| (range.valid)(n));
+        valid.ok_or_else(|| self.bad(range.words))
     }
 
     /// A whole number above 0.
@@ -255,8 +392,20 @@ impl<'a> Setting<'a> {
     /// # Errors
     /// If it is none.
     pub fn whole(&self) -> Result<u64, Problem> {
-        let number = self.value.parse().ok().filter(|&n: &u64| n > 0);
-        number.ok_or_else(|| self.bad("a whole number above 0"))
+        const WORDS: &str = "a whole number above 0";
+        /// A double tells apart all whole numbers up to here.
+        const LARGEST: f64 = (1u64 << 53) as f64;
+        if let Ok(number) = self.value.parse::<u64>() {
+            return Some(number)
+                .filter(|&n| n > 0)
+                .ok_or_else(|| self.bad(WORDS));
+        }
+        let number = self.quantity(WORDS)?;
+        if number.fract() == 0.0 && number > 0.0 && number <= LARGEST {
+            Ok(number as u64)
+        } else {
+            Err(self.bad(WORDS))
+        }
     }
 
     /// A time in ms, of an hour at the most.
@@ -457,6 +606,16 @@ impl<C> Row<C> {
         self
     }
 
+    /// What its values are measured in.
+    fn unit(&self) -> Unit {
+        match &self.field {
+            Field::Number { unit, .. } | Field::Whole { unit, .. } => Unit::named(unit),
+            Field::Millis { .. } => Unit::Millis,
+            Field::Flag { .. } => Unit::Plain,
+            Field::Other { unit, .. } => Unit::named(&unit()),
+        }
+    }
+
     fn set(&self, config: &mut C, setting: &Setting<'_>) -> Result<(), Problem> {
         match &self.field {
             Field::Number { within, set, .. } => match within {
@@ -544,7 +703,11 @@ mod tests {
             kind: 2,
         };
         assert_eq!(
-            read("x:share=7.5, wait_ms=20,on=yes,kind=large"),
+            read("x:share=7.5, wait_ms=20,on=yes,kind=large").as_ref(),
+            Ok(&expected)
+        );
+        assert_eq!(
+            read("x:share=7.5,wait_ms=0.02s,on=yes,kind=large"),
             Ok(expected)
         );
         assert_eq!(read("x"), Ok(Config::default()));
@@ -555,7 +718,15 @@ mod tests {
         for (text, words) in [
             (
                 "x:shore=1",
-                "`x` has no key `shore`; its keys are share, wait_ms, on, kind",
+                "`x` has no key `shore`; the nearest is `share`",
+            ),
+            (
+                "x:colour=1",
+                "`x` has no key `colour`; its keys are share, wait_ms, on, kind",
+            ),
+            (
+                "x:wait_ms=20kB",
+                "wait_ms=20kB: `kB` is none of its units (us, µs, ms, s, sec, m, min, h)",
             ),
             ("x:share", "each parameter must be key=value, not `share`"),
             ("x:", "each parameter must be key=value, not ``"),
@@ -571,6 +742,58 @@ mod tests {
             ),
         ] {
             assert_eq!(read(text), Err(words.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_beginning_goes_on_with_names_then_keys_then_words() {
+        let keys = shown(ROWS, &Config::default());
+        let known = [("small", &keys[..]), ("smart", &[])];
+        for (text, expected) in [
+            ("sm", &["small", "smart"][..]),
+            ("small:w", &["small:wait_ms="]),
+            (
+                "small:on=yes,",
+                &[
+                    "small:on=yes,share=",
+                    "small:on=yes,wait_ms=",
+                    "small:on=yes,kind=",
+                ],
+            ),
+            ("small:kind=m", &["small:kind=middle"]),
+            ("small:wait_ms=", &[]),
+            ("large:", &[]),
+        ] {
+            assert_eq!(complete(text, &known), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn several_values_of_a_key_are_several_texts() {
+        for (text, expected) in [
+            ("x", &["x"][..]),
+            ("x:a=1,b=2", &["x:a=1,b=2"]),
+            ("x:a=2..4", &["x:a=2", "x:a=3", "x:a=4"]),
+            ("x:a=2,4,6", &["x:a=2", "x:a=4", "x:a=6"]),
+            ("x:a=0.1..0.3..0.1", &["x:a=0.1", "x:a=0.2", "x:a=0.3"]),
+            (
+                "x:a=1,2,b=on,off",
+                &["x:a=1,b=on", "x:a=1,b=off", "x:a=2,b=on", "x:a=2,b=off"],
+            ),
+            ("x:file=../one.model", &["x:file=../one.model"]),
+            ("x:", &["x:"]),
+            ("x:a", &["x:a"]),
+        ] {
+            assert_eq!(expand(text).expect(text), expected, "{text}");
+        }
+        for (text, words) in [
+            ("x:a=4..2", "leads upwards"),
+            ("x:a=1..2..0", "leads upwards"),
+            ("x:a=1..1e9", "at most 1000 values"),
+            ("x:a=1..100,b=1..100", "more than 1000"),
+        ] {
+            let found = expand(text).expect_err(text).to_string();
+            assert!(found.contains(words), "{text}: {found}");
         }
     }
 

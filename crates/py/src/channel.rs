@@ -15,6 +15,8 @@ use verus_channel::statistics::{LAGS, Statistics};
 use verus_channel::{Channel, Error, Problem, QueueConfig, Trace, generate, queue, raw};
 use verus_core::Duration;
 use verus_core::algorithm;
+use verus_core::quantity::Unit;
+use verus_core::spec::Shown;
 use verus_measure::mahimahi;
 use verus_sim::traffic::{self, Traffic};
 
@@ -64,6 +66,42 @@ pub(crate) fn check_traffic(text: &str) -> PyResult<String> {
     Traffic::parse(text).map_err(error::value)?;
     let kind = text.split_once(':').map_or(text, |(kind, _)| kind);
     Ok(json!({ "traffic": kind }).to_string())
+}
+
+/// The number that a text states, with a unit behind it if it has one; `unit` is what it measures, and is returned in: `s`,
+/// `ms`, `bytes`, `Mbit/s` or `share`.
+#[pyfunction]
+pub(crate) fn quantity(text: &str, unit: &str) -> PyResult<f64> {
+    verus_core::quantity::read(text, Unit::named(unit)).map_err(error::value)
+}
+
+/// The texts that a scheme or queue stands for, of which keys have several values: `verus:ratio=2..6`.
+#[pyfunction]
+pub(crate) fn expand(text: &str) -> PyResult<Vec<String>> {
+    verus_core::spec::expand(text).map_err(error::value)
+}
+
+/// How the beginning of a text may go on; `what` it names: `scheme`, `queue`, `jitter`, `reorder`, `traffic` or `channel`.
+#[pyfunction]
+pub(crate) fn complete(what: &str, text: &str) -> PyResult<Vec<String>> {
+    let keyed = |kinds: Vec<Shown>| kinds.into_iter().map(|of| (of.name, of.keys)).collect();
+    let entries: Vec<(&str, Vec<algorithm::Key>)> = match what {
+        "scheme" => {
+            let schemes = algorithm::catalogue().into_iter();
+            schemes.map(|of| (of.name, of.keys)).collect()
+        }
+        "queue" => keyed(queue::catalogue()),
+        "jitter" => keyed(jitter::catalogue()),
+        "reorder" => keyed(reorder::catalogue()),
+        "traffic" => keyed(traffic::catalogue()),
+        "channel" => return Ok(names::complete(text)),
+        other => return Err(error::value(format!("nothing is called a {other}"))),
+    };
+    let known: Vec<_> = entries
+        .iter()
+        .map(|(name, keys)| (*name, &keys[..]))
+        .collect();
+    Ok(verus_core::spec::complete(text, &known))
 }
 
 /// Every kind of traffic with its keys.

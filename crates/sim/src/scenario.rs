@@ -51,11 +51,11 @@ pub struct Scenario {
     /// Propagation delay each way, ms.
     #[schemars(range(min = 0, max = 100_000))]
     pub delay_ms: f64,
-    /// Size of data packets as the link accounts them (IP), bytes.
-    #[schemars(range(min = 1, max = 65_535))]
+    /// Size of data packets as the link accounts them (IP), bytes: more than the 40 of an IPv4 and a TCP header.
+    #[schemars(range(min = 41, max = 65_535))]
     pub packet_bytes: u32,
-    /// Size of acknowledgements likewise, bytes.
-    #[schemars(range(min = 1, max = 65_535))]
+    /// Size of acknowledgements likewise, bytes: at least those headers.
+    #[schemars(range(min = 40, max = 65_535))]
     pub ack_bytes: u32,
     /// Bytes that each opportunity of a trace carries: 1504 as Mahimahi does, or 1500.
     #[schemars(extend("enum" = [1500, 1504]))]
@@ -774,7 +774,7 @@ mod tests {
             ),
             (
                 json!({"packet_bytes": -1}),
-                "packet_bytes must be a whole number between 1 and 65535, not -1",
+                "packet_bytes must be a whole number between 41 and 65535, not -1",
             ),
             (
                 json!({"loss": 1}),

@@ -1,0 +1,77 @@
+//! Names that are nearly right: what whoever mistyped one probably meant.
+
+/// The few `names` that resemble `text`, nearest first; `None` if none does.
+pub fn near<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    const SHOWN: usize = 4;
+    // A text longer than any name resembles none, and comparing it would take long.
+    if text.len() > 64 {
+        return None;
+    }
+    let text = text.to_lowercase();
+    let mut near: Vec<_> = names
+        .filter_map(|name| {
+            let other = name.to_lowercase();
+            let contained = text.len() >= 3 && other.contains(&text);
+            let distance = if contained {
+                0
+            } else {
+                distance(&text, &other)
+            };
+            (distance <= text.len() / 3).then_some((distance, name))
+        })
+        .collect();
+    near.sort_unstable();
+    near.dedup();
+    near.truncate(SHOWN);
+    let names: Vec<_> = near.iter().map(|(_, name)| format!("`{name}`")).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+/// Damerau's distance: the fewest insertions, deletions, replacements and exchanges of neighbours between the two,
+/// no place being changed twice.
+fn distance(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    // The distances of the beginnings of `one`, by their length, to those of `other`: the last three rows.
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=other.len()).collect();
+    for i in 1..=one.len() {
+        let mut row = vec![i];
+        for j in 1..=other.len() {
+            let replaced = above[j - 1] + usize::from(one[i - 1] != other[j - 1]);
+            let mut least = replaced.min(above[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
+                least = least.min(before[j - 2] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_fingers_is_near_and_another_word_is_not() {
+        let names = || ["verus", "cubic", "newreno", "ratio"].into_iter();
+        for (typed, meant) in [
+            ("versu", "`verus`"),
+            ("Cubci", "`cubic`"),
+            ("rato", "`ratio`"),
+            ("reno", "`newreno`"),
+        ] {
+            assert_eq!(near(typed, names()).as_deref(), Some(meant), "{typed}");
+        }
+        assert_eq!(near("nagle", names()), None);
+        assert_eq!(near("", names()), None);
+    }
+
+    #[test]
+    fn exchanged_neighbours_are_one_mistake() {
+        assert_eq!(distance("versu", "verus"), 1);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+    }
+}
