@@ -87,7 +87,7 @@ def test_an_endpoint_that_cannot_run_is_named(tmp_path: Path) -> None:
 def test_help_names_the_verbs_of_the_endpoint(verus: Command) -> None:
     page = verus("--help").out
     for verb in ("probe", "serve", "send", "receive"):
-        assert f"│ {verb} " in page, verb
+        assert f"\n  {verb} " in page, verb
 
 
 def test_version_is_that_of_the_crates(verus: Command) -> None:

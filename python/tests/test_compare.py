@@ -121,7 +121,7 @@ def test_flows_share_the_link(verus: Command) -> None:
 
 
 def test_without_arguments_the_schemes_of_the_readme_run(verus: Command, tmp_path: Path) -> None:
-    ran = verus("compare", "--duration", "2")
+    ran = verus("compare", "--duration", "2", "--report")
     assert ran.code == 0
     for name in ("Verus R=2", "Verus R=4", "Verus R=6", "Cubic", "NewReno", "Vegas", "omniscient"):
         assert ran.out.count(name) == 3
@@ -168,7 +168,7 @@ def test_a_trace_that_changed_is_not_run_as_the_same(carries: str, verus: Comman
 
 def test_files_have_their_times_in_the_table_the_rows_and_the_page(verus: Command, tmp_path: Path) -> None:
     arguments = ("--trace", "rate:12", "--scheme", "newreno", "--traffic", "files:bytes=3000,gap_s=0.5")
-    ran = verus("compare", *arguments, "--duration", "3", "--out", "one")
+    ran = verus("compare", *arguments, "--duration", "3", "--out", "one", "--report")
     assert "file s" in ran.out
     assert "(p95)" in ran.out
     assert "0.02 (0.02)" in ran.out
@@ -185,7 +185,7 @@ def test_files_have_their_times_in_the_table_the_rows_and_the_page(verus: Comman
 def test_frames_have_their_times_and_the_late_are_counted(verus: Command, tmp_path: Path) -> None:
     traffic = "video:bytes=3000,key_bytes=6000,group=50,fps=50,deadline_ms=23,count=100"
     arguments = ("--trace", "rate:12", "--scheme", "newreno", "--traffic", traffic)
-    ran = verus("compare", *arguments, "--duration", "3", "--out", "one")
+    ran = verus("compare", *arguments, "--duration", "3", "--out", "one", "--report")
     assert "22.0 (24.0)" in ran.out
     assert "is late" in ran.out
     assert "frame p99<br>s" in (tmp_path / "one" / "report.html").read_text()
@@ -231,14 +231,17 @@ def test_run_json_states_licence_and_paper_of_a_recording_however_it_was_named(
 
 def test_force_replaces_results_and_leaves_the_rest(verus: Command, tmp_path: Path, left_behind: Look) -> None:
     verus(*QUICK, "--records", "--out", "one")
+    assert verus("report", "one").code == 0
+    assert "figures/series-city-driving-3g-up.svg" in left_behind(tmp_path / "one")
     (tmp_path / "one" / "mine.txt").write_text("keep")
-    assert (
-        verus("compare", "--trace", "rate:9", "--scheme", "vegas", "--duration", "1", "--out", "one", "--force").code
-        == 0
-    )
+    other = ("compare", "--trace", "rate:9", "--scheme", "vegas", "--duration", "1", "--out", "one", "--force")
+    assert verus(*other).code == 0
     names = left_behind(tmp_path / "one")
     assert "mine.txt" in names
     assert "records.parquet" not in names
+    assert "report.html" not in names
+    assert verus(*other, "--report").code == 0
+    names = left_behind(tmp_path / "one")
     assert "figures/series-rate-9.svg" in names
     assert "figures/series-city-driving-3g-up.svg" not in names
     assert pq.read_table(tmp_path / "one" / "results.parquet").num_rows == 1
@@ -247,7 +250,7 @@ def test_force_replaces_results_and_leaves_the_rest(verus: Command, tmp_path: Pa
 def test_quiet_says_nothing(verus: Command, tmp_path: Path) -> None:
     ran = verus(*QUICK, "-q", "--out", "one")
     assert (ran.code, ran.out, ran.err) == (0, "", "")
-    assert (tmp_path / "one" / "report.html").exists()
+    assert (tmp_path / "one" / "run.json").exists()
 
 
 def test_no_color_is_honoured_and_no_progress_leaves_the_terminal(
@@ -276,7 +279,19 @@ def test_ctrl_c_leaves_whole_files_or_none(arguments: tuple[str, ...], tmp_path:
 
 def test_ctrl_c_while_drawing_keeps_the_runs(tmp_path: Path, left_behind: Look) -> None:
     traces = [f"rate:{mbps}" for mbps in range(1, 13)]
-    command = [sys.executable, "-m", "verus", "compare", "--duration", "1", "--trace", *traces, "--out", "deep/here"]
+    command = [
+        sys.executable,
+        "-m",
+        "verus",
+        "compare",
+        "--duration",
+        "1",
+        "--trace",
+        *traces,
+        "--report",
+        "--out",
+        "deep/here",
+    ]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     while b"propagation is not in it" not in process.stdout.readline():

@@ -39,7 +39,7 @@ LAYERS = {
     "their list": ("experiments",),
     "the page of anything": ("report",),
     "for Python": ("api", "gym", ""),
-    "for people": ("commands*",),
+    "for people": ("commands*", "verbs", "mistakes"),
     "the command": ("cli", "__main__"),
 }
 

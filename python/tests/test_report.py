@@ -155,7 +155,7 @@ def test_a_figure_that_cannot_be_drawn_says_why_and_spoils_no_other(tmp_path: Pa
 
 def test_repetitions_show_95_percent_intervals(verus: Command, tmp_path: Path) -> None:
     arguments = ("--trace", "city-driving-3g-up", "--scheme", "verus:ratio=2", "--duration", "3", "--repeat", "4")
-    ran = verus("compare", *arguments, "--out", "one")
+    ran = verus("compare", *arguments, "--report", "--out", "one")
     results = Results.read(tmp_path / "one")
     values = results.rows.column("throughput_mbps").to_pylist()
     (mean,) = results.config["means"]
@@ -175,7 +175,7 @@ def test_repetitions_show_95_percent_intervals(verus: Command, tmp_path: Path) -
 
 
 def test_a_single_run_has_no_interval(verus: Command, tmp_path: Path) -> None:
-    ran = verus("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", "1", "--out", "one")
+    ran = verus("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", "1", "--report", "--out", "one")
     (mean,) = json.loads((tmp_path / "one" / "run.json").read_text())["means"]
     assert mean["throughput_mbps"]["half_width_95"] is None
     assert "±" not in ran.out + (tmp_path / "one" / "report.html").read_text().partition("<script>")[0]

@@ -6,6 +6,7 @@ Nothing heavy is imported before it is needed. Exit codes: 0; 1 a run failed; 2 
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -30,6 +31,9 @@ _FLAGS = {
     "recordings": "--traces",
 }
 
+#: What stands behind a verb without a flag.
+_PLACES = ("name",)
+
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs the command and exits with its code.
@@ -37,15 +41,34 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: What follows `verus` on the command line; that of this process if None.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    given = _ask_for_help(list(sys.argv[1:] if arguments is None else arguments))
     verb = next((word for word in given if word not in _GLOBAL), None)
     if verb in ENDPOINT_VERBS:
         _hand_over(verb, given)
     sys.exit(run(given))
 
 
+def _ask_for_help(words: list[str]) -> list[str]:
+    """`help compare` as `compare --help`."""
+    return [*words[1:], "--help"] if words[:1] == ["help"] else words
+
+
 def run(arguments: Sequence[str]) -> int:
     """Runs one of the lab's verbs; returns the exit code."""
+    from verus import verbs
+
+    words = _ask_for_help(list(arguments))
+    if not words or words[0] in ("--help", "-h"):
+        return _print(verbs.overview())
+    if words[0] == "complete":
+        return _complete(words[2:] if words[1:2] == ["--"] else words[1:])
+    leading = list(itertools.takewhile(_GLOBAL.__contains__, words))
+    words = [*words[len(leading) :], *leading]
+    if words[0] not in (*verbs.first_words(), "--version", "-V"):
+        from verus.mistakes import unknown_verb
+
+        return _complain(unknown_verb(words[0]), BAD_INPUT)
+
     from cyclopts import CycloptsError
 
     try:
@@ -57,14 +80,18 @@ def run(arguments: Sequence[str]) -> int:
     from verus.errors import FieldError
 
     try:
-        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except FieldError as error:
+        if error.field in _PLACES:
+            return _complain(error.problem, BAD_INPUT)
         flag = _FLAGS.get(error.field, "--" + error.field.replace("_", "-"))
         return _complain(f"{flag}: {error.problem}", BAD_INPUT, getattr(error, "__notes__", ()))
     except CycloptsError as error:
-        return _complain(_usage(error), BAD_INPUT)
+        from verus.mistakes import usage
+
+        return _complain(usage(error), BAD_INPUT)
     except BrokenPipeError:
         # Whoever read standard output has seen enough; Python must not try to flush it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -81,9 +108,20 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(str(error) or "interrupted; nothing was written", INTERRUPTED)
 
 
-def _usage(error: Exception) -> str:
-    """What cyclopts says, on one line."""
-    return " ".join(str(error).split()) + " (`verus --help` shows what there is)"
+def _complete(words: list[str]) -> int:
+    """Tells a shell how the last word may go on, a line each."""
+    from verus.commands.completion import candidates
+
+    return _print("\n".join(candidates(words)))
+
+
+def _print(text: str) -> int:
+    try:
+        print(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
 
 
 def _complain(message: str, code: int, more: Iterable[str] = ()) -> int:
@@ -92,7 +130,7 @@ def _complain(message: str, code: int, more: Iterable[str] = ()) -> int:
     print(line(f"verus: {message}"), file=sys.stderr)
     for told in more:
         print(line(f"  {told}"), file=sys.stderr)
-    if "-v" in sys.argv or "--verbose" in sys.argv:
+    if sys.exc_info()[0] and ("-v" in sys.argv or "--verbose" in sys.argv):
         import traceback
 
         for told in traceback.format_exc().rstrip("\n").split("\n"):

@@ -74,9 +74,7 @@ def of_run(index: int, run: Run, columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _constant(text: str, length: int) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(length, dtype=np.int32)), pa.array([text])).cast(
-        pa.string()
-    )
+    return pa.repeat(text, length)
 
 
 def _array(values: Any) -> pa.Array:

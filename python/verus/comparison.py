@@ -110,14 +110,12 @@ def results_table(block: Block) -> str:
     }
     body = []
     for cell in block.cells:
-        name = cell.label if cell.flows == 1 or "+" in cell.label else f"{cell.flows} × {cell.label}"
         swatch = f'<i style="background:{style[cell.label].color}"></i>'
-        values = [_value(key, cell[key], cell.halves[key]) for _, key in columns]
-        body.append(
-            f"<tr><th scope=row>{swatch}{html.escape(name)}</th>"
-            + "".join(f"<td>{value}</td>" for value in values)
-            + "</tr>"
-        )
+        shown = [(f"{swatch}{html.escape(cell.title)}", cell)]
+        shown += [(f"&emsp;{html.escape(part.title)}", part) for part in cell.parts]
+        for name, one in shown:
+            values = "".join(f"<td>{_value(key, one[key], one.halves[key])}</td>" for _, key in columns)
+            body.append(f"<tr><th scope=row>{name}</th>{values}</tr>")
     if not live:
         body.append(
             "<tr class=omniscient><th scope=row>omniscient</th>"

@@ -6,6 +6,8 @@ names into flags and exits with code 2.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class FieldError(ValueError):
     """A value that cannot be used.
@@ -23,3 +25,24 @@ class FieldError(ValueError):
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+
+
+def near(word: str, names: Iterable[str]) -> str:
+    """The nearest of `names`, to follow a statement; empty if none is near. The end of a name may stand for all of it.
+
+    Example:
+        >>> near("comapre", ["compare", "report"]), near("x", ["compare"])
+        ('; did you mean `compare`?', '')
+        >>> near("fig99", ["sigcomm-fig09", "cs244"])
+        '; did you mean `sigcomm-fig09`?'
+    """
+    import difflib  # only whoever mistyped waits for it
+
+    def likeness(name: str) -> float:
+        typed = word.lower()
+        return max(difflib.SequenceMatcher(None, typed, part).ratio() for part in (name, name.rpartition("-")[2]))
+
+    close = {name: likeness(name) for name in names}
+    best = sorted((name for name in close if close[name] >= 0.6), key=lambda name: -close[name])
+    meant = [f"`{name}`" for name in best[:3] if close[name] == close[best[0]]]
+    return f"; did you mean {' or '.join(meant)}?" if meant else ""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from verus import _verus
-from verus.errors import FieldError
+from verus.errors import FieldError, near
 
 #: No recording is larger; a server that sends more is not sending one.
 MOST_BYTES = 64 * 2**20
@@ -89,8 +89,9 @@ def select(names: Sequence[str]) -> list[Recording]:
         found = found or [entry for entry in known if entry.name.rpartition("/")[2] == name]
         found = found or [entry for entry in known if name in entry.groups]
         if not found:
-            groups = ", ".join(sorted({group for entry in known for group in entry.groups}))
-            raise FieldError("name", f"there is no recording or group `{name}`; the groups are {groups}")
+            groups = sorted({group for entry in known for group in entry.groups})
+            hint = near(name, [*groups, *(entry.name for entry in known)]) or f"; the groups are {', '.join(groups)}"
+            raise FieldError("name", f"there is no recording or group `{name}`{hint} (`verus trace fetch`)")
         chosen.update((entry.name, entry) for entry in found)
     return list(chosen.values())
 

@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from verus.errors import FieldError
+from verus.files import write_whole
 from verus.rows import SCHEMA
 
 
@@ -121,6 +122,16 @@ def _publish(draft: Path, target: Path) -> None:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         (draft / name).replace(target / name)
     shutil.rmtree(draft, ignore_errors=True)
+
+
+def own(target: Path, paths: Iterable[Path]) -> None:
+    """Adds files that were drawn later to those that the experiment wrote, so that they go when it is replaced."""
+    path = target / "run.json"
+    config = read_config(path)
+    before = config.get("files", [])
+    config["files"] = sorted({*before, *(str(drawn.relative_to(target)) for drawn in paths if drawn.is_file())})
+    if config["files"] != before:
+        write_whole(path, (json.dumps(config, indent=1, allow_nan=False) + "\n").encode())
 
 
 def _earlier_files(target: Path) -> list[str]:

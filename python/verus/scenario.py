@@ -123,6 +123,8 @@ class Contestant:
         Example:
             >>> Contestant.from_mix("verus:ratio=2*2+cubic").flows
             ('verus:ratio=2', 'verus:ratio=2', 'cubic')
+            >>> Contestant.from_mix("cubic*4").label  # no mix after all
+            'Cubic'
         """
         flows: list[str] = []
         labels: list[str] = []
@@ -140,6 +142,8 @@ class Contestant:
             label = _check_scheme("mix", scheme)["label"]
             labels.append(label if count == 1 else f"{count} {label}")
             flows.extend([scheme] * count)
+        if len(set(flows)) == 1:
+            return replace(cls.from_scheme(flows[0], flows=len(flows)), text=text)
         return cls(text=text, scheme=text, params={}, label=" + ".join(labels), flows=tuple(flows))
 
 
@@ -233,9 +237,10 @@ class Settings:
 
     Attributes:
         traces: Trace files, names of channels, or ``rate:MBPS``.
-        schemes: ``NAME[:key=value,…]``, or ``FILE.py:CLASS[:key=value,…]``.
+        schemes: ``NAME[:key=value,…]``, or ``FILE.py:CLASS[:key=value,…]``; several values of a key (``ratio=2,4``,
+            ``ratio=2..6``) are several schemes.
         mixes: ``SCHEME*N+SCHEME*M``; each is one more contestant.
-        queues: ``KIND[:key=value,…]``.
+        queues: ``KIND[:key=value,…]``; likewise.
         second_trace: A second channel that data cross behind the first; none if None.
         second_queue: The queue before it.
         ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
@@ -335,8 +340,11 @@ class Settings:
                 raise FieldError("transports", f"`{text}` is neither {' nor '.join(TRANSPORTS)}")
         if not self.transports:
             raise FieldError("transports", "needs at least one")
-        for text in self.queues:
-            checked("queues", text, _verus.check_queue)
+        for several in self.queues:
+            for text in _expanded("queues", several):
+                checked("queues", text, _verus.check_queue)
+        if self.mixes and not self.schemes and self.flows != 1:
+            raise FieldError("flows", "is for --scheme: a mix has its own numbers, as in `verus*2+cubic*2`")
         checked("ack_queue", self.ack_queue, _verus.check_queue)
         checked("second_queue", self.second_queue, _verus.check_queue)
         if self.second_trace is not None:
@@ -357,7 +365,11 @@ class Settings:
         Raises:
             FieldError: A scheme or mix cannot be used.
         """
-        entries = [Contestant.from_scheme(text, flows=self.flows) for text in self.schemes]
+        entries = [
+            Contestant.from_scheme(text, flows=self.flows)
+            for several in self.schemes
+            for text in _expanded("schemes", several)
+        ]
         entries += [Contestant.from_mix(text) for text in self.mixes]
         if self.emulate:
             entries = [carried for entry in entries for carried in self._carried(entry)]
@@ -396,7 +408,7 @@ class Settings:
                 contestant=contestant,
             )
             for trace in dict.fromkeys(self.traces)
-            for queue in dict.fromkeys(self.queues)
+            for queue in dict.fromkeys(text for several in self.queues for text in _expanded("queues", several))
             for contestant in contestants
             for seed in range(self.seed, self.seed + self.repeat)
         ]
@@ -507,6 +519,16 @@ def is_real(text: str) -> bool:
         (True, True, False)
     """
     return text.startswith(KERNEL) or _PROGRAM.match(text) is not None
+
+
+def _expanded(name: str, text: str) -> list[str]:
+    """The texts that one stands for: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several. Those of a program are its own."""
+    if is_real(text):
+        return [text]
+    try:
+        return _verus.expand(text)
+    except ValueError as error:
+        raise FieldError(name, f"`{text}`: {error}") from error
 
 
 def _check_scheme(name: str, text: str) -> dict[str, Any]:

@@ -6,7 +6,10 @@ shapes repeat what hues say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import colorsys
+import itertools
+import json
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from verus.summary import Cell
@@ -46,25 +49,51 @@ class Look:
 
 
 def looks(cells: Iterable[Cell]) -> dict[str, Look]:
-    """A look for each label, in the order of first appearance."""
+    """A look for each label, in the order of first appearance; no two look alike."""
     entries = {cell.label: cell for cell in cells}
-    ratios = sorted({_ratio(cell) for cell in entries.values() if cell.scheme == "verus"})
-    others = iter(_OTHERS * (1 + len(entries)))
+    tried = sorted({_settings(cell) for cell in entries.values() if cell.scheme == "verus"})
+    shades = dict(zip(tried, _between(_VERUS_SHADES, len(tried)), strict=True))
     chosen: dict[str, Look] = {}
     for label, cell in entries.items():
+        own = Look(*_HUES.get(cell.scheme, (_OTHERS[0], "square")))
         if cell.scheme == "verus":
-            shade = _VERUS_SHADES[ratios.index(_ratio(cell)) % len(_VERUS_SHADES)]
-            chosen[label] = Look(shade, "circle", dashed=cell.params.get("mode", "robust") != "robust")
-        elif cell.scheme in _HUES and not any(look.color == _HUES[cell.scheme][0] for look in chosen.values()):
-            chosen[label] = Look(*_HUES[cell.scheme])
-        else:
-            chosen[label] = Look(next(others), "square")
+            dashed = cell.params.get("mode", "robust") != "robust"
+            own = Look(shades[_settings(cell)], "circle", dashed=dashed)
+        chosen[label] = own if own not in chosen.values() else _another({look.color for look in chosen.values()})
     return chosen
 
 
-def _ratio(cell: Cell) -> float:
-    """R, the ratio of delay to its minimum that Verus tolerates; 2 if it was left alone."""
-    return float(cell.params.get("ratio", 2))
+def _settings(cell: Cell) -> tuple[float, str]:
+    """What decides the shade of Verus: R, which is 2 if it was left alone, and what else was set but for the mode."""
+    others = {key: value for key, value in cell.params.items() if key not in ("ratio", "mode")}
+    return float(cell.params.get("ratio", 2)), json.dumps(others, sort_keys=True)
+
+
+def _between(colors: Sequence[str], count: int) -> list[str]:
+    """The first `count` of these; if more are needed, as many at even steps from the first to the last.
+
+    Example:
+        >>> _between(("#000000", "#0000ff"), 3)
+        ['#000000', '#000080', '#0000ff']
+    """
+    if count <= len(colors):
+        return list(colors[:count])
+    steps = [index * (len(colors) - 1) / (count - 1) for index in range(count)]
+    return [_mixed(colors[int(step)], colors[min(int(step) + 1, len(colors) - 1)], step % 1) for step in steps]
+
+
+def _mixed(one: str, other: str, share: float) -> str:
+    parts = ((int(one[at : at + 2], 16), int(other[at : at + 2], 16)) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(left + (right - left) * share):02x}" for left, right in parts)
+
+
+def _another(taken: Collection[str]) -> Look:
+    """A look of its own for what shares its scheme with something, or has no hue: hues a golden angle apart."""
+    hues = (colorsys.hls_to_rgb(0.12 + index * 0.618034, 0.45, 0.5) for index in itertools.count())
+    made = ("#" + "".join(f"{round(255 * part):02x}" for part in hue) for hue in hues)
+    return Look(
+        next(color for color in (*_OTHERS, *itertools.islice(made, len(taken) + 1)) if color not in taken), "square"
+    )
 
 
 #: Several of one scheme in a figure, such as flows, look alike.

@@ -44,6 +44,7 @@ class Cell:
         runs: Index of each run averaged here (they differ in their seed).
         means: Mean over the runs of each of `NUMBERS`; None where no run observed it.
         halves: Half of the 95 % confidence interval of that mean; None where fewer than two runs observed it.
+        parts: Of a mix, a cell for each scheme: the sum of what its flows got, and the mean over them of the rest.
     """
 
     label: str
@@ -53,9 +54,15 @@ class Cell:
     runs: tuple[int, ...]
     means: Mapping[str, float | None]
     halves: Mapping[str, float | None]
+    parts: tuple[Cell, ...] = ()
 
     def __getitem__(self, name: str) -> float | None:
         return self.means[name]
+
+    @property
+    def title(self) -> str:
+        """The label, with the number of flows where there are several; a mix's label has its own numbers."""
+        return self.label if self.flows == 1 or self.parts else f"{self.flows} × {self.label}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,9 +120,45 @@ def _cell(label: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
         params=json.loads(rows[0]["params"]),
         flows=rows[0]["flows"],
         runs=tuple(row["run"] for row in rows),
+        parts=_parts(rows),
         means={name: mean([row.get(name) for row in rows]) for name in NUMBERS},
         halves={name: half_width(seen(row.get(name) for row in rows)) for name in NUMBERS},
     )
+
+
+def _parts(rows: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:
+    """A cell for each scheme, where the flows have several."""
+    schemes = dict.fromkeys(flow["scheme"] for row in rows for flow in row["per_flow"])
+    if len(schemes) < 2:
+        return ()
+    return tuple(_part(scheme, rows) for scheme in schemes)
+
+
+def _part(scheme: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
+    """What the flows of one scheme got."""
+    flows = [[flow for flow in row["per_flow"] if flow["scheme"] == scheme] for row in rows]
+    each: dict[str, list[float | None]] = {
+        name: [mean([flow.get(name) for flow in several]) for several in flows] for name in NUMBERS
+    }
+    each["throughput_mbps"] = [_sum([flow["throughput_mbps"] for flow in several]) for several in flows]
+    each["utilization"] = [
+        None if got is None or not row["capacity_mbps"] else got / row["capacity_mbps"]
+        for got, row in zip(each["throughput_mbps"], rows, strict=True)
+    ]
+    return Cell(
+        label=scheme,
+        scheme=scheme,
+        params={},
+        flows=len(flows[0]),
+        runs=tuple(row["run"] for row in rows),
+        means={name: mean(values) for name, values in each.items()},
+        halves={name: half_width(seen(values)) for name, values in each.items()},
+    )
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = seen(values)
+    return sum(known) if known else None
 
 
 def mean(values: Sequence[float | None]) -> float | None:

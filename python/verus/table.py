@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from rich import box
@@ -29,25 +30,39 @@ def _heading(block: Block, results: Results) -> Text:
     return Text.assemble((line(block.trace), "bold"), f"  ·  {conditions}", overflow="fold")
 
 
-def _table(block: Block) -> Table:
+def columns(block: Block) -> tuple[list[str], list[list[str]]]:
+    """The heads of a block's table, units on a second line, and its rows of texts.
+
+    A contestant's row is followed by one for each scheme of a mix; the omniscient sender's comes last, where the
+    capacity is known.
+    """
     fair = any(cell.flows > 1 for cell in block.cells)
     frames = any(cell["late"] is not None for cell in block.cells)
     files = not frames and any(cell["completions"] is not None for cell in block.cells)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("scheme", no_wrap=True)
     # Units below, so that a table of all columns fits 80 characters.
-    headers = ["Mbit/s", "used\n%", "mean\nms", "p50\nms", "p95\nms", "signal\np95 ms", "loss\n%"]
-    headers += ["Jain"] * fair + ["file s\n(p95)"] * files
-    headers += ["frame ms\n(p99)", "frames\nlate"] * frames
-    for header in headers:
-        table.add_column(header, justify="right", no_wrap=True)
-    for cell in block.cells:
-        name = cell.label if cell.flows == 1 or "+" in cell.label else f"{cell.flows} × {cell.label}"
-        style = "bold" if cell.scheme == "verus" else ""
-        table.add_row(name, *_columns(cell, fair=fair, files=files, frames=frames), style=style)
+    heads = ["scheme", "Mbit/s", "used\n%", "mean\nms", "p50\nms", "p95\nms", "signal\np95 ms", "loss\n%"]
+    heads += ["Jain"] * fair + ["file s\n(p95)"] * files
+    heads += ["frame ms\n(p99)", "frames\nlate"] * frames
+    rows = [
+        [name, *_columns(shown, fair=fair, files=files, frames=frames)]
+        for cell in block.cells
+        for name, shown in [(cell.title, cell), *((f"  {part.title}", part) for part in cell.parts)]
+    ]
     if block.capacity_mbps is not None:
         best = [number(block.capacity_mbps, 2), "100.0", "0.0", "0.0", "0.0", "0.0", "0.0"]
-        table.add_row("omniscient", *best, *["1.00"] * fair, *["–"] * (files + 2 * frames), style="dim italic")
+        rows.append(["omniscient", *best, *["1.00"] * fair, *["–"] * (files + 2 * frames)])
+    return heads, rows
+
+
+def _table(block: Block) -> Table:
+    heads, rows = columns(block)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(heads[0], no_wrap=True)
+    for head in heads[1:]:
+        table.add_column(head, justify="right", no_wrap=True)
+    styles = ["bold" if cell.scheme == "verus" else "" for cell in block.cells for _ in (cell, *cell.parts)]
+    for row, style in itertools.zip_longest(rows, styles, fillvalue="dim italic"):
+        table.add_row(*row, style=style)
     return table
 
 

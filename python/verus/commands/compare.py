@@ -9,14 +9,17 @@ import functools
 import hashlib
 import itertools
 import json
+import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from verus import rows
+from verus.commands.options import ACK_DELAY, BYTES, COUNT, DELAY, LATENESS, SECONDS, SHARE, Flag, Json, one, words
 from verus.commands.talk import Talk, tell_rows, with_defaults
 from verus.errors import FieldError
 from verus.folder import check_folder, new_folder, read_config
@@ -27,56 +30,60 @@ from verus.runner import Ended, Outcome, RunError, as_ended, measure_each, sort_
 from verus.scenario import Run, Settings, at_least
 from verus.store import Keys, Store, complete, engine, kept
 
-Words = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
-Number = Annotated[float | None, Parameter(allow_leading_hyphen=True)]
-Count = Annotated[int | None, Parameter(allow_leading_hyphen=True)]
-Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+if TYPE_CHECKING:
+    from verus.results import Results
+
+Words = list[str] | None
+Format = Literal["terminal", "csv", "markdown", "latex"]
+Count = Annotated[int | None, COUNT]
 
 
 @with_defaults
 def compare(
     *,
-    trace: Words = None,
-    scheme: Words = None,
-    mix: Words = None,
-    queue: Words = None,
-    second_trace: str | None = None,
-    second_queue: str | None = None,
-    ack: str | None = None,
-    ack_queue: str | None = None,
-    delay_ms: Number = None,
-    packet_bytes: Count = None,
-    opportunity_bytes: Count = None,
+    trace: Annotated[Words, words("CHANNEL")] = None,
+    scheme: Annotated[Words, words("SCHEME")] = None,
+    mix: Annotated[Words, words("MIX")] = None,
+    queue: Annotated[Words, words("QUEUE")] = None,
+    second_trace: Annotated[str | None, one("CHANNEL")] = None,
+    second_queue: Annotated[str | None, one("QUEUE")] = None,
+    ack: Annotated[str | None, one("CHANNEL")] = None,
+    ack_queue: Annotated[str | None, one("QUEUE")] = None,
+    delay_ms: Annotated[float | None, DELAY] = None,
+    packet_bytes: Annotated[int | None, BYTES] = None,
+    opportunity_bytes: Annotated[int | None, BYTES] = None,
     ack_every: Count = None,
-    jitter: str | None = None,
-    ack_jitter: str | None = None,
-    reorder: str | None = None,
-    ack_delay_ms: Number = None,
-    delay_series: Path | None = None,
-    loss: Number = None,
-    loss_bursts: str | None = None,
-    policer: str | None = None,
-    ack_loss: Number = None,
-    changes: Path | None = None,
-    changes_repeat: Number = None,
+    jitter: Annotated[str | None, one("JITTER")] = None,
+    ack_jitter: Annotated[str | None, one("JITTER")] = None,
+    reorder: Annotated[str | None, one("REORDER")] = None,
+    ack_delay_ms: Annotated[float | None, ACK_DELAY] = None,
+    delay_series: Annotated[Path | None, one("FILE")] = None,
+    loss: Annotated[float | None, SHARE] = None,
+    loss_bursts: Annotated[str | None, one("LOST/OF")] = None,
+    policer: Annotated[str | None, one("POLICER")] = None,
+    ack_loss: Annotated[float | None, SHARE] = None,
+    changes: Annotated[Path | None, one("FILE")] = None,
+    changes_repeat: Annotated[float | None, SECONDS] = None,
     loop: Annotated[bool | None, Parameter(name="--loop", negative="--once")] = None,
     flows: Count = None,
-    traffic: str | None = None,
-    duration: Number = None,
+    traffic: Annotated[str | None, one("TRAFFIC")] = None,
+    duration: Annotated[float | None, SECONDS] = None,
     seed: Count = None,
     repeat: Count = None,
     records: Flag = False,
     emulate: Flag = False,
-    transport: Words = None,
+    transport: Annotated[Words, words("NAME")] = None,
     jobs: Count = None,
-    max_lateness_ms: Number = None,
-    from_: Annotated[Path | None, Parameter(name="--from")] = None,
-    json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
-    out: Path | None = None,
+    max_lateness_ms: Annotated[float | None, LATENESS] = None,
+    from_: Annotated[Path | None, one("FILE", name="--from")] = None,
+    json_: Json = False,
+    format_: Annotated[Format, one("FORMAT", name="--format", show_default=False)] = "terminal",
+    out: Annotated[Path | None, one("DIR")] = None,
     force: Flag = False,
+    report: Annotated[bool | None, Parameter(name="--report", negative="--no-report")] = None,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
-    """Run controllers over channels, print a table, write results and a report.
+    """Run controllers over channels, print a table, write results; with `--report`, draw them.
 
     Without arguments: Verus at R = 2, 4 and 6, Cubic, NewReno and Vegas on three built-in channels
     over the paper's shared RED queue. `verus list schemes`, `queues` and `channels` show what there is.
@@ -84,14 +91,15 @@ def compare(
     Parameters
     ----------
     trace
-        Trace files, names of channels, or `rate:MBPS`.
+        Trace files, names of channels (`verus list channels`), or `rate:MBPS`.
     scheme
-        `NAME[:key=value,…]`, such as `verus:ratio=2` or `cubic`; or a class in Python, `FILE.py:CLASS[:key=value,…]`
-        (docs/own-controller.md).
+        `NAME[:key=value,…]` of `verus list schemes`, such as `cubic` or `verus:ratio=2`; `verus:ratio=2,4` and
+        `verus:ratio=2..6` are several. Or a class in Python, `FILE.py:CLASS[:key=value,…]` (docs/own-controller.md).
     mix
         `SCHEME*N+SCHEME*M`: flows of several schemes in one run.
     queue
-        `KIND[:key=value,…]`, such as `droptail:bytes=120000` or `codel`. Default: `red:min=375000,max=1125000,p=0.1`.
+        `KIND[:key=value,…]`, such as `droptail:bytes=120kB` or `codel` (`verus list queues`).
+        Default: `red:min=375000,max=1125000,p=0.1`.
     second_trace
         A second channel that data cross behind the first. Default: none.
     second_queue
@@ -101,7 +109,7 @@ def compare(
     ack_queue
         The queue they wait in. Default: `{ack_queue}`.
     delay_ms
-        Propagation each way. Default: {delay_ms}.
+        Propagation each way, in ms or as `0.02s`. Default: {delay_ms}.
     packet_bytes
         Size of data packets (IP). Default: {packet_bytes}.
     opportunity_bytes
@@ -121,7 +129,7 @@ def compare(
         A file with a recorded series of propagation delays each way, in place of --delay-ms: a whole number of ms a
         line, each for 10 ms.
     loss
-        Probability of random loss on the data path. Default: {loss}.
+        Probability of random loss on the data path, as `0.005` or `0.5%`. Default: {loss}.
     loss_bursts
         Losses in bursts, as LOST/OF: `2/18` loses the last two of every 18 packets. Default: `{loss_bursts}`.
     policer
@@ -137,12 +145,11 @@ def compare(
     loop
         Start a trace again when it ends (the default), or let the link end with it.
     flows
-        Flows of each scheme in one run. Default: 1.
+        Flows of each `--scheme` in one run; a `--mix` has its own. Default: 1.
     traffic
-        What each flow has to send, and when: `full` (the default), or `on-off`, `c.r1002`, `files:bytes=N`, `video`
-        with keys.
+        What each flow has to send, and when, of `verus list traffic`: `on-off`, `files:bytes=100kB`. Default: `full`.
     duration
-        Simulated seconds. Default: {duration_s}.
+        How long each run is, in seconds or as `2m`. Default: {duration_s}.
     seed
         First seed. Default: {seed}.
     repeat
@@ -156,17 +163,21 @@ def compare(
     transport
         What carries our controllers then: `udp` (the default), `quic`, or both.
     jobs
-        Emulated runs at the same time. Default: 1.
+        Emulated runs at the same time. Default: one for every two cores.
     max_lateness_ms
         Exit with code 3 if the emulator delivered later than this in a run (99th percentile).
     from_
         A `run.json`: run the same again. Other options given with it replace what it says.
     json_
         Print one JSON object a line for each run, and nothing else.
+    format_
+        How the table is printed: `terminal`, `csv`, `markdown` or `latex`. Default: terminal.
     out
-        Folder for results and report. Default: a new one in `verus-results`; none with --json.
+        Folder for results. Default: a new one in `verus-results`; none with --json.
     force
         Replace the results in a folder that is not empty.
+    report
+        Draw the page and its figures at once, or leave it to `verus report`. Default: --no-report.
     """
     asked: dict[str, Any] = {
         "traces": trace,
@@ -213,7 +224,8 @@ def compare(
         check_folder(target, force=force)
     talk.detail(f"{len(runs)} runs of {settings.duration_s:g} s")
     if settings.emulate:
-        at_least("jobs", 1 if jobs is None else jobs, 1, 1000)
+        jobs = _side_by_side() if jobs is None else jobs
+        at_least("jobs", jobs, 1, 1000)
     else:
         _refuse_real_time(transport, jobs, max_lateness_ms)
     store, keys = (None, ()) if target is None else _unfinished(runs, out, emulate=settings.emulate)
@@ -231,7 +243,8 @@ def compare(
             tell_rows(map(rows.printed, rows.rows(runs, outcomes)))
             sys.stdout.flush()
         if target is not None:
-            _report(runs, outcomes, settings, target, talk, force=force, tell=not json_)
+            shown = None if json_ else format_
+            _save(runs, outcomes, settings, target, talk, force=force, shown=shown, draw=bool(report))
     if store is not None:
         store.remove()
     code = 0
@@ -253,31 +266,62 @@ def _changes(path: Path) -> list[Any]:
     return found
 
 
-def _report(
-    runs: list[Run], outcomes: list[Outcome], settings: Settings, target: Path, talk: Talk, *, force: bool, tell: bool
+def _save(
+    runs: list[Run],
+    outcomes: list[Outcome],
+    settings: Settings,
+    target: Path,
+    talk: Talk,
+    *,
+    force: bool,
+    shown: Format | None,
+    draw: bool,
 ) -> None:
-    """Prints the table and writes the folder."""
-    from verus import report, summary, table
-    from verus.commands.tables import table_console
+    """Prints the table and writes the folder; draws it where that is asked for."""
+    from verus import summary
     from verus.results import Results
 
     results = summary.with_means(Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict()))
-    if tell and not talk.quiet:
-        console = table_console()
-        for block in table.comparison(results):
-            console.print(block)
-        console.print(DELAY_NOTE, style="dim")
-        if settings.repeat > 1:
-            console.print(INTERVAL_NOTE, style="dim")
-        if results.has("late"):
-            console.print(FRAMES_NOTE, style="dim")
-        elif results.has("completions"):
-            console.print(FILES_NOTE, style="dim")
-    talk.detail("drawing")
+    if shown == "terminal" and not talk.quiet:
+        _tell(results, repeated=settings.repeat > 1)
+    elif shown not in (None, "terminal"):
+        from verus.commands.export import text
+
+        sys.stdout.write(text(results, shown))
+        sys.stdout.flush()
     with new_folder(target, force=force) as folder:
         results.write(folder)
-        report.write_page(results, folder)
-    talk.say(f"Report: {target / 'report.html'}")
+        if draw:
+            from verus import report
+
+            talk.detail("drawing")
+            report.write_page(results, folder)
+    if draw:
+        talk.say(f"Report: {target / 'report.html'}")
+    else:
+        talk.say(f"Results: {target} (`verus report {shlex.quote(str(target))}` draws them)")
+
+
+def _tell(results: Results, *, repeated: bool) -> None:
+    """The table for people."""
+    from verus import table
+    from verus.commands.tables import table_console
+
+    console = table_console()
+    for block in table.comparison(results):
+        console.print(block)
+    console.print(DELAY_NOTE, style="dim")
+    if repeated:
+        console.print(INTERVAL_NOTE, style="dim")
+    if results.has("late"):
+        console.print(FRAMES_NOTE, style="dim")
+    elif results.has("completions"):
+        console.print(FILES_NOTE, style="dim")
+
+
+def _side_by_side() -> int:
+    """How many emulated runs the machine carries at once: each has an emulator that must wake on time, and its ends."""
+    return max(1, len(os.sched_getaffinity(0)) // 2)
 
 
 def _run(

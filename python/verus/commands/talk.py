@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -59,15 +60,17 @@ class Talk:
             yield None
             return
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
+        began = time.monotonic()
         with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(what, total=None)
+            task = bar.add_task(what, total=1.0, told="")
 
             def tell(done: int, total: int, fraction: float) -> None:
-                bar.update(task, total=total, completed=min(round(fraction * total), done if fraction >= 1 else total))
+                left = time_left(time.monotonic() - began, fraction)
+                bar.update(task, completed=fraction, told=f"{done}/{total}{left}")
 
             yield tell
 
@@ -90,6 +93,20 @@ class Talk:
         ) as bar:
             task = bar.add_task(what, total=None)
             yield lambda got, total: bar.update(task, total=total, completed=got)
+
+
+def time_left(elapsed_s: float, fraction: float) -> str:
+    """How long the rest takes if it goes on as so far, to follow a count; empty before anything is done.
+
+    Example:
+        >>> time_left(30.0, 0.25), time_left(0.2, 0.0)
+        (', 1:30 left', '')
+    """
+    if fraction <= 0:
+        return ""
+    left = round(elapsed_s * (1 - fraction) / fraction)
+    hours, minutes = f"{left // 3600}:" if left >= 3600 else "", left // 60 % 60
+    return f", {hours}{minutes:02d}:{left % 60:02d} left" if hours else f", {minutes}:{left % 60:02d} left"
 
 
 def tell(text: str) -> None:

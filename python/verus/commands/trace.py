@@ -11,14 +11,12 @@ from rich import box
 from rich.table import Table
 
 from verus import _verus
+from verus.commands.options import COUNT, SECONDS, Flag, Json, one
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
 from verus.scenario import above_zero, check_seed, checked
-
-Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 
 
 def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *, json_: Json = False) -> None:
@@ -48,9 +46,9 @@ def plot(
     name: str,
     /,
     *,
-    out: Path | None = None,
-    seed: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
-    duration: Annotated[float, Parameter(allow_leading_hyphen=True)] = 60.0,
+    out: Annotated[Path | None, one("FILE")] = None,
+    seed: Annotated[int, COUNT] = 1,
+    duration: Annotated[float, SECONDS] = 60.0,
     force: Flag = False,
 ) -> None:
     """Draw a trace's rate over time, in bins of 100 ms and 1 s.
@@ -64,7 +62,7 @@ def plot(
     seed
         Of a built-in channel.
     duration
-        Seconds of a built-in channel.
+        How much of a built-in channel, in seconds or as `2m`.
     force
         Replace a file that exists.
     """
@@ -120,8 +118,8 @@ def generate(
     out: Path,
     /,
     *,
-    seed: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
-    duration: Annotated[float, Parameter(allow_leading_hyphen=True)] = 60.0,
+    seed: Annotated[int, COUNT] = 1,
+    duration: Annotated[float, SECONDS] = 60.0,
     force: Flag = False,
 ) -> None:
     """Write a synthetic channel as a trace file.
@@ -135,7 +133,7 @@ def generate(
     seed
         Same seed, same trace.
     duration
-        Seconds.
+        How much, in seconds or as `2m`.
     force
         Replace a file that exists.
     """

@@ -7,20 +7,14 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
-
 from verus import _verus, training
 from verus.commands.model import show
+from verus.commands.options import BYTES, COUNT, DELAY, SECONDS, Flag, Json, one, words
 from verus.commands.talk import Talk
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
 
-Words = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
-Counts = Annotated[list[int] | None, Parameter(consume_multiple=True, negative="")]
-Folders = Annotated[list[Path] | None, Parameter(consume_multiple=True, negative="")]
-Number = Annotated[float, Parameter(allow_leading_hyphen=True)]
-Count = Annotated[int, Parameter(allow_leading_hyphen=True)]
-Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+Count = Annotated[int, COUNT]
 _DEFAULT = training.Training()
 
 
@@ -28,21 +22,21 @@ def train(
     out: Path,
     /,
     *,
-    trace: Words = None,
-    users: Counts = None,
-    scheme: str = _DEFAULT.scheme,
-    recorded: Folders = None,
-    duration: Number = _DEFAULT.duration_s,
+    trace: Annotated[list[str] | None, words("CHANNEL")] = None,
+    users: Annotated[list[int] | None, words("N")] = None,
+    scheme: Annotated[str, one("SCHEME")] = _DEFAULT.scheme,
+    recorded: Annotated[list[Path] | None, words("DIR")] = None,
+    duration: Annotated[float, SECONDS] = _DEFAULT.duration_s,
     seed: Count = _DEFAULT.seed,
     repeat: Count = _DEFAULT.repeat,
-    queue: str = _DEFAULT.queue,
-    delay_ms: Number = _DEFAULT.delay_ms,
-    packet_bytes: Count = _DEFAULT.packet_bytes,
+    queue: Annotated[str, one("QUEUE")] = _DEFAULT.queue,
+    delay_ms: Annotated[float, DELAY] = _DEFAULT.delay_ms,
+    packet_bytes: Annotated[int, BYTES] = _DEFAULT.packet_bytes,
     quantization_ms: Count = _DEFAULT.quantization_ms,
-    percentile: Number = _DEFAULT.percentile,
-    csv: Path | None = None,
+    percentile: Annotated[float, one("P", allow_leading_hyphen=True)] = _DEFAULT.percentile,
+    csv: Annotated[Path | None, one("FILE")] = None,
     force: Flag = False,
-    json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
+    json_: Json = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> None:
     """Watch a controller and write a model of it, to run as `--scheme model:file=OUT`.
@@ -60,7 +54,7 @@ def train(
     recorded
         Folders of `verus compare --records`: their packets are used, too.
     duration
-        Simulated seconds of each run.
+        How long each run is, in seconds or as `5m`.
     seed
         First seed.
     repeat
@@ -68,7 +62,7 @@ def train(
     queue
         The bottleneck's queue.
     delay_ms
-        Propagation each way.
+        Propagation each way, in ms or as `0.02s`.
     packet_bytes
         Size of data packets (IP).
     quantization_ms

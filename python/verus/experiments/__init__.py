@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 
-from verus.errors import FieldError
+from verus.errors import FieldError, near
 from verus.experiments.shared.experiment import Experiment
 
 #: Name and one line of each; the modules are imported when they are asked for.
@@ -62,7 +62,8 @@ def find(name: str) -> Experiment:
         FieldError: There is none.
     """
     if name not in NAMES:
-        raise FieldError("name", f"there is no experiment `{name}`; there are {', '.join(NAMES)}")
+        hint = near(name, NAMES) or f"; there are {', '.join(NAMES)}"
+        raise FieldError("name", f"there is no experiment `{name}`{hint} (`verus reproduce list`)")
     experiment: Experiment = importlib.import_module(f"verus.{module_of(name)}").EXPERIMENT
     return experiment
 

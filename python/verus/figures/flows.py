@@ -78,7 +78,7 @@ def _panel(results: Results, cell: Cell, schemes: list[str], colors: dict[str, s
                     "detail": {"field": "flow", "type": "nominal"},
                 },
             },
-            *heading(cell.label if "+" in cell.label else f"{cell.flows} × {cell.label}"),
+            *heading(cell.title),
         ],
         "resolve": {"scale": {"color": "independent"}},
     }

@@ -1,0 +1,95 @@
+"""What newcomers type wrongly, and the one line that each gets: it names the mistake and the nearest right word."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+COMPARE = "compare --trace rate:5 --duration 1 --json"
+
+#: What is typed behind `verus`, and what the answer says.
+MISTAKES = {
+    # Verbs.
+    "versu": "there is no verb `versu`; it is the command itself",
+    "comapre": "there is no verb `comapre`; did you mean `compare`?",
+    "prob client": "there is no verb `prob`; did you mean `probe`?",
+    "run": "there is no verb `run`; there are compare,",
+    "list scheme": "`verus list` has no `scheme`; did you mean `schemes`?",
+    "trace show": "`verus trace` has no `show`; there are info, plot",
+    # Options that stand alone.
+    "-v": "`-v` needs a verb, such as `verus compare -v` (`verus -V` states the version)",
+    "--quiet": "`--quiet` needs a verb",
+    "--csv": "`--csv` is no option of `verus` itself: options stand behind a verb",
+    # Options of a verb.
+    "compare --schem cubic": "`verus compare` has no `--schem`; did you mean `--scheme`?",
+    "compare --csv": "`verus compare` has no `--csv`; did you mean `--format csv`?",
+    "compare --rate 5": "did you mean `--trace rate:MBPS`?",
+    "compare --rtt 40": "did you mean `--delay, which is one way: half the round trip`?",
+    "compare -o here": "`verus compare` has no `-o`; did you mean `--out`?",
+    "compare cubic": "`cubic` stands behind no option; did you mean `--scheme cubic`?",
+    "compare rate:5": "`rate:5` stands behind no option; did you mean `--trace rate:5`?",
+    "compare --out": "`verus compare`: `--out` needs a value",
+    "compare --format pdf": "--format: must be one of terminal, csv, markdown, latex, not `pdf`",
+    # Schemes, queues, channels.
+    f"{COMPARE} --scheme versu": "unknown algorithm `versu`; the nearest is `verus`",
+    f"{COMPARE} --scheme bbr3": "unknown algorithm `bbr3`; the nearest are `bbr`, `bbr1`",
+    f"{COMPARE} --scheme verus:rato=2": "`verus` has no key `rato`; the nearest is `ratio`",
+    f"{COMPARE} --scheme verus:ratio=fast": "ratio must be a number, not `fast`",
+    f"{COMPARE} --scheme verus:ratio=6..2": "ratio must be FROM..TO or FROM..TO..STEP that leads upwards, not `6..2`",
+    f"{COMPARE} --scheme linux:cc=cubic": "it runs in real time only (--emulate)",
+    f"{COMPARE} --queue drptail:bytes=9": "unknown kind `drptail`; the nearest is `droptail`",
+    f"{COMPARE} --queue droptail:bytes=120k": "`k` is none of its units (B, kB,",
+    "compare --trace city-driving": "the nearest names are `city-driving-3g-down`",
+    "compare --trace rate:5MB": "`5MB` is not a rate in Mbit/s",
+    # Numbers.
+    f"{COMPARE} --loss half": "--loss: must be a number of shares of 1 or %, not `half`",
+    "compare --duration 2x": "--duration: must be a number of seconds, not `2x`: `x` is none of its units",
+    "compare --delay 5kB": "must be a number of milliseconds, not `5kB`",
+    f"{COMPARE} --packet-bytes 20": "--packet-bytes: must be a whole number between 41 and 65535, not 20",
+    f"{COMPARE} --mix verus*2 --flows 3": "--flows: is for --scheme: a mix has its own numbers",
+    # Names.
+    "reproduce fig99": "there is no experiment `fig99`; did you mean `sigcomm-fig09` or `model-fig09`?",
+    "trace fetch cs24": "there is no recording or group `cs24`; did you mean `cs244`?",
+    "analyze": "`verus analyze`: needs LOG, as in `verus analyze downlink.log`",
+    "report": "`verus report`: needs DIR, as in `verus report verus-results/demo`",
+    "report nowhere": "`nowhere/run.json`: No such file or directory",
+}
+
+
+@pytest.mark.parametrize("typed", MISTAKES)
+def test_a_mistake_gets_one_line_with_the_nearest_right_word(typed: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "verus", *typed.split()]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (2, ""), ran
+    assert len(ran.stderr.splitlines()) == 1, ran.stderr
+    assert ran.stderr.startswith("verus: ")
+    assert MISTAKES[typed] in ran.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [(), ("help",), ("--help",), ("-h",)])
+def test_asking_for_help_in_any_way_is_no_mistake(words: tuple[str, ...], verus: Command) -> None:
+    ran = verus(*words)
+    assert ran.code == 0
+    assert "Usage: verus" in ran.out
+    assert "Examples:" in ran.out
+
+
+def test_help_of_a_verb_may_come_first(verus: Command) -> None:
+    assert verus("help", "trace", "plot").out == verus("trace", "plot", "--help").out != ""
+
+
+def test_version_may_be_asked_for_in_short(verus: Command) -> None:
+    assert verus("-V").out == verus("--version").out != ""
+
+
+def test_options_for_all_verbs_may_come_first(verus: Command) -> None:
+    row = (*COMPARE.split(), "--scheme", "cubic")
+    assert verus("-q", *row).out == verus(*row).out != ""

@@ -1,0 +1,100 @@
+"""The table of a comparison: what mixes show of their schemes, and the same as CSV, Markdown and LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from verus.scenario import Contestant, Settings
+from verus.style import looks
+from verus.summary import Cell
+
+Command = Callable[..., Any]
+
+MIX = ("compare", "--trace", "rate:8", "--mix", "verus:ratio=2*2+cubic", "--duration", "5", "--out", "here")
+
+
+def test_a_mix_of_one_scheme_is_as_many_flows_of_it() -> None:
+    mix = Contestant.from_mix("verus*4")
+    alone = Contestant.from_scheme("verus", flows=4)
+    assert (mix.label, mix.scheme, mix.flows) == (alone.label, alone.scheme, alone.flows)
+
+
+def test_a_mix_of_one_scheme_is_counted_once(verus: Command) -> None:
+    out = verus("compare", "--trace", "rate:8", "--mix", "verus*4", "--duration", "1", "--out", "here").out
+    assert "4 × Verus R=2" in out
+    assert "4 × 4" not in out
+
+
+def test_below_a_mix_stands_what_each_scheme_got(verus: Command) -> None:
+    told = verus(*MIX, "--format", "csv").out
+    whole, ours, theirs = csv.DictReader(io.StringIO(told))
+    assert [row["scheme"] for row in (whole, ours, theirs)] == [
+        "2 Verus R=2 + Cubic",
+        "2 Verus R=2 + Cubic: verus:ratio=2",
+        "2 Verus R=2 + Cubic: cubic",
+    ]
+    assert [row["flows"] for row in (whole, ours, theirs)] == ["3", "2", "1"]
+    rates = [float(row["throughput_mbps"]) for row in (whole, ours, theirs)]
+    assert rates[0] == pytest.approx(rates[1] + rates[2])
+    assert float(theirs["utilization"]) == pytest.approx(rates[2] / 8)
+    assert verus("report", "here").code == 0
+    assert "verus:ratio=2" in verus("compare", "--from", "here/run.json", "--out", "there").out
+
+
+def test_formats_have_the_numbers_of_the_terminal(verus: Command) -> None:
+    shown = verus(*MIX).out
+    (row,) = [line for line in shown.splitlines() if line.lstrip().startswith("2 Verus")]
+    numbers = row.split("Cubic")[1].split()
+    markdown = verus(*MIX, "--force", "--format", "markdown").out
+    assert f"| 2 Verus R=2 + Cubic | {' | '.join(numbers)} |" in markdown
+    latex = verus(*MIX, "--force", "--format", "latex").out
+    assert f"2 Verus R=2 + Cubic & {' & '.join(numbers)} \\\\" in latex
+    assert r"2 $\times$ verus:ratio=2" in latex
+
+
+def test_flows_are_refused_where_only_a_mix_has_them(verus: Command) -> None:
+    ran = verus("compare", "--mix", "verus*2+cubic", "--flows", "3", "--json")
+    assert (ran.code, ran.out) == (2, "")
+
+
+def test_several_values_of_a_key_are_several_contestants() -> None:
+    settings = Settings(traces=["rate:5"], schemes=["verus:ratio=2..4", "cubic", "verus:ratio=2,6"])
+    assert [entry.text for entry in settings.contestants()] == [
+        "verus:ratio=2",
+        "verus:ratio=3",
+        "verus:ratio=4",
+        "cubic",
+        "verus:ratio=6",
+    ]
+    queues = Settings(traces=["rate:5"], schemes=["cubic"], queues=["droptail:packets=10,20"]).runs()
+    assert [run.queue for run in queues] == ["droptail:packets=10", "droptail:packets=20"]
+
+
+def test_units_are_the_numbers_that_they_stand_for(verus: Command) -> None:
+    rows = {
+        verus("compare", "--trace", "rate:5", "--scheme", "cubic", "--json", *words).out
+        for words in (
+            ("--duration", "1", "--delay-ms", "30", "--loss", "0.005", "--packet-bytes", "1200"),
+            ("--duration", "1000ms", "--delay", "0.03s", "--loss", "0.5%", "--packet-bytes", "1.2kB"),
+        )
+    }
+    assert len(rows) == 1
+    assert rows != {""}
+
+
+def cell(label: str, scheme: str, **params: Any) -> Cell:
+    return Cell(label=label, scheme=scheme, params=params, flows=1, runs=(0,), means={}, halves={})
+
+
+def test_no_two_contestants_look_alike() -> None:
+    many = [cell(f"Verus R={ratio}", "verus", ratio=ratio) for ratio in range(2, 14)]
+    many += [cell("paper", "verus", ratio=2, mode="paper"), cell("slow", "verus", ratio=2, epoch_ms=20)]
+    many += [cell(f"own {index}", f"own-{index}") for index in range(12)]
+    many += [cell("cubic", "cubic"), cell("cubic, no hystart", "cubic", hystart="none")]
+    chosen = looks(many)
+    assert len(set(chosen.values())) == len(many)

@@ -1,0 +1,135 @@
+"""`verus completion`: a script for a shell, which asks `verus complete` how what was typed may go on.
+
+Verbs come from `verus.verbs`, options from the verbs' own signatures, and schemes, keys, queues and channels from the
+lists that are parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from verus import _verus
+from verus.verbs import VERBS, first_words
+
+Shell = Literal["bash", "zsh", "fish"]
+
+#: Each asks with the words so far, the last of them unfinished or empty. Bash splits words at `:` and `=`, too: there
+#: the line is taken apart anew, and what stands before the last of these is not put in a second time. Where nothing is
+#: found, a file may be meant.
+_SCRIPTS: dict[str, str] = {
+    "bash": r"""_verus() {
+    local line=${COMP_LINE:0:COMP_POINT} words word
+    read -ra words <<< "$line"
+    [[ $line == *[[:space:]] ]] && words+=("")
+    word=${words[${#words[@]}-1]}
+    mapfile -t COMPREPLY < <("${words[0]}" complete -- "${words[@]:1}" 2>/dev/null)
+    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[=:] ]] && compopt -o nospace
+    local before=${word%"${word##*[:=]}"}
+    COMPREPLY=("${COMPREPLY[@]#"$before"}")
+}
+complete -o default -F _verus verus verus-cc
+""",
+    "zsh": r"""#compdef verus verus-cc
+_verus() {
+    local -a found
+    found=("${(@f)$("${words[1]}" complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    found=("${(@)found:#}")
+    (( $#found )) || { _files; return }
+    compadd -S '' -a found
+}
+compdef _verus verus verus-cc
+""",
+    "fish": r"""for program in verus verus-cc
+    complete -c $program -a "($program complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)"
+end
+""",
+}
+
+
+def completion(shell: Shell, /) -> None:
+    """Print a script that completes verbs, options, schemes and their keys, queues, channels and experiments.
+
+    Parameters
+    ----------
+    shell
+        `bash`, `zsh` or `fish`.
+    """
+    print(_SCRIPTS[shell], end="")
+
+
+def candidates(words: Sequence[str]) -> list[str]:
+    """How the last of these words, which may be empty, may go on; the words stand behind `verus`.
+
+    Example:
+        >>> candidates(["comp"]), candidates(["compare", "--scheme", "verus:rat"])
+        (['compare', 'completion'], ['verus:ratio='])
+    """
+    *before, last = words or [""]
+    if before[:1] == ["help"]:
+        before = before[1:]
+    elif not before:
+        return [word for word in [*first_words(), "help", "--help", "--version"] if word.startswith(last)]
+    verb = " ".join(before[:2]) if " ".join(before[:2]) in VERBS else " ".join(before[:1])
+    inner = [name.rpartition(" ")[2] for name in VERBS if name.startswith(f"{verb} ")]
+    if not before or inner:
+        return [word for word in inner or first_words() if word.startswith(last)]
+    if verb not in VERBS:
+        return []
+    options = _options(verb)
+    if last.startswith("-"):
+        return [name for name in [*options, "--help"] if name.startswith(last)]
+    given = next((word for word in reversed(before) if word.startswith("-")), "")
+    # An option that takes one word has had it; the next word is the verb's own.
+    argument = options.get(given)
+    if argument is not None and (argument.parameter.consume_multiple or before[-1] == given):
+        return _values(argument, last)
+    own = [argument for argument in _arguments(verb) if not any(name.startswith("-") for name in argument.names)]
+    return [value for argument in own[:1] for value in _values(argument, last, verb)]
+
+
+def _arguments(verb: str) -> list[Any]:
+    from verus.commands import app
+
+    inner = app
+    for word in verb.split():
+        inner = inner[word]
+    return list(inner.assemble_argument_collection())
+
+
+def _options(verb: str) -> dict[str, Any]:
+    """The options of a verb, each by all its names."""
+    return {name: argument for argument in _arguments(verb) for name in argument.names if name.startswith("-")}
+
+
+def _values(argument: Any, last: str, verb: str = "") -> list[str]:
+    """What an option or a place may be."""
+    if choices := argument.get_choices(force=True):
+        return [str(choice) for choice in choices if str(choice).startswith(last)]
+    metavar = (argument.parameter.metavar or "").removesuffix("...")
+    look: Callable[[str], list[str]] | None = {
+        "SCHEME": lambda text: _verus.complete("scheme", text),
+        "QUEUE": lambda text: _verus.complete("queue", text),
+        "JITTER": lambda text: _verus.complete("jitter", text),
+        "REORDER": lambda text: _verus.complete("reorder", text),
+        "TRAFFIC": lambda text: _verus.complete("traffic", text),
+        "CHANNEL": lambda text: _verus.complete("channel", text),
+        "MIX": _mix,
+    }.get(metavar)
+    if look is not None:
+        return look(last)
+    if verb == "reproduce":
+        from verus.experiments import NAMES
+
+        return [name for name in ("all", "list", *NAMES) if name.startswith(last)]
+    if verb == "trace fetch":
+        from verus.fetch import recordings
+
+        known = [name for entry in recordings() for name in (*entry.groups, entry.name)]
+        return [name for name in dict.fromkeys(known) if name.startswith(last)]
+    return _verus.complete("channel", last) if verb in ("trace info", "trace plot", "trace generate") else []
+
+
+def _mix(text: str) -> list[str]:
+    done, plus, last = text.rpartition("+")
+    return [f"{done}{plus}{scheme}" for scheme in _verus.complete("scheme", last)]

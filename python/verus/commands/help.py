@@ -1,0 +1,97 @@
+"""A verb's help as plain text, in the words and the order that the endpoint's has."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from verus.plain import escaped
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+
+#: No line is longer, however wide the terminal is.
+_WIDEST = 110
+
+
+class PlainHelp:
+    """Prints what a verb does, how it is called, and what it takes.
+
+    Args:
+        tail: What stands below: examples, and the page that says more.
+    """
+
+    def __init__(self, tail: str) -> None:
+        self._tail = tail
+        self._usage = ""
+
+    def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
+        """Keeps it until the description is printed."""
+        called = str(usage).strip().removeprefix("Usage:").strip()
+        self._usage = re.sub(r"(?<= )([A-Z]+)(?= |$)", r"<\1>", called.replace("COMMAND", "VERB")) if called else ""
+
+    def render_description(self, console: Console, options: ConsoleOptions, description: Any) -> None:
+        """The description, and the usage that came before it."""
+        for paragraph in _plain(description).strip().split("\n\n"):
+            print(textwrap.fill(" ".join(paragraph.split()), _width()))
+            print()
+        if self._usage:
+            print(f"Usage: {self._usage}\n")
+            self._usage = ""
+
+    def __call__(self, console: Console, options: ConsoleOptions, panel: Any) -> None:
+        """A list of arguments, options or verbs."""
+        told = [(name(entry), about(entry)) for entry in panel.entries]
+        lists = {"Arguments": [], "Options": []} if panel.format == "parameter" else {"Verbs": told}
+        for entry, row in zip(panel.entries, told, strict=True):
+            if panel.format == "parameter":
+                lists["Arguments" if entry.positional_label else "Options"].append(row)
+        indent = min(max((len(named) for named, _ in told), default=0), 26) + 4
+        for title, rows in lists.items():
+            if not rows:
+                continue
+            print(f"{title}:")
+            for named, said in rows:
+                lines = textwrap.wrap(said, _width() - indent) or [""]
+                if len(named) > indent - 4:
+                    print(f"  {named}")
+                else:
+                    lines[0] = f"  {named:{indent - 4}}  {lines[0]}"
+                    print(lines.pop(0).rstrip())
+                for line in lines:
+                    print(f"{'':{indent}}{line}")
+            print()
+        if any(lists.values()):
+            print(self._tail)
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
+
+
+def name(entry: Any) -> str:
+    """An option with all its names and what it takes, or a place."""
+    if entry.positional_label:
+        return f"<{entry.positional_label.rstrip('.')}>{'...' if entry.positional_label.endswith('...') else ''}"
+    names = ", ".join([*entry.positive_shorts, *entry.positive_names, *entry.negative_names])
+    if not entry.metavar:
+        return names if entry.positive_shorts or not entry.positive_names else f"    {names}".strip()
+    several = "..." if entry.metavar.endswith("...") else ""
+    return f"{names} <{entry.metavar.removesuffix('...')}>{several}"
+
+
+def about(entry: Any) -> str:
+    """What it is, and what it is where nothing is said."""
+    told = " ".join(_plain(entry.description).split()).removesuffix(".")
+    told = re.sub(r"\.? Default: (.+)$", r" [default: \1]", told)
+    return told if entry.default is None else f"{told} [default: {entry.default}]"
+
+
+def _plain(text: Any) -> str:
+    """The words of what the library would print with styles, paragraphs apart."""
+    if text is None:
+        return ""
+    inner = getattr(text, "primary_renderable", text)
+    return "\n".join(map(escaped, str(getattr(inner, "plain", inner)).split("\n")))

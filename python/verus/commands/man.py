@@ -1,0 +1,102 @@
+"""`verus man`: a manual page for each verb of the lab, from the same tables as its help."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from verus import _verus
+from verus.commands.help import about, name
+from verus.commands.options import one
+from verus.commands.talk import Talk
+from verus.endpoint import ENDPOINT_VERBS
+from verus.errors import FieldError
+from verus.files import write_whole
+from verus.verbs import PAGES, SUMMARY, VERBS, Verb
+
+
+def man(
+    folder: Annotated[Path, one("DIR")],
+    /,
+    *,
+    talk: Talk = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """Write a manual page for each verb of the lab into a folder, such as `~/.local/share/man/man1`.
+
+    Parameters
+    ----------
+    folder
+        Where to; it is made if it is missing.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FieldError("name", f"`{folder}` cannot be made ({error.strerror or error})") from error
+    pages = {"verus": _overview()} | {f"verus-{word.replace(' ', '-')}": _page(word, VERBS[word]) for word in VERBS}
+    for page, text in pages.items():
+        write_whole(folder / f"{page}.1", text.encode(), field="name")
+    talk.say(
+        f"{len(list(folder.glob('verus*.1')))} pages in `{folder}`; `man -M` and `MANPATH` take the folder above it"
+    )
+
+
+def _overview() -> str:
+    told = {f"verus-{word}(1)": verb.about for word, verb in VERBS.items() if " " not in word}
+    told |= {f"verus {word} --help": said for word, said in ENDPOINT_VERBS.items()}
+    verbs = "".join(f".TP\n\\fB{_text(word)}\\fR\n{_text(said)}\n" for word, said in told.items())
+    return _head("verus", SUMMARY) + f".SH SYNOPSIS\n\\fBverus\\fR \\fIVERB\\fR [\\fIOPTIONS\\fR]\n.SH VERBS\n{verbs}"
+
+
+def _page(word: str, verb: Verb) -> str:
+    from verus.commands import app
+
+    inner = app
+    for part in word.split():
+        inner = inner[part]
+    told: Any = _Told()
+    own, inner.help_formatter = inner.help_formatter, told
+    try:
+        app.help_print(word)
+    finally:
+        inner.help_formatter = own
+    lists = {"ARGUMENTS": told.arguments, "OPTIONS": told.options}
+    text = _head(f"verus {word}", verb.about)
+    text += f".SH SYNOPSIS\n\\fBverus {_text(word)}\\fR"
+    text += "".join(f" {_text(label)}" for label, _ in told.arguments) + " [\\fIOPTIONS\\fR]\n"
+    for title, rows in lists.items():
+        if rows:
+            text += f".SH {title}\n" + "".join(f".TP\n\\fB{_text(label)}\\fR\n{_text(said)}\n" for label, said in rows)
+    examples = "".join(f"{_text(example)}\n" for example in verb.examples)
+    return text + f".SH EXAMPLES\n.nf\n{examples}.fi\n.SH SEE ALSO\n{_text(PAGES + verb.page)}\n"
+
+
+class _Told:
+    """Takes what help would print."""
+
+    def __init__(self) -> None:
+        self.arguments: list[tuple[str, str]] = []
+        self.options: list[tuple[str, str]] = []
+
+    def render_usage(self, *_: Any) -> None:
+        """Not of the help, but of the page itself."""
+
+    def render_description(self, *_: Any) -> None:
+        """Likewise."""
+
+    def __call__(self, _console: Any, _options: Any, panel: Any) -> None:
+        for entry in panel.entries:
+            (self.arguments if entry.positional_label else self.options).append((name(entry), about(entry)))
+
+
+def _head(called: str, summary: str) -> str:
+    page = called.replace(" ", "-")
+    heading = f'.TH {page} 1 "{datetime.date.today().isoformat()}" "verus {_verus.version()}"'
+    return f"{heading}\n.SH NAME\n{_text(page)} \\- {_text(summary.removesuffix('.'))}\n"
+
+
+def _text(said: str) -> str:
+    """Letters as they are: roff reads a backslash, a hyphen, and a dot or a quote that begins a line, as its own."""
+    escaped = said.replace("\\", "\\e").replace("-", "\\-")
+    return re.sub(r"(?m)^(?=[.'])", r"\\&", escaped)
