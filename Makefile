@@ -44,11 +44,24 @@ ENDPOINT_RUST := $(call rust_of,core channel measure clock emu net cli)
 
 ##@ Use
 .PHONY: build
-build: $(STAMPS)/extension $(BIN)/verus-endpoint ## Build everything into .venv (the command is .venv/bin/verus)
+build: lab $(BIN)/verus-endpoint ## Build everything into .venv (the command is .venv/bin/verus)
 
+# Packages arrive while Rust compiles. One message a line, whoever says it.
+.PHONY: lab
+lab: ## Build what simulates, without the program behind probe, serve, send, receive and shell
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(STAMPS)/packages $(STAMPS)/extension
+
+# The demo simulates only: it needs no program that takes longer to link than all else to compile.
 .PHONY: demo
-demo: build ## Build, then compare controllers on the built-in channels: table, plots, report
-	$(BIN)/verus compare --out verus-results/demo --force
+demo: lab ## Build, then compare controllers on the built-in channels: table, plots, report
+	@$(BIN)/verus compare --report --out verus-results/demo --force
+	@echo
+	@echo 'Next:'
+	@echo '  . .venv/bin/activate                    so that `verus` is found in this shell'
+	@echo '  verus compare --trace rate:12 --scheme verus:ratio=2..6 bbr'
+	@echo '  verus list schemes                      likewise queues, traffic, channels'
+	@echo '  verus help                              every verb, with examples'
+	@echo '  make build                              the rest: probe, serve, send, receive and shell (minutes)'
 
 ##@ Check
 # Files of Rust tests of which some are ignored, by what they take: the whole workspace is named, so that nothing is
@@ -253,11 +266,10 @@ help:
 	  /^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' Makefile
 
 # What was done, and whether it must be done again.
-$(STAMPS)/packages: requirements.lock
-	[ -x $(BIN)/python ] || '$(PYTHON)' -m venv .venv
-	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
-	mkdir -p $(STAMPS)
-	touch $@
+$(STAMPS)/packages: requirements.lock | $(STAMPS)/backend
+	@echo 'Installing the Python packages'
+	@$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	@touch $@
 
 # What only the site or only releases need has an environment of its own.
 .tools/%/stamp: %.lock
@@ -265,10 +277,18 @@ $(STAMPS)/packages: requirements.lock
 	.tools/$*/bin/pip install --quiet --require-hashes --requirement $*.lock
 	touch $@
 
-$(STAMPS)/extension: $(STAMPS)/packages pyproject.toml scripts/build_backend.py README.md $(EXTENSION_RUST)
+# What builds the extension, by itself, so that Rust need not wait for the other packages.
+$(STAMPS)/backend: requirements.lock
+	@[ -x $(BIN)/python ] || '$(PYTHON)' -m venv .venv
+	@mkdir -p $(STAMPS)
+	@awk '/^[a-z]/ {ours = /^maturin==/} ours' requirements.lock > $(STAMPS)/maturin.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement $(STAMPS)/maturin.lock
+	@touch $@
+
+$(STAMPS)/extension: $(STAMPS)/backend pyproject.toml scripts/build_backend.py README.md $(EXTENSION_RUST)
 	@echo 'Compiling the Rust crates for Python (a minute or two the first time)'
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	touch $@
+	@touch $@
 
 # Beside the interpreter, where `verus` looks for it.
 $(BIN)/verus-endpoint: $(ENDPOINT_RUST) | $(STAMPS)/packages

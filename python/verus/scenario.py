@@ -522,7 +522,7 @@ def is_real(text: str) -> bool:
 
 
 def _expanded(name: str, text: str) -> list[str]:
-    """The texts that one stands for: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several. Those of a program are its own."""
+    """The texts that one stands for: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several; a program is one."""
     if is_real(text):
         return [text]
     try:

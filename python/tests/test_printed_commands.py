@@ -1,0 +1,181 @@
+"""What README and the pages in `docs` print runs as printed, in their order; long runs are cut short here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from verus import experiments
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+PATIENCE_S = 240.0
+
+
+def commands(page: Path) -> list[str]:
+    """Each command of the page's shell blocks, with its comment; lines that go on are one."""
+    blocks = re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    joined = [re.sub(r"\\\n\s*", "", block) for block in blocks]
+    return [line for block in joined for line in block.splitlines() if line.strip() and not line.startswith("#")]
+
+
+PRINTED = {str(page.relative_to(ROOT)): found for page in PAGES if (found := commands(page))}
+
+
+def elsewhere(command: str) -> str | None:
+    """Why a command is not run here; None if it is."""
+    words = shlex.split(command, comments=True)
+    comment = command.partition("#")[2]
+    if words[0] in ("make", "git"):
+        return "what fetches, builds and tests this, which is done"
+    if "sweep" in words or any("tide.py" in word for word in words):
+        return "a study or a controller of the reader's own, whose pages have tests of their own"
+    if words[:2] == ["verus", "check"] and not {"--list", "--explain"} & set(words):
+        return "suites, which tests of their own run"
+    if words[0] == "cargo":
+        return "a study in Rust, with figures of its own"
+    if "the Internet" in comment or any("://" in word for word in words):
+        return "the Internet"
+    if "iperf3" in command and shutil.which("iperf3") is None:
+        return "no iperf3 on this machine"
+    if words[0] == "sudo" and (why := not_root()):
+        return f"root: {why}"
+    if "--emulate" in words and (why := not_root()):
+        return f"namespaces: {why}"
+    return None
+
+
+def not_root() -> str:
+    """Why emulated links cannot be had here; empty if they can."""
+    ran = subprocess.run([ROOT / "scripts" / "why-not-test-root"], capture_output=True, text=True, check=False)
+    return ran.stdout.strip() if ran.returncode == 0 else ""
+
+
+def cut_short(command: str) -> str:
+    """The same with little to do: what takes its time is the length of runs, which no option here depends on."""
+    said = command.partition(" #")[0].rstrip().replace("phone.example", "localhost")
+    said, given = re.subn(r"--duration \S+", "--duration 2", said)
+    verb = re.search(r"(?:^|which verus\)\" )(?:verus )?(compare|train|probe client)\b", said)
+    if verb and not given and not re.search(r"--from|--bytes|--record\b", said):
+        at = verb.end()
+        said = f"{said[:at]} --duration 2{said[at:]}"
+    return said
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A folder that looks as a fresh copy does after `make demo`."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "verus.md").write_text("a page\n")
+    (tmp_path / "README.md").write_text("another\n")
+    (tmp_path / ".venv").symlink_to(BIN.parent)
+    demo = [BIN / "verus", "compare", "--duration", "1", "--quiet", "--out", tmp_path / "verus-results" / "demo"]
+    subprocess.run(demo, check=True)
+    return tmp_path
+
+
+@pytest.fixture
+def shell(copy: Path) -> Iterator[Shell]:
+    """A shell in it, and another one beside it for servers."""
+    shell = Shell(copy)
+    yield shell
+    shell.close()
+
+
+class Shell:
+    """Runs commands as somebody would who types them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._servers: list[subprocess.Popen[bytes]] = []
+        sudo = "" if shutil.which("sudo") else 'sudo() { "$@"; }; '  # root needs none
+        self._before = f"{sudo}set -e; "
+        self._environment = {
+            **os.environ,
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(folder),
+            "XDG_CONFIG_HOME": str(folder / ".config"),
+            "SERVER": "100.64.0.1",
+        }
+
+    def run(self, command: str) -> None:
+        ran = subprocess.run(
+            ["bash", "-c", self._before + command],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert ran.returncode == 0, f"{command}\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}"
+
+    def serve(self, command: str) -> None:
+        log = self._folder / f"server-{len(self._servers)}.log"
+        with log.open("wb") as out:
+            server = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        self._servers.append(server)
+        until = time.monotonic() + 30
+        while log.stat().st_size == 0 and time.monotonic() < until:
+            assert server.poll() is None, log.read_text()
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.terminate()
+            server.wait()
+
+
+@pytest.mark.parametrize("page", PRINTED)
+def test_what_is_printed_runs(page: str, shell: Shell, copy: Path) -> None:
+    if page == "docs/recording.md":  # whose other machine is this one here
+        shell.serve("verus probe server")
+    if page == "docs/emulator.md":
+        for name in ("town.down", "town.up"):
+            shell.run(f"verus trace generate city-driving-3g-up {name} --duration 5")
+    ran = 0
+    for command in PRINTED[page]:
+        said = cut_short(command)
+        if elsewhere(command):
+            continue
+        ran += 1
+        if "until Ctrl-C" in command:
+            shell.serve(said)
+        elif (wanted := re.match(r"verus reproduce (\S+)", said)) and wanted[1] != "list":
+            # Each is run by tests of its own; here that there is one of that name, and the options.
+            assert wanted[1] == "all" or experiments.find(wanted[1])
+            shell.run(f"{said} --help")
+        else:
+            shell.run(said)
+    if not ran:
+        pytest.skip("; ".join(sorted({why for command in PRINTED[page] if (why := elsewhere(command))})))
+
+
+def test_what_takes_root_the_internet_or_minutes_is_marked() -> None:
+    for line in PRINTED["README.md"]:
+        comment = line.partition("#")[2]
+        if "sudo" in line.split():
+            assert '"$(which verus)"' in line, line
+        if "reproduce all" in line:
+            assert "minutes" in comment
+        if "fetch" in line:
+            assert "the Internet" in comment
