@@ -405,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_part_of_the_default_mode_is_left_out_of_no_other() {
-        let read = |text| {
+        let read = |text: &str| {
             let mut config = Config::default();
             let given = Given::parse(text).expect("well-formed");
             let applied = given.apply(Config::ROWS, &mut config);
