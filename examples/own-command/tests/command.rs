@@ -38,9 +38,9 @@ fn tables_and_pages_have_the_controller() {
     let words = "compare --trace rate:8 --duration 5 --out own --force --scheme tide:queue_ms=20 --scheme bbr";
     let table = said(&compare.args(words.split(' ')).output().expect("it starts"));
     assert!(table.contains("Tide (queue_ms=20)"), "{table}");
+    said(&verus().args(["report", "own"]).output().expect("it starts"));
     let page = std::fs::read_to_string(folder().join("own/report.html")).expect("a page");
     assert!(page.contains("Tide (queue_ms=20)"));
-    said(&verus().args(["report", "own"]).output().expect("it starts"));
     let listed = said(
         &verus()
             .args(["list", "schemes"])
@@ -58,7 +58,7 @@ fn what_is_wrong_with_its_keys_is_told_as_of_any() {
     let told = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(ran.status.code(), Some(2), "{told}");
     assert!(
-        told.contains("`tide` has no key `quee_ms`; its keys are queue_ms"),
+        told.contains("`tide` has no key `quee_ms`; the nearest is `queue_ms`"),
         "{told}"
     );
 }

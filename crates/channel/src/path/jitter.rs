@@ -349,7 +349,7 @@ mod tests {
             ("gauss", "`gauss` needs mean_ms=MS"),
             (
                 "gauss:max_ms=3",
-                "`gauss` has no key `max_ms`; its keys are mean_ms",
+                "`gauss` has no key `max_ms`; the nearest is `mean_ms`",
             ),
             (
                 "wifi:mean_ms=92",
