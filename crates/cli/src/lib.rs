@@ -2,7 +2,7 @@
 //!
 //! `verus` hands these verbs to this program unchanged, so the same words work either way. Each
 //! verb is a module with its arguments and a `run`; what they share is how they end
-//! ([`failure`]), when they may print ([`ui`]) and what ([`plain`]).
+//! (`failure`), when they may print (`ui`) and what (`plain`).
 
 mod draft;
 #[cfg(target_os = "linux")]

@@ -32,7 +32,7 @@ pub enum JitterConfig {
         /// The mean, ms.
         mean_ms: f64,
     },
-    /// Wi-Fi of the same simulator: a frame sent again a few times, and bad spells; see [`WIFI_SPELLS`].
+    /// Wi-Fi of the same simulator: a frame sent again a few times, and bad spells; see `WIFI_SPELLS`.
     Wifi {
         /// The mean, ms, or nearly; above 1 it sets the share of packets that meet a bad spell.
         mean_ms: f64,
