@@ -54,8 +54,10 @@ FIELDS = [
     "power",
     "completions",
     "completion_mean_s",
+    "completion_p50_s",
     "completion_p95_s",
     "completion_p99_s",
+    "completion_max_s",
     "late",
     "per_flow",
 ]

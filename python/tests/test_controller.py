@@ -95,7 +95,9 @@ def test_a_class_of_a_file_stands_in_a_table_beside_ours(verus: Command, mine: P
 
 def test_a_table_and_a_page_are_made_of_it(verus: Command, mine: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    ran = verus("compare", "--trace", "rate:8", "--duration", 2, "--scheme", "mine.py:Mine:gain=2", "--out", out)
+    ran = verus(
+        "compare", "--trace", "rate:8", "--duration", 2, "--scheme", "mine.py:Mine:gain=2", "--out", out, "--report"
+    )
     assert ran.code == 0, ran.err
     assert "Mine (gain=2)" in ran.out
     assert "Mine (gain=2)" in (out / "report.html").read_text()
@@ -277,7 +279,7 @@ def test_a_controller_that_fails_harms_no_other_run(verus: Command, tmp_path: Pa
     (tmp_path / "bad.py").write_text(source)
     # Ten simulated minutes, so that what is to be ended does not end by itself.
     settings = ("--trace", "rate:2", "--duration", 600)
-    ran = verus("compare", *settings, "--scheme", "bad.py:Bad", "--scheme", "cubic", "--out", "out")
+    ran = verus("compare", *settings, "--scheme", "bad.py:Bad", "--scheme", "cubic", "--out", "out", "--report")
     assert ran.code == 1
     assert "Cubic" in ran.out
     assert (tmp_path / "out" / "report.html").exists()

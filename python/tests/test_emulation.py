@@ -69,7 +69,7 @@ def test_rows_in_real_time_are_those_of_the_simulator_but_for_engine_and_transpo
 def test_flows_that_share_a_link_are_told_apart_and_make_a_report(verus: Command, tmp_path: Path) -> None:
     ran = verus(
         *("compare", "--emulate", "--trace", "rate:20", "--mix", "verus:ratio=2+linux:cc=cubic"),
-        *("--duration", 4, "--out", tmp_path / "out"),
+        *("--duration", 4, "--out", tmp_path / "out", "--report"),
     )
     assert ran.code == 0, ran.err
     assert "Deliveries late" in ran.err

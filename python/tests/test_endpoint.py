@@ -253,7 +253,9 @@ def test_a_measurement_becomes_a_page(way: str, tmp_path: Path) -> None:
 def test_what_the_readme_says_of_measuring_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     readme = (Path(__file__).parents[2] / "README.md").read_text()
-    (commands,) = (block for block in re.findall(r"```sh\n(.*?)```", readme, re.DOTALL) if "probe client" in block)
+    (commands,) = (
+        block for block in re.findall(r"```sh\n(.*?)```", readme, re.DOTALL) if "probe client localhost  " in block
+    )
     with server() as (_, address):
         for command in commands.splitlines():
             words = shlex.split(command.replace("localhost", address), comments=True)[1:]
@@ -268,10 +270,10 @@ def test_what_the_readme_says_of_measuring_works(tmp_path: Path, monkeypatch: py
 def test_files_cross_as_the_readme_says(name: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VERUS_CONFIG", str(tmp_path / "config"))
-    for folder in ("shared", "photos"):
+    for folder in ("shared", "docs"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "photos" / "one").write_bytes(os.urandom(300_000))
-    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "docs" / "one").write_bytes(os.urandom(300_000))
+    (tmp_path / "README.md").write_text("hello")
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     (commands,) = (block for block in re.findall(r"```sh\n(.*?)```", readme, re.DOTALL) if "verus send" in block)
     serving = started(way, "serve", "shared", "--bind", "127.0.0.1", "--port", 0, "--json")
@@ -288,5 +290,5 @@ def test_files_cross_as_the_readme_says(name: str, way: str, tmp_path: Path, mon
         serving.communicate()
     assert (code, err) == (128 + getattr(signal, name), "")
     there = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
-    assert {"shared/notes.txt", "shared/photos/one", "shared/photos/notes.txt", "copies/photos/notes.txt"} <= there
-    assert (tmp_path / "copies" / "photos" / "one").read_bytes() == (tmp_path / "photos" / "one").read_bytes()
+    assert {"shared/README.md", "shared/docs/one", "shared/docs/README.md", "copies/docs/README.md"} <= there
+    assert (tmp_path / "copies" / "docs" / "one").read_bytes() == (tmp_path / "docs" / "one").read_bytes()

@@ -96,7 +96,7 @@ def test_an_episode_is_truncated_at_its_end_and_over_then() -> None:
         ({"duration_s": 0}, "duration_s: must be a number of seconds above 0, not 0"),
         ({"interval_ms": float("nan")}, "interval_ms: must be a number of ms above 0, not nan"),
         ({"duration_s": 1, "interval_ms": 2000}, "interval_ms: must be at most the 1 s of an episode, not 2000"),
-        ({"packet_bytes": 0}, "packet_bytes: must be a whole number between 1 and 65535, not 0"),
+        ({"packet_bytes": 0}, "packet_bytes: must be a whole number between 41 and 65535, not 0"),
         ({"loss_cost": -1}, "loss_cost: must be 0 or more, not -1"),
         ({"competitors": ["cubik"]}, "unknown algorithm `cubik`"),
     ],

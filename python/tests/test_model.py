@@ -128,7 +128,7 @@ def test_the_walk_repeats_with_its_seed(tmp_path: Path) -> None:
     [
         (("here.model", "--trace", "nowhere"), ("--trace", "nowhere")),
         (("here.model", *QUICK, "--scheme", "warp"), ("warp",)),
-        (("here.model", *QUICK, "--scheme", "linux:cc=cubic"), ("the kernel's",)),
+        (("here.model", *QUICK, "--scheme", "linux:cc=cubic"), ("runs in real time only",)),
         (("here.model", *QUICK, "--users", 0), ("--users", "1 or more")),
         (("here.model", *QUICK, "--quantization-ms", 0), ("--quantization-ms", "1 or more")),
         (("here.model", *QUICK, "--percentile", 101), ("--percentile", "101")),

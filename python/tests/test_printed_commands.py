@@ -35,11 +35,13 @@ PRINTED = {str(page.relative_to(ROOT)): found for page in PAGES if (found := com
 
 def elsewhere(command: str) -> str | None:
     """Why a command is not run here; None if it is."""
-    words = shlex.split(command, comments=True)
+    words = [word for word in shlex.split(command, comments=True) if not re.match(r"[A-Z_0-9]+=", word)]
     comment = command.partition("#")[2]
+    if words[0] in ("dask", "srun"):
+        return "a cluster"
     if words[0] in ("make", "git"):
         return "what fetches, builds and tests this, which is done"
-    if "sweep" in words or any("tide.py" in word for word in words):
+    if "sweep" in words or any("tide" in word or "flood.py" in word for word in words):
         return "a study or a controller of the reader's own, whose pages have tests of their own"
     if words[:2] == ["verus", "check"] and not {"--list", "--explain"} & set(words):
         return "suites, which tests of their own run"
@@ -152,6 +154,10 @@ def test_what_is_printed_runs(page: str, shell: Shell, copy: Path) -> None:
     if page == "docs/emulator.md":
         for name in ("town.down", "town.up"):
             shell.run(f"verus trace generate city-driving-3g-up {name} --duration 5")
+    if page == "docs/paths.md":  # which says what is in the file
+        (copy / "suspended.json").write_text('[{"at_s": 1.8, "rate_mbps": 0}]')
+        (copy / "delay_18.txt").write_text("20.5\n21.5\n")
+        shell.run("verus trace generate city-driving-3g-up bw_18.txt --duration 5")
     ran = 0
     for command in PRINTED[page]:
         said = cut_short(command)

@@ -28,6 +28,9 @@ from verus.schema import Scenario
 KEYS: Mapping[str, type] = {
     "trace": str,
     "queue": str,
+    "policer": str,
+    "second_trace": str,
+    "second_queue": str,
     "ack": str,
     "ack_queue": str,
     "delay_ms": float,
@@ -53,6 +56,9 @@ KEYS: Mapping[str, type] = {
 
 #: Those of them that are no column of every row of results.
 EXTRA = (
+    "policer",
+    "second_trace",
+    "second_queue",
     "ack_queue",
     "ack_delay_ms",
     "delay_series",

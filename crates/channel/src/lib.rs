@@ -13,6 +13,7 @@ pub mod expression;
 pub mod generate;
 mod lines;
 pub mod named;
+pub mod packet;
 pub mod path;
 pub mod queue;
 pub mod rates;

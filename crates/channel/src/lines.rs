@@ -7,7 +7,6 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Problem};
-use crate::trace::hex;
 
 /// Where no valid line is longer (20 digits, carriage return and newline), no more of one is read.
 const LONGEST_LINE: u64 = 64;
@@ -52,6 +51,17 @@ pub(crate) fn whole_millis(line: &[u8]) -> Result<u64, Problem> {
             })?;
     }
     Ok(value)
+}
+
+/// `bytes` in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes
+        .iter()
+        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+            write!(text, "{byte:02x}").expect("writing to a string cannot fail");
+            text
+        })
 }
 
 /// Names what keeps `line` from being a whole number.

@@ -23,7 +23,7 @@ pub mod loss;
 pub mod policer;
 pub mod reorder;
 
-use verus_core::{Bytes, Ecn, Time};
+use verus_core::{Bytes, Time};
 
 use bursts::Bursts;
 use delay::{Delay, Flight};
@@ -31,30 +31,7 @@ use link::Link;
 use loss::Loss;
 use policer::Policer;
 
-/// What paths carry.
-pub trait Packet {
-    /// Which of the flows that share the path it belongs to: each has propagation and random losses of its own.
-    #[inline]
-    fn flow(&self) -> usize {
-        0
-    }
-
-    /// What its connection is to a queue that keeps connections apart: equal for the packets of one, and else rarely.
-    #[inline]
-    fn connection(&self) -> u64 {
-        self.flow() as u64
-    }
-
-    /// Its ECN code point.
-    #[inline]
-    fn ecn(&self) -> Ecn {
-        Ecn::NotEct
-    }
-
-    /// A queue marks it ([`Ecn::Ce`]); asked for only where it is [capable](Ecn::is_capable) of that.
-    #[inline]
-    fn mark(&mut self) {}
-}
+pub use crate::packet::Packet;
 
 /// What packets cross before propagation.
 #[derive(Clone, Debug)]

@@ -20,8 +20,7 @@ use serde::{Deserialize, Serialize};
 use verus_core::spec::{Kind, Problem, Shown, Within, shown};
 use verus_core::{Duration, Ecn, Time};
 
-use crate::path::Packet;
-use crate::path::link::Departed;
+use crate::packet::{Departed, Packet};
 
 pub use codel::CoDelConfig;
 pub(crate) use codel::{CoDel, Head};

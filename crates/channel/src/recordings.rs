@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use verus_core::near::near;
 
 use crate::error::Error;
-use crate::trace::hex;
+use crate::lines::hex;
 
 /// Where a file of a public repository is; `VERUS_TRACE_URL` in the environment overrides it.
 const URL: &str = "https://raw.githubusercontent.com/{repository}/{commit}/{path}";

@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::error::{Error, Problem};
-use crate::lines::{self, Format};
+use crate::lines::{self, Format, hex};
 
 /// The most distinct milliseconds that a trace may have: 69 hours with an opportunity in each. It bounds memory at
 /// about half a gigabyte; a longer recording is refused with a clear error.
@@ -606,17 +606,6 @@ impl Write for HashingWriter {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// `bytes` in hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes
-        .iter()
-        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-            write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-            text
-        })
 }
 
 /// Fills the file at `path` so that it appears whole or not at all. A device or pipe, which cannot be replaced, is

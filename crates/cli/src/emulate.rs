@@ -21,6 +21,7 @@ use std::thread;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Duration, Time};
 use verus_emu::device::{Device, DeviceConfig};
 use verus_emu::emulator::Emulator;
@@ -29,12 +30,25 @@ use verus_emu::netlink;
 use verus_measure::{EndMetrics, rate_series};
 use verus_sim::{ChannelInfo, Paths, Scenario};
 
-use self::flow::{Flow, Kind, Outcome};
+use self::flow::{Flow, Outcome};
 use self::program::Program;
 use self::stage::Stage;
 use crate::failure::Failure;
 use crate::shell::privilege;
 use crate::ui::Ui;
+
+/// Who sends.
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Our controller over UDP.
+    Udp(Scheme),
+    /// Our controller in QUIC.
+    Quic(Scheme),
+    /// The kernel's TCP with that congestion control.
+    Tcp(String),
+    /// Somebody's program.
+    Program(Program),
+}
 
 /// For `verus compare --emulate`: reads a run from standard input and prints what came of it, as JSON.
 #[derive(clap::Args)]

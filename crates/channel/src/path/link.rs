@@ -22,7 +22,8 @@ use std::sync::Arc;
 use rand_chacha::ChaCha8Rng;
 use verus_core::{Bytes, Duration, Rate, Time};
 
-use super::Packet;
+pub use crate::packet::Departed;
+use crate::packet::Packet;
 use crate::queue::{Arrival, Discipline, Head, QueueConfig, Verdict};
 use crate::schedule::{BYTE, RateSchedule};
 use crate::trace::{Cursor, Trace};
@@ -51,17 +52,6 @@ pub enum WhenOver {
     Loop,
     /// Delivers nothing more.
     End,
-}
-
-/// A packet with its history in the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Departed<P> {
-    /// The packet.
-    pub packet: P,
-    /// The size at which it was accounted.
-    pub size: Bytes,
-    /// When it reached the queue.
-    pub entered: Time,
 }
 
 /// A queue and what serves it, without a clock. In the steady state nothing is allocated.

@@ -17,8 +17,7 @@ use verus_core::spec::{Given, Problem, Row, Words, either, word_for};
 use verus_core::{Duration, Time};
 
 use super::{GAIN, MILLIS, Ticks, UPDATE};
-use crate::path::Packet;
-use crate::path::link::Departed;
+use crate::packet::{Departed, Packet};
 use crate::path::loss::uniform;
 
 /// The MTU that Linux counts with on Ethernet.

@@ -14,8 +14,7 @@ use verus_core::spec::{Given, Problem, Row};
 
 use super::codel::{CoDel, CoDelConfig, Head};
 use super::{ECN, MILLIS};
-use crate::path::Packet;
-use crate::path::link::Departed;
+use crate::packet::{Departed, Packet};
 
 /// Most packets dropped at once to make room (§4.1; Linux's `drop_batch`).
 const DROP_BATCH: usize = 64;

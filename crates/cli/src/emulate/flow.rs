@@ -4,24 +4,9 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 use verus_core::Duration;
-use verus_core::algorithm::Scheme;
 use verus_emu::namespace::Namespace;
 
-use super::program::Program;
 use super::stage::Stage;
-
-/// Who sends.
-#[derive(Clone, Debug)]
-pub enum Kind {
-    /// Our controller over UDP.
-    Udp(Scheme),
-    /// Our controller in QUIC.
-    Quic(Scheme),
-    /// The kernel's TCP with that congestion control.
-    Tcp(String),
-    /// Somebody's program.
-    Program(Program),
-}
 
 /// What either end needs.
 #[derive(Clone, Copy, Debug)]
