@@ -156,7 +156,7 @@ def test_what_is_printed_runs(page: str, shell: Shell, copy: Path) -> None:
             shell.run(f"verus trace generate city-driving-3g-up {name} --duration 5")
     if page == "docs/paths.md":  # which says what is in the file
         (copy / "suspended.json").write_text('[{"at_s": 1.8, "rate_mbps": 0}]')
-        (copy / "delay_18.txt").write_text("20.5\n21.5\n")
+        (copy / "delay_18.txt").write_text("20\n21\n")
         shell.run("verus trace generate city-driving-3g-up bw_18.txt --duration 5")
     ran = 0
     for command in PRINTED[page]:
