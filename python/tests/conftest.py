@@ -1,14 +1,17 @@
-"""What the tests of the front share: the command run in this process, and where recordings are."""
+"""What the tests of the front share: the command run in this process, where recordings are, and a browser."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
 
 from verus import cli
 
@@ -63,3 +66,74 @@ def left_behind() -> Callable[[Path], list[str]]:
         return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
     return look
+
+
+#: What Chromium is called where it is installed (the last: on macOS).
+BROWSERS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)
+
+
+@pytest.fixture(scope="module")  # no longer: while Playwright runs, this thread has a running event loop
+def browser() -> Iterator[Browser]:
+    """A headless Chromium that is installed; nothing is downloaded. Where there is none, its tests are skipped, but
+    fail where `CI` is set.
+    """
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        why = "no Chromium: none of chromium, chromium-browser and google-chrome is on the PATH (apt install chromium)"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(why)
+    with sync_playwright() as playwright:
+        arguments = ["--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
+        launched = playwright.chromium.launch(executable_path=path, args=arguments)
+        yield launched
+        launched.close()
+
+
+class Chromium:
+    """`chromium(PLACE, width=1440, height=900, dark=False)` opens a file, or an address: `http://127.0.0.1:8000/`.
+
+    `complaints` has what its pages did wrong: each error on the console, each exception left uncaught, each request
+    outside of the page's own origin (of a file, for anything but files). The test fails if any is left at its end.
+    """
+
+    def __init__(self, browser: Browser) -> None:
+        self.browser = browser
+        self.contexts: list[BrowserContext] = []
+        self.complaints: list[str] = []
+
+    def __call__(self, place: Path | str, *, width: int = 1440, height: int = 900, dark: bool = False) -> Page:
+        address = place.resolve().as_uri() if isinstance(place, Path) else place
+        home = urlsplit(address)
+        context = self.browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
+        )
+        self.contexts.append(context)
+
+        def request(route: Route, asked: Request) -> None:
+            target = urlsplit(asked.url)
+            if target.scheme in ("data", "blob") or (target.scheme, target.netloc) == (home.scheme, home.netloc):
+                route.continue_()
+            else:
+                self.complaints.append(f"asked for {asked.url}")
+                route.abort()
+
+        context.route("**/*", request)
+        page = context.new_page()
+        page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.goto(address)
+        return page
+
+
+@pytest.fixture
+def chromium(browser: Browser) -> Iterator[Chromium]:
+    """Opens pages in a browser without a network; see `Chromium`."""
+    opener = Chromium(browser)
+    yield opener
+    for context in opener.contexts:
+        context.close()
+    assert not opener.complaints
