@@ -8,10 +8,13 @@ import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, sync_playwright
+
+if TYPE_CHECKING:  # loaded by those who ask for a browser alone
+    from playwright.sync_api import Browser, BrowserContext, Page, Request, Route
 
 from verus import cli
 
@@ -86,6 +89,8 @@ def browser() -> Iterator[Browser]:
     if path is None:
         why = "no Chromium: none of chromium, chromium-browser and google-chrome is on the PATH (apt install chromium)"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(why)
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         arguments = ["--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
         launched = playwright.chromium.launch(executable_path=path, args=arguments)
