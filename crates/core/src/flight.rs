@@ -333,8 +333,9 @@ impl Ledger {
         self.loss_deadline
     }
 
-    /// The source has nothing to send though the window is open: samples from packets that leave
-    /// before all this is delivered say nothing about the path's capacity.
+    /// The source has nothing to send though the window is open: samples from packets that leave before more than all
+    /// this is delivered say nothing about the path's capacity, the one after a silence among them
+    /// (draft-ietf-ccwg-bbr, "Tracking application-limited phases").
     pub fn set_app_limited(&mut self) {
         self.app_limited_until = (self.delivered + self.in_flight).max(Bytes::new(1));
     }
@@ -357,7 +358,8 @@ impl Ledger {
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             sending: now.since(self.flight_since),
-            app_limited: self.delivered < self.app_limited_until,
+            app_limited: !self.app_limited_until.is_zero()
+                && self.delivered <= self.app_limited_until,
         };
         self.next_number += 1;
         self.push(Slot::new(&packet, data));
@@ -905,6 +907,27 @@ mod tests {
         let rtts: Vec<_> = out.acked.iter().map(|acked| acked.rtt).collect();
         assert_eq!(rtts, [Duration::from_millis(50), Duration::from_millis(43)]);
         assert_eq!(ledger.in_flight(), Bytes::ZERO);
+    }
+
+    #[test]
+    fn the_packet_after_a_silence_says_nothing_about_the_path_and_later_ones_do() {
+        let mut ledger = Ledger::new(LossRule::Rack);
+        let mut out = Revealed::default();
+        let mut limited = Vec::new();
+        for number in 0..3 {
+            let at = ms(100 * number);
+            let data = DataRange {
+                start: number * 1000,
+                len: 1000,
+            };
+            limited.push(ledger.on_sent(at, SIZE, SIZE, data).app_limited);
+            let ends = at + Duration::from_millis(40);
+            ledger.on_ack(ends, &ack(&[(0, number)]), &[], &mut out);
+            if number == 0 {
+                ledger.set_app_limited();
+            }
+        }
+        assert_eq!(limited, [false, true, false]);
     }
 
     #[test]
