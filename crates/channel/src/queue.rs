@@ -17,7 +17,8 @@ use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use verus_core::spec::{Kind, Problem, Shown, Within, shown};
+use verus_core::range::Within;
+use verus_core::spec::{Kind, Problem, Shown, shown};
 use verus_core::{Duration, Ecn, Time};
 
 use crate::packet::{Departed, Packet};

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::controller::{Controller, Observer};
+use crate::range::OutOfRange;
 use crate::receiver::ReceiverConfig;
 use crate::spec::{Problem, Row};
 use crate::units::Rate;
@@ -43,12 +44,31 @@ pub trait Configuration: Configured + Default + 'static {
     /// Its keys.
     const ROWS: &'static [Row<Self>];
 
-    /// Checks what keys can set, where more is to be checked than each [`Row`]'s own range.
+    /// Checks the range of each key, then what must go together.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range.
+    fn validate(&self) -> Result<(), OutOfRange> {
+        for row in Self::ROWS {
+            row.check(self)?;
+        }
+        self.together()
+    }
+
+    /// Checks what a range of one key cannot say ([`Row::within`]).
+    ///
+    /// # Errors
+    /// Names the first field that is out of range.
+    fn together(&self) -> Result<(), OutOfRange> {
+        Ok(())
+    }
+
+    /// [Validates](Self::validate) what keys have set; an algorithm whose words do not all go together says so here.
     ///
     /// # Errors
     /// Says what is out of range, or does not go together.
     fn check(&self) -> Result<(), String> {
-        Ok(())
+        self.validate().map_err(|error| error.to_string())
     }
 }
 

@@ -6,7 +6,7 @@
 
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Allowance, Controller, Departure, Feedback, Timeout};
-use crate::range::{OutOfRange, Range};
+use crate::range::{OutOfRange, Within};
 use crate::receiver::ReceiverConfig;
 use crate::recovery::Recovery;
 use crate::spec::Row;
@@ -29,34 +29,20 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), OutOfRange> {
-        let rate = self.rate_mbps;
-        Range("constant").check(
-            (0.001..=100_000.0).contains(&rate),
-            "rate_mbps",
-            "between 0.001 and 100000 Mbit/s",
-            rate,
-        )
-    }
-}
+const MBPS: Within = Within {
+    words: "between 0.001 and 100000 Mbit/s",
+    valid: |mbps| (0.001..=100_000.0).contains(&mbps),
+};
 
 impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[Row::number(
+    const ROWS: &'static [Row<Self>] = &[Row::within(
         "rate_mbps",
         "Mbit/s",
         "what leaves, headers included (SIGCOMM 2015 §3)",
+        MBPS,
         |c| c.rate_mbps,
         |c, v| c.rate_mbps = v,
     )];
-
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|error| error.to_string())
-    }
 }
 
 impl Configured for Config {
@@ -224,7 +210,7 @@ mod tests {
     fn a_rate_of_nothing_is_refused() {
         for rate_mbps in [0.0, -1.0, f64::NAN, 1e9] {
             let error = Constant::new(&Config { rate_mbps }).expect_err("out of range");
-            assert!(error.to_string().starts_with("constant: rate_mbps must be"));
+            assert!(error.to_string().starts_with("rate_mbps must be"));
         }
     }
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Acked, Controller, Feedback, Phase, Timeout};
 use crate::pacer;
-use crate::range::{OutOfRange, Range};
+use crate::range::{OutOfRange, WINDOW_PACKETS, Within};
 use crate::spec::{Row, Words, either, word_for};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::windowed::SlidingMin;
@@ -82,19 +82,10 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), OutOfRange> {
-        let range = Range("copa");
-        let delta = self.delta;
-        let ok = (0.001..=1.0).contains(&delta);
-        range.check(ok, "delta", "between 0.001 and 1", delta)?;
-        range.window("initial_window_packets", self.initial_window_packets)
-    }
-}
+const DELTA: Within = Within {
+    words: "between 0.001 and 1",
+    valid: |delta| (0.001..=1.0).contains(&delta),
+};
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
@@ -110,10 +101,11 @@ impl Configuration for Config {
             },
         )
         .first(),
-        Row::number(
+        Row::within(
             "delta",
             "",
             "δ, one over the packets that a flow keeps queued (§2.1)",
+            DELTA,
             |c| c.delta,
             |c, v| c.delta = v,
         ),
@@ -123,18 +115,15 @@ impl Configuration for Config {
             |c| c.competitive,
             |c, v| c.competitive = v,
         ),
-        Row::number(
+        Row::within(
             "initial_window_packets",
             "packets",
             "the window at the start (RFC 6928)",
+            WINDOW_PACKETS,
             |c| c.initial_window_packets,
             |c, v| c.initial_window_packets = v,
         ),
     ];
-
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|error| error.to_string())
-    }
 }
 
 impl Configured for Config {

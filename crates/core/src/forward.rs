@@ -24,7 +24,7 @@ mod rate;
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Acked, Allowance, Controller, Departure, Feedback, Phase, Timeout};
 use crate::credit::{Credit, TICK};
-use crate::range::{OutOfRange, Range};
+use crate::range::{OutOfRange, Within};
 use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutRule};
 use crate::spec::{Row, either, word_for};
@@ -143,27 +143,18 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), OutOfRange> {
-        Range("forward").check(
-            (1.0..=1000.0).contains(&self.queue_ms),
-            "queue_ms",
-            "between 1 and 1000 ms",
-            self.queue_ms,
-        )
-    }
-}
+const QUEUE_MS: Within = Within {
+    words: "between 1 and 1000 ms",
+    valid: |ms| (1.0..=1000.0).contains(&ms),
+};
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        Row::number(
+        Row::within(
             "queue_ms",
             "ms",
             "the queue that one will bear on 10 Mbit/s; elsewhere by the cube root of the rate",
+            QUEUE_MS,
             |c| c.queue_ms,
             |c, v| c.queue_ms = v,
         ),
@@ -184,10 +175,6 @@ impl Configuration for Config {
             },
         ),
     ];
-
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|error| error.to_string())
-    }
 }
 
 impl Configured for Config {

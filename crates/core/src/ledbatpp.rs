@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
-use crate::range::{OutOfRange, Range};
-use crate::spec::{Row, Within};
+use crate::range::{OutOfRange, Within};
+use crate::spec::Row;
 use crate::units::{Bytes, Duration, Time};
 
 /// The least delay of each of so many minutes counts (RFC 6817 §2.4.2, BASE_HISTORY).
@@ -59,17 +59,6 @@ const TARGET: Within = Within {
     valid: |ms| (1.0..=100.0).contains(&ms),
 };
 
-impl Config {
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), OutOfRange> {
-        let ms = self.target_ms;
-        Range("ledbatpp").check((TARGET.valid)(ms), "target_ms", TARGET.words, ms)
-    }
-}
-
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
         Row::within(
@@ -87,10 +76,6 @@ impl Configuration for Config {
             |c, v| c.slowdowns = v,
         ),
     ];
-
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|error| error.to_string())
-    }
 }
 
 impl Configured for Config {

@@ -16,7 +16,7 @@ use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::ecn::Ecn;
 use crate::pacer;
-use crate::range::{OutOfRange, Range};
+use crate::range::{OutOfRange, WINDOW_PACKETS};
 use crate::spec::Row;
 use crate::units::{Bytes, Duration, Rate, Time};
 
@@ -50,28 +50,15 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), OutOfRange> {
-        Range("prague").window("initial_window_packets", self.initial_window_packets)
-    }
-}
-
 impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[Row::number(
+    const ROWS: &'static [Row<Self>] = &[Row::within(
         "initial_window_packets",
         "packets",
         "the window at the start (RFC 6928)",
+        WINDOW_PACKETS,
         |c| c.initial_window_packets,
         |c, v| c.initial_window_packets = v,
     )];
-
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|error| error.to_string())
-    }
 }
 
 impl Configured for Config {

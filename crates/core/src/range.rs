@@ -7,10 +7,8 @@ use thiserror::Error;
 
 /// A parameter outside its range.
 #[derive(Clone, Debug, PartialEq, Error)]
-#[error("{algorithm}: {field} must be {expected}, not {value}")]
+#[error("{field} must be {expected}, not {value}")]
 pub struct OutOfRange {
-    /// The algorithm whose configuration it is.
-    pub algorithm: &'static str,
     /// The parameter.
     pub field: &'static str,
     /// Its range, in words.
@@ -19,68 +17,74 @@ pub struct OutOfRange {
     pub value: f64,
 }
 
-/// Checks the parameters of one algorithm.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Range(pub &'static str);
-
-impl Range {
-    /// `value` if `ok`, which must be false for not-a-number.
-    pub(crate) fn check(
-        self,
+impl OutOfRange {
+    /// `value` of `field`, unless it is `ok`, which must be false for not-a-number.
+    pub fn unless(
         ok: bool,
         field: &'static str,
         expected: &'static str,
         value: f64,
-    ) -> Result<(), OutOfRange> {
+    ) -> Result<(), Self> {
         if ok {
             return Ok(());
         }
         Err(OutOfRange {
-            algorithm: self.0,
             field,
             expected,
             value,
         })
     }
-
-    /// A window at which a flow begins or below which it does not fall: at least 1 packet, and no
-    /// larger than any window that could be meant.
-    pub(crate) fn window(self, field: &'static str, packets: f64) -> Result<(), OutOfRange> {
-        let ok = (1.0..=1e6).contains(&packets);
-        self.check(ok, field, "between 1 and 1000000 packets", packets)
-    }
-
-    /// What a reduction leaves of the window.
-    pub(crate) fn share(self, field: &'static str, share: f64) -> Result<(), OutOfRange> {
-        self.check(
-            share > 0.0 && share < 1.0,
-            field,
-            "above 0 and below 1",
-            share,
-        )
-    }
 }
+
+/// A range, and its words.
+#[derive(Clone, Copy, Debug)]
+pub struct Within {
+    /// What a value must be.
+    pub words: &'static str,
+    /// Whether it is; false for not-a-number.
+    pub valid: fn(f64) -> bool,
+}
+
+/// A window at which a flow begins or below which it does not fall: no larger than any that could be meant.
+pub const WINDOW_PACKETS: Within = Within {
+    words: "between 1 and 1000000 packets",
+    valid: |packets| (1.0..=1e6).contains(&packets),
+};
+
+/// What a reduction leaves of the window.
+pub const SHARE: Within = Within {
+    words: "above 0 and below 1",
+    valid: |share| share > 0.0 && share < 1.0,
+};
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::configuration::Configuration;
+    use crate::tcp::cubic;
+
+    fn refused(decrease_factor: f64) -> String {
+        let config = cubic::Config {
+            decrease_factor,
+            ..Default::default()
+        };
+        config.validate().unwrap_err().to_string()
+    }
 
     #[test]
-    fn the_message_names_algorithm_field_range_and_value() {
-        let error = Range("cubic").share("decrease_factor", 1.5).unwrap_err();
+    fn the_message_names_field_range_and_value() {
         assert_eq!(
-            error.to_string(),
-            "cubic: decrease_factor must be above 0 and below 1, not 1.5"
+            refused(1.5),
+            "decrease_factor must be above 0 and below 1, not 1.5"
         );
     }
 
     #[test]
     fn not_a_number_lies_in_no_range() {
-        assert!(Range("cubic").share("decrease_factor", f64::NAN).is_err());
-        assert!(
-            Range("cubic")
-                .window("initial_window_packets", f64::NAN)
-                .is_err()
+        assert_eq!(
+            refused(f64::NAN),
+            "decrease_factor must be above 0 and below 1, not NaN"
         );
+        assert!(!(WINDOW_PACKETS.valid)(f64::NAN));
     }
 }

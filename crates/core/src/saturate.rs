@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Acked, Controller, Feedback, Timeout};
-use crate::range::{OutOfRange, Range};
+use crate::range::OutOfRange;
 use crate::receiver::ReceiverConfig;
 use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutBase, TimeoutRule};
@@ -71,22 +71,6 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), OutOfRange> {
-        let delay = self.delay.as_millis_f64();
-        Range("saturate").check(
-            (10.0..=10_000.0).contains(&delay),
-            "delay_ms",
-            "between 10 and 10000 ms",
-            delay,
-        )
-    }
-}
-
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[Row::millis(
         "delay_ms",
@@ -95,8 +79,10 @@ impl Configuration for Config {
         |c, v| c.delay = v,
     )];
 
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|error| error.to_string())
+    fn together(&self) -> Result<(), OutOfRange> {
+        let delay = self.delay.as_millis_f64();
+        let ok = (10.0..=10_000.0).contains(&delay);
+        OutOfRange::unless(ok, "delay_ms", "between 10 and 10000 ms", delay)
     }
 }
 

@@ -16,8 +16,8 @@ use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::ecn::Ecn;
 use crate::pacer;
-use crate::range::{OutOfRange, Range};
-use crate::spec::{Row, Within};
+use crate::range::{OutOfRange, Within};
+use crate::spec::Row;
 use crate::units::{Bytes, Duration, Rate, Time};
 
 mod queue;
@@ -90,20 +90,6 @@ const RATE: Within = Within {
     valid: |mbps| (0.01..=10_000.0).contains(&mbps),
 };
 
-impl Config {
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), OutOfRange> {
-        let range = Range("scream");
-        let (min, max) = (self.min_rate_mbps, self.max_rate_mbps);
-        range.check((RATE.valid)(min), "min_rate_mbps", RATE.words, min)?;
-        range.check((RATE.valid)(max), "max_rate_mbps", RATE.words, max)?;
-        range.check(min <= max, "min_rate_mbps", "at most max_rate_mbps", min)
-    }
-}
-
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
         Row::within(
@@ -130,8 +116,10 @@ impl Configuration for Config {
         ),
     ];
 
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|error| error.to_string())
+    fn together(&self) -> Result<(), OutOfRange> {
+        let min = self.min_rate_mbps;
+        let ok = min <= self.max_rate_mbps;
+        OutOfRange::unless(ok, "min_rate_mbps", "at most max_rate_mbps", min)
     }
 }
 

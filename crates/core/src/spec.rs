@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::near::near;
 use crate::quantity::{self, Unit};
+use crate::range::{OutOfRange, Within};
 use crate::units::Duration;
 
 /// The default of a key that has none.
@@ -437,15 +438,6 @@ impl<'a> Setting<'a> {
 /// What a key takes that takes words, and what each stands for.
 pub type Words<T> = &'static [(&'static str, T)];
 
-/// A range, and its words.
-#[derive(Clone, Copy, Debug)]
-pub struct Within {
-    /// What a value must be.
-    pub words: &'static str,
-    /// Whether it is.
-    pub valid: fn(f64) -> bool,
-}
-
 /// The words for yes and no.
 pub const FLAG: Words<bool> = &[("yes", true), ("no", false)];
 
@@ -628,6 +620,24 @@ impl<C> Row<C> {
             Field::Other { set, .. } => set(config, setting)?,
         }
         Ok(())
+    }
+
+    /// Whether the value that `config` has lies in the range of [`Row::within`].
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn check(&self, config: &C) -> Result<(), OutOfRange> {
+        match &self.field {
+            Field::Number {
+                within: Some(range),
+                get,
+                ..
+            } => {
+                let value = get(config);
+                OutOfRange::unless((range.valid)(value), self.key, range.words, value)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The row for people, with the value that `config` has.

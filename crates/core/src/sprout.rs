@@ -29,7 +29,7 @@ use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{
     Allowance, Arrival, Controller, Departure, Feedback, Observer, Stamp, Timeout,
 };
-use crate::range::{OutOfRange, Range};
+use crate::range::{OutOfRange, Within};
 use crate::recovery::Recovery;
 use crate::spec::Row;
 use crate::units::{Bytes, Duration, Time};
@@ -96,52 +96,30 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), OutOfRange> {
-        let range = Range("sprout");
-        range.check(
-            (10.0..=50_000.0).contains(&self.max_rate),
-            "max_rate",
-            "between 10 and 50000 packets/s",
-            self.max_rate,
-        )?;
-        range.check(
-            (1..=250).contains(&self.max_arrivals_per_tick),
-            "max_arrivals_per_tick",
-            "between 1 and 250",
-            self.max_arrivals_per_tick as f64,
-        )?;
-        range.check(
-            (1.0..=10_000.0).contains(&self.volatility),
-            "volatility",
-            "between 1 and 10000 packets/s/√s",
-            self.volatility,
-        )?;
-        range.check(
-            (0.001..=1000.0).contains(&self.escape_rate),
-            "escape_rate",
-            "between 0.001 and 1000 per second",
-            self.escape_rate,
-        )?;
-        range.check(
-            (0.1..=99.9).contains(&self.percentile),
-            "percentile",
-            "between 0.1 and 99.9 %",
-            self.percentile,
-        )
-    }
-}
+const MAX_RATE: Within = Within {
+    words: "between 10 and 50000 packets/s",
+    valid: |rate| (10.0..=50_000.0).contains(&rate),
+};
+const VOLATILITY: Within = Within {
+    words: "between 1 and 10000 packets/s/√s",
+    valid: |sigma| (1.0..=10_000.0).contains(&sigma),
+};
+const ESCAPE_RATE: Within = Within {
+    words: "between 0.001 and 1000 per second",
+    valid: |rate| (0.001..=1000.0).contains(&rate),
+};
+const PERCENTILE: Within = Within {
+    words: "between 0.1 and 99.9 %",
+    valid: |percent| (0.1..=99.9).contains(&percent),
+};
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        Row::number(
+        Row::within(
             "max_rate",
             "packets/s",
             "no higher rate is believed (§3.1; binds first, at 11.2 to 11.5 Mbit/s)",
+            MAX_RATE,
             |c| c.max_rate,
             |c, v| c.max_rate = v,
         ),
@@ -156,24 +134,27 @@ impl Configuration for Config {
                 Ok(())
             },
         ),
-        Row::number(
+        Row::within(
             "volatility",
             "packets/s/√s",
             "σ, how the rate wanders (§3.1)",
+            VOLATILITY,
             |c| c.volatility,
             |c, v| c.volatility = v,
         ),
-        Row::number(
+        Row::within(
             "escape_rate",
             "1/s",
             "λ_z, how often an outage ends (§3.1)",
+            ESCAPE_RATE,
             |c| c.escape_rate,
             |c, v| c.escape_rate = v,
         ),
-        Row::number(
+        Row::within(
             "percentile",
             "%",
             "the chance that less is delivered than forecast (§3.3)",
+            PERCENTILE,
             |c| c.percentile,
             |c, v| c.percentile = v,
         ),
@@ -185,8 +166,14 @@ impl Configuration for Config {
         ),
     ];
 
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|error| error.to_string())
+    fn together(&self) -> Result<(), OutOfRange> {
+        let most = self.max_arrivals_per_tick;
+        OutOfRange::unless(
+            (1..=250).contains(&most),
+            "max_arrivals_per_tick",
+            "between 1 and 250",
+            most as f64,
+        )
     }
 }
 
@@ -678,6 +665,6 @@ mod tests {
             ..Config::default()
         };
         let error = Sprout::new(config).expect_err("out of range").to_string();
-        assert!(error.contains("sprout: max_arrivals_per_tick must be between 1 and 250"));
+        assert!(error.contains("max_arrivals_per_tick must be between 1 and 250"));
     }
 }

@@ -33,6 +33,7 @@ pub mod robust;
 pub mod undo;
 pub mod window;
 
+use crate::configuration::Configuration;
 use crate::controller::{
     self, Acked, Allowance, Controller, Departure, Feedback, ProfileSnapshot, Timeout,
 };

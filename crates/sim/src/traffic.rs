@@ -26,8 +26,9 @@
 
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp, LogNormal};
+use verus_core::range::Within;
 use verus_core::spec::{
-    Given, Kind, Problem, REQUIRED, Row, Setting, Shown, Within, Words, either, shown, word_for,
+    Given, Kind, Problem, REQUIRED, Row, Setting, Shown, Words, either, shown, word_for,
 };
 use verus_core::{Bytes, Duration, random};
 

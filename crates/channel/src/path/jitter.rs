@@ -9,7 +9,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
-use verus_core::spec::{Given, Kind, Problem, REQUIRED, Row, Shown, Within, shown};
+use verus_core::range::Within;
+use verus_core::spec::{Given, Kind, Problem, REQUIRED, Row, Shown, shown};
 use verus_core::{Duration, Time};
 
 use crate::dice::Dice;

@@ -8,7 +8,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use verus_core::spec::{Given, Kind, Problem, REQUIRED, Row, Shown, Within, shown};
+use verus_core::range::Within;
+use verus_core::spec::{Given, Kind, Problem, REQUIRED, Row, Shown, shown};
 use verus_core::{Bytes, Rate, Time};
 
 use crate::schedule::BYTE;

@@ -21,7 +21,7 @@ use super::hystart::{HyStart, Watch};
 use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback};
-use crate::range::{OutOfRange, Range};
+use crate::range::{OutOfRange, SHARE, WINDOW_PACKETS, Within};
 use crate::spec::{Row, Words, either, word_for};
 use crate::units::{Duration, Time};
 
@@ -97,31 +97,20 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), OutOfRange> {
-        let range = Range("cubic");
-        range.window("initial_window_packets", self.initial_window_packets)?;
-        range.window("min_window_packets", self.min_window_packets)?;
-        range.check(
-            self.c > 0.0 && self.c <= 1000.0,
-            "c",
-            "above 0 and at most 1000",
-            self.c,
-        )?;
-        range.share("decrease_factor", self.decrease_factor)?;
-        let growth = self.uncharted_growth;
-        let in_range = (0.0..=MAX_GROWTH).contains(&growth);
-        range.check(in_range, "uncharted_growth", "between 0 and 0.5", growth)
-    }
-
     /// α_cubic = 3 (1 − β) / (1 + β): Reno's additive increase, fitted to Cubic's decrease (§4.3).
     fn alpha(&self) -> f64 {
         3.0 * (1.0 - self.decrease_factor) / (1.0 + self.decrease_factor)
     }
 }
+
+const C: Within = Within {
+    words: "above 0 and at most 1000",
+    valid: |c| c > 0.0 && c <= 1000.0,
+};
+const GROWTH: Within = Within {
+    words: "between 0 and 0.5",
+    valid: |share| (0.0..=MAX_GROWTH).contains(&share),
+};
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
@@ -139,31 +128,35 @@ impl Configuration for Config {
             |c| word_for(Lookahead::WORDS, &c.lookahead),
             |c, setting| setting.word(Lookahead::WORDS).map(|v| c.lookahead = v),
         ),
-        Row::number(
+        Row::within(
             "initial_window_packets",
             "packets",
             "the first window (RFC 6928)",
+            WINDOW_PACKETS,
             |c| c.initial_window_packets,
             |c, v| c.initial_window_packets = v,
         ),
-        Row::number(
+        Row::within(
             "min_window_packets",
             "packets",
             "no loss takes the window below (RFC 9438 §4.6)",
+            WINDOW_PACKETS,
             |c| c.min_window_packets,
             |c, v| c.min_window_packets = v,
         ),
-        Row::number(
+        Row::within(
             "c",
             "packets/s³",
             "C, how fast the cubic function grows (§5.1)",
+            C,
             |c| c.c,
             |c, v| c.c = v,
         ),
-        Row::number(
+        Row::within(
             "decrease_factor",
             "",
             "β, what a loss leaves of the window (§4.6)",
+            SHARE,
             |c| c.decrease_factor,
             |c, v| c.decrease_factor = v,
         ),
@@ -186,19 +179,16 @@ impl Configuration for Config {
             |c| word_for(HyStart::WORDS, &c.hystart),
             |c, setting| setting.word(HyStart::WORDS).map(|v| c.hystart = v),
         ),
-        Row::number(
+        Row::within(
             "uncharted_growth",
             "",
             "least growth a round while no maximum is known (Linux)",
+            GROWTH,
             |c| c.uncharted_growth,
             |c, v| c.uncharted_growth = v,
         ),
         Row::flag("ecn", ECN_MEANING, |c| c.ecn, |c, v| c.ecn = v),
     ];
-
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|error| error.to_string())
-    }
 }
 
 impl Configured for Config {

@@ -13,7 +13,7 @@ use super::hystart::{HyStart, Watch};
 use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::Controller;
-use crate::range::{OutOfRange, Range};
+use crate::range::{OutOfRange, SHARE, WINDOW_PACKETS};
 use crate::spec::{Row, either, word_for};
 use crate::units::Time;
 
@@ -51,19 +51,6 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), OutOfRange> {
-        let range = Range("newreno");
-        range.window("initial_window_packets", self.initial_window_packets)?;
-        range.window("min_window_packets", self.min_window_packets)?;
-        range.share("decrease_factor", self.decrease_factor)
-    }
-}
-
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
         Row::other(
@@ -73,24 +60,27 @@ impl Configuration for Config {
             |c| word_for(Period::WORDS, &c.period),
             |c, setting| setting.word(Period::WORDS).map(|v| c.period = v),
         ),
-        Row::number(
+        Row::within(
             "initial_window_packets",
             "packets",
             "the first window (RFC 6928)",
+            WINDOW_PACKETS,
             |c| c.initial_window_packets,
             |c, v| c.initial_window_packets = v,
         ),
-        Row::number(
+        Row::within(
             "min_window_packets",
             "packets",
             "no loss takes the window below (RFC 9002 §7.2)",
+            WINDOW_PACKETS,
             |c| c.min_window_packets,
             |c, v| c.min_window_packets = v,
         ),
-        Row::number(
+        Row::within(
             "decrease_factor",
             "",
             "what a loss leaves of the window (RFC 9002 §7.3.2)",
+            SHARE,
             |c| c.decrease_factor,
             |c, v| c.decrease_factor = v,
         ),
@@ -103,10 +93,6 @@ impl Configuration for Config {
         ),
         Row::flag("ecn", ECN_MEANING, |c| c.ecn, |c, v| c.ecn = v),
     ];
-
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|error| error.to_string())
-    }
 }
 
 impl Configured for Config {

@@ -16,7 +16,7 @@ use super::episode::Period;
 use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::Controller;
-use crate::range::{OutOfRange, Range};
+use crate::range::{OutOfRange, SHARE, WINDOW_PACKETS, Within};
 use crate::spec::{Row, either, word_for};
 use crate::units::{Duration, Time};
 
@@ -63,36 +63,10 @@ impl Default for Config {
     }
 }
 
-impl Config {
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), OutOfRange> {
-        let range = Range("vegas");
-        let alpha = self.alpha_packets;
-        let beta = self.beta_packets;
-        let gamma = self.gamma_packets;
-        let queue = |packets: f64| packets > 0.0 && packets <= 1e6;
-        range.check(
-            queue(alpha),
-            "alpha_packets",
-            "above 0 and at most 1000000 packets",
-            alpha,
-        )?;
-        let above_alpha = beta >= alpha && beta <= 1e6;
-        range.check(above_alpha, "beta_packets", "at least alpha_packets", beta)?;
-        range.check(
-            queue(gamma),
-            "gamma_packets",
-            "above 0 and at most 1000000 packets",
-            gamma,
-        )?;
-        range.window("initial_window_packets", self.initial_window_packets)?;
-        range.window("min_window_packets", self.min_window_packets)?;
-        range.share("decrease_factor", self.decrease_factor)
-    }
-}
+const QUEUE_PACKETS: Within = Within {
+    words: "above 0 and at most 1000000 packets",
+    valid: |packets| packets > 0.0 && packets <= 1e6,
+};
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
@@ -103,53 +77,61 @@ impl Configuration for Config {
             |c| word_for(Period::WORDS, &c.period),
             |c, setting| setting.word(Period::WORDS).map(|v| c.period = v),
         ),
-        Row::number(
+        Row::within(
             "alpha_packets",
             "packets",
             "α, the window grows while fewer wait",
+            QUEUE_PACKETS,
             |c| c.alpha_packets,
             |c, v| c.alpha_packets = v,
         ),
-        Row::number(
+        Row::within(
             "beta_packets",
             "packets",
             "β, the window shrinks while more wait",
+            QUEUE_PACKETS,
             |c| c.beta_packets,
             |c, v| c.beta_packets = v,
         ),
-        Row::number(
+        Row::within(
             "gamma_packets",
             "packets",
             "γ, slow start ends when more wait",
+            QUEUE_PACKETS,
             |c| c.gamma_packets,
             |c, v| c.gamma_packets = v,
         ),
-        Row::number(
+        Row::within(
             "initial_window_packets",
             "packets",
             "the first window (RFC 6928)",
+            WINDOW_PACKETS,
             |c| c.initial_window_packets,
             |c, v| c.initial_window_packets = v,
         ),
-        Row::number(
+        Row::within(
             "min_window_packets",
             "packets",
             "neither loss nor queue takes the window below",
+            WINDOW_PACKETS,
             |c| c.min_window_packets,
             |c, v| c.min_window_packets = v,
         ),
-        Row::number(
+        Row::within(
             "decrease_factor",
             "",
             "what a loss leaves of the window",
+            SHARE,
             |c| c.decrease_factor,
             |c, v| c.decrease_factor = v,
         ),
         Row::flag("ecn", ECN_MEANING, |c| c.ecn, |c, v| c.ecn = v),
     ];
 
-    fn check(&self) -> Result<(), String> {
-        self.validate().map_err(|error| error.to_string())
+    fn together(&self) -> Result<(), OutOfRange> {
+        let beta = self.beta_packets;
+        let ok = beta >= self.alpha_packets;
+        OutOfRange::unless(ok, "beta_packets", "at least alpha_packets", beta)
     }
 }
 

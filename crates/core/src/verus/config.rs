@@ -6,7 +6,7 @@
 //! prototype does is no field but a [controller of its own](super::prototype).
 
 use crate::controller::Departure;
-use crate::range::{OutOfRange, Range};
+use crate::range::OutOfRange;
 use crate::recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
 use crate::units::{Bytes, Duration};
 
@@ -270,94 +270,14 @@ impl Config {
         }
     }
 
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub fn validate(&self) -> Result<(), OutOfRange> {
-        let verus = Range("verus");
-        let step = |field, ms: f64| {
-            verus.check(
-                ms > 0.0 && ms <= 1e3,
-                field,
-                "above 0 and at most 1000 ms",
-                ms,
-            )
-        };
-        let weight = |field, share: f64| {
-            verus.check(
-                (0.0..1.0).contains(&share),
-                field,
-                "at least 0 and below 1",
-                share,
-            )
-        };
-        let epoch = self.epoch.as_millis_f64();
-        let update = self.update_interval.as_millis_f64();
-        let threshold = self.change_threshold_ms;
-        verus.check(
-            self.ratio > 1.0 && self.ratio <= 1e6,
-            "ratio",
-            "above 1 and at most 1000000",
-            self.ratio,
-        )?;
-        verus.check(
-            (0.1..=1e3).contains(&epoch),
-            "epoch_ms",
-            "between 0.1 and 1000",
-            epoch,
-        )?;
-        step("decrement_ms", self.decrement_ms)?;
-        step("increment_ms", self.increment_ms)?;
-        weight("history_weight", self.history_weight)?;
-        weight("point_weight", self.point_weight)?;
-        verus.share("decrease_factor", self.decrease_factor)?;
-        let interval = "between an epoch and an hour";
-        verus.check(
-            (epoch..=3.6e6).contains(&update),
-            "update_interval_ms",
-            interval,
-            update,
-        )?;
-        let rise = "at least 0 and at most 1000 ms";
-        verus.check(
-            (0.0..=1e3).contains(&threshold),
-            "change_threshold_ms",
-            rise,
-            threshold,
-        )?;
-        verus.check(
-            self.told_delay_min_ms
-                .is_none_or(|ms| ms > 0.0 && ms <= 1e6),
-            "told_delay_min_ms",
-            "above 0 and at most 1000000 ms",
-            self.told_delay_min_ms.unwrap_or_default(),
-        )?;
-        self.robust.validate()?;
-        self.validate_recovery()?;
-        match self.slow_start_exit {
-            SlowStartExit::Multiple(n) => verus.check(
-                n > 1.0 && n <= 1e6,
-                "exit_multiple",
-                "above 1 and at most 1000000",
-                n,
-            ),
-            SlowStartExit::Delay(delay) => {
-                let delay = delay.as_millis_f64();
-                verus.check(delay > 0.0, "exit_delay_ms", "above 0", delay)
-            }
-        }
-    }
-
-    fn validate_recovery(&self) -> Result<(), OutOfRange> {
-        let verus = Range("verus");
+    pub(super) fn validate_recovery(&self) -> Result<(), OutOfRange> {
         let delays = |field, factor: f64| {
             let expected = "between 0.1 and 1000";
-            verus.check((0.1..=1e3).contains(&factor), field, expected, factor)
+            OutOfRange::unless((0.1..=1e3).contains(&factor), field, expected, factor)
         };
         let at_least = |field, least: f64, expected, time: Duration| {
             let ms = time.as_millis_f64();
-            verus.check(ms >= least, field, expected, ms)
+            OutOfRange::unless(ms >= least, field, expected, ms)
         };
         match self.recovery.loss {
             LossRule::Rack => {}

@@ -8,6 +8,7 @@ use super::robust::{self, Part};
 use super::{Prototype, Verus};
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::Controller;
+use crate::range::{OutOfRange, SHARE, Within};
 use crate::recovery::{LossRule, TimeoutBase};
 use crate::spec::{Row, Words, either, word_for};
 use crate::units::Duration;
@@ -40,12 +41,42 @@ const SILENT_EPOCHS: Words<SilentEpoch> = &[
 ];
 const DRAINS: Words<bool> = &[("ever", false), ("rising", true)];
 
+const RATIO: Within = Within {
+    words: "above 1 and at most 1000000",
+    valid: |ratio| ratio > 1.0 && ratio <= 1e6,
+};
+const STEP: Within = Within {
+    words: "above 0 and at most 1000 ms",
+    valid: |ms| ms > 0.0 && ms <= 1e3,
+};
+const WEIGHT: Within = Within {
+    words: "at least 0 and below 1",
+    valid: |weight| (0.0..1.0).contains(&weight),
+};
+const DELAY: Within = Within {
+    words: "at least 0 and at most 1000 ms",
+    valid: |ms| (0.0..=1e3).contains(&ms),
+};
+const REGROWTH: Within = Within {
+    words: "at least 0 and at most a million packets/ms",
+    valid: |rate| (0.0..=1e6).contains(&rate),
+};
+const INCREASE: Within = Within {
+    words: "at least 0 and at most 1000 packets",
+    valid: |packets| (0.0..=1e3).contains(&packets),
+};
+const TOLD_DELAY: Within = Within {
+    words: "at least 0 and at most 1000000 ms",
+    valid: |ms| (0.0..=1e6).contains(&ms),
+};
+
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        Row::number(
+        Row::within(
             "ratio",
             "",
             "R, the largest D_max/D_min tolerated (Eq. 4)",
+            RATIO,
             |c| c.ratio,
             |c, v| c.ratio = v,
         ),
@@ -63,31 +94,35 @@ impl Configuration for Config {
             |c| c.epoch,
             |c, v| c.epoch = v,
         ),
-        Row::number(
+        Row::within(
             "decrement_ms",
             "ms",
             "δ₁, how far D_est falls when delay rises (Eq. 4)",
+            STEP,
             |c| c.decrement_ms,
             |c, v| c.decrement_ms = v,
         ),
-        Row::number(
+        Row::within(
             "increment_ms",
             "ms",
             "δ₂, how far D_est rises, and falls above R (Eq. 4)",
+            STEP,
             |c| c.increment_ms,
             |c, v| c.increment_ms = v,
         ),
-        Row::number(
+        Row::within(
             "history_weight",
             "",
             "α, the weight of history in D_max (Eq. 2)",
+            WEIGHT,
             |c| c.history_weight,
             |c, v| c.history_weight = v,
         ),
-        Row::number(
+        Row::within(
             "decrease_factor",
             "",
             "M, the multiplicative decrease (Eq. 6)",
+            SHARE,
             |c| c.decrease_factor,
             |c, v| c.decrease_factor = v,
         ),
@@ -130,10 +165,11 @@ impl Configuration for Config {
             |c| word_for(FITS, &c.fit),
             |c, setting| setting.word(FITS).map(|v| c.fit = v),
         ),
-        Row::number(
+        Row::within(
             "point_weight",
             "",
             "weight of history in a point of the profile",
+            WEIGHT,
             |c| c.point_weight,
             |c, v| c.point_weight = v,
         ),
@@ -180,10 +216,11 @@ impl Configuration for Config {
             |c| word_for(DELAY_CHANGES, &c.delay_change),
             |c, setting| setting.word(DELAY_CHANGES).map(|v| c.delay_change = v),
         ),
-        Row::number(
+        Row::within(
             "change_threshold_ms",
             "ms",
             "a smaller ΔD is no rise",
+            DELAY,
             |c| c.change_threshold_ms,
             |c, v| c.change_threshold_ms = v,
         ),
@@ -207,17 +244,19 @@ impl Configuration for Config {
             |c| word_for(DRAINS, &c.robust.drains),
             |c, setting| setting.word(DRAINS).map(|v| c.robust.drains = v),
         ),
-        Row::number(
+        Row::within(
             "least_delay_ms",
             "ms",
             "D_min is never shorter",
+            DELAY,
             |c| c.robust.least_delay_ms,
             |c, v| c.robust.least_delay_ms = v,
         ),
-        Row::number(
+        Row::within(
             "epoch_jitter",
             "",
             "share of an epoch by which its end is late at random, lest flows keep step",
+            WEIGHT,
             |c| c.robust.epoch_jitter,
             |c, v| c.robust.epoch_jitter = v,
         ),
@@ -301,17 +340,19 @@ impl Configuration for Config {
             |c| c.recovery.probe_with_new_data,
             |c, v| c.recovery.probe_with_new_data = v,
         ),
-        Row::number(
+        Row::within(
             "regrowth",
             "packets/ms",
             "rate that a flow alone may regain each second after a loss; 0: no limit",
+            REGROWTH,
             |c| c.robust.regrowth.unwrap_or(0.0),
             |c, v| c.robust.regrowth = (v != 0.0).then_some(v),
         ),
-        Row::number(
+        Row::within(
             "additive_increase",
             "packets",
             "what a window has beyond the curve's, so that shares even out",
+            INCREASE,
             |c| c.robust.additive_increase,
             |c, v| c.robust.additive_increase = v,
         ),
@@ -333,10 +374,11 @@ impl Configuration for Config {
             |c| c.recovery.retransmit,
             |c, v| c.recovery.retransmit = v,
         ),
-        Row::number(
+        Row::within(
             "told_delay_min_ms",
             "ms",
             "D_min, told rather than learned, for research (not in prototype mode); 0: learned",
+            TOLD_DELAY,
             |c| c.told_delay_min_ms.unwrap_or(0.0),
             |c, v| c.told_delay_min_ms = (v != 0.0).then_some(v),
         ),
@@ -356,6 +398,39 @@ impl Configuration for Config {
             },
         ),
     ];
+
+    fn together(&self) -> Result<(), OutOfRange> {
+        let epoch = self.epoch.as_millis_f64();
+        let update = self.update_interval.as_millis_f64();
+        OutOfRange::unless(
+            (0.1..=1e3).contains(&epoch),
+            "epoch_ms",
+            "between 0.1 and 1000",
+            epoch,
+        )?;
+        OutOfRange::unless(
+            (epoch..=3.6e6).contains(&update),
+            "update_interval_ms",
+            "between an epoch and an hour",
+            update,
+        )?;
+        OutOfRange::unless(
+            self.told_delay_min_ms != Some(0.0),
+            "told_delay_min_ms",
+            "above 0",
+            0.0,
+        )?;
+        self.validate_recovery()?;
+        match self.slow_start_exit {
+            SlowStartExit::Multiple(n) => {
+                OutOfRange::unless((RATIO.valid)(n), "exit_multiple", RATIO.words, n)
+            }
+            SlowStartExit::Delay(delay) => {
+                let delay = delay.as_millis_f64();
+                OutOfRange::unless(delay > 0.0, "exit_delay_ms", "above 0", delay)
+            }
+        }
+    }
 
     fn check(&self) -> Result<(), String> {
         self.validate().map_err(|error| error.to_string())?;

@@ -13,6 +13,7 @@
 //! - windows and budgets are **whole** packets, and budgets add up until the sending thread has spent them;
 //! - where the curve cannot be inverted it **restarts**: everything is forgotten and slow start begins again.
 
+use crate::configuration::Configuration;
 use crate::controller::{
     self, Acked, Allowance, Controller, Departure, Feedback, ProfileSnapshot, Timeout,
 };

@@ -20,7 +20,6 @@ pub mod loss;
 pub mod outages;
 
 use crate::pacer::BURST_PACKETS;
-use crate::range::{OutOfRange, Range};
 use crate::units::{Bytes, Duration, Rate, Time};
 
 use super::profile::{Bounds, Profile};
@@ -228,41 +227,6 @@ impl Config {
 
     fn has(&self, part: Part) -> bool {
         self.without != Some(part)
-    }
-
-    /// Checks every field's range.
-    ///
-    /// # Errors
-    /// Names the first field that is out of range.
-    pub(super) fn validate(&self) -> Result<(), OutOfRange> {
-        let verus = Range("verus");
-        let check = |field, most: f64, expected, value: f64| {
-            verus.check((0.0..=most).contains(&value), field, expected, value)
-        };
-        verus.check(
-            (0.0..1.0).contains(&self.epoch_jitter),
-            "epoch_jitter",
-            "at least 0 and below 1",
-            self.epoch_jitter,
-        )?;
-        check(
-            "least_delay_ms",
-            1e3,
-            "at least 0 and at most 1000 ms",
-            self.least_delay_ms,
-        )?;
-        check(
-            "regrowth",
-            1e6,
-            "at least 0 and at most a million packets/ms",
-            self.regrowth.unwrap_or_default(),
-        )?;
-        check(
-            "additive_increase",
-            1e3,
-            "at least 0 and at most 1000 packets",
-            self.additive_increase,
-        )
     }
 }
 
