@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::controller::{Controller, Feedback, Stamp, Timeout};
 use crate::direct::Direct;
 use crate::ecn::Ecn;
-use crate::flight::{Ledger, Revealed};
+use crate::flight::{Ledger, Revealed, RttEstimate};
 use crate::pacer::Pacer;
 use crate::random;
 use crate::receiver::{Ack, DataRange, Received};
@@ -396,9 +396,9 @@ impl Sender {
 
     /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
     pub fn on_timer(&mut self, now: Time) {
+        self.revealed.clear();
         if self.ledger.next_loss().is_some_and(|at| at <= now) {
             let in_flight_before = self.ledger.in_flight();
-            self.revealed.clear();
             self.ledger.on_loss_timer(now, &mut self.revealed);
             if !self.revealed.is_empty() {
                 self.feed_back(now, in_flight_before, None, 0);
@@ -461,7 +461,12 @@ impl Sender {
         self.ledger.remembered() + self.resend.len()
     }
 
-    /// The ledger's round-trip time samples revealed by the last event: for recorders.
+    /// The ledger's round-trip time estimate.
+    pub fn rtt(&self) -> &RttEstimate {
+        self.ledger.rtt()
+    }
+
+    /// What the last acknowledgement or timer revealed: for recorders.
     pub fn last_revealed(&self) -> &Revealed {
         &self.revealed
     }
@@ -540,15 +545,18 @@ impl Sender {
         self.counters.timeouts += 1;
         self.silent_since = now;
         self.probe_now = false;
-        self.revealed.clear();
+        // What the loss timer has revealed at this instant is told of already, and stays for recorders.
+        let told = self.revealed.lost.len();
+        self.revealed.lost_data.clear();
         self.ledger.on_timeout(now, &mut self.revealed);
-        self.counters.lost += self.revealed.lost.len() as u64;
-        self.queue_lost_data();
+        let presumed_lost = &self.revealed.lost[told..];
+        self.counters.lost += presumed_lost.len() as u64;
         self.controller.on_timeout(&Timeout {
             now,
-            presumed_lost: &self.revealed.lost,
+            presumed_lost,
             backoff: self.backoff,
         });
+        self.queue_lost_data();
     }
 
     #[inline]

@@ -5,7 +5,9 @@
 //! packets, so its memory does not grow with the traffic: only the time series grow, with time.
 //! [`mahimahi`] feeds the same meter from a link log, and writes such logs.
 //!
-//! It knows no clock, file or congestion controller.
+//! [`qlog`] writes what a flow's sender did, packet by packet.
+//!
+//! It knows no clock or file, and no congestion controller by name.
 
 mod clocks;
 mod distribution;
@@ -15,6 +17,7 @@ pub mod mahimahi;
 mod meter;
 mod metrics;
 mod path;
+pub mod qlog;
 mod signal;
 
 pub use clocks::{Clocks, Passage};

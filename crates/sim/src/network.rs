@@ -16,6 +16,7 @@
 //! What a link does matters to nobody before the next packet is sent to it, or what leaves it arrives: it is served then,
 //! each departure as of its own instant. So a packet takes one event, its arrival.
 
+use std::io;
 use std::sync::Arc;
 
 use verus_channel::path::delay::Flight;
@@ -23,6 +24,7 @@ use verus_channel::path::{Dropped, Watch};
 use verus_channel::{Path, PathConfig, Schedule};
 use verus_core::receiver::Ack;
 use verus_core::{Bytes, Duration, Ecn, Time};
+use verus_measure::qlog::{Qlog, Written};
 
 use crate::connection::{Ends, Flow, Phase};
 use crate::event::{Event, EventQueue};
@@ -75,7 +77,25 @@ impl Plan {
     /// # Errors
     /// [`Error::Cancelled`] if `progress` said so, [`Error::Controller`] if a controller gave up.
     pub fn run(&self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Outcome, Error> {
-        Network::new(Arc::new(self.clone())).run(progress)
+        let (outcome, _) = self.run_logged(Vec::new(), progress)?;
+        Ok(outcome)
+    }
+
+    /// Runs the scenario, and has each flow's sender write a log; returns what came of those, too.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run). That a log could not be written stops nothing.
+    ///
+    /// # Panics
+    /// If there are logs, but not one for each flow.
+    pub fn run_logged(
+        &self,
+        logs: Vec<Qlog>,
+        progress: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<(Outcome, Vec<io::Result<Written>>), Error> {
+        let flows = self.scenario.flows.len();
+        assert!(logs.is_empty() || logs.len() == flows, "one for each flow");
+        Network::new(Arc::new(self.clone()), logs).run(progress)
     }
 
     /// How long propagation takes there and back for each flow: at first, or at the least of a recorded series.
@@ -122,7 +142,7 @@ pub struct Simulation(Network);
 impl Simulation {
     /// A run of which nothing has happened yet.
     pub fn new(plan: Plan) -> Self {
-        Simulation(Network::new(Arc::new(plan)))
+        Simulation(Network::new(Arc::new(plan), Vec::new()))
     }
 
     /// Everything happens that happens before `until`; returns whether there is more to come before the run's end.
@@ -147,12 +167,13 @@ impl Simulation {
     /// # Errors
     /// [`Error::Controller`] if a controller gave up.
     pub fn finish(self) -> Result<Outcome, Error> {
-        self.0.run(&mut |_| true)
+        let (outcome, _) = self.0.run(&mut |_| true)?;
+        Ok(outcome)
     }
 }
 
 impl Network {
-    fn new(plan: Arc<Plan>) -> Self {
+    fn new(plan: Arc<Plan>, logs: Vec<Qlog>) -> Self {
         let scenario = &plan.scenario;
         let mut events = EventQueue::default();
         let mut flows = Vec::with_capacity(scenario.flows.len());
@@ -200,13 +221,16 @@ impl Network {
             flows,
             certain,
             hearing: Vec::new(),
-            observers: Observers::new(&plan, &base_rtt, end),
+            observers: Observers::new(&plan, &base_rtt, end, logs),
             sent: 0,
             plan,
         }
     }
 
-    fn run(mut self, progress: &mut dyn FnMut(f64) -> bool) -> Result<Outcome, Error> {
+    fn run(
+        mut self,
+        progress: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<(Outcome, Vec<io::Result<Written>>), Error> {
         while let Some((now, event)) = self.events.pop()
             && now <= self.end
         {
@@ -256,7 +280,7 @@ impl Network {
         Ok(())
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> (Outcome, Vec<io::Result<Written>>) {
         let end = self.end;
         self.data.path.serve(end, &mut self.observers);
         if self.certain.is_some() {
@@ -675,6 +699,7 @@ impl Network {
         }
         if ends.sender.is_due(now) {
             ends.sender.on_timer(now);
+            self.observers.on_timer(now, index, &ends.sender);
             self.pump(now, index);
         } else {
             self.set_sender_timer(index);
@@ -822,11 +847,11 @@ mod tests {
     /// All that is told of a run but how many events it took.
     fn told(scenario: &Scenario, late: bool) -> String {
         let plan = scenario.plan().expect("valid");
-        let mut network = Network::new(Arc::new(plan));
+        let mut network = Network::new(Arc::new(plan), Vec::new());
         if !late {
             network.data.foresight = Duration::ZERO;
         }
-        let mut outcome = network.run(&mut |_| true).expect("nobody cancels");
+        let (mut outcome, _) = network.run(&mut |_| true).expect("nobody cancels");
         outcome.totals.events = 0;
         format!("{outcome:?}")
     }

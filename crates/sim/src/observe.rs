@@ -1,17 +1,22 @@
-//! What watches a run: statistics and the list of connections always; packets, epochs and series where they are asked for.
+//! What watches a run: statistics and the list of connections always; packets, epochs, logs and series where they are
+//! asked for.
 //!
 //! Observers hear and never decide: a run is the same whoever watches.
 
 pub mod connections;
 pub mod epochs;
 pub mod records;
+pub mod senders;
 pub mod series;
+
+use std::io;
 
 use verus_channel::Path;
 use verus_channel::path::{Dropped, Watch};
 use verus_core::sender::{Sender, Transmit};
 use verus_core::{Bytes, Duration, Time};
 use verus_measure::Meter;
+use verus_measure::qlog::{Qlog, Written};
 
 use crate::connection::Flow;
 use crate::packet::DataPacket;
@@ -21,6 +26,7 @@ use crate::traffic::Load;
 use connections::Connections;
 use epochs::Epochs;
 use records::Recorder;
+use senders::Senders;
 use series::Series;
 
 /// The observers of a run.
@@ -34,15 +40,15 @@ pub struct Observers {
     connections: Connections,
     /// Each packet's fate.
     records: Option<Recorder>,
-    /// Each flow's epochs, to train models on.
-    epochs: Option<Epochs>,
+    /// Each flow's epochs, to train models on, and its log.
+    senders: Option<Senders>,
     /// What senders show of themselves over time.
     pub series: Option<Series>,
 }
 
 impl Observers {
-    /// Those that the scenario asks for, of a run that ends at `end`.
-    pub fn new(plan: &Plan, base_rtt: &[Duration], end: Time) -> Self {
+    /// Those that the scenario asks for, of a run that ends at `end`, and a log for each flow, or none.
+    pub fn new(plan: &Plan, base_rtt: &[Duration], end: Time, logs: Vec<Qlog>) -> Self {
         let scenario = &plan.scenario;
         let flows = scenario.flows.len();
         let bin = Duration::from_millis_f64(scenario.bin_ms);
@@ -62,7 +68,11 @@ impl Observers {
             totals: Totals::default(),
             connections: Connections::new(flows),
             records: scenario.records.then(|| Recorder::new(flows)),
-            epochs: scenario.epochs.then(|| Epochs::new(flows)),
+            senders: Senders::new(
+                scenario.epochs.then(|| Epochs::new(flows)),
+                logs,
+                Bytes::new(u64::from(scenario.ack_bytes)),
+            ),
             series: scenario.series.then(|| Series::new(flows, bin)),
         }
     }
@@ -108,20 +118,23 @@ impl Observers {
             records.forget(index);
         }
         self.cut_epochs(now, index);
+        if let Some(senders) = &mut self.senders {
+            senders.forget(now, index);
+        }
     }
 
     /// What a flow does now has nothing to do with what it did before.
     pub fn cut_epochs(&mut self, now: Time, index: usize) {
-        if let Some(epochs) = &mut self.epochs {
-            epochs.cut(now, index);
+        if let Some(senders) = &mut self.senders {
+            senders.cut(now, index);
         }
     }
 
     /// A sender is about to send what it may.
     #[inline]
     pub fn before_sending(&mut self, now: Time, index: usize, sender: &Sender) {
-        if let Some(epochs) = &mut self.epochs {
-            epochs.before_sending(now, index, sender);
+        if let Some(senders) = &mut self.senders {
+            senders.before_sending(now, index, sender);
         }
     }
 
@@ -135,8 +148,8 @@ impl Observers {
         packet: &DataPacket,
     ) {
         let index = packet.flow as usize;
-        if let Some(epochs) = &mut self.epochs {
-            epochs.on_sent(now, index);
+        if let Some(senders) = &mut self.senders {
+            senders.on_sent(now, index, transmit);
         }
         self.meter.on_sent(index, transmit.retransmission);
         if let Some(records) = &mut self.records {
@@ -153,8 +166,8 @@ impl Observers {
             let window = sender.window().get();
             totals.peak_window_bytes = totals.peak_window_bytes.max(window);
         }
-        if let Some(epochs) = &mut self.epochs {
-            epochs.after_sending(now, index, sender);
+        if let Some(senders) = &mut self.senders {
+            senders.after_sending(now, index, sender);
         }
     }
 
@@ -180,22 +193,30 @@ impl Observers {
         for acked in revealed.acked.iter().chain(&revealed.recovered) {
             self.meter.on_rtt(index, acked.rtt);
         }
-        if let Some(epochs) = &mut self.epochs {
-            epochs.on_acknowledged(now, index, revealed);
+        if let Some(senders) = &mut self.senders {
+            senders.on_acknowledged(now, index, sender);
         }
         if let Some(records) = &mut self.records {
             records.on_acknowledged(now, index, revealed);
         }
     }
 
-    /// What all of them saw, once the run is over.
+    /// A sender's timer went off, and it did what was due.
+    #[inline]
+    pub fn on_timer(&mut self, now: Time, index: usize, sender: &Sender) {
+        if let Some(senders) = &mut self.senders {
+            senders.on_timer(now, index, sender);
+        }
+    }
+
+    /// What all of them saw, once the run is over, and what came of the logs.
     pub fn finish(
         mut self,
         plan: &Plan,
         flows: &[Flow],
         data: &Path<DataPacket>,
         end: Time,
-    ) -> Outcome {
+    ) -> (Outcome, Vec<io::Result<Written>>) {
         for (index, flow) in flows.iter().enumerate() {
             self.connections.delivered(index, flow.ends.delivered);
             if let Some(frames) = &flow.ends.frames {
@@ -212,13 +233,13 @@ impl Observers {
                 ..Default::default()
             })
             .collect();
-        if let Some(epochs) = self.epochs {
-            epochs.finish(end, &mut outcomes);
-        }
+        let logs = self
+            .senders
+            .map_or_else(Vec::new, |senders| senders.finish(end, &mut outcomes));
         let capacity_mbps = self.series.map_or_else(Vec::new, |series| {
             series.finish(end, capacity, &mut outcomes)
         });
-        Outcome {
+        let outcome = Outcome {
             metrics: self.meter.finish(end, capacity),
             channel: plan.paths.channel.clone(),
             ack_channel: plan.paths.ack_channel.clone(),
@@ -228,7 +249,8 @@ impl Observers {
             bin_ms: Duration::from_millis_f64(plan.scenario.bin_ms).as_millis_f64(),
             records: self.records.map(Recorder::finish),
             totals: self.totals,
-        }
+        };
+        (outcome, logs)
     }
 }
 
