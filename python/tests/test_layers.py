@@ -29,7 +29,7 @@ LAYERS = {
     ),
     "what to run": ("schema", "scenario", "study", "fetch", "suites"),
     "running it": ("runner", "emulation", "store", "cluster"),
-    "what came of it": ("rows", "folder", "lines", "columns", "probe", "results", "sweep", "training"),
+    "what came of it": ("rows", "folder", "qlog", "lines", "columns", "probe", "results", "sweep", "training"),
     "what is shown": ("summary", "style", "table", "figures*", "render"),
     "pages": ("page", "comparison", "recording", "notebook"),
     "suites, run and judged": ("suites.measures", "suites.judge", "suites.explain"),

@@ -251,6 +251,7 @@ def simulate_many(
     threads: int | None = None,
     progress: Callable[[int, float], bool | None] | None = None,
     columns: Literal[True] = True,
+    qlog: tuple[str | PathLike[str], str, Sequence[str]] | None = None,
 ) -> list[_Outcome | RuntimeError]: ...
 @overload
 def simulate_many(
@@ -258,8 +259,12 @@ def simulate_many(
     threads: int | None = None,
     progress: Callable[[int, float], bool | None] | None = None,
     columns: bool = True,
+    qlog: tuple[str | PathLike[str], str, Sequence[str]] | None = None,
 ) -> list[_Measured | RuntimeError]:
     """Runs many, on all cores if `threads` is None; outcomes in the order of `scenarios`.
+
+    `qlog` is a folder for a log of each flow, their format (`draft` or `0.3`), and what each run's channel is called in
+    them; `OSError` if one cannot be written, or is there already.
 
     In place of a run whose controller, a class of the user's, failed stands the exception that says why. Without
     `columns` nothing is an array, and NumPy is not imported.

@@ -19,7 +19,7 @@ import numpy as np
 from verus import _verus
 from verus.endpoint import BAD_INPUT, find_endpoint
 from verus.errors import FieldError
-from verus.runner import Ended, Outcome, Progress, all_of, in_threads
+from verus.runner import Ended, Logs, Outcome, Progress, all_of, in_threads
 from verus.scenario import Run
 
 #: What carries our own controllers; the kernel's senders need nobody to say.
@@ -53,7 +53,9 @@ def _binary() -> str:
     return str(binary)
 
 
-def as_ended(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None) -> Generator[tuple[int, Ended]]:
+def as_ended(
+    runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None, logs: Logs | None = None
+) -> Generator[tuple[int, Ended]]:
     """Runs everything behind an emulated link; yields each one's index and outcome as soon as it ends.
 
     One that failed yields the exception that says why.
@@ -62,6 +64,7 @@ def as_ended(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = 
         runs: What to run; each takes as long as it lasts.
         jobs: How many at the same time. They share the machine: look at their lateness.
         progress: Called from time to time.
+        logs: Where the log of each flow of ours goes, if anywhere.
 
     Raises:
         FieldError: The program that does it is not installed.
@@ -79,7 +82,7 @@ def as_ended(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = 
 
     def work(index: int) -> Ended:
         try:
-            return crew.run(runs[index])
+            return crew.run(runs[index], None if logs is None else logs.of([index]))
         except RuntimeError as error:
             return error
 
@@ -95,11 +98,13 @@ class _Crew:
         self._working: set[subprocess.Popen[str]] = set()
         self._stopped = False
 
-    def run(self, run: Run) -> Outcome:
+    def run(self, run: Run, logs: tuple[Path, str, list[str]] | None) -> Outcome:
         scenario = {name: value for name, value in run.scenario.items() if name != "transport"}
-        job = json.dumps(
-            {"scenario": scenario, "transport": _OURS.get(run.contestant.transport, "udp")}, allow_nan=False
-        )
+        told: dict[str, Any] = {"scenario": scenario, "transport": _OURS.get(run.contestant.transport, "udp")}
+        if logs is not None:
+            folder, format_, (channel,) = logs
+            told["qlog"] = {"folder": str(folder.absolute()), "format": format_, "channel": channel}
+        job = json.dumps(told, allow_nan=False)
         with self._lock:
             if self._stopped:
                 raise RuntimeError("stopped")

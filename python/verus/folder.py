@@ -64,7 +64,7 @@ def new_folder(target: Path, *, force: bool) -> Iterator[Path]:
         raise
 
 
-def check_folder(target: Path, *, force: bool) -> None:
+def check_folder(target: Path, *, force: bool, field: str = "out") -> None:
     """Refuses a place for results that cannot be used, before any work is done.
 
     Raises:
@@ -72,21 +72,21 @@ def check_folder(target: Path, *, force: bool) -> None:
     """
     try:
         if target.exists() and not target.is_dir():
-            raise FieldError("out", f"`{target}` is not a folder")
+            raise FieldError(field, f"`{target}` is not a folder")
         if target.is_dir() and any(target.iterdir()) and not force:
-            raise FieldError("out", f"`{target}` is not empty; --force replaces the results in it")
+            raise FieldError(field, f"`{target}` is not empty; --force replaces the results in it")
         nearest = next(folder for folder in (target.absolute(), *target.absolute().parents) if folder.exists())
     except OSError as error:
-        raise FieldError("out", f"`{target}` cannot be used ({error.strerror or error})") from error
+        raise FieldError(field, f"`{target}` cannot be used ({error.strerror or error})") from error
     if not nearest.is_dir():
-        raise FieldError("out", f"`{target}` cannot be written (`{nearest}` is not a folder)")
+        raise FieldError(field, f"`{target}` cannot be written (`{nearest}` is not a folder)")
     probe = nearest / f".{os.urandom(8).hex()}.part"
     try:  # permissions alone do not tell: the file system may be full or for reading only
         probe.mkdir()
         probe.rmdir()
     except OSError as error:
         problem = f"`{target}` cannot be written (in `{nearest}`: {error.strerror or error})"
-        raise FieldError("out", problem) from error
+        raise FieldError(field, problem) from error
 
 
 def _make_parents(parent: Path) -> list[Path]:

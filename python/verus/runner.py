@@ -10,8 +10,10 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from verus import _verus
@@ -41,6 +43,25 @@ class RunError(RuntimeError):
         self.finished = finished
 
 
+@dataclass(frozen=True)
+class Logs:
+    """A folder for a log of each flow.
+
+    Attributes:
+        folder: It.
+        format: `draft`, the current drafts as JSON text sequences, or `0.3`, which the viewer qvis opens.
+        channels: What each run's channel is called in names of files, with whatever else tells one run from another.
+    """
+
+    folder: Path
+    format: str
+    channels: Sequence[str]
+
+    def of(self, indices: Iterable[int]) -> tuple[Path, str, list[str]]:
+        """What the simulator is told, for the runs at these indices."""
+        return self.folder, self.format, [self.channels[index] for index in indices]
+
+
 def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Ended]:
     """Runs every simulation; outcomes come back in the order of `runs`, whatever the order of work.
 
@@ -58,11 +79,14 @@ def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progr
         return list(_verus.simulate_many([run.to_json() for run in runs], threads, _told(len(runs), progress)))
 
 
-def measure_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Ended]:
+def measure_each(
+    runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None, logs: Logs | None = None
+) -> list[Ended]:
     """The same, of which only metrics are kept: nothing grows with the duration, and nothing is an array."""
     texts = [run.without_series().to_json() for run in runs]
     with refused():
-        return list(_verus.simulate_many(texts, threads, _told(len(runs), progress), columns=False))
+        qlog = None if logs is None else logs.of(range(len(runs)))
+        return list(_verus.simulate_many(texts, threads, _told(len(runs), progress), columns=False, qlog=qlog))
 
 
 def run_all(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Outcome]:
@@ -100,7 +124,12 @@ def sort_out(runs: Sequence[Run], ended: Sequence[Ended]) -> tuple[list[Run], li
 
 
 def as_ended(
-    runs: Sequence[Run], *, threads: int | None = None, columns: bool = True, progress: Progress | None = None
+    runs: Sequence[Run],
+    *,
+    threads: int | None = None,
+    columns: bool = True,
+    progress: Progress | None = None,
+    logs: Logs | None = None,
 ) -> Generator[tuple[int, Ended]]:
     """Runs every simulation, and yields each one's index and outcome as soon as it ends.
 
@@ -109,6 +138,7 @@ def as_ended(
         threads: Cores to use; all of them if None.
         columns: Whether arrays are returned beside metrics, as by `run_all`.
         progress: Called from time to time.
+        logs: Where each flow's log goes, if anywhere.
 
     Raises:
         ValueError: A scenario is refused.
@@ -125,7 +155,8 @@ def as_ended(
             return not stop.is_set()
 
         with refused():
-            (outcome,) = _verus.simulate_many([texts[index]], 1, told, columns=columns)
+            qlog = None if logs is None else logs.of([index])
+            (outcome,) = _verus.simulate_many([texts[index]], 1, told, columns=columns, qlog=qlog)
         return outcome
 
     def tell(done: int) -> None:

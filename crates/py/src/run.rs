@@ -1,6 +1,9 @@
 //! Simulations: one, or many on all cores.
 
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
@@ -12,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use rayon::prelude::*;
 use verus_core::Time;
+use verus_measure::qlog::{self, Dialect, Qlog, Subject};
 use verus_sim::{Error, Outcome, Scenario};
 
 use crate::{controller, convert, error};
@@ -19,6 +23,80 @@ use crate::{controller, convert, error};
 /// How often a waiting caller looks for Ctrl-C and tells its progress: often enough to feel
 /// immediate, seldom enough to cost nothing.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Where the logs of runs go, and in which words: qlog.
+struct Logs {
+    folder: PathBuf,
+    dialect: Dialect,
+    /// What each run's channel is called in them.
+    channels: Vec<String>,
+    /// The first that could not be written, which ends all runs.
+    failed: Mutex<Option<(PathBuf, io::Error)>>,
+}
+
+impl Logs {
+    fn new(folder: PathBuf, format: &str, channels: Vec<String>) -> PyResult<Self> {
+        Ok(Logs {
+            folder,
+            dialect: format.parse().map_err(error::value)?,
+            channels,
+            failed: Mutex::new(None),
+        })
+    }
+
+    fn run(
+        &self,
+        index: usize,
+        scenario: &Scenario,
+        progress: &mut dyn FnMut(f64) -> bool,
+    ) -> Result<Outcome, Error> {
+        let plan = scenario.plan()?;
+        let mut paths = Vec::new();
+        let mut logs = Vec::new();
+        for (flow, spec) in scenario.flows.iter().enumerate() {
+            let subject = Subject {
+                scheme: spec.scheme.clone(),
+                transport: "simulated",
+                channel: Some(self.channels[index].clone()),
+                seed: Some(scenario.seed),
+                flow: flow as u32,
+                is_server: true,
+            };
+            let path = self.folder.join(qlog::file_name(&subject, self.dialect));
+            let file = File::create_new(&path).map_err(|error| self.fail(&path, error))?;
+            paths.push(path);
+            let (file, limit) = (BufWriter::with_capacity(1 << 16, file), qlog::LIMIT);
+            logs.push(Qlog::new(file, self.dialect, limit, &subject, Time::ZERO));
+        }
+        let ran = plan.run_logged(logs, progress);
+        if ran.is_err() {
+            // Of a run that did not end well there is nothing.
+            for path in &paths {
+                let _ = fs::remove_file(path);
+            }
+        }
+        let (outcome, ends) = ran?;
+        for (end, path) in ends.into_iter().zip(&paths) {
+            end.map_err(|error| self.fail(path, error))?;
+        }
+        Ok(outcome)
+    }
+
+    /// Notes what cannot be written, and ends the run.
+    fn fail(&self, path: &std::path::Path, error: io::Error) -> Error {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.get_or_insert((path.to_owned(), error));
+        Error::Cancelled
+    }
+
+    /// Why runs were ended, if it was for their logs.
+    fn failure(&self) -> Option<PyErr> {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let (path, cause) = failed.take()?;
+        let message = format!("`{}` cannot be written ({cause})", path.display());
+        Some(error::os(&cause, message))
+    }
+}
 
 /// The scenario that runs where nothing is said, as JSON.
 #[pyfunction]
@@ -60,25 +138,42 @@ pub(crate) fn simulate<'py>(
 
 /// Runs scenarios on `threads` cores (all of them if absent); results in the order of the input,
 /// whatever the order of work. Without `columns` nothing of them is an array, and NumPy is left alone. In place of a run
-/// whose controller gave up stands the exception that says why.
+/// whose controller gave up stands the exception that says why. `qlog`: a folder for logs, their format, and what each
+/// run's channel is called in them.
 #[pyfunction]
-#[pyo3(signature = (scenarios, threads=None, progress=None, columns=true))]
+#[pyo3(signature = (scenarios, threads=None, progress=None, columns=true, qlog=None))]
 pub(crate) fn simulate_many<'py>(
     py: Python<'py>,
     scenarios: Vec<String>,
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
     columns: bool,
+    qlog: Option<(PathBuf, String, Vec<String>)>,
 ) -> PyResult<Bound<'py, PyList>> {
     let scenarios: Vec<Scenario> = scenarios
         .iter()
         .map(|text| parse(text))
         .collect::<PyResult<_>>()?;
+    let logs = qlog
+        .map(|(folder, format, channels)| Logs::new(folder, &format, channels))
+        .transpose()?;
+    if logs
+        .as_ref()
+        .is_some_and(|logs| logs.channels.len() != scenarios.len())
+    {
+        return Err(error::value("qlog: a channel's name for each run"));
+    }
     let outcomes = PyList::empty(py);
     if scenarios.is_empty() {
         return Ok(outcomes);
     }
-    for outcome in on_all_cores(py, &scenarios, threads, told(progress), |outcome| outcome)? {
+    let run = |index: usize, progress: &mut dyn FnMut(f64) -> bool| match &logs {
+        Some(logs) => logs.run(index, &scenarios[index], progress),
+        None => verus_sim::run(&scenarios[index], progress),
+    };
+    let ended = run_on_all_cores(py, &scenarios, threads, told(progress), run)
+        .map_err(|error| logs.as_ref().and_then(Logs::failure).unwrap_or(error))?;
+    for outcome in ended {
         match outcome {
             Ok(outcome) if columns => outcomes.append(convert::outcome(py, outcome)?)?,
             Ok(outcome) => outcomes.append(convert::measured(py, &outcome)?)?,
@@ -135,6 +230,19 @@ pub(crate) fn on_all_cores<T: Send>(
     told: impl Fn(usize, f64) -> PyResult<bool> + Sync,
     keep: impl Fn(Outcome) -> T + Send + Sync,
 ) -> PyResult<Vec<Result<T, Error>>> {
+    run_on_all_cores(py, scenarios, threads, told, |index, progress| {
+        verus_sim::run(&scenarios[index], progress).map(&keep)
+    })
+}
+
+/// The same, where `run` runs the scenario at an index.
+fn run_on_all_cores<T: Send>(
+    py: Python<'_>,
+    scenarios: &[Scenario],
+    threads: Option<usize>,
+    told: impl Fn(usize, f64) -> PyResult<bool> + Sync,
+    run: impl Fn(usize, &mut dyn FnMut(f64) -> bool) -> Result<T, Error> + Send + Sync,
+) -> PyResult<Vec<Result<T, Error>>> {
     let threads = match threads {
         Some(0) => return Err(PyValueError::new_err("threads must be 1 or more, not 0")),
         Some(threads) => threads,
@@ -145,7 +253,7 @@ pub(crate) fn on_all_cores<T: Send>(
         .build()
         .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
     py.detach(|| {
-        run_all(&pool, scenarios, keep, |done, fraction| {
+        run_all(&pool, scenarios, run, |done, fraction| {
             Python::attach(|py| {
                 py.check_signals()?;
                 controller::watch(py);
@@ -160,7 +268,7 @@ pub(crate) fn on_all_cores<T: Send>(
 fn run_all<T: Send>(
     pool: &rayon::ThreadPool,
     scenarios: &[Scenario],
-    keep: impl Fn(Outcome) -> T + Send + Sync,
+    run: impl Fn(usize, &mut dyn FnMut(f64) -> bool) -> Result<T, Error> + Send + Sync,
     mut told: impl FnMut(usize, f64) -> PyResult<bool>,
 ) -> PyResult<Vec<Result<T, Error>>> {
     let stop = AtomicBool::new(false);
@@ -170,8 +278,8 @@ fn run_all<T: Send>(
             .lock()
             .expect("nothing panics while it holds this lock")
     };
-    let run = |&index: &usize| {
-        let outcome = verus_sim::run(&scenarios[index], &mut |fraction| {
+    let work = |&index: &usize| {
+        let outcome = run(index, &mut |fraction| {
             shares()[index] = fraction;
             !stop.load(Ordering::Relaxed)
         });
@@ -180,7 +288,7 @@ fn run_all<T: Send>(
             stop.store(true, Ordering::Relaxed);
         }
         shares()[index] = 1.0;
-        (index, outcome.map(&keep))
+        (index, outcome)
     };
     let is_python = |&index: &usize| {
         let flows = &scenarios[index].flows;
@@ -193,8 +301,8 @@ fn run_all<T: Send>(
             let _dropped_at_the_end = sender;
             pool.install(|| {
                 let (mut results, others) = rayon::join(
-                    || controller::in_one_interpreter(&python, run),
-                    || -> Vec<_> { rust.par_iter().with_max_len(1).map(run).collect() },
+                    || controller::in_one_interpreter(&python, work),
+                    || -> Vec<_> { rust.par_iter().with_max_len(1).map(work).collect() },
                 );
                 results.extend(others);
                 results

@@ -26,7 +26,8 @@ from verus.folder import check_folder, new_folder, read_config
 from verus.interval import INTERVAL_NOTE
 from verus.numbers import DELAY_NOTE, FILES_NOTE, FRAMES_NOTE
 from verus.plain import line
-from verus.runner import Ended, Outcome, RunError, as_ended, measure_each, sort_out
+from verus.qlog import new_logs
+from verus.runner import Ended, Logs, Outcome, RunError, as_ended, measure_each, sort_out
 from verus.scenario import Run, Settings, at_least
 from verus.store import Keys, Store, complete, engine, kept
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 Words = list[str] | None
 Format = Literal["terminal", "csv", "markdown", "latex"]
+LogFormat = Literal["draft", "0.3"]
 Count = Annotated[int | None, COUNT]
 
 
@@ -79,6 +81,8 @@ def compare(
     json_: Json = False,
     format_: Annotated[Format, one("FORMAT", name="--format", show_default=False)] = "terminal",
     out: Annotated[Path | None, one("DIR")] = None,
+    qlog: Annotated[Path | None, one("DIR")] = None,
+    qlog_format: Annotated[LogFormat | None, one("FORMAT")] = None,
     force: Flag = False,
     report: Annotated[bool | None, Parameter(name="--report", negative="--no-report")] = None,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
@@ -174,8 +178,12 @@ def compare(
         How the table is printed: `terminal`, `csv`, `markdown` or `latex`. Default: terminal.
     out
         Folder for results. Default: a new one in `verus-results`; none with --json.
+    qlog
+        Folder for a qlog of each flow, of 64 MiB at the most: packets, losses, window, round trips.
+    qlog_format
+        `draft` (the current drafts, `.sqlog`; the default) or `0.3` (what the viewer qvis opens, `.qlog`).
     force
-        Replace the results in a folder that is not empty.
+        Replace the results, or the logs, in a folder that is not empty.
     report
         Draw the page and its figures at once, or leave it to `verus report`. Default: --no-report.
     """
@@ -228,9 +236,19 @@ def compare(
         at_least("jobs", jobs, 1, 1000)
     else:
         _refuse_real_time(transport, jobs, max_lateness_ms)
-    store, keys = (None, ()) if target is None else _unfinished(runs, out, emulate=settings.emulate)
+    if qlog is None and qlog_format is not None:
+        raise FieldError("qlog_format", "is for logs (--qlog DIR)")
+    if qlog is not None and settings.emulate:
+        raise FieldError("qlog", "is for simulated runs")
+    store: Store | None = None
+    keys: Sequence[str] = ()
+    if target is not None and qlog is None:  # what was run before would write no log
+        store, keys = _unfinished(runs, out, emulate=settings.emulate)
+    logging = contextlib.nullcontext() if qlog is None else new_logs(qlog, qlog_format or "draft", runs, force=force)
     with contextlib.nullcontext() if store is None else kept(store, keys):
-        runs, outcomes, problems = sort_out(runs, _run(runs, settings, jobs or 1, store, keys, talk))
+        with logging as logs:
+            ended = _run(runs, settings, jobs or 1, store, keys, talk, columns=target is not None, logs=logs)
+        runs, outcomes, problems = sort_out(runs, ended)
         if not outcomes:
             raise RunError(problems)
         try:
@@ -247,6 +265,8 @@ def compare(
             _save(runs, outcomes, settings, target, talk, force=force, shown=shown, draw=bool(report))
     if store is not None:
         store.remove()
+    if qlog is not None:
+        talk.say(f"Logs: {qlog}")
     code = 0
     if settings.emulate:
         code = _judge_timing([outcome["timing"] for outcome in outcomes], max_lateness_ms, talk)
@@ -325,18 +345,26 @@ def _side_by_side() -> int:
 
 
 def _run(
-    runs: list[Run], settings: Settings, jobs: int, store: Store | None, keys: Sequence[str], talk: Talk
+    runs: list[Run],
+    settings: Settings,
+    jobs: int,
+    store: Store | None,
+    keys: Sequence[str],
+    talk: Talk,
+    *,
+    columns: bool,
+    logs: Logs | None,
 ) -> list[Ended]:
     """Runs everything; with a store, what is not in it yet."""
     with talk.progress("emulating" if settings.emulate else "simulating") as progress:
         if settings.emulate:
             from verus import emulation
 
-            work = functools.partial(emulation.as_ended, jobs=jobs, progress=progress)
-        elif store is None:
-            return measure_each(runs, progress=progress)
+            work = functools.partial(emulation.as_ended, jobs=jobs, progress=progress, logs=logs)
+        elif not columns:
+            return measure_each(runs, progress=progress, logs=logs)
         else:
-            work = functools.partial(as_ended, progress=progress)
+            work = functools.partial(as_ended, progress=progress, logs=logs)
         if store is None:
             ended = dict(work(runs))
             return [ended[index] for index in range(len(runs))]

@@ -1,0 +1,127 @@
+"""`verus compare --qlog`: files, their names and numbers, and what happens where there can be none."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verus import _verus
+
+Command = Callable[..., Any]
+
+RUN = ("compare", "--trace", "rate:8", "--duration", "5", "--queue", "droptail:bytes=60kB", "--json")
+
+
+def events(path: Path) -> list[dict[str, Any]]:
+    """The events of a log, in either format."""
+    if path.suffix == ".qlog":
+        (trace,) = json.loads(path.read_bytes())["traces"]
+        return list(trace["events"])
+    _, head, *records = path.read_bytes().split(b"\x1e")
+    assert json.loads(head)["file_schema"] == "urn:ietf:params:qlog:file:sequential"
+    return [json.loads(record) for record in records]
+
+
+@pytest.mark.parametrize(("format_", "suffix"), [(None, "sqlog"), ("draft", "sqlog"), ("0.3", "qlog")])
+def test_every_flow_has_a_log(format_: str | None, suffix: str, verus: Command, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    asked = () if format_ is None else ("--qlog-format", format_)
+    run = verus(*RUN, "--scheme", "verus", "cubic", "--flows", "2", "--qlog", logs, *asked)
+    names = [f"{scheme}_rate-8_seed1_flow{flow}.{suffix}" for scheme in ("cubic", "verus") for flow in (0, 1)]
+    assert sorted(path.name for path in logs.iterdir()) == names
+    for line in run.out.splitlines():
+        row = json.loads(line)
+        for flow in row["per_flow"]:
+            found = events(logs / f"{row['scheme']}_rate-8_seed1_flow{flow['flow']}.{suffix}")
+            sent = [event for event in found if event["name"].endswith(":packet_sent")]
+            assert all(event["data"]["raw"]["length"] == row["packet_bytes"] for event in sent)
+            # What left the bottleneck was sent: all but what was dropped or was there at the end.
+            sent_mbps = len(sent) * row["packet_bytes"] * 8e-6 / row["duration_s"]
+            assert 0 < flow["throughput_mbps"] <= sent_mbps < 1.1 * flow["throughput_mbps"] + 0.1
+
+
+@pytest.mark.parametrize("format_", ["draft", "0.3"])
+def test_packets_and_losses_are_those_that_the_simulator_counts(format_: str, tmp_path: Path) -> None:
+    scenario = {"trace": "rate:8", "queue": "droptail:bytes=60kB", "duration_s": 10, "flows": [{"scheme": "cubic"}] * 2}
+    (outcome,) = _verus.simulate_many([json.dumps(scenario)], qlog=(tmp_path, format_, ["a"]))
+    assert not isinstance(outcome, RuntimeError)
+    for path, counted in zip(sorted(tmp_path.iterdir()), outcome["counters"], strict=True):
+        names = [event["name"].partition(":")[2] for event in events(path)]
+        assert names.count("packet_sent") == counted["sent"] > 0
+        assert names.count("packet_lost") == counted["lost"] > 0
+
+
+def test_a_log_replaces_no_file(tmp_path: Path) -> None:
+    scenario = json.dumps({"trace": "rate:8", "duration_s": 1, "flows": [{"scheme": "cubic"}]})
+    _verus.simulate_many([scenario], qlog=(tmp_path, "draft", ["a"]))
+    (path,) = tmp_path.iterdir()
+    path.write_text("mine")
+    with pytest.raises(OSError, match=re.escape(str(path))):
+        _verus.simulate_many([scenario], qlog=(tmp_path, "draft", ["a"]))
+    assert path.read_text() == "mine"
+
+
+def test_a_run_is_the_same_with_logs(verus: Command, tmp_path: Path) -> None:
+    without = verus(*RUN, "--scheme", "verus").out
+    assert verus(*RUN, "--scheme", "verus", "--qlog", tmp_path / "logs").out == without
+
+
+def test_runs_that_differ_in_queue_or_mix_have_logs_of_their_own(verus: Command, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    queues = ("--queue", "codel", "droptail:bytes=60kB")
+    verus(*RUN, *queues, "--scheme", "cubic", "--mix", "cubic+verus", "--repeat", "2", "--qlog", logs)
+    assert len(list(logs.iterdir())) == 2 * 2 * 3
+
+
+def test_results_and_logs_together(verus: Command, tmp_path: Path) -> None:
+    out, logs = tmp_path / "out", tmp_path / "logs"
+    told = verus("compare", "--trace", "rate:8", "--duration", "2", "--scheme", "cubic", "--out", out, "--qlog", logs)
+    assert f"Logs: {logs}" in told.err
+    assert (out / "run.json").exists()
+    assert len(list(logs.iterdir())) == 1
+
+
+def test_what_is_there_stays_unless_force_says_otherwise(verus: Command, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "mine").write_text("mine")
+    refused = verus(*RUN, "--scheme", "cubic", "--qlog", logs)
+    assert refused.code == 2
+    assert "qlog" in refused.err
+    assert "not empty" in refused.err
+    assert sorted(path.name for path in logs.iterdir()) == ["mine"]
+    for _ in range(2):
+        verus(*RUN, "--scheme", "cubic", "--qlog", logs, "--force")
+        assert sorted(path.name for path in logs.iterdir()) == ["cubic_rate-8_seed1_flow0.sqlog", "mine"]
+    assert [path.name for path in tmp_path.iterdir() if path.name != ".cache"] == ["logs"]
+
+
+@pytest.mark.parametrize(
+    ("place", "more", "problem"),
+    [
+        ("file", (), "is not a folder"),
+        ("file/logs", (), "is not a folder"),
+        ("/proc/none/logs", (), "cannot be written"),
+        ("logs", ("--qlog-format", "0.4"), "0.4"),
+    ],
+)
+def test_a_bad_place_or_format_is_one_error_and_leaves_nothing(
+    place: str, more: tuple[str, ...], problem: str, verus: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    refused = verus(*RUN, "--scheme", "cubic", "--qlog", tmp_path / place, *more)
+    assert refused.code == 2
+    assert problem in refused.err
+    assert refused.out == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_a_format_needs_a_place(verus: Command) -> None:
+    refused = verus(*RUN, "--scheme", "cubic", "--qlog-format", "0.3")
+    assert refused.code == 2
+    assert "--qlog DIR" in refused.err
