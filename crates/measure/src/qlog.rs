@@ -18,7 +18,7 @@ use verus_core::flight::RttEstimate;
 use verus_core::sender::{Sender, Transmit};
 use verus_core::{Bytes, Controller, Duration, Phase, Time};
 
-/// How long a file is at the most unless somebody says otherwise: some 200,000 packets with their acknowledgements.
+/// How long a file is at the most unless somebody says otherwise: some 130,000 packets with all that is told of them.
 pub const LIMIT: u64 = 64 << 20;
 
 /// Of the limit, what is left for the event that tells of it and for closing brackets.
