@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from verus import _verus, experiments
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell_rows
+from verus.errors import FieldError
 from verus.experiments.shared.experiment import Options, in_mode
 from verus.files import write_whole
 from verus.folder import check_folder, new_folder
@@ -35,6 +36,7 @@ def reproduce(
     repeat: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
     jobs: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
     modes: str = "",
+    short: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     out: Path | None = None,
     force: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
@@ -62,6 +64,8 @@ def reproduce(
     modes
         Modes of Verus such as `paper,prototype`, or settings of it such as `delay_min=ever`, in which every claim is
         measured as well: takes as much longer as Verus runs in it.
+    short
+        Fewer and shorter runs, of what has such a form: `arena`.
     out
         Folder for results and report (with several experiments, a folder in it for each). Default: a new
         one in `verus-results`; none with --json.
@@ -81,10 +85,19 @@ def reproduce(
         at_least("repeat", repeat, 1, 1000)
     everything = not names or "all" in names
     options = Options(
-        traces=traces, built_in=built_in, seed=seed, repeat=repeat, jobs=jobs, modes=_modes(modes), lenient=everything
+        traces=traces,
+        built_in=built_in,
+        seed=seed,
+        repeat=repeat,
+        jobs=jobs,
+        modes=_modes(modes),
+        lenient=everything,
+        short=short,
     )
     wanted = experiments.ALL if everything else dict.fromkeys(names or ())
     chosen = [experiments.find(name) for name in wanted]
+    if short and (long := [experiment.name for experiment in chosen if not experiment.short]):
+        raise FieldError("short", f"`{long[0]}` has no short form")
     work = [experiment.prepare(options) for experiment in chosen]
 
     from verus import report

@@ -72,6 +72,8 @@ def points(
 ) -> Figure:
     """A point for each row: `name`, `x`, `y`, and `panel` if there are several.
 
+    Rows that have `x_low`, `x_high`, `y_low` and `y_high` are drawn with these intervals.
+
     Args:
         rows: The marks.
         name: Of the file.
@@ -102,12 +104,32 @@ def points(
                         "tooltip": [{"field": key} for key in ("name", "x", "y")],
                     },
                 },
+                *(
+                    _intervals(_axis("x", x, log=log_x, zero=zero), _axis("y", y, log=log_y, zero=zero), color)
+                    if any("x_low" in row for row in own)
+                    else ()
+                ),
                 *heading(panel),
             ],
         }
         for panel, own in _panels(rows).items()
     ]
     return _figure(name, title, caption, panels, columns)
+
+
+def _intervals(across: Spec, up: Spec, color: Spec) -> list[Spec]:
+    """A thin line each way through every point, from the lower to the upper end of its interval."""
+    mark = {"type": "rule", "strokeWidth": 1, "opacity": 0.6}
+    return [
+        {
+            "mark": mark,
+            "encoding": {"x": {**across, "field": "x_low"}, "x2": {"field": "x_high"}, "y": up, "color": color},
+        },
+        {
+            "mark": mark,
+            "encoding": {"x": across, "y": {**up, "field": "y_low"}, "y2": {"field": "y_high"}, "color": color},
+        },
+    ]
 
 
 def lines(
@@ -266,6 +288,7 @@ def heat(
     log: bool = False,
     columns: int = 2,
     size: tuple[int, int] = (300, 220),
+    digits: int = 2,
 ) -> Figure:
     """A coloured cell for each row: `x` and `y` as categories, `value`, and `panel`; the number is written in it.
 
@@ -281,6 +304,7 @@ def heat(
         log: Whether colours go by the value's logarithm.
         columns: Panels beside each other.
         size: Of a panel, in pixels.
+        digits: Decimals of the numbers.
     """
     # Pale enough for the numbers in the cells; two ways from the middle, equally far in both.
     scale: Spec = {"type": "log" if log else "linear", "scheme": {"name": "blues", "extent": [0, 0.6]}}
@@ -294,7 +318,7 @@ def heat(
         across = {"field": "x", "type": "ordinal", "sort": None, "axis": {"title": x, "labelAngle": 0}}
         up = {"field": "y", "type": "ordinal", "sort": None, "axis": {"title": y}}
         color = {"field": "value", "type": "quantitative", "scale": scale, "legend": legend}
-        text = {"field": "value", "type": "quantitative", "format": ".2f"}
+        text = {"field": "value", "type": "quantitative", "format": f".{digits}f"}
         panels.append(
             {
                 "width": size[0],

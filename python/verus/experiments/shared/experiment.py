@@ -40,6 +40,7 @@ class Options:
         jobs: Runs in real time at the same time.
         modes: Of Verus, or settings of it, to run beside its default mode.
         lenient: Run what can be run where recordings are not on this machine, rather than refuse.
+        short: Run the short form of what has one (`Experiment.short`).
     """
 
     traces: Path | None = None
@@ -49,6 +50,7 @@ class Options:
     jobs: int = 1
     modes: tuple[str, ...] = ()
     lenient: bool = False
+    short: bool = False
 
 
 #: Does an experiment's work, telling its progress.
@@ -70,6 +72,7 @@ class Experiment:
         title: One line, for lists.
         judged: Each claim of the source (`claims.csv`) and what became of it, where it has such.
         files: What else is written beside the results: name → text.
+        short: Whether it has a short form, of seconds in place of minutes.
     """
 
     name: str
@@ -81,3 +84,4 @@ class Experiment:
     title: str = ""
     judged: Callable[[Results], list[Judged]] | None = None
     files: Callable[[Results], Mapping[str, str]] | None = None
+    short: bool = False

@@ -1,0 +1,173 @@
+"""Every sender beside every other: the rule of the order, what is run, and that the short form is the same twice."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from verus import _verus, experiments
+from verus.experiments.others import arena
+from verus.experiments.others.dominance import Point, dominates, order
+from verus.experiments.shared.experiment import Options
+from verus.experiments.shared.reproduction import columns_for
+from verus.report import page_for
+from verus.results import Results
+
+Command = Callable[..., Any]
+
+
+def points(*pairs: tuple[float, float]) -> list[Point]:
+    return [Point(*pair) for pair in pairs]
+
+
+def test_less_delay_at_the_same_throughput_dominates() -> None:
+    short, long = points((10, 50), (8, 70), (9, 60)), points((10, 90), (8, 130), (9, 115))
+    assert dominates(short, long)
+    assert not dominates(long, short)
+
+
+def test_who_is_better_on_one_axis_and_worse_on_the_other_dominates_nobody() -> None:
+    fast, prompt = points((10, 90), (8, 120), (9, 110)), points((9, 50), (7, 70), (8, 60))
+    assert not dominates(fast, prompt)
+    assert not dominates(prompt, fast)
+
+
+def test_a_difference_within_the_margins_is_none() -> None:
+    one, other = points((10, 50), (8, 70), (9, 60)), points((10.05, 52), (8.04, 73), (9.05, 62))
+    assert not dominates(one, other)
+    assert not dominates(other, one)
+
+
+def test_a_difference_within_the_interval_is_none() -> None:
+    steady, now_this_now_that = points((10, 50), (8, 50), (9, 50)), points((10, 20), (8, 400), (9, 90))
+    assert not dominates(steady, now_this_now_that)
+    assert not dominates(now_this_now_that, steady)
+
+
+def test_stretches_are_compared_with_themselves() -> None:
+    # Stretches differ by far more than the senders, which differ alike on each.
+    one = points((10, 10), (1, 1000), (5, 100))
+    other = points((10, 12), (1, 1200), (5, 120))
+    assert dominates(one, other)
+
+
+def test_who_delivers_nothing_is_dominated() -> None:
+    assert dominates(points((1, 50), (2, 60)), [Point(0.0, None), Point(0.0, None)])
+
+
+def test_the_order_is_by_how_often_one_is_dominated() -> None:
+    good, bad = points((10, 50), (9, 52)), points((10, 500), (9, 520))
+    standings = order({"a": {"X": good, "Y": bad, "Z": bad}, "b": {"X": good, "Y": good, "Z": bad}})
+    assert [one.sender for one in standings] == ["X", "Y", "Z"]
+    assert [len(one.beaten) for one in standings] == [0, 1, 2]
+    assert standings[2].beaten == {"a": ["X"], "b": ["X", "Y"]}
+    assert standings[0].beats == {"a": ["Y", "Z"], "b": ["Z"]}
+
+
+def test_everyone_that_sends_takes_part() -> None:
+    listed = {name for name in map(_name, _schemes()) if name not in ("model", "saturate", "constant")}
+    assert {scheme.partition(":")[0] for scheme in arena.SENDERS.values()} == listed
+
+
+def _schemes() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(_verus.list_schemes())
+    return found
+
+
+def _name(scheme: dict[str, Any]) -> str:
+    return str(scheme["name"])
+
+
+def test_those_who_may_ask_for_marks_do_so_where_there_are_marks() -> None:
+    able = {_name(scheme) for scheme in _schemes() if any(key["key"] == "ecn" for key in scheme["keys"])}
+    assert set(arena.ASK_FOR_MARKS) == able
+    columns, _ = columns_for("arena", arena._places(arena.FULL), Options(built_in=True))
+    alone = [run for run in arena.runs(columns[0], arena.FULL) if "|alone|" in run.part]
+    assert len(alone) == len(arena.CHANNELS) * len(arena.QUEUES) * len(arena.SENDERS) * arena.FULL.stretches
+    for run in alone:
+        marks = any(f"|{queue}|" in run.part for queue in arena.MARKING)
+        asks = "ecn=yes" in run.scenario["flows"][0]["scheme"]
+        assert asks == (marks and run.contestant.scheme in able)
+
+
+def test_recordings_are_read_in_stretches_that_do_not_overlap() -> None:
+    for size in (arena.FULL, arena.SHORT):
+        places = arena._places(size)
+        for channel in size.channels:
+            names = [arena.stretch(channel, number) for number in range(1, size.stretches + 1)]
+            spans = [places[name].recording.partition("[")[2].rstrip("]").split(":") for name in names]
+            assert [float(end) for _, end in spans[:-1]] == [float(start) for start, _ in spans[1:]]
+            assert float(spans[-1][1]) <= arena.RECORDED_S
+            assert len({places[name].built_in for name in names}) == size.stretches
+
+
+@pytest.fixture(scope="module")
+def short() -> Results:
+    return arena.prepare(Options(built_in=True, short=True))(None)
+
+
+def test_the_short_form_is_the_same_twice(short: Results) -> None:
+    again = arena.prepare(Options(built_in=True, short=True))(None)
+    assert arena.to_csv(again) == arena.to_csv(short)
+    assert arena.to_markdown(again) == arena.to_markdown(short)
+    assert [figure.spec for figure in arena.page(again).figures()] == [
+        figure.spec for figure in arena.page(short).figures()
+    ]
+
+
+def test_each_question_has_a_table_with_everyone_and_a_chart(short: Results) -> None:
+    page = page_for(short)
+    assert [section.title for section in page.sections] == [question.title for question in arena.QUESTIONS]
+    for section, (heads, *rows) in zip(page.sections, arena.tables(short).values(), strict=True):
+        assert len(section.figures) == 1
+        assert {row[0] for row in rows} == set(arena.SENDERS)
+        assert all(len(row) == len(heads) for row in rows)
+        assert all(cell in section.body for cell in rows[0])
+
+
+def test_the_page_says_which_channels_were_used(short: Results) -> None:
+    assert "(built-in)" in arena.lead(short)
+    assert "Recordings were left out, as asked." in arena.lead(short)
+    assert "the short form" in arena.lead(short)
+
+
+def test_the_order_of_the_table_is_that_of_dominance(short: Results) -> None:
+    found = arena.Found(short)
+    assert [row[0] for row in arena.tables(short)["order"][1:]] == [one.sender for one in found.standings()]
+    dominated = [int(row[1]) for row in arena.tables(short)["order"][1:]]
+    assert dominated == sorted(dominated)
+
+
+def test_what_is_known_of_senders_comes_out(short: Results) -> None:
+    rows = list(csv.DictReader(io.StringIO(arena.to_csv(short))))
+    cells = {(row["question"], row["sender"], row["column"]): row["found"] for row in rows}
+
+    def first(question: str, sender: str, column: str) -> float:
+        return float(cells[question, sender, column].partition(" ")[0])
+
+    # Losses by chance halve NewReno's window again and again, and BBR version 1 does not heed them.
+    assert first("loss", "NewReno", "2 % lost") < 30 < 90 < first("loss", "BBR v1", "2 % lost")
+    # Cubic fills the deep queue, from which LEDBAT++ retires.
+    assert first("company", "LEDBAT++", "beside Cubic, deep") < 0.3
+
+
+def test_only_what_has_a_short_form_takes_the_option(verus: Command) -> None:
+    ran = verus("reproduce", "calibration", "--short", "--built-in")
+    assert ran.code == 2
+    assert "--short: `calibration` has no short form" in ran.err
+
+
+def test_more_stretches_than_recordings_have_are_refused(verus: Command) -> None:
+    ran = verus("reproduce", "arena", "--repeat", "9", "--built-in")
+    assert ran.code == 2
+    assert "at most 4" in ran.err
+
+
+def test_all_does_without() -> None:
+    assert "arena" in experiments.NAMES
+    assert "arena" not in experiments.ALL
