@@ -16,10 +16,6 @@
 //! Functions carry the names of the draft's pseudocode in their comments; constants are those of its "Core Algorithm Design
 //! Parameters". Marks (ECN) say nothing to it.
 
-use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
-
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Delivery, Departure, Feedback, Phase, Timeout};
 use crate::range::{OutOfRange, WINDOW_PACKETS};
@@ -29,6 +25,8 @@ use crate::tcp::episode::{Episode, Period};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::windowed::{TwoSpans, Windowed, WindowedMax};
 use crate::{pacer, random};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
 
 mod full_pipe;
 mod losses;
@@ -69,8 +67,7 @@ const QUANTUM: Duration = Duration::from_millis(1);
 const UNKNOWN_RTT: Duration = Duration::from_millis(1);
 
 /// A configuration of BBR version 3.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The window at the start, in packets (RFC 6928: 10).
     pub initial_window_packets: f64,

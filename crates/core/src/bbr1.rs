@@ -15,12 +15,9 @@
 //!             └──────────────────────── 200 ms and a round ────────────────────────┘
 //! ```
 
-use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
-
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Delivery, Departure, Feedback, Phase, Timeout};
+use crate::pacer;
 use crate::random;
 use crate::range::{OutOfRange, WINDOW_PACKETS};
 use crate::rounds::Rounds;
@@ -28,6 +25,8 @@ use crate::spec::Row;
 use crate::tcp::episode::{Episode, Period};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::windowed::{Windowed, WindowedMax};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
 
 mod aggregation;
 mod policer;
@@ -71,14 +70,11 @@ const FULL_ROUNDS: u32 = 3;
 const PACING_MARGIN_PERCENT: u64 = 1;
 /// Below this rate packets leave singly, above it at least in pairs.
 const SINGLE_BELOW: Rate = Rate::from_bps(1_200_000);
-/// A burst is what the rate carries in 2^-10 s, but never more than this.
-const MOST_IN_BURST: Bytes = Bytes::new(65_536);
 /// Before there is a sample, a round trip is taken to be this long.
 const UNKNOWN_RTT: Duration = Duration::from_millis(1);
 
 /// A configuration of BBR version 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The window at the start, in packets (RFC 6928: 10).
     pub initial_window_packets: f64,
@@ -243,7 +239,8 @@ impl Bbr1 {
 
     /// Packets in a burst.
     fn burst_packets(&self) -> u64 {
-        let bytes = Bytes::new(self.pacing_rate.as_bps() / 8 / 1024).min(MOST_IN_BURST);
+        // What the rate carries in 2^-10 s.
+        let bytes = Bytes::new(self.pacing_rate.as_bps() / 8 / 1024).min(pacer::MOST_IN_BURST);
         let least = if self.pacing_rate < SINGLE_BELOW {
             1
         } else {

@@ -17,8 +17,6 @@
 //! Marks (ECN) are left open by the draft, and say nothing here. Silence is no congestion ("Do not react to Probe Time Out"):
 //! until something is heard again two packets leave for each timeout (RFC 9002 §6.2.4).
 
-use serde::{Deserialize, Serialize};
-
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::pacer;
@@ -57,8 +55,7 @@ const MIN_WINDOW_PACKETS: u64 = 2;
 const QUANTUM: Duration = Duration::from_millis(1);
 
 /// A configuration of C4.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The window at the start, in packets (the draft: 10).
     pub initial_window_packets: f64,

@@ -14,8 +14,6 @@
 //! round trip, the standing time is that of a whole one, v doubles from the fifth in one direction on, the pace is of the
 //! smoothed round trip, and there is no competitive mode.
 
-use serde::{Deserialize, Serialize};
-
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Acked, Controller, Feedback, Phase, Timeout};
 use crate::pacer;
@@ -43,8 +41,7 @@ const QUANTUM: Duration = Duration::from_micros(100);
 const MOST_PER_PACKET: f64 = 2.0;
 
 /// Whose Copa.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Variant {
     /// The paper's.
     #[default]
@@ -58,8 +55,7 @@ impl Variant {
 }
 
 /// A configuration of Copa.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Whose Copa.
     pub variant: Variant,

@@ -11,8 +11,6 @@
 //!                   └────────────────────────────── the old window ───────────────────────────────────────────────┘
 //! ```
 
-use serde::{Deserialize, Serialize};
-
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::range::{OutOfRange, Within};
@@ -36,8 +34,7 @@ const SLOWDOWN_ROUND_TRIPS: u64 = 2;
 const SLOWDOWN_PAUSE: u64 = 9;
 
 /// A configuration of LEDBAT++.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The queueing delay that is aimed at, ms (60).
     pub target_ms: f64,

@@ -10,7 +10,7 @@ use crate::units::{Bytes, Duration, Rate, Time};
 pub const BURST_PACKETS: u32 = 32;
 
 /// Longer than any burst that hosts hand over at once (segmentation offload).
-const MOST_IN_BURST: Bytes = Bytes::new(65_536);
+pub(crate) const MOST_IN_BURST: Bytes = Bytes::new(65_536);
 
 /// How much may leave back to back at `rate`: what it carries in `span`, but at least `least`, and 64 kB at the most
 /// (draft-ietf-ccwg-bbr, "Send Quantum").

@@ -10,8 +10,6 @@
 //! The draft's text and its implementations differ in where α begins: here at one with the first mark, as in Linux and mvfst, so
 //! that slow start ends with half the window. Where no queue marks, Prague is NewReno with a pace.
 
-use serde::{Deserialize, Serialize};
-
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::ecn::Ecn;
@@ -35,8 +33,7 @@ const PACE: f64 = 1.03;
 const QUANTUM: Duration = Duration::from_micros(250);
 
 /// A configuration of Prague.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The window at the start, in packets (RFC 6928: 10).
     pub initial_window_packets: f64,

@@ -10,8 +10,6 @@
 //! REDUCE_JITTER, losses of links and policers, clock drift, competing flows; so are rate_adjust_factor and frame_size_dev, for
 //! which a sender would have to know how long frames wait in the source.
 
-use serde::{Deserialize, Serialize};
-
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::ecn::Ecn;
@@ -63,8 +61,7 @@ const MARKS_DOWN: f64 = 1.0 / 128.0;
 const MARKS_EVERY: Duration = Duration::from_millis(10);
 
 /// A configuration of SCReAM version 2.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The least and the greatest bitrate of the source, Mbit/s (TARGET_BITRATE_MIN, TARGET_BITRATE_MAX; the draft has none:
     /// 0.1, and 100 as in the authors' record of runs).

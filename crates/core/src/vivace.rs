@@ -17,10 +17,6 @@
 //! do, would send both alike: so the controller paces itself, by a credit. A window of two round trips at the rate bounds
 //! what is in flight, and is approached by no more than what has arrived; after a timeout two packets may be.
 
-use rand::RngExt;
-use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
-
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Allowance, Controller, Departure, Feedback, Phase, Timeout};
 use crate::credit::Credit;
@@ -28,6 +24,8 @@ use crate::random;
 use crate::range::{OutOfRange, WINDOW_PACKETS};
 use crate::spec::Row;
 use crate::units::{Bytes, Duration, Rate, Time};
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
 
 mod interval;
 mod utility;
@@ -54,8 +52,7 @@ const WINDOW_ROUND_TRIPS: u64 = 2;
 const MIN_WINDOW_PACKETS: u64 = 2;
 
 /// A configuration of PCC Vivace.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The window at the start, in packets; with a round trip of 100 ms it makes the first rate.
     pub initial_window_packets: f64,

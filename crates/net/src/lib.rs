@@ -4,6 +4,7 @@
 //! - [`quic`]: any of the core's controllers as a congestion controller of the QUIC stack `quinn`.
 //! - [`transfer`]: files over QUIC with Verus.
 
+mod network;
 pub mod probe;
 pub mod quic;
 mod socket;

@@ -1,7 +1,5 @@
 //! What a server grants, whoever asks.
 
-use std::net::IpAddr;
-
 use verus_core::{Bytes, Duration, Rate, Time};
 
 use super::wire::{Reason, Request};
@@ -150,21 +148,6 @@ impl std::ops::SubAssign for Use {
     }
 }
 
-/// Who an address belongs to, as far as it shows: an IPv4 address, or the 64 bits that an IPv6 host is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Holder(u128);
-
-impl Holder {
-    /// The holder of `address`.
-    pub fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            // No IPv6 network in use is all zeros in its first half.
-            IpAddr::V4(ip) => Holder(u128::from(ip.to_bits())),
-            IpAddr::V6(ip) => Holder(ip.to_bits() >> 64 << 64),
-        }
-    }
-}
-
 /// Faster than any link, and what the command line takes: nobody means more.
 const FASTEST: Rate = Rate::from_bps(1_000_000_000_000);
 
@@ -294,11 +277,6 @@ mod tests {
             let refusal = refused(all, own).expect("it is too much");
             assert_eq!(refusal, (Reason::Busy, words.to_owned()));
         }
-        let holder = |text: &str| Holder::of(text.parse().expect("an address"));
-        assert_eq!(holder("2001:db8::1"), holder("2001:db8::ffff:1"));
-        assert_ne!(holder("2001:db8::1"), holder("2001:db8:0:1::1"));
-        assert_eq!(holder("192.0.2.1"), holder("::ffff:192.0.2.1"));
-        assert_ne!(holder("192.0.2.1"), holder("192.0.2.2"));
     }
 
     #[test]

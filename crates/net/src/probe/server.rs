@@ -14,9 +14,10 @@ use super::connection::{
     self, Batch, CHALLENGE_BYTES, Connection, POLICE_SAVES, Rejected, Role, SENDING_SAVES, Terms,
 };
 use super::flow::{Algorithms, Event};
-use super::limits::{Bucket, Holder, Limits, Use};
+use super::limits::{Bucket, Limits, Use};
 use super::seal::{Key, Keys, Secret, Tokens};
 use super::wire::{Accept, Ending, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason, Request, Retry};
+use crate::network::Network;
 
 /// Answers to strangers that may wait to be sent; more are not answered.
 const MOST_REPLIES: usize = 256;
@@ -124,7 +125,7 @@ struct Session {
     client: SocketAddr,
     local: Option<IpAddr>,
     /// Whose share of the server it takes.
-    holder: Holder,
+    network: Network,
     nonce: [u8; 16],
     accept: [u8; 16],
     owes_accept: bool,
@@ -205,7 +206,7 @@ pub struct Server<L> {
     offers: VecDeque<(usize, u64)>,
     /// What all open tests take, and those of each address.
     all: Use,
-    by_holder: HashMap<Holder, Use>,
+    by_network: HashMap<Network, Use>,
     in_flight: u64,
     refusals: Refusals,
     /// Whose packets were polled last.
@@ -239,7 +240,7 @@ impl<L: Library> Server<L> {
             by_nonce: HashMap::new(),
             offers: VecDeque::new(),
             all: Use::default(),
-            by_holder: HashMap::new(),
+            by_network: HashMap::new(),
             in_flight: 0,
             refusals: Refusals {
                 left: REFUSALS_TOLD,
@@ -372,14 +373,14 @@ impl<L: Library> Server<L> {
                 // A client may move before it has heard of the connection; the address is proven.
                 (session.client, session.local) = (client, local);
                 if session.connection().is_none() {
-                    session.holder = Holder::of(client.ip());
+                    session.network = Network::of(client.ip());
                 }
                 session.owes_accept = true;
                 self.enqueue(index);
             }
             return;
         }
-        match self.grant(&hello.request, Holder::of(client.ip())) {
+        match self.grant(&hello.request, Network::of(client.ip())) {
             Ok(_) => self.offer(now, client, local, &hello),
             Err((reason, text)) => {
                 let key = self.handshake.clone();
@@ -410,10 +411,10 @@ impl<L: Library> Server<L> {
     fn grant(
         &self,
         request: &Request,
-        holder: Holder,
+        network: Network,
     ) -> Result<Box<dyn Algorithms>, (Reason, String)> {
         let limits = &self.config.limits;
-        let own = self.by_holder.get(&holder).copied().unwrap_or_default();
+        let own = self.by_network.get(&network).copied().unwrap_or_default();
         if let Some(refusal) = limits.refusal(request, self.all, own) {
             return Err(refusal);
         }
@@ -439,8 +440,8 @@ impl<L: Library> Server<L> {
 
     /// Grants a test to a client that has proven its address: it begins when the client speaks.
     fn offer(&mut self, now: Time, client: SocketAddr, local: Option<IpAddr>, hello: &Hello<'_>) {
-        let holder = Holder::of(client.ip());
-        self.make_room(holder);
+        let network = Network::of(client.ip());
+        self.make_room(network);
         let free = self.sessions.iter().position(Option::is_none);
         let index = free.unwrap_or(self.sessions.len());
         if index > 0xffff {
@@ -463,7 +464,7 @@ impl<L: Library> Server<L> {
             },
             client,
             local,
-            holder,
+            network,
             nonce: hello.nonce,
             accept,
             owes_accept: true,
@@ -486,18 +487,18 @@ impl<L: Library> Server<L> {
         session.is_some_and(|session| session.id == id && session.connection().is_none())
     }
 
-    /// Forgets the oldest client that has not spoken, if there are too many, of `holder` or in all.
-    fn make_room(&mut self, holder: Holder) {
+    /// Forgets the oldest client that has not spoken, if there are too many, of `network` or in all.
+    fn make_room(&mut self, network: Network) {
         let mut offers = std::mem::take(&mut self.offers);
         offers.retain(|offer| self.is_offer(offer));
-        let of_holder = |&(index, _): &(usize, u64)| {
+        let of_network = |&(index, _): &(usize, u64)| {
             self.sessions[index]
                 .as_ref()
-                .is_some_and(|session| session.holder == holder)
+                .is_some_and(|session| session.network == network)
         };
-        let own = offers.iter().filter(|offer| of_holder(offer)).count();
+        let own = offers.iter().filter(|offer| of_network(offer)).count();
         let oldest = if own >= MOST_OFFERS_OF_ONE {
-            offers.iter().position(of_holder)
+            offers.iter().position(of_network)
         } else {
             (offers.len() >= MOST_OFFERS).then_some(0)
         };
@@ -517,7 +518,7 @@ impl<L: Library> Server<L> {
             return;
         };
         let (client, local, id) = (session.client, session.local, session.id);
-        let algorithms = match self.grant(request, session.holder) {
+        let algorithms = match self.grant(request, session.network) {
             Ok(algorithms) => algorithms,
             Err((reason, text)) => {
                 let key = keys.server.clone();
@@ -555,9 +556,9 @@ impl<L: Library> Server<L> {
             client,
             request: request.clone(),
         });
-        let (holder, takes) = (session.holder, session.takes);
+        let (network, takes) = (session.network, session.takes);
         self.all += takes;
-        *self.by_holder.entry(holder).or_default() += takes;
+        *self.by_network.entry(network).or_default() += takes;
         if let Some(session) = &mut self.sessions[index] {
             session.stage = Stage::Open(Box::new(connection));
         }
@@ -752,7 +753,7 @@ impl<L: Library> Server<L> {
             return; // it never began
         };
         self.all -= session.takes;
-        if let Entry::Occupied(mut own) = self.by_holder.entry(session.holder) {
+        if let Entry::Occupied(mut own) = self.by_network.entry(session.network) {
             *own.get_mut() -= session.takes;
             if own.get().tests == 0 {
                 own.remove();

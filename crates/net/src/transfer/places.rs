@@ -5,7 +5,6 @@
 //! longest. So an attacker who has one address competes with himself, whatever others do.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,25 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Whom an address belongs to, as far as it can be told: an IPv4 address is shared by a household or
-/// more, an IPv6 subscriber has at least a /64 (RFC 6177).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Network {
-    V4([u8; 4]),
-    V6([u8; 8]),
-}
-
-impl Network {
-    pub(super) fn of(address: SocketAddr) -> Self {
-        match address.ip().to_canonical() {
-            IpAddr::V4(address) => Network::V4(address.octets()),
-            IpAddr::V6(address) => {
-                let octets = address.octets();
-                Network::V6(*octets.first_chunk().expect("16 bytes have a first half"))
-            }
-        }
-    }
-}
+use crate::network::Network;
 
 /// When somebody last got on with something, and how much they have under way.
 #[derive(Debug)]
@@ -206,20 +187,11 @@ mod tests {
     const GRACE: Duration = Duration::from_secs(3);
 
     fn network(number: u8) -> Network {
-        Network::V4([192, 0, 2, number])
+        Network::of([192, 0, 2, number].into())
     }
 
     async fn is_evicted(held: &Held) -> bool {
         timeout(Duration::ZERO, held.evicted()).await.is_ok()
-    }
-
-    #[test]
-    fn an_ipv6_network_is_a_64_and_a_mapped_address_is_ipv4() {
-        let of = |text: &str| Network::of(SocketAddr::new(text.parse().expect("an address"), 1));
-        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::2"));
-        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
-        assert_eq!(of("::ffff:192.0.2.7"), of("192.0.2.7"));
-        assert_ne!(of("192.0.2.7"), of("192.0.2.8"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -34,13 +34,14 @@ use super::folder::{Folder, Found, Walk};
 use super::frames::{ALPN, Answer, Demand, FileInfo, Request};
 use super::housekeeping::{Booked, OFTEN, Room};
 use super::paths::RelativePath;
-use super::places::{Held, Network, Places, Pulse};
+use super::places::{Held, Places, Pulse};
 use super::refusal::{Reason, Refusal};
 use super::secrets::Identity;
 use super::wire::{Patience, Trouble, Wire, in_words};
 use super::{
     Gauge, SILENCE, STRANGERS_WINDOW, STREAMS, WINDOW, channel_secret, code, random_seed, transport,
 };
+use crate::network::Network;
 use crate::quic;
 
 /// How long a client may take to prove itself.
@@ -347,7 +348,7 @@ async fn accept(shared: Arc<Shared>) {
             let _ = incoming.retry();
             continue;
         }
-        let network = Network::of(incoming.remote_address());
+        let network = Network::of(incoming.remote_address().ip());
         // A stranger has nothing under way, so the oldest can always be spared.
         match shared.strangers.take(network) {
             Some(stranger) => {
@@ -377,7 +378,7 @@ async fn serve(shared: Arc<Shared>, incoming: Incoming, stranger: Held) {
     let address = incoming.remote_address();
     // From before it is let in, so that no change is missed.
     let access_changed = shared.access_changed.subscribe();
-    let network = Network::of(address);
+    let network = Network::of(address.ip());
     let mut connection = None;
     let mut proven = None;
     let greeted = async {
