@@ -17,7 +17,7 @@ MEASURING = list(dict.fromkeys(claim.experiment for claim in claims.everything()
 
 #: How many of the claims hold on built-in channels; more may, fewer must not. (One more did while our Sprout, unlike
 #: its authors', waited for flights that were lost as a whole: Fig. 11, "up to 30 %".)
-HELD = 155
+HELD = 173
 
 
 def test_every_claim_has_its_experiment_in_the_order_of_the_list() -> None:

@@ -130,7 +130,7 @@ def test_missing_recordings_name_the_command_that_brings_them(verus: Command) ->
 
 
 #: How many claims the list had when it was fixed; it may grow.
-LISTED = 226
+LISTED = 295
 
 
 def test_the_list_of_claims_never_shrinks() -> None:

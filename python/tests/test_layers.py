@@ -35,7 +35,12 @@ LAYERS = {
     "suites, run and judged": ("suites.measures", "suites.judge", "suites.explain"),
     "suites, shown": ("suites.show", "suites.junit", "suites.results", "suites.page"),
     "what experiments share": ("experiments.shared*",),
-    "experiments": ("experiments.sigcomm*", "experiments.model*", "experiments.others*"),
+    "experiments": (
+        "experiments.sigcomm*",
+        "experiments.model*",
+        "experiments.later*",
+        "experiments.others*",
+    ),
     "their list": ("experiments",),
     "the page of anything": ("report",),
     "for Python": ("api", "gym", ""),

@@ -1,10 +1,10 @@
 """Published results, each run again, drawn again and checked against its source: one module for each.
 
-`sigcomm` has the figures and tables of the paper on Verus, `model` those of the paper on models of it, `others` the
-rest, `shared` what they share. Figures and tables of the papers have one shape (`shared.reproduction`): scenarios as
-data, what is measured of each claim (`shared/claims.csv`), what is drawn. Copy `sigcomm/fig09.py` to add one. The few
-others build the `Experiment` themselves: `prepare` (what to run), `checks` (measured against targets), `page` (tables
-and figures) and `summary` (for a terminal).
+`sigcomm` has the figures and tables of the paper on Verus, `model` those of the paper on models of it, `later` what
+papers since then show of Verus and others, `others` the rest, `shared` what they share. Figures and tables of the
+papers have one shape (`shared.reproduction`): scenarios as data, what is measured of each claim (`shared/claims.csv`),
+what is drawn. Copy `sigcomm/fig09.py` to add one. The few others build the `Experiment` themselves: `prepare` (what to
+run), `checks` (measured against targets), `page` (tables and figures) and `summary` (for a terminal).
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ NAMES = {
     "model-fig11": "One of four users that are switched on and off, Verus's and the model's over time",
     "model-fig12": "Four users that are switched on and off, Verus's and the model's",
     "cs244": "The 2017 reproduction: 24 cells beside both published columns, and the same-queue matrix it left open",
+    "later-abc": "ABC's Fig. 2: Verus and six others over two LTE recordings",
+    "later-copa": "Copa's figures on Pantheon: the order of schemes on cellular and on wired paths",
+    "later-alcc": "ALCC's bound: what half the feedback changes of a controller",
     "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
     "arena": "Every sender over recordings, queues, flows and company: who is beaten by whom (by name only; minutes)",
     "ablation": "What each part of Verus's default mode is worth: all of it but one (by name only)",

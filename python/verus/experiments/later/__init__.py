@@ -1,0 +1,1 @@
+"""What later papers show of Verus and others: figures, orders and bounds."""
