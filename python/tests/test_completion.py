@@ -67,6 +67,64 @@ def test_bash_puts_in_what_follows_its_own_word_breaks(line: str, replies: str, 
     assert ran.stdout.strip() == replies, ran.stderr
 
 
+#: What is typed, and what a shell then offers or puts in: of both halves of the command.
+TYPED = {
+    "verus repo": "report",
+    "verus compare --scheme verus:ratio=2,mode=pr": "verus:ratio=2,mode=prototype",
+    "verus probe cl": "client",
+    "verus probe client --dur": "--duration",
+    "verus probe client localhost --direction do": "down",
+    "verus probe client localhost --scheme verus:mode=pa": "verus:mode=paper",
+    "verus shell --down city-driving-3g-u": "city-driving-3g-up",
+    "verus shell --queue dropt": "droptail",
+    "verus serve --read": "--read-only",
+    "verus help probe ser": "server",
+}
+
+
+def in_bash(script: Path, line: str) -> list[str]:
+    asked = f"source {script}; COMP_LINE={line!r} COMP_POINT={len(line)}; _verus; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    # Bash puts in what follows the last of its word breaks.
+    before = line.split()[-1]
+    kept = before[: max(before.rfind("="), before.rfind(":")) + 1]
+    return [kept + word for word in _said(["bash", "-c", asked])]
+
+
+def in_zsh(script: Path, line: str) -> list[str]:
+    # Away from its line editor: `compadd` tells what it is given.
+    asked = f"""autoload -Uz compinit; compinit -u -D -d /dev/null
+source {script}
+compadd() {{ local -a given=("$@"); print -rl -- ${{(P)given[-1]}} }}
+_files() {{ : }}
+words=({line}) CURRENT=$#words; _verus"""
+    return _said(["zsh", "-f", "-c", asked])
+
+
+def in_fish(script: Path, line: str) -> list[str]:
+    asked = f"source {script}; complete -C '{line}'"
+    return [word.split("\t")[0] for word in _said(["fish", "--no-config", "-c", asked])]
+
+
+def _said(command: list[str]) -> list[str]:
+    path = {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": "/nonexistent"}
+    ran = subprocess.run(command, capture_output=True, text=True, env=path, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.split()
+
+
+SHELLS = {"bash": in_bash, "zsh": in_zsh, "fish": in_fish}
+
+
+@pytest.mark.parametrize("line", TYPED)
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_completes_both_halves(shell: str, line: str, verus: Command, tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} on this machine")
+    script = tmp_path / "script"
+    script.write_text(verus("completion", shell).out)
+    assert SHELLS[shell](script, line) == [TYPED[line]]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_is_one_of_its_shell(shell: str, verus: Command) -> None:
     script = verus("completion", shell).out
@@ -80,6 +138,9 @@ def test_every_verb_has_a_page_that_man_can_show(verus: Command, tmp_path: Path)
     assert verus("man", "man1").code == 0
     names = {path.name for path in (tmp_path / "man1").iterdir()}
     assert {f"verus-{verb.replace(' ', '-')}.1" for verb in VERBS} <= names
+    for verb in ENDPOINT_VERBS:
+        page = (tmp_path / "man1" / f"verus-{verb}.1").read_text()
+        assert "Examples:" in page
     page = (tmp_path / "man1" / "verus-compare.1").read_text()
     assert "\\fB\\-\\-trace <CHANNEL>...\\fR" in page
     assert ".SH EXAMPLES" in page

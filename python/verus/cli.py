@@ -45,7 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     verb = next((word for word in given if word not in _GLOBAL), None)
     if verb in ENDPOINT_VERBS:
         _hand_over(verb, given)
+    if given[:1] == ["complete"] and (words := _behind_verb(given)) and (binary := find_endpoint()[0]):
+        os.execv(binary, [ENDPOINT, "complete", "--", *words])
     sys.exit(run(given))
+
+
+def _behind_verb(words: Sequence[str]) -> list[str]:
+    """The words that a shell asks to complete, if a verb of the endpoint and more are among them."""
+    rest = list(words[1:])
+    for skipped in ("--", "help"):
+        rest = rest[1:] if rest[:1] == [skipped] else rest
+    return rest if len(rest) > 1 and rest[0] in ENDPOINT_VERBS else []
 
 
 def _ask_for_help(words: list[str]) -> list[str]:

@@ -138,7 +138,7 @@ VERBS = {
         ),
     ),
     "man": Verb(
-        "Write manual pages, one for each verb of the lab.",
+        "Write manual pages, one for each verb.",
         "man",
         ("verus man ~/.local/share/man/man1", "man verus-compare"),
     ),

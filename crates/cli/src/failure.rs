@@ -5,7 +5,9 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
-use crate::plain;
+use clap::error::ErrorKind;
+
+use crate::{help, plain};
 
 /// A command that failed. The message names what was attempted, and where.
 #[derive(Debug)]
@@ -131,6 +133,15 @@ impl Failure {
 /// What the argument parser has to say: help and version on standard output with success, a mistake
 /// on standard error with exit code 2.
 pub fn usage_error(error: &clap::Error) -> ExitCode {
+    let asked = [
+        ErrorKind::DisplayHelp,
+        ErrorKind::DisplayVersion,
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+    ];
+    if !asked.contains(&error.kind()) {
+        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+        return Failure::usage(help::mistake(error, words)).report();
+    }
     match error.print() {
         Err(broken) if broken.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),

@@ -58,7 +58,8 @@ pub struct ClientArgs {
 /// Options of all three.
 #[derive(clap::Args)]
 pub struct Common {
-    /// The congestion controller for what is sent from here, as in `verus compare`: NAME[:key=value,…].
+    /// The controller of what is sent from here, such as verus, cubic, bbr or copa: NAME[:key=value,…], as in `verus
+    /// list schemes`.
     #[arg(long, default_value = "verus", value_parser = scheme)]
     pub scheme: Scheme,
     /// Where keys, tokens and known hosts are (default: VERUS_CONFIG, then ~/.config/verus).

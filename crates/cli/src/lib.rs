@@ -4,12 +4,14 @@
 //! verb is a module with its arguments and a `run`; what they share is how they end
 //! (`failure`), when they may print (`ui`) and what (`plain`).
 
+mod complete;
 mod draft;
 #[cfg(target_os = "linux")]
 mod emulate;
 mod failure;
 mod files;
 mod folder;
+mod help;
 mod log;
 mod plain;
 mod probe;
@@ -23,11 +25,14 @@ mod server_address;
 mod shell;
 mod signals;
 mod table;
+mod typed;
 mod ui;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use verus_core::algorithm::Registry;
 
 use crate::ui::Ui;
@@ -50,6 +55,19 @@ enum Verb {
     Probe(probe::Args),
     #[cfg(target_os = "linux")]
     Shell(Box<shell::Args>),
+    /// How a command line may go on, for shells.
+    #[command(hide = true)]
+    Complete {
+        /// The words behind the program; the last may be empty.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
+    /// Write manual pages into a folder.
+    #[command(hide = true)]
+    Man {
+        /// The folder.
+        folder: PathBuf,
+    },
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Emulate(emulate::Args),
@@ -71,7 +89,10 @@ pub fn main_with(registry: Registry) -> ExitCode {
     registry
         .install()
         .expect("no scheme is read before the program begins");
-    let cli = match Cli::try_parse() {
+    let parsed = help::dressed(Cli::command())
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return failure::usage_error(&error),
     };
@@ -81,6 +102,8 @@ pub fn main_with(registry: Registry) -> ExitCode {
         Verb::Send(args) => send::run(&args, &ui),
         Verb::Receive(args) => receive::run(&args, &ui),
         Verb::Probe(args) => probe::run(args, &ui),
+        Verb::Complete { words } => complete::run(&words, &ui),
+        Verb::Man { folder } => complete::man(&folder),
         #[cfg(target_os = "linux")]
         Verb::Shell(args) => shell::run(&args, &ui),
         #[cfg(target_os = "linux")]

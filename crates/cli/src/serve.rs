@@ -35,14 +35,6 @@ use crate::files::{self, Whose};
 use crate::log::Log;
 use crate::ui::Ui;
 
-const EXAMPLES: &str = "\
-Examples:
-  verus serve shared                            a folder, until Ctrl-C
-  verus serve token add alice                   a token for one more client, printed this once
-  verus serve token add drop --rights write     one that can put files and see nothing
-  verus serve token revoke alice                and away with it, while the server runs
-  verus serve ./token                           a folder that is called `token`";
-
 /// Serve a folder to `send` and `receive`.
 ///
 /// Clients know this server by its fingerprint, and each needs a token; the first of both is made at the first
@@ -52,8 +44,7 @@ Examples:
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    disable_help_subcommand = true,
-    after_help = EXAMPLES
+    disable_help_subcommand = true
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -76,7 +67,7 @@ struct Serving {
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
     /// Listen on this UDP port; 0 takes a free one.
-    #[arg(long, default_value_t = DEFAULT_PORT)]
+    #[arg(short, long, default_value_t = DEFAULT_PORT)]
     port: u16,
     /// Take no files.
     #[arg(long)]

@@ -39,6 +39,7 @@ use crate::draft::{self, DraftFile};
 use crate::failure::Failure;
 use crate::folder;
 use crate::signals::Signals;
+use crate::typed::{millis, probability};
 use crate::ui::Ui;
 
 use privilege::Standing;
@@ -49,15 +50,15 @@ pub use launch::run as launch;
 /// Run a program behind an emulated link: its own network, and this link to ours.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What carries packets to the program: a trace, a channel of `verus list channels`, or rate:MBPS
-    /// (default: no limit).
+    /// What carries packets to the program: a trace file, a channel of `verus list channels` such as
+    /// city-driving-3g-up, or rate:MBPS (default: no limit).
     #[arg(long, value_name = "CHANNEL", required_unless_present = "up")]
     down: Option<String>,
     /// What carries packets from the program (default: no limit).
     #[arg(long, value_name = "CHANNEL")]
     up: Option<String>,
-    /// Propagation each way, ms.
-    #[arg(long, value_name = "MS", default_value_t = 20.0, value_parser = millis)]
+    /// Propagation each way, in ms or as 0.02s.
+    #[arg(long, visible_alias = "delay", value_name = "MS", default_value_t = 20.0, value_parser = millis)]
     delay_ms: f64,
     /// The queue on the way to the program: KIND[:key=value,…], as in `verus list queues`.
     #[arg(long, value_name = "QUEUE", default_value = "infinite", value_parser = queue)]
@@ -65,7 +66,7 @@ pub struct Args {
     /// The queue on the way from the program (default: as --queue).
     #[arg(long, value_name = "QUEUE", value_parser = queue)]
     up_queue: Option<Queue>,
-    /// Probability that a packet to the program is lost at random.
+    /// Probability that a packet to the program is lost at random, as 0.005 or 0.5%.
     #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
     loss: f64,
     /// Probability that a packet from the program is lost at random.
@@ -139,20 +140,6 @@ fn queue(text: &str) -> Result<Queue, String> {
         text: text.to_owned(),
         config,
     })
-}
-
-fn millis(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(millis) if (0.0..=1e5).contains(&millis) => Ok(millis),
-        _ => Err("expected milliseconds between 0 and 100000".to_owned()),
-    }
-}
-
-fn probability(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(probability) if (0.0..1.0).contains(&probability) => Ok(probability),
-        _ => Err("expected a probability below 1".to_owned()),
-    }
 }
 
 /// One direction as the user asked for it.

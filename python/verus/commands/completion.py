@@ -1,7 +1,7 @@
 """`verus completion`: a script for a shell, which asks `verus complete` how what was typed may go on.
 
 Verbs come from `verus.verbs`, options from the verbs' own signatures, and schemes, keys, queues and channels from the
-lists that are parsed.
+lists that are parsed. Behind a verb of the endpoint, the endpoint answers, likewise.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ _SCRIPTS: dict[str, str] = {
     local before=${word%"${word##*[:=]}"}
     COMPREPLY=("${COMPREPLY[@]#"$before"}")
 }
-complete -o default -F _verus verus verus-cc
+complete -o default -F _verus verus verus-cc verus-endpoint
 """,
-    "zsh": r"""#compdef verus verus-cc
+    "zsh": r"""#compdef verus verus-cc verus-endpoint
 _verus() {
     local -a found
     found=("${(@f)$("${words[1]}" complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
     found=("${(@)found:#}")
     (( $#found )) || { _files; return }
-    compadd -S '' -a found
+    local -a open=("${(@M)found:#*[=:]}") whole=("${(@)found:#*[=:]}")
+    (( $#open )) && compadd -S '' -a open
+    (( $#whole )) && compadd -a whole
 }
-compdef _verus verus verus-cc
+compdef _verus verus verus-cc verus-endpoint
 """,
-    "fish": r"""for program in verus verus-cc
+    "fish": r"""for program in verus verus-cc verus-endpoint
     complete -c $program -a "($program complete -- (commandline -opc)[2..] (commandline -ct) 2>/dev/null)"
 end
 """,

@@ -1,9 +1,10 @@
-"""`verus man`: a manual page for each verb of the lab, from the same tables as its help."""
+"""`verus man`: a manual page for each verb, from the same tables as its help."""
 
 from __future__ import annotations
 
 import datetime
 import re
+import subprocess
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from verus import _verus
 from verus.commands.help import about, name
 from verus.commands.options import one
 from verus.commands.talk import Talk
-from verus.endpoint import ENDPOINT_VERBS
+from verus.endpoint import ENDPOINT, ENDPOINT_VERBS, find_endpoint
 from verus.errors import FieldError
 from verus.files import write_whole
 from verus.verbs import PAGES, SUMMARY, VERBS, Verb
@@ -23,7 +24,7 @@ def man(
     *,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> None:
-    """Write a manual page for each verb of the lab into a folder, such as `~/.local/share/man/man1`.
+    """Write a manual page for each verb into a folder, such as `~/.local/share/man/man1`.
 
     Parameters
     ----------
@@ -37,6 +38,11 @@ def man(
     pages = {"verus": _overview()} | {f"verus-{word.replace(' ', '-')}": _page(word, VERBS[word]) for word in VERBS}
     for page, text in pages.items():
         write_whole(folder / f"{page}.1", text.encode(), field="name")
+    endpoint, looked = find_endpoint()
+    if endpoint is None:
+        talk.say(f"none of {', '.join(ENDPOINT_VERBS)}: `{ENDPOINT}` is not in {looked}")
+    elif (ran := subprocess.run([endpoint, "man", folder], check=False)).returncode:
+        raise FieldError("name", f"`{endpoint} man` ended with code {ran.returncode}")
     talk.say(
         f"{len(list(folder.glob('verus*.1')))} pages in `{folder}`; `man -M` and `MANPATH` take the folder above it"
     )
@@ -44,7 +50,7 @@ def man(
 
 def _overview() -> str:
     told = {f"verus-{word}(1)": verb.about for word, verb in VERBS.items() if " " not in word}
-    told |= {f"verus {word} --help": said for word, said in ENDPOINT_VERBS.items()}
+    told |= {f"verus-{word}(1)": said for word, said in ENDPOINT_VERBS.items()}
     verbs = "".join(f".TP\n\\fB{_text(word)}\\fR\n{_text(said)}\n" for word, said in told.items())
     return _head("verus", SUMMARY) + f".SH SYNOPSIS\n\\fBverus\\fR \\fIVERB\\fR [\\fIOPTIONS\\fR]\n.SH VERBS\n{verbs}"
 

@@ -12,6 +12,7 @@ use verus_net::probe::wire::{MAX_SCHEME_BYTES, Request};
 use crate::failure::Failure;
 use crate::folder;
 use crate::server_address::{Family, Host};
+use crate::typed::{mbps, queue_millis, seconds};
 use crate::ui::Ui;
 
 use super::contents::{Asked, contents};
@@ -25,23 +26,29 @@ pub struct Args {
     // Not as a doc comment: rustdoc would take the brackets for a link.
     #[arg(help = "The server: HOST, HOST:PORT or [IPv6]:PORT")]
     pub(super) host: Host,
-    /// The controller, as in `verus compare`: NAME[:key=value,…].
+    /// The controller, such as verus, cubic, bbr or copa: NAME[:key=value,…], as in `verus list schemes`.
     #[arg(long, default_value = "verus", value_parser = scheme)]
     scheme: Scheme,
+    /// The server's UDP port, where HOST does not say it [default: 6060]
+    #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
     /// Which way the data goes (default: up; with --record: both).
     #[arg(long, value_enum)]
-    pub(super) direction: Option<Way>,
+    direction: Option<Way>,
+    /// From the server to here, as iperf3 calls it: --direction down.
+    #[arg(short = 'R', long, conflicts_with = "direction")]
+    reverse: bool,
     /// Flows at the same time, in each direction.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short = 'P', long, visible_alias = "parallel", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     flows: u16,
-    /// How long to send, s (default: 10, or until --bytes are delivered; with --record: 60).
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// How long to send, in s or as 2m (default: 10, or until --bytes are delivered; with --record: 60).
+    #[arg(short = 't', long, visible_alias = "time", value_name = "TIME", value_parser = seconds)]
     pub(super) duration: Option<f64>,
     /// How much each flow sends, such as 20MB.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
-    /// How fast each flow's source yields data, Mbit/s (default: as fast as the controller sends).
-    #[arg(long, value_name = "MBPS", value_parser = super::server::mbps)]
+    /// How fast each flow's source yields data, in Mbit/s or as 300k (default: as fast as the controller sends).
+    #[arg(short = 'b', long, visible_alias = "bitrate", value_name = "MBPS", value_parser = mbps)]
     pub(super) rate_mbps: Option<f64>,
     /// Size of a packet with its IP and UDP headers; never fragmented.
     #[arg(long, value_name = "BYTES", default_value_t = 1400,
@@ -73,10 +80,10 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "saturate", requires = "record")]
     pub(super) record_mode: RecordMode,
     /// With --record-mode constant: how fast to send up, where not as fast as down, Mbit/s.
-    #[arg(long, value_name = "MBPS", requires = "record", value_parser = super::server::mbps)]
+    #[arg(long, value_name = "MBPS", requires = "record", value_parser = mbps)]
     pub(super) up_rate_mbps: Option<f64>,
     /// With --record-mode saturate: how long a queue to keep standing, ms.
-    #[arg(long, value_name = "MS", requires = "record", value_parser = queue_ms)]
+    #[arg(long, value_name = "MS", requires = "record", value_parser = queue_millis)]
     pub(super) queue_ms: Option<f64>,
     /// Replace earlier results in the folder.
     #[arg(long, requires = "place")]
@@ -87,6 +94,25 @@ pub struct Args {
 }
 
 impl Args {
+    /// The server, with the port that --port gives it.
+    pub(super) fn server(&self) -> Result<Host, Failure> {
+        match (self.host.port, self.port) {
+            (Some(one), Some(other)) if one != other => Err(Failure::usage(format_args!(
+                "--port: {other} is not the port of `{}:{one}`",
+                self.host.name
+            ))),
+            (given, port) => Ok(Host {
+                port: given.or(port),
+                ..self.host.clone()
+            }),
+        }
+    }
+
+    /// Which way the data goes, where that was said.
+    pub(super) fn way(&self) -> Option<Way> {
+        self.direction.or(self.reverse.then_some(Way::Down))
+    }
+
     /// Which kind of address is asked for.
     pub(super) fn family(&self) -> Option<Family> {
         match (self.ipv4, self.ipv6) {
@@ -123,20 +149,6 @@ fn scheme(text: &str) -> Result<Scheme, String> {
     crate::scheme::open(text).map_err(|error| error.to_string())
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected seconds between 0.1 and 86400".to_owned()),
-    }
-}
-
-fn queue_ms(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(millis) if (10.0..=10_000.0).contains(&millis) => Ok(millis),
-        _ => Err("expected milliseconds between 10 and 10000".to_owned()),
-    }
-}
-
 fn size(text: &str) -> Result<u64, String> {
     match text.parse::<ByteSize>() {
         Ok(size) if size.as_u64() > 0 && size.as_u64() < 1 << 50 => Ok(size.as_u64()),
@@ -154,7 +166,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         folder::check("--out", out, args.force)?;
     }
     let mut log = args.log.as_deref().map(PacketLog::create).transpose()?;
-    let mut session = Session::open(&args.host, args.family(), secret, ui)?;
+    let mut session = Session::open(&args.server()?, args.family(), secret, ui)?;
     let request = request(args);
     let recorder = Recorder::new(&args.host.name, args.scheme.clone(), request.clone());
     let logged = log.is_some();
@@ -193,7 +205,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
 
 fn request(args: &Args) -> Request {
     let flows = |ways: [Way; 2]| {
-        if ways.contains(&args.direction.unwrap_or(Way::Up)) {
+        if ways.contains(&args.way().unwrap_or(Way::Up)) {
             args.flows
         } else {
             0

@@ -79,7 +79,7 @@ impl Plan {
             RecordMode::Saturate => recording::SETTLING,
             RecordMode::Constant => Duration::ZERO,
         };
-        let direction = args.direction.unwrap_or(Ways::Both);
+        let direction = args.way().unwrap_or(Ways::Both);
         let flows = |way| u16::from(direction == way || direction == Ways::Both);
         let duration = Duration::from_secs_f64(args.duration.unwrap_or(DEFAULT_SECONDS));
         let request = Request {
@@ -110,7 +110,7 @@ pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
     let secret = super::read_key(args.key_file.as_deref())?;
     folder::check("--record", target, args.force)?;
-    let mut session = Session::open(&args.host, args.family(), secret, ui)?;
+    let mut session = Session::open(&args.server()?, args.family(), secret, ui)?;
     let host = &args.host.name;
     let light = recording::light_request(&plan.request);
     let light_scheme = Scheme::parse(&light.scheme).expect("a rate in range");

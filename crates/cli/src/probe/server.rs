@@ -15,6 +15,7 @@ use verus_net::probe::{DEFAULT_PORT, Server};
 use crate::failure::Failure;
 use crate::server_address::shown;
 use crate::signals::Signals;
+use crate::typed::{mbps, whole_seconds};
 use crate::ui::Ui;
 
 use crate::log::Log;
@@ -26,7 +27,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDRESS")]
     bind: Option<IpAddr>,
     /// Listen on this UDP port; 0 takes a free one.
-    #[arg(long, default_value_t = DEFAULT_PORT)]
+    #[arg(short, long, default_value_t = DEFAULT_PORT)]
     port: u16,
     /// Serve only clients that have the same key: a file of 12 bytes or more that nobody else can read.
     #[arg(long, value_name = "FILE")]
@@ -43,8 +44,8 @@ pub struct Args {
     /// Flows of all tests together.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     max_total_flows: u32,
-    /// Longest test, s.
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Longest test, in s or as 1h.
+    #[arg(long, value_name = "TIME", default_value_t = 3600, value_parser = whole_seconds)]
     max_duration: u32,
     /// Most that one test may use of each direction, Mbit/s (default: 100; with a key, no limit).
     #[arg(long, value_name = "MBPS", value_parser = mbps)]
@@ -52,8 +53,8 @@ pub struct Args {
     /// Most that all tests together may use of each direction, Mbit/s (default: no limit).
     #[arg(long, value_name = "MBPS", value_parser = mbps)]
     max_total_mbps: Option<f64>,
-    /// Forget a client that was silent for so long, s.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Forget a client that was silent for so long, in s or as 2m.
+    #[arg(long, value_name = "TIME", default_value_t = 60, value_parser = whole_seconds)]
     max_silence: u32,
     /// End after one test.
     #[arg(long)]
@@ -61,14 +62,6 @@ pub struct Args {
     /// Print events as JSON Lines.
     #[arg(long)]
     json: bool,
-}
-
-/// A rate above zero.
-pub fn mbps(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(rate) if (0.001..=1e6).contains(&rate) => Ok(rate),
-        _ => Err("expected Mbit/s between 0.001 and 1000000".to_owned()),
-    }
 }
 
 /// What strangers are granted of each direction unless it is said otherwise, Mbit/s.
