@@ -49,13 +49,13 @@ pub trait Controller: fmt::Debug + Send + Any {
         None
     }
 
-    /// How much may leave back to back at the [pacing rate](Self::pacing_rate); `None` leaves that to the pacer.
+    /// How many bytes may leave back to back at the [pacing rate](Self::pacing_rate); with `None` the pacer decides.
     fn send_quantum(&self) -> Option<Bytes> {
         None
     }
 
-    /// The bitrate that a live source should have, for algorithms that govern the source, too: it asks at each frame. `None`
-    /// leaves it as it is.
+    /// The bitrate at which a live source (a video encoder) should produce data, for algorithms that control the
+    /// source, too. The source asks before each frame; with `None` it keeps its own bitrate.
     fn media_rate(&self) -> Option<Rate> {
         None
     }
@@ -65,8 +65,8 @@ pub trait Controller: fmt::Debug + Send + Any {
         None
     }
 
-    /// A few bytes for the algorithm's receiver half, to travel with `packet`; asked for after
-    /// [`on_sent`](Self::on_sent). Where the transport cannot carry them, nobody asks.
+    /// A few bytes for the algorithm's receiver half, to travel with `packet`. Called after [`on_sent`](Self::on_sent),
+    /// and only by transports that can carry such bytes.
     fn stamp(&self, _packet: &Departure) -> Option<Stamp> {
         None
     }
@@ -76,18 +76,18 @@ pub trait Controller: fmt::Debug + Send + Any {
         Recovery::rack()
     }
 
-    /// The code point of all packets: whether the algorithm answers marks, and in which way. Asked for once, as the flow
-    /// begins; [`Ecn::Ce`] is none that a sender may choose.
+    /// The ECN code point of all packets: whether the algorithm answers marks, and in which way. Called once, as the
+    /// flow begins; a sender may not choose [`Ecn::Ce`].
     fn ecn(&self) -> Ecn {
         Ecn::NotEct
     }
 
-    /// What the algorithm is doing, if it has phases; read only by recorders.
+    /// What the algorithm is doing, if it has phases; only recorders call this.
     fn phase(&self) -> Option<Phase> {
         None
     }
 
-    /// Internal quantities by name with their unit last, read only by recorders.
+    /// Internal quantities by name, each name ending in its unit; only recorders call this.
     fn probe(&self, _record: &mut dyn FnMut(&'static str, f64)) {}
 
     /// The learned delay profile as (window in packets, delay in ms) points and fitted curve, if
@@ -99,9 +99,8 @@ pub trait Controller: fmt::Debug + Send + Any {
 
 /// What may leave now: no more than both bounds allow.
 ///
-/// A bound on what is in flight and a bound on what leaves are not the same to a transport whose count of
-/// the bytes in flight differs from the controller's, as a QUIC stack's does: the first needs no count but the
-/// transport's own, the second is added to it.
+/// A transport whose count of the bytes in flight differs from the controller's, as a QUIC stack's does, must tell the
+/// two bounds apart: it compares the window with its own count, and adds the budget to its own count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     window: Bytes,
@@ -109,7 +108,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// At most so many bytes in flight, as congestion windows have it.
+    /// A congestion window: at most `bytes` in flight.
     #[inline]
     pub const fn window(bytes: Bytes) -> Self {
         Allowance {
@@ -118,8 +117,8 @@ impl Allowance {
         }
     }
 
-    /// At most so many bytes more, whatever is in flight: what is left of an epoch's budget, of a forecast, or of
-    /// the credit that a rate has earned.
+    /// At most `bytes` more, whatever is in flight: what is left of an epoch's budget, of a forecast, or of the credit
+    /// that a rate has earned.
     #[inline]
     pub const fn budget(bytes: Bytes) -> Self {
         Allowance {
@@ -128,7 +127,7 @@ impl Allowance {
         }
     }
 
-    /// This window, and at most so many bytes more.
+    /// This window, and at most `bytes` more.
     #[inline]
     #[must_use]
     pub const fn and_budget(self, bytes: Bytes) -> Self {
@@ -150,7 +149,7 @@ impl Allowance {
         (self.window < Bytes::MAX).then_some(self.window)
     }
 
-    /// The bound on bytes that leave, if there is one.
+    /// The bound on the bytes that may still leave, if there is one.
     pub fn most_more(self) -> Option<Bytes> {
         (self.budget < Bytes::MAX).then_some(self.budget)
     }
@@ -163,9 +162,10 @@ pub enum Phase {
     SlowStart,
     /// The algorithm proper decides: congestion avoidance, epochs, a control loop.
     Steady,
-    /// The window comes down after a loss, and what was lost is made good.
+    /// The window comes down after a loss, and what was lost is sent again.
     Recovery,
-    /// Less leaves than the path delivers, so that its queue empties, to meet the round trip without one.
+    /// The sender sends less than the path delivers, so that the queue empties and the round-trip time without a queue
+    /// can be measured.
     Drain,
     /// Nothing has answered since a retransmission timeout.
     Silent,
@@ -197,12 +197,12 @@ pub trait Observer: fmt::Debug + Send {
     /// The instant asked for by [`next_tick`](Self::next_tick) has come, perhaps late.
     fn on_tick(&mut self, _now: Time) {}
 
-    /// Appends what the sender half is to hear with the next acknowledgement, at most
-    /// [`REPORT_BYTES`]; it arrives as [`Feedback::report`].
+    /// Appends the bytes for the sender half that travel with the next acknowledgement, at most [`REPORT_BYTES`]; the
+    /// sender half reads them as [`Feedback::report`].
     fn report(&self, into: &mut Vec<u8>);
 }
 
-/// How long a report may be.
+/// The longest report, in bytes.
 pub const REPORT_BYTES: usize = 255;
 
 /// A packet as it arrived, for an [`Observer`].
@@ -226,7 +226,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// How long a stamp may be.
+    /// The longest stamp, in bytes.
     pub const MAX: usize = 16;
 
     /// A stamp of `bytes`.
@@ -254,7 +254,8 @@ impl Stamp {
 pub struct ProfileSnapshot {
     /// Measured points: (window in packets, averaged delay in ms).
     pub points: Vec<(f64, f64)>,
-    /// The fitted curve at each whole window from 1, or at a thousand of them: (window in packets, delay in ms).
+    /// The fitted curve at each whole window from 1, or at a thousand of these where there are more: (window in
+    /// packets, delay in ms).
     pub curve: Vec<(f64, f64)>,
 }
 
@@ -271,14 +272,14 @@ pub struct Departure {
     pub window: Bytes,
     /// Bytes in flight, this packet included.
     pub in_flight: Bytes,
-    /// Bytes acknowledged by then: rounds and delivery rates follow from it.
+    /// Bytes of the flow acknowledged when this packet left: rounds and delivery rates follow from it.
     pub delivered: Bytes,
-    /// When `delivered` last grew, or, where nothing else was in flight, when this left.
+    /// When `delivered` last grew; where nothing else was in flight, when this packet left.
     pub delivered_at: Time,
-    /// Over how long the flight that this packet ends had left: since the departure of the newest packet acknowledged
-    /// by then, or zero where nothing else was in flight.
+    /// The time from the departure of the newest packet then acknowledged to the departure of this one: how long it
+    /// took to send the flight that this packet ends. Zero where nothing else was in flight.
     pub sending: Duration,
-    /// Whether the source, not the window, was what held the sender back.
+    /// Whether the source, not the window, held the sender back.
     pub app_limited: bool,
 }
 
@@ -305,10 +306,10 @@ pub struct Feedback<'a> {
     pub lost: &'a [Departure],
     /// Packets declared lost before (by a gap or a timeout) and acknowledged after all.
     pub recovered: &'a [Acked],
-    /// How many packets bore a congestion mark (ECN), of those that this event says have arrived; none where
-    /// [`Controller::ecn`] did not ask for marks, but over QUIC, whose stack always asks for classic ones.
+    /// How many of the packets that this event says have arrived bore a congestion mark (ECN). Zero where
+    /// [`Controller::ecn`] did not ask for marks, except over QUIC, whose stack always asks for classic marks.
     pub marked: usize,
-    /// What the algorithm's own receiver half says, where it has one.
+    /// What the algorithm's receiver half reports, where it has one.
     pub report: Option<&'a [u8]>,
     /// Bytes in flight before this event.
     pub in_flight_before: Bytes,
@@ -323,14 +324,14 @@ pub struct Feedback<'a> {
 }
 
 impl Feedback<'_> {
-    /// What the newest packet acknowledged says of how fast the path delivers; `None` where nothing was acknowledged.
+    /// The delivery-rate sample of the newest packet acknowledged; `None` where nothing was acknowledged.
     pub fn delivery(&self) -> Option<Delivery> {
         let arrived = self.acked.iter().chain(self.recovered);
         let newest = arrived.max_by_key(|acked| acked.packet.number)?;
         let packet = newest.packet;
         let delivered = self.delivered.saturating_sub(packet.delivered);
         let interval = self.now.since(packet.delivered_at).max(packet.sending);
-        // A shorter time than any round trip is no time to measure a rate in (Linux).
+        // An interval shorter than the least round-trip time is too short for a rate (Linux, `tcp_rate_gen`).
         let counts = interval >= self.min_rtt;
         Some(Delivery {
             packet,
@@ -352,9 +353,8 @@ impl Feedback<'_> {
 }
 
 /// A sample of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation; draft-ietf-ccwg-bbr, "Delivery Rate
-/// Samples"): what was delivered since a packet left, over the longer of the time in which that was acknowledged and the
-/// time in which the flight before it was sent. The second keeps acknowledgements that arrive in a burst from passing
-/// for a fast path.
+/// Samples"): what was delivered since a packet left, over the longer of two times: that in which it was acknowledged,
+/// and that in which it was sent. The second keeps a burst of acknowledgements from being taken for a fast path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Delivery {
     /// The newest packet acknowledged, as it left.
@@ -363,7 +363,7 @@ pub struct Delivery {
     pub rtt: Duration,
     /// Bytes delivered since it left.
     pub delivered: Bytes,
-    /// The rate; zero where the time was too short to tell.
+    /// The rate; zero where the time was too short for one.
     pub rate: Rate,
 }
 

@@ -14,13 +14,13 @@
 //!                  └──────────▶ forgotten
 //! ```
 //!
-//! A timeout only presumes. When a packet that it presumed lost is acknowledged and nothing sent since
-//! has overtaken the others, the silence was a delay (F-RTO, RFC 5682; Eifel, RFC 4015): they are in
+//! A timeout only presumes losses. When a packet that it presumed lost is acknowledged and nothing sent since the
+//! timeout has overtaken the others, the silence was a delay (F-RTO, RFC 5682; Eifel, RFC 4015): the others are in
 //! flight again, and need not be sent twice.
 //!
-//! The ledger stays true whatever an algorithm believes, and its memory is bounded by the window: a slot for
-//! each number between the oldest packet still of interest and the newest, of which no more than
-//! 131,072 are kept for packets that are not in flight, or that others have overtaken.
+//! The ledger does not depend on what an algorithm believes. The window bounds its memory: it keeps a slot for each
+//! number from the oldest packet whose fate is open or that is remembered as lost to the newest, and no more than
+//! 131,072 slots for packets that are not in flight, or that others have overtaken.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -38,20 +38,20 @@ const DUP_THRESH: u64 = 3;
 const FORGET_AFTER: Duration = Duration::from_secs(2);
 const FORGET_RTTS: u64 = 4;
 
-/// Beyond so many numbers (8 MiB of memory) what is lost is forgotten, and what is missing is lost, oldest
-/// first: a receiver may let packets go missing for as long as the round trips that it makes up, and one that
-/// answers nothing leaves all that is sent presumed lost. No honest reordering is a hundred thousand packets long.
+/// With more slots than this (8 MiB of memory), lost packets are forgotten and missing ones declared lost, oldest
+/// first. A receiver could otherwise keep packets missing for as long as it likes by feigning long round trips, and one
+/// that answers nothing leaves everything sent presumed lost. No honest reordering is a hundred thousand packets long.
 const MOST_SLOTS: usize = 1 << 17;
 
-/// What the ledger keeps of a packet, in one cache line: its number is its place in the ring, and
-/// no window or packet comes near 4 GiB.
+/// What the ledger keeps of a packet, in one cache line of 64 bytes. The packet's number follows from its place in the
+/// ring; 32 bits hold a window or a size in bytes, since neither comes near 4 GiB.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     at: Time,
     delivered: Bytes,
     delivered_at: Time,
     data_start: u64,
-    /// In flight and overtaken: when it is lost. Lost: when it was declared so.
+    /// For a packet in flight and overtaken: when it will be declared lost. For a lost one: when it was.
     deadline: Time,
     window: u32,
     in_flight: u32,
@@ -113,9 +113,9 @@ impl Slot {
 enum State {
     InFlight,
     Lost,
-    /// Presumed lost by a timeout, and not overtaken since.
+    /// Presumed lost by a timeout, and not overtaken by a later packet since.
     Presumed,
-    /// Acknowledged, recovered or forgotten: waits only for its turn to leave the ring.
+    /// Acknowledged, recovered or forgotten: the slot is freed once all older ones are.
     Done,
 }
 
@@ -126,12 +126,12 @@ pub struct Revealed {
     pub acked: Vec<Acked>,
     /// Newly lost.
     pub lost: Vec<Departure>,
-    /// Lost before, acknowledged after all.
+    /// Declared lost before, and now acknowledged after all.
     pub recovered: Vec<Acked>,
     /// The data that the newly lost packets carried.
     pub lost_data: Vec<DataRange>,
-    /// The data that need not be sent again: what the recovered packets carried, and what a
-    /// timeout presumed lost and is under way after all.
+    /// The data that need not be sent again: that of the recovered packets, and that of packets which a spurious
+    /// timeout presumed lost and which are in flight again.
     pub recovered_data: Vec<DataRange>,
     /// How many packets are in flight again after a spurious timeout.
     pub revived: u64,
@@ -148,7 +148,7 @@ impl Revealed {
         self.revived = 0;
     }
 
-    /// Whether there is nothing to tell.
+    /// Whether nothing was revealed.
     pub fn is_empty(&self) -> bool {
         self.acked.is_empty() && self.lost.is_empty() && self.recovered.is_empty()
     }
@@ -220,9 +220,10 @@ impl RttEstimate {
 #[derive(Clone, Copy, Debug)]
 struct Reordering {
     seen: bool,
-    /// Multiplies min_rtt / 4; grows by one for each round that proved a loss spurious.
+    /// Factor of min_rtt / 4 in the reordering window; grows by one in each round that proves a loss spurious.
     multiplier: u64,
-    /// Packets numbered below this left before the last growth: one growth a round.
+    /// Packets with numbers below this left before the multiplier last grew, and do not make it grow again: it grows at
+    /// most once a round.
     round_end: u64,
 }
 
@@ -238,29 +239,29 @@ pub struct Ledger {
     in_flight_packets: u64,
     delivered: Bytes,
     delivered_at: Time,
-    /// When the newest packet acknowledged left, or that which ended an idle time.
+    /// When the newest acknowledged packet left, or the first packet after an idle time.
     flight_since: Time,
     largest_acked: Option<u64>,
     last_ack: Option<Ack>,
     /// Departure and round-trip time of the acknowledged packet that left last (RACK.xmit_ts and
     /// RACK.rtt).
     newest_acked: (Time, Duration),
-    /// Overtaken but not yet lost. A receiver chooses what goes missing and what turns up, so that each
-    /// step among them, and among those lost, takes time in the logarithm of how many there are.
+    /// Packets overtaken but not yet declared lost. Since a hostile receiver chooses which packets go missing and which
+    /// turn up, each step in this set and in `lost` takes time logarithmic in its size.
     missing: BTreeSet<u64>,
-    /// When each of `missing` is lost, where each has a timer of its own.
+    /// When each packet of `missing` will be declared lost, under rules that give each packet a timer of its own.
     timers: BTreeSet<(Time, u64)>,
-    /// Lost, overtaken and remembered.
+    /// Packets declared lost, overtaken, and still remembered.
     lost: Remembered,
     /// The earliest deadline among `missing`.
     loss_deadline: Option<Time>,
-    /// Numbers lost by the event in hand; kept for its room.
+    /// Numbers declared lost by the current event; a field so that its memory is reused.
     expired: Vec<u64>,
     reordering: Reordering,
     rtt: RttEstimate,
-    /// Packets up to here belong to a time when the source ran dry.
+    /// Packets that leave before more than this was delivered are app-limited: the source ran dry.
     app_limited_until: Bytes,
-    /// Missing and lost packets looked at so far.
+    /// Missing and lost packets visited so far.
     #[cfg(test)]
     looked_at: u64,
 }
@@ -316,7 +317,7 @@ impl Ledger {
         self.delivered
     }
 
-    /// How many packet numbers it keeps in memory, 64 bytes each.
+    /// How many slots it keeps in memory, 64 bytes each.
     pub fn remembered(&self) -> usize {
         self.slots.len()
     }
@@ -327,14 +328,14 @@ impl Ledger {
         &self.rtt
     }
 
-    /// When an overtaken packet will be declared lost.
+    /// When the next overtaken packet will be declared lost.
     #[inline]
     pub fn next_loss(&self) -> Option<Time> {
         self.loss_deadline
     }
 
-    /// The source has nothing to send though the window is open: samples from packets that leave before more than all
-    /// this is delivered say nothing about the path's capacity, the one after a silence among them
+    /// The source has nothing to send though the window is open: samples from packets that leave before everything now
+    /// in flight is delivered, and from the first one after a silence, say nothing about the path's capacity
     /// (draft-ietf-ccwg-bbr, "Tracking application-limited phases").
     pub fn set_app_limited(&mut self) {
         self.app_limited_until = (self.delivered + self.in_flight).max(Bytes::new(1));
@@ -374,7 +375,7 @@ impl Ledger {
         self.slots.push_back(slot);
     }
 
-    /// Forgets what was lost before anything that is in flight.
+    /// Forgets lost packets that are older than everything in flight.
     #[cold]
     fn make_room(&mut self) {
         while self.slots.len() >= MOST_SLOTS && self.slots[0].state != State::InFlight {
@@ -384,8 +385,8 @@ impl Ledger {
         }
     }
 
-    /// The next number is never used: whoever acknowledges it has not waited for what it
-    /// acknowledges.
+    /// Leaves the next number unused, and returns it: a receiver that acknowledges it acknowledges what it did not
+    /// receive.
     pub fn skip(&mut self) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
@@ -411,9 +412,8 @@ impl Ledger {
         self.next_number
     }
 
-    /// An acknowledgement arrives, and with it when more packets than the newest were received
-    /// (`received`, by ascending number; may be empty). What it reveals is appended to `out`,
-    /// losses included.
+    /// An acknowledgement arrives, perhaps with the arrival times of packets other than the newest (`received`, by
+    /// ascending number; may be empty). Appends to `out` what it reveals, losses included.
     #[inline]
     pub fn on_ack(&mut self, now: Time, ack: &Ack, received: &[Received], out: &mut Revealed) {
         let heard = &Heard { ack, received };
@@ -421,12 +421,12 @@ impl Ledger {
         if newest >= self.next_number {
             return; // acknowledges what was never sent: nothing in it can be trusted
         }
-        // Skipped numbers may have left the ring already, and what was lost long ago.
+        // Skipped numbers and packets lost long ago may have left the ring already.
         let from = self
             .largest_acked
             .map_or(self.base, |largest| self.base.max(largest + 1));
-        // Below `from` there is news only if something is open there, and the acknowledgement does
-        // not say the same of it as the last one did.
+        // Below `from` there is news only if the fate of a packet there is open, and the acknowledgement says something
+        // else about those numbers than the last one did.
         let open = !(self.missing.is_empty() && self.lost.numbers.is_empty());
         if open && !ack.agrees_below(&self.last_ack) {
             self.settle_overtaken(now, heard, from, out);
@@ -442,7 +442,7 @@ impl Ledger {
         self.tidy(now);
     }
 
-    /// Loses the oldest of the missing before their time.
+    /// Declares the oldest of the missing packets lost before their time.
     #[cold]
     fn give_up_oldest(&mut self, now: Time, out: &mut Revealed) {
         let before = self.next_number - MOST_SLOTS as u64;
@@ -481,7 +481,7 @@ impl Ledger {
         debug_assert!(self.in_flight.is_zero());
     }
 
-    /// The timeout was spurious: what it presumed lost is under way after all.
+    /// The timeout was spurious: what it presumed lost is in flight after all.
     #[cold]
     fn revive(&mut self, out: &mut Revealed) {
         for slot in &mut self.slots {
@@ -621,7 +621,7 @@ impl Ledger {
         out.recovered_data.push(data);
     }
 
-    /// What an acknowledged packet tells of the path.
+    /// Takes the round-trip sample of an acknowledged packet.
     #[inline]
     fn sample(&mut self, now: Time, number: u64, heard: &Heard<'_>) -> Acked {
         let slot = self.slot(number);
@@ -659,7 +659,7 @@ impl Ledger {
         }
     }
 
-    /// Declares lost what is due among the missing.
+    /// Declares lost those missing packets that are due.
     #[inline]
     fn detect(&mut self, now: Time, out: &mut Revealed) {
         if self.missing.is_empty() {
@@ -710,7 +710,7 @@ impl Ledger {
             self.missing.remove(&number);
             expired.push(number);
         }
-        // In order of departure, whatever their timers.
+        // Report them in order of departure, whatever the order of their timers.
         expired.sort_unstable();
         for number in expired.drain(..) {
             self.lose_overtaken(number, now, out);
@@ -723,7 +723,7 @@ impl Ledger {
         self.lost.insert(number);
     }
 
-    /// Counts work, so that tests can hold it to what an event brings.
+    /// Counts visits, so that tests can bound the work by what an event brings.
     #[inline]
     fn look_at(&mut self) {
         #[cfg(test)]
@@ -794,8 +794,8 @@ impl Ledger {
 #[derive(Debug)]
 struct Remembered {
     numbers: BTreeSet<u64>,
-    /// None of them is forgotten until then: the first is not old enough. In the past, unless somebody has looked since the
-    /// first became another.
+    /// Nothing is forgotten before this instant, since the oldest is not old enough until then. A lower bound only: in
+    /// the past when the oldest has changed and nobody has looked since.
     kept_until: Time,
 }
 

@@ -23,18 +23,17 @@ use crate::units::{Bytes, Duration, Time};
 /// A tail probe waits two smoothed round trips (RFC 8985 §7.2), and never less than this.
 const MIN_PROBE_TIMEOUT: Duration = Duration::from_millis(10);
 
-/// Packet numbers are skipped once in twice this many packets on average, or once in half a flight
-/// if that is more: often enough that lies do not pay, seldom enough that the gaps take little room
-/// in acknowledgements.
+/// On average one packet number in this many is skipped, or one in half a flight if that is more: often enough that
+/// lies do not pay, seldom enough that the gaps take little room in acknowledgements.
 const SKIP_EVERY: u64 = 64;
 
-/// An acknowledgement that cannot be true. Nothing of it was believed.
+/// An acknowledgement that cannot be true. It was ignored entirely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FalseAck {
     /// It names a packet that has not left yet.
     #[error("acknowledges packet {0}, which was never sent")]
     NeverSent(u64),
-    /// It names a number that was skipped on purpose: the receiver acknowledges what it did not get.
+    /// It names a number that was skipped on purpose: the receiver acknowledges what it did not receive.
     #[error("acknowledges packet {0}, whose number was skipped")]
     Skipped(u64),
 }
@@ -45,7 +44,7 @@ pub enum FalseAck {
 struct Skipping {
     random: ChaCha8Rng,
     next: u64,
-    /// Those skipped lately, ascending.
+    /// The numbers skipped lately, ascending.
     skipped: VecDeque<u64>,
 }
 
@@ -72,7 +71,7 @@ impl Skipping {
         self.next = number + self.random.random_range(1..=gap);
     }
 
-    /// A skipped number that the acknowledgement names.
+    /// A skipped number that the acknowledgement names, if it names one.
     fn caught(&self, ack: &Ack) -> Option<u64> {
         ack.ranges().find_map(|range| {
             let at = self.skipped.partition_point(|&number| number < range.first);
@@ -104,7 +103,7 @@ pub struct Transmit {
 pub struct Counters {
     /// Packets sent, retransmissions included.
     pub sent: u64,
-    /// Of these, retransmissions.
+    /// Of the packets sent, retransmissions.
     pub retransmitted: u64,
     /// Packets declared lost.
     pub lost: u64,
@@ -169,7 +168,7 @@ pub struct Sender {
     controller: Direct,
     recovery: Recovery,
     ecn: Ecn,
-    /// What the receiver counted of marks, as it said last.
+    /// The receiver's count of marked packets, as last acknowledged.
     marks: u32,
     ledger: Ledger,
     pacer: Pacer,
@@ -177,15 +176,15 @@ pub struct Sender {
     source: Source,
     resend: Resend,
     revealed: Revealed,
-    /// From when the retransmission timeout counts: the last acknowledgement of anything new, the
+    /// The instant from which the retransmission timeout counts: the last acknowledgement of anything new, the
     /// departure that ended an idle time, or the last timeout (RFC 6298 §5).
     silent_since: Time,
     last_departure: Time,
     backoff: u32,
-    /// A tail probe is out and unanswered, or none is due.
+    /// No tail probe is due: one is unanswered, or there is nothing to probe for.
     probed: bool,
     probe_now: bool,
-    /// Boxed, so that senders which skip nothing stay small.
+    /// Boxed, so that senders that skip no numbers stay small.
     skipping: Option<Box<Skipping>>,
     counters: Counters,
 }
@@ -288,7 +287,7 @@ impl Sender {
         Some(self.transmit(now, data, retransmission))
     }
 
-    /// What the next packet carries, and whether that left before.
+    /// The data of the next packet, and whether that data left before.
     #[inline]
     fn next_data(&mut self) -> Option<(DataRange, bool)> {
         if self.backoff > 0
@@ -329,8 +328,8 @@ impl Sender {
         }
     }
 
-    /// Sends something that draws an acknowledgement, window or no window: new data if there is
-    /// any, else the newest data in flight once more (RFC 8985 §7.3).
+    /// Sends something that draws an acknowledgement even if the window is full: new data if there is any, else the
+    /// newest data in flight once more (RFC 8985 §7.3).
     #[cold]
     fn transmit_probe(&mut self, now: Time) -> Option<Transmit> {
         self.probe_now = false;
@@ -339,15 +338,15 @@ impl Sender {
             None => (self.ledger.tail()?, true),
         };
         self.counters.probes += 1;
-        // The timeout counts from the probe: it has a round trip to be answered.
+        // The timeout counts from the probe, so that the probe has a round trip to be answered in.
         self.silent_since = now;
         Some(self.transmit(now, data, again))
     }
 
-    /// An acknowledgement arrives. `report` is what the algorithm's own receiver half says.
+    /// An acknowledgement arrives. `report` is what the algorithm's receiver half adds to it.
     ///
     /// # Errors
-    /// If the acknowledgement cannot be true; nothing of it is believed then.
+    /// If the acknowledgement cannot be true; then it is ignored entirely.
     #[inline]
     pub fn on_ack(&mut self, now: Time, ack: &Ack, report: Option<&[u8]>) -> Result<(), FalseAck> {
         self.on_ack_with_times(now, ack, &[], report)
@@ -428,7 +427,8 @@ impl Sender {
         (next < never).then_some(next)
     }
 
-    /// Whether there is something for [`on_timer`](Self::on_timer) to do at `now`. It is mostly a tick.
+    /// Whether there is something for [`on_timer`](Self::on_timer) to do at `now`; mostly that is the controller's
+    /// tick.
     #[inline]
     pub fn is_due(&self, now: Time) -> bool {
         let by_now = |at| at <= now;
@@ -476,9 +476,9 @@ impl Sender {
         self.source.is_dry() && self.resend.is_empty() && self.ledger.in_flight().is_zero()
     }
 
-    /// How many of the packets that an acknowledgement reveals to have arrived bore a mark, given the receiver's count:
-    /// never more than there are, whatever it counts. A count behind the last one is that of an acknowledgement
-    /// overtaken by another.
+    /// How many of the packets that an acknowledgement newly reveals as arrived bore a mark, given the receiver's
+    /// running count: never more than were revealed, whatever the receiver claims. A count lower than the last one
+    /// belongs to an acknowledgement that another one overtook.
     #[cold]
     fn newly_marked(&mut self, marks: u32) -> usize {
         let news = marks.wrapping_sub(self.marks);
@@ -545,7 +545,8 @@ impl Sender {
         self.counters.timeouts += 1;
         self.silent_since = now;
         self.probe_now = false;
-        // What the loss timer has revealed at this instant is told of already, and stays for recorders.
+        // The controller knows already what the loss timer revealed at this instant; it stays in `revealed` for
+        // recorders.
         let told = self.revealed.lost.len();
         self.revealed.lost_data.clear();
         self.ledger.on_timeout(now, &mut self.revealed);
@@ -592,7 +593,7 @@ impl Sender {
         }
     }
 
-    /// When the pacer lets the next packet go, if it is all that holds it.
+    /// When the pacer lets the next packet go, if nothing but the pacer holds it back.
     #[inline]
     fn release_at(&self) -> Option<Time> {
         self.controller.pacing_rate()?;
