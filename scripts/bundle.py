@@ -4,6 +4,7 @@ Making it takes longer than the rest of a page, and it is the same until vl-conv
 """
 
 import gzip
+import re
 from pathlib import Path
 
 import vl_convert
@@ -12,11 +13,17 @@ SCRIPT = Path(__file__).parents[1] / "python" / "verus" / "vega.js.gz"
 
 
 def bundle() -> str:
-    """What it holds: whose it is, then Vega, Vega-Lite and Vega-Embed."""
+    """What it holds: whose it is, then Vega, Vega-Lite and Vega-Embed; the first two as `vega` and `vegaLite`.
+
+    vl-convert gives out Vega-Embed alone, which can only draw later. Within it, the others have names that are found
+    where Vega-Embed uses them.
+    """
     versions = f"Vega {vl_convert.get_vega_version()}, Vega-Embed {vl_convert.get_vega_embed_version()} and Vega-Lite"
     notice = f"/* {versions}: (c) University of Washington Interactive Data Lab, BSD-3-Clause, see vega.LICENSE */\n"
     script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return notice + script
+    (vega,) = re.findall(r"\bvega:(\w+)\.version,", script)
+    (vega_lite,) = re.findall(r'"vega-lite":\(e,t\)=>(\w+)\.compile\(', script)
+    return f"{notice}{script}\nwindow.vega = {vega}; window.vegaLite = {vega_lite};\n"
 
 
 if __name__ == "__main__":

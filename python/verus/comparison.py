@@ -13,7 +13,7 @@ from verus.numbers import DELAY_NOTE, LIVE_DELAY_NOTE, number, percent
 from verus.page import Page, Section, table
 from verus.results import Results
 from verus.style import looks
-from verus.summary import Block, blocks
+from verus.summary import Block, Cell, blocks, mean
 
 
 def compare_page(results: Results) -> Page:
@@ -22,17 +22,21 @@ def compare_page(results: Results) -> Page:
     note = LIVE_DELAY_NOTE if results.live else DELAY_NOTE
     if any(len(cell.runs) > 1 for block in parts for cell in block.cells):
         note += f" {INTERVAL_NOTE}"
+    summary = [Section(title="Summary", body=_summary(parts))] if len(parts) > 1 else []
     sections = [
+        *summary,
         Section(title="Delay against throughput", figures=[figures.scatter(results, parts)]),
-        Section(
-            title="Results",
-            body="".join(results_table(block) for block in parts) + f"<p class=note>{html.escape(note)}</p>",
-        ),
         Section(title="Over time", figures=_over_time(results, parts)),
     ]
     profile = figures.profiles(results, parts)
     if profile is not None:
-        sections.append(Section(title="Delay profiles", figures=[profile]))
+        sections.append(Section(title="Delay profiles", figures=[profile, *_profiles_over_time(results, parts)]))
+    sections.append(
+        Section(
+            title="Results",
+            body="".join(results_table(block) for block in parts) + f"<p class=note>{html.escape(note)}</p>",
+        )
+    )
     names = ", ".join(dict.fromkeys(cell.label for block in parts for cell in block.cells))
     channels = ", ".join(dict.fromkeys(block.short for block in parts))
     if results.emulated:
@@ -61,19 +65,69 @@ def _timing_table(timing: Mapping[str, Any]) -> str:
 _LATENESS = (("p50", "p50"), ("p99", "p99"), ("largest", "max"))
 
 
+def _summary(parts: Sequence[Block]) -> str:
+    """Each contestant over all channels and queues, then what it came to on each."""
+    style = looks(cell for block in parts for cell in block.cells)
+    live = parts[0].capacity_mbps is None
+    several = len({block.queue for block in parts}) > 1
+    rows = []
+    for label, look in style.items():
+        found = [next((cell for cell in block.cells if cell.label == label), None) for block in parts]
+        here = [cell for cell in found if cell is not None]
+        share = mean([cell["throughput_mbps" if live else "utilization"] for cell in here])
+        delay, tail = (mean([cell[name] for cell in here]) for name in ("qdelay_mean_ms", "qdelay_p95_ms"))
+        values = [_value("throughput_mbps" if live else "utilization", share), number(delay), number(tail)]
+        cells = "".join(f"<td>{value}</td>" for value in values)
+        cells += "".join(f"<td>{'' if cell is None else _brief(cell, live=live)}</td>" for cell in found)
+        swatch = f'<i style="background:{look.color}"></i>'
+        rows.append(f"<tr><th scope=row>{swatch}{html.escape(label)}</th>{cells}</tr>")
+    used = "throughput<br>Mbit/s" if live else "used<br>%"
+    names = [
+        html.escape(block.short) + (f"<br><small>{html.escape(block.queue)}</small>" if several else "")
+        for block in parts
+    ]
+    brief = "throughput, Mbit/s" if live else "share of the channel used, %"
+    caption = (
+        f"Means over {len(parts)} channels and queues, each counted once; on each of them, {brief}, and the 95th "
+        "percentile of the delay, ms"
+    )
+    return table(["scheme", used, "mean<br>ms", "p95<br>ms", *names], rows, caption=caption, raw_heads=True)
+
+
+def _brief(cell: Cell, *, live: bool) -> str:
+    """What a contestant came to on a channel, in a few letters."""
+    used = _value("throughput_mbps", cell["throughput_mbps"]) if live else _value("utilization", cell["utilization"])
+    return f"{used} · {number(cell['qdelay_p95_ms'], 0)}"
+
+
+def _profiles_over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:
+    """Of each block in which a sender has a profile, how that came to be."""
+    drawn = [
+        figures.profile_over_time(results, block, name=f"profile-{name}")
+        for name, block in zip(_names(parts), parts, strict=True)
+    ]
+    return [figure for figure in drawn if figure is not None]
+
+
 def _over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:
     """Time series of each block, and of its flows if there are several, under file names of their own."""
     drawn: list[Figure] = []
+    for name, block in zip(_names(parts), parts, strict=True):
+        drawn.append(figures.series(results, block, name=f"series-{name}"))
+        flows = figures.flows(results, block, name=f"flows-{name}")
+        if flows is not None:
+            drawn.append(flows)
+    return drawn
+
+
+def _names(parts: Sequence[Block]) -> list[str]:
+    """For each block a part of file names that no other has."""
     names: list[str] = []
     for block in parts:
         several = sum(other.short == block.short for other in parts) > 1
         name = figures.slug(block.short) + (f"-{figures.slug(block.queue)}" if several else "")
         names.append(name if name not in names else f"{name}-{len(names)}")
-        drawn.append(figures.series(results, block, name=f"series-{names[-1]}"))
-        flows = figures.flows(results, block, name=f"flows-{names[-1]}")
-        if flows is not None:
-            drawn.append(flows)
-    return drawn
+    return names
 
 
 def results_table(block: Block) -> str:

@@ -11,7 +11,7 @@ from importlib import resources
 from typing import Any
 
 from verus import render
-from verus.figures import Figure
+from verus.figures import Figure, live
 from verus.rows import PROBE, RECORDING, SHELL
 
 
@@ -23,11 +23,13 @@ class Section:
         title: Its heading.
         body: HTML before the figures (tables, paragraphs).
         figures: Pictures, in order.
+        after: HTML after the figures.
     """
 
     title: str
     body: str = ""
     figures: Sequence[Figure] = ()
+    after: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,26 +63,63 @@ def to_html(page: Page, config: Mapping[str, Any] | None = None) -> str:
     """The page as one self-contained file; with the `config` of its results, it says where they come from."""
     specs: list[str] = []
     sections: list[str] = []
-    for section in page.sections:
-        drawn = []
+    contents: list[str] = []
+    for number, section in enumerate(page.sections, start=1):
+        drawn, below = [], []
         for figure in section.figures:
-            heading = "" if figure.title == section.title else f"<h3>{html.escape(figure.title)}</h3>"
-            drawn.append(
-                f'<figure>{heading}<div class="wide plot" data-figure="{len(specs)}"></div>'
-                f"<figcaption>{html.escape(figure.caption)}</figcaption></figure>"
-            )
-            specs.append(render.to_json(figure.spec))
-        sections.append(f"<section><h2>{html.escape(section.title)}</h2>{section.body}{''.join(drawn)}</section>")
+            place = f"figure-{len(specs) + 1}"
+            # What a section is about need not be said again.
+            heading = "" if figure.title == section.title else figure.title.removeprefix(f"{section.title}: ")
+            drawn.append(_figure(figure, place, len(specs), heading))
+            below.append(f'<li><a href="#{place}">{html.escape(heading or "Overview")}</a></li>')
+            specs.append(render.to_json(live(figure)))
+        title = html.escape(section.title)
+        sections.append(
+            f'<section id="section-{number}"><h2>{title}</h2>{section.body}{"".join(drawn)}{section.after}</section>'
+        )
+        inner = f"<ul>{''.join(below)}</ul>" if len(below) > 1 else ""
+        contents.append(f'<li><a href="#section-{number}">{title}</a>{inner}</li>')
+    if config is not None:
+        contents.append(f'<li><a href="#{_SOURCE}">Where this comes from</a></li>')
     parts = {
         "title": html.escape(page.title),
         "lead": html.escape(page.lead),
+        "hint": _HINT if specs else "",
+        "contents": f"<nav aria-label=Contents><details open><summary>Contents</summary><ul>{''.join(contents)}</ul>"
+        "</details></nav>",
         "sections": "\n".join(sections),
         "provenance": "" if config is None else _provenance(config),
         "bundle": render.bundle() if specs else "",
         "specs": ",\n".join(specs),
+        "script": _read("page.js") if specs else "",
     }
-    template = (resources.files("verus") / "page.html").read_text(encoding="utf-8")
-    return re.sub("@@([a-z]+)@@", lambda found: parts[found[1]], template)
+    return re.sub("@@([a-z]+)@@", lambda found: parts[found[1]], _read("page.html"))
+
+
+#: The anchor of what every page ends with.
+_SOURCE = "source"
+
+_HINT = (
+    '<p class="note hint">Charts say their values under the pointer. Drag across one to look closer, double-click to '
+    "see all of it again; a click on a name above it leaves that out.</p>"
+)
+
+
+def _read(name: str) -> str:
+    return (resources.files("verus") / name).read_text(encoding="utf-8")
+
+
+def _figure(figure: Figure, place: str, number: int, heading: str) -> str:
+    """Where a figure is drawn, under a heading if it has one."""
+    heading = f"<h3>{html.escape(heading)}</h3>" if heading else ""
+    name, title, caption = (html.escape(text, quote=True) for text in (figure.name, figure.title, figure.caption))
+    player = "" if figure.frames is None else '<div class="player"></div>'
+    return (
+        f'<figure id="{place}" data-name="{name}"><div class="head">{heading}<div class="tools"></div></div>'
+        f'<div class="legend" role="group" aria-label="Names"></div>{player}'
+        f'<div class="wide plot" role="img" aria-label="{title}" data-figure="{number}"></div>'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
 
 
 def _provenance(config: Mapping[str, Any]) -> str:
@@ -118,7 +157,7 @@ def _provenance(config: Mapping[str, Any]) -> str:
     )
     settings = html.escape(json.dumps(config["settings"], indent=1, sort_keys=True))
     return (
-        f"<section><h2>Where this comes from</h2>{channels}<p class=note>{html.escape(words)}</p>"
+        f"<section id={_SOURCE}><h2>Where this comes from</h2>{channels}<p class=note>{html.escape(words)}</p>"
         f"<details><summary>Configuration</summary><pre>{settings}</pre></details></section>"
     )
 

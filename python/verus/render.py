@@ -116,7 +116,7 @@ def _end() -> None:
 
 
 def bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script, for pages that must work without a network."""
+    """Vega and Vega-Lite as one script, `vega` and `vegaLite` in it, for pages that must work without a network."""
     return gzip.decompress((resources.files("verus") / "vega.js.gz").read_bytes()).decode()
 
 

@@ -22,13 +22,13 @@ def page_for(results: Results) -> Page:
 
 
 def write_page(results: Results, folder: Path) -> Path:
-    """Draws everything in `folder`: `report.html`, and each figure as SVG and PNG in `figures/`.
+    """Draws everything in `folder`: `report.html`, and each figure that does not move as SVG and PNG in `figures/`.
 
     Returns:
         Where the page is.
     """
     page = page_for(results)
     path = folder / "report.html"
-    with render.writing(list(page.figures()), folder / "figures"):
+    with render.writing([figure for figure in page.figures() if figure.frames is None], folder / "figures"):
         path.write_text(to_html(page, results.config), encoding="utf-8")
     return path

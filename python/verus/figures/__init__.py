@@ -8,8 +8,9 @@ drawn in `currentColor`, so that one figure suits a light page and a dark one.
 from verus.figures.bursts import arrivals, distributions
 from verus.figures.chart import Figure, Frame, Spec, grid, heading, short, slug
 from verus.figures.flows import flows
+from verus.figures.live import live
 from verus.figures.plots import bars, heat, lines, points
-from verus.figures.profile import profiles
+from verus.figures.profile import profile_over_time, profiles
 from verus.figures.recorded import recorded
 from verus.figures.scatter import scatter
 from verus.figures.series import series
@@ -27,7 +28,9 @@ __all__ = [
     "heading",
     "heat",
     "lines",
+    "live",
     "points",
+    "profile_over_time",
     "profiles",
     "recorded",
     "scatter",

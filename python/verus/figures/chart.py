@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,9 @@ Floats = npt.NDArray[np.float64]
 
 #: Most bins a curve is drawn with; a longer series is averaged into these.
 MOST_BINS = 240
+
+#: The same on a page, where one can look closer.
+PAGE_BINS = 600
 
 #: What every caption about delay ends with.
 DELAY = "Delay is time in the bottleneck queue; propagation is not in it."
@@ -69,12 +72,18 @@ class Figure:
         title: One line.
         caption: What was run, and what the axes count.
         spec: Vega-Lite, with its data.
+        on_page: What a page draws in its place, where that shows more than a picture can.
+        frames: What moves on a page, and is no file beside it: `start`, `end` and `step` of the time in seconds,
+            `snapshots` (of a moment `t` its `points` and `curves`) and `now`, what is drawn of every moment. The
+            specification then has data of these names (`points`, `curves`, `now`).
     """
 
     name: str
     title: str
     caption: str
     spec: Spec
+    on_page: Spec | None = None
+    frames: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

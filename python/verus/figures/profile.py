@@ -1,14 +1,20 @@
-"""What Verus learnt: which delay each window brings."""
+"""What Verus learnt: which delay each window brings, at the end of a run and as it came to be."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from verus.figures.chart import (
+    CONFIG,
     MOST_BINS,
+    PAGE_BINS,
     PANEL_HEIGHT,
     PANEL_WIDTH,
     Figure,
@@ -19,6 +25,8 @@ from verus.figures.chart import (
     heading,
     numbers,
     scheme_encoding,
+    short,
+    slug,
 )
 from verus.results import Results
 from verus.style import looks
@@ -97,3 +105,125 @@ def _profile_panel(results: Results, block: Block) -> Spec | None:
             *heading(block.short),
         ],
     }
+
+
+#: Points of a curve on a page, in a snapshot: it is smooth.
+_CURVE_POINTS = 80
+
+
+def profile_over_time(results: Results, block: Block, *, name: str) -> Figure | None:
+    """The profiles of a block as they were from snapshot to snapshot, and where each sender was on its own.
+
+    What is drawn where nothing can move is the last of them.
+
+    Returns:
+        None if no contestant has a profile.
+    """
+    table = results.profile
+    last = _profile_panel(results, block) if table.num_rows else None
+    if last is None:
+        return None
+    run_of, flow_of = table.column("run").to_numpy(), table.column("flow").to_numpy()
+    style = looks(block.cells)
+    snapshots: dict[float, dict[str, Any]] = {}
+    now: list[Spec] = []
+    labels: list[str] = []
+    widest, highest = 1.0, 1.0
+    for cell in block.cells:
+        part = table.filter((run_of == cell.runs[0]) & (flow_of == 0))
+        if part.num_rows == 0:
+            continue
+        labels.append(cell.label)
+        widest = max(widest, pc.max(part.column("window_packets")).as_py() or 1.0)
+        highest = max(highest, pc.max(part.column("delay_ms")).as_py() or 1.0)
+        for at in part.column("time_s").unique().to_pylist():
+            here = part.filter(pc.equal(part.column("time_s"), at))
+            snapshot = snapshots.setdefault(at, {"t": short(at), "points": [], "curves": []})
+            for kind, key, most in (("point", "points", MOST_BINS), ("curve", "curves", _CURVE_POINTS)):
+                chosen = here.filter(pc.equal(here.column("kind"), kind)).sort_by("window_packets")
+                snapshot[key].append({"scheme": cell.label, **_pairs(chosen, most)})
+        now.append({"scheme": cell.label, **_operating(results, cell.runs[0])})
+    times = sorted(snapshots)
+    steps = [row["t"] for row in now if row["t"]]
+    end = max([times[-1], *(row[-1] for row in steps)])
+    frames = {
+        "start": 0,
+        "end": short(end),
+        "step": short(max(0.01, min((row[1] - row[0] for row in steps if len(row) > 1), default=0.1))),
+        "snapshots": [snapshots[at] for at in times],
+        "now": now,
+    }
+    color, dash = scheme_encoding(labels, style)
+    encoding = {
+        "x": {
+            "field": "w",
+            "type": "quantitative",
+            "axis": {"title": "window, packets", "grid": False},
+            "scale": {"domain": [0, short(1.05 * widest)], "nice": False},
+        },
+        "y": {
+            "field": "d",
+            "type": "quantitative",
+            "axis": {"title": "round-trip delay, ms", "tickCount": 6},
+            "scale": {"domain": [0, short(1.05 * highest)], "nice": False},
+        },
+        "color": color,
+    }
+    gone = sorted({round(late - early, 3) for early, late in itertools.pairwise(times)})
+    every = f"one every {gone[0]:g} s" if len(gone) == 1 else f"at {', '.join(f'{at:g}' for at in times)} s"
+    seen = any(row["t"] for row in now)
+    caption = (
+        f"{block.trace}. {conditions(results, [block])} "
+        f"Small points: what Verus remembers of each window, the average round-trip delay of packets "
+        f"sent with it, propagation included. Line: the curve fitted through them, from which windows are read. "
+        f"Snapshots as they were saved, {every}."
+        + (
+            " Large point: window W and wanted delay D_est at the time of the slider, from the series."
+            if seen
+            else " The results have no D_est over time, so that where each sender is on its curve is not drawn."
+        )
+    )
+    layers = [
+        ("points", {"type": "point", "filled": True, "size": 14, "opacity": 0.4, "clip": True}, encoding),
+        (
+            "curves",
+            {"type": "line", "strokeWidth": 2, "clip": True},
+            {**encoding, "strokeDash": dash, "order": {"field": "w"}},
+        ),
+        (
+            "now",
+            {"type": "point", "filled": True, "size": 150, "opacity": 1, "stroke": "currentColor", "strokeWidth": 1.5},
+            encoding,
+        ),
+    ]
+    moving = [
+        {"data": {"name": data, "values": [{"scheme": ""}]}, "mark": mark, "encoding": channels}
+        for data, mark, channels in layers
+    ]
+    return Figure(
+        name=name or f"profile-{slug(block.short)}",
+        title=f"Delay profiles: {block.short}",
+        caption=caption,
+        spec={"config": CONFIG, **last},
+        on_page={"config": CONFIG, "width": 640, "height": 340, "layer": moving},
+        frames=frames,
+    )
+
+
+def _pairs(table: pa.Table, most: int) -> Spec:
+    """Windows and delays, thinned to `most` at even steps."""
+    step = max(1, math.ceil(table.num_rows / most))
+    return {"w": numbers(floats(table, "window_packets")[::step]), "d": numbers(floats(table, "delay_ms")[::step])}
+
+
+def _operating(results: Results, run: int) -> Spec:
+    """Window and wanted delay of a run's first flow over time; nothing where the results do not have them."""
+    table = results.series
+    if not {"window_packets", "delay_estimate_ms"} <= set(table.column_names):
+        return {"t": [], "w": [], "d": []}
+    own = table.filter((table.column("run").to_numpy() == run) & (table.column("flow").to_numpy() == 0))
+    delays, windows = floats(own, "delay_estimate_ms"), floats(own, "window_packets")
+    known = np.flatnonzero(np.isfinite(delays) & np.isfinite(windows))
+    chosen = known[:: max(1, math.ceil(len(known) / PAGE_BINS))]
+    times = own.column("time_s").to_numpy()
+    return {"t": numbers(times[chosen]), "w": numbers(windows[chosen]), "d": numbers(delays[chosen])}

@@ -93,7 +93,7 @@ def _panel(
                 "tooltip": _TOOLTIP,
             },
         },
-        names_at_pixels(),
+        names_beside(x, y),
         {
             "data": {"values": corner},
             "mark": {"type": "point", "shape": _STAR, "size": 90, "filled": True, "color": "#808080", "opacity": 1},
@@ -150,19 +150,23 @@ def put_names(
     taken: Sequence[Box] = (),
     ends: Sequence[float] | None = None,
 ) -> None:
-    """Adds `label_x` and `label_y`, in pixels, to each row: where its `scheme` is written."""
+    """Adds `label_x` and `label_y` to each row: where its `scheme` is written, in pixels from its point."""
     texts = [row["scheme"] for row in rows]
-    for row, label in zip(rows, place(points, texts, (frame.width, frame.height), taken, ends), strict=True):
-        row.update(label_x=round(label.x, 1), label_y=round(label.y, 1))
+    placed = place(points, texts, (frame.width, frame.height), taken, ends)
+    for row, (x, y), label in zip(rows, points, placed, strict=True):
+        row.update(label_x=round(label.x - x, 1), label_y=round(label.y - y, 1))
 
 
-def names_at_pixels() -> Spec:
-    """The layer that writes what `put_names` placed."""
+def names_beside(x: Spec, y: Spec) -> Spec:
+    """The layer that writes what `put_names` placed: beside its point, wherever that is drawn."""
     return {
-        "mark": {"type": "text", "align": "left", "baseline": "middle", "fontSize": 11},
-        "encoding": {
-            "x": {"field": "label_x", "type": "quantitative", "scale": None},
-            "y": {"field": "label_y", "type": "quantitative", "scale": None},
-            "text": {"field": "scheme"},
+        "mark": {
+            "type": "text",
+            "align": "left",
+            "baseline": "middle",
+            "fontSize": 11,
+            "dx": {"expr": "datum.label_x"},
+            "dy": {"expr": "datum.label_y"},
         },
+        "encoding": {"x": x, "y": y, "text": {"field": "scheme"}},
     }

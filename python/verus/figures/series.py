@@ -1,14 +1,17 @@
-"""What happened over time: capacity and throughput, queueing delay, window."""
+"""What happened over time: capacity and throughput, queueing delay, window, phase."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from verus.figures.chart import (
     CONFIG,
     MOST_BINS,
+    PAGE_BINS,
     Figure,
     Spec,
     conditions,
@@ -17,30 +20,93 @@ from verus.figures.chart import (
     grouped,
     numbers,
     scheme_encoding,
+    short,
     slug,
 )
 from verus.results import Results
-from verus.style import looks
-from verus.summary import Block
+from verus.style import Look, looks
+from verus.summary import Block, Cell
+
+#: What phases are called, and how they are drawn; the algorithm proper is what there is of least.
+_PHASES = {
+    "slow_start": ("slow start", "#e69f00"),
+    "steady": ("steady", "#8080804d"),
+    "recovery": ("recovery", "#d55e00"),
+    "drain": ("drain", "#1c7fc7"),
+    "silent": ("silent", "#7a3a9a"),
+}
 
 
 def series(results: Results, block: Block, *, name: str | None = None) -> Figure:
     """Capacity (shaded) and throughput, queueing delay and window over time, each contestant a line.
 
-    Flows of one run are taken together: throughputs and windows added, delays averaged by packet.
+    Flows of one run are taken together: throughputs and windows added, delays averaged by packet. On a page there are
+    more bins, and the phase of each contestant's first flow below.
     """
     style = looks(block.cells)
     least_ms = 0.1 if results.live else 1.0  # no smaller delay is drawn: the axis is logarithmic
-    table = results.series
-    run_of = table.column("run").to_numpy()
+    parts = _parts(results, block)
+    caption = (
+        f"{block.trace}. {conditions(results, [block])} {'Shaded: capacity. ' if _capacity(parts) else ''}"
+        f"Delay below {least_ms:g} ms is drawn at {least_ms:g} ms."
+    )
+    most = max((len(np.unique(part.column("time_s").to_numpy())) for _, part in parts), default=0)
+    if most > PAGE_BINS:
+        caption += f" Means of {math.ceil(most / PAGE_BINS)} bins, {PAGE_BINS} values or fewer a line."
+    if len(results.config["seeds"]) > 1:
+        caption += " The first seed is shown."
+    return Figure(
+        name=name or f"series-{slug(block.short)}",
+        title=f"Over time: {block.short}",
+        caption=caption,
+        spec=_spec(parts, style, least_ms, MOST_BINS, phases=[]),
+        on_page=_spec(parts, style, least_ms, PAGE_BINS, phases=_phases(parts)),
+    )
+
+
+def _parts(results: Results, block: Block) -> list[tuple[Cell, pa.Table]]:
+    """The series of each contestant's first run."""
+    run_of = results.series.column("run").to_numpy()
+    return [(cell, results.series.filter(run_of == cell.runs[0])) for cell in block.cells]
+
+
+def _capacity(parts: Sequence[tuple[Cell, pa.Table]]) -> bool:
+    return any(bool(np.isfinite(floats(part, "capacity_mbps")).any()) for _, part in parts)
+
+
+def _phases(parts: Sequence[tuple[Cell, pa.Table]]) -> list[Spec]:
+    """For each contestant whose first flow has phases, when each began and ended."""
+    rows: list[Spec] = []
+    for cell, part in parts:
+        if "phase" not in part.column_names:
+            continue
+        own = part.filter(part.column("flow").to_numpy() == 0)
+        times, names = own.column("time_s").to_numpy(), own.column("phase").to_pylist()
+        begun = [index for index, name in enumerate(names) if index == 0 or name != names[index - 1]]
+        bins = np.diff(times)
+        last = float(times[-1] + (bins[-1] if len(bins) else 0.0)) if len(times) else 0.0
+        for index, end in zip(begun, [*(float(times[at]) for at in begun[1:]), last], strict=True):
+            if names[index] is not None:
+                phase = _PHASES.get(names[index], (names[index], ""))[0]
+                rows.append({"scheme": cell.label, "t": short(times[index]), "end": short(end), "phase": phase})
+    return rows
+
+
+def _spec(
+    parts: Sequence[tuple[Cell, pa.Table]],
+    style: dict[str, Look],
+    least_ms: float,
+    most_bins: int,
+    *,
+    phases: Sequence[Spec],
+) -> Spec:
     rows: list[Spec] = []
     shade: list[Spec] = []
-    for cell in block.cells:
-        part = table.filter(run_of == cell.runs[0])
+    for cell, part in parts:
         time_s = part.column("time_s").to_numpy()
         columns = {key: floats(part, key) for key in ("throughput_mbps", "qdelay_ms", "window_bytes", "capacity_mbps")}
         bins, group = np.unique(time_s, return_inverse=True)
-        width = max(1, math.ceil(len(bins) / MOST_BINS))
+        width = max(1, math.ceil(len(bins) / most_bins))
         group = group // width
         starts = bins[::width]
         flows = max(cell.flows, 1)
@@ -60,6 +126,8 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
             capacity = grouped(columns["capacity_mbps"], group, len(starts))
             shade = [{"t": numbers(starts), "capacity": numbers(capacity)}]
     color, dash = scheme_encoding(list(style), style)
+    # Where a strip of phases follows, its axis is the last.
+    strip = [_strip(phases, color)] if phases else []
     x: Spec = {"field": "t", "type": "quantitative", "axis": {"title": None, "grid": False}, "scale": {"nice": False}}
 
     def scale(key: str) -> Spec:
@@ -87,7 +155,7 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
                 },
                 "color": color,
                 "strokeDash": dash,
-                "opacity": {"condition": {"param": "chosen", "value": 0.95}, "value": 0.06},
+                "opacity": {"value": 0.95},
             },
         }
 
@@ -101,35 +169,57 @@ def series(results: Results, block: Block, *, name: str | None = None) -> Figure
                 "mark": {"type": "area", "color": "#80808033", "interpolate": "step-after"},
                 "encoding": {"x": x, "y": {"field": "capacity", "type": "quantitative"}},
             },
-            {
-                **lines("throughput", "throughput, Mbit/s", log=False),
-                "params": [{"name": "chosen", "select": {"type": "point", "fields": ["scheme"]}, "bind": "legend"}],
-            },
+            lines("throughput", "throughput, Mbit/s", log=False),
         ],
     }
     # Of what is no sender of ours, nobody sees a window.
     windows = any(value is not None for row in rows for value in row["window"])
-    panels: list[Spec] = [
-        {"width": 860, "height": 170, **lines("delay", "queueing delay, ms", log=True, last=not windows)},
-        *([{"width": 860, "height": 120, **lines("window", "window, kB", log=True, last=True)}] if windows else []),
-    ]
-    spec = {
+    delays = lines("delay", "queueing delay, ms", log=True, last=not (windows or strip))
+    panels: list[Spec] = [{"width": 860, "height": 170, **delays}]
+    if windows:
+        panels.append({"width": 860, "height": 120, **lines("window", "window, kB", log=True, last=not strip)})
+    return {
         "config": CONFIG,
         "data": {"values": rows},
-        "vconcat": [top, *panels],
+        "vconcat": [top, *panels, *strip],
         "spacing": 14,
         "resolve": {"scale": {"x": "shared"}},
     }
-    caption = (
-        f"{block.trace}. {conditions(results, [block])} {'Shaded: capacity. ' if shade else ''}"
-        f"Delay below {least_ms:g} ms is drawn at {least_ms:g} ms. "
-        "On the page, a click on a name in the legend singles it out (shift for several)."
-    )
-    if len(results.config["seeds"]) > 1:
-        caption += " The first seed is shown."
-    return Figure(
-        name=name or f"series-{slug(block.short)}",
-        title=f"Over time: {block.short}",
-        caption=caption,
-        spec=spec,
-    )
+
+
+def _strip(phases: Sequence[Spec], color: Spec) -> Spec:
+    """Phases as bars, a row for each contestant."""
+    names = list(dict.fromkeys(row["scheme"] for row in phases))
+    seen = {row["phase"] for row in phases}
+    known = dict(_PHASES.values())
+    domain = [phase for phase in [*known, *sorted(seen - set(known))] if phase in seen]
+    row = {
+        "field": "scheme",
+        "type": "nominal",
+        "sort": names,
+        "axis": {"title": "phase", "titlePadding": 22, "labels": False, "ticks": False, "domain": False},
+        "scale": {"paddingInner": 0.25},
+    }
+    across = {
+        "field": "t",
+        "type": "quantitative",
+        "axis": {"title": "time, s", "grid": False},
+        "scale": {"nice": False},
+    }
+    fill = {
+        "field": "phase",
+        "type": "nominal",
+        "scale": {"domain": domain, "range": [known.get(phase, "#808080") for phase in domain]},
+        "legend": {"title": None, "orient": "bottom", "direction": "horizontal", "symbolType": "square"},
+    }
+    bars = {
+        "data": {"name": "phases", "values": list(phases)},
+        "mark": {"type": "rect", "clip": True},
+        "encoding": {"x": across, "x2": {"field": "end"}, "y": row, "fill": fill},
+    }
+    whose = {
+        "data": {"values": [{"scheme": name} for name in names]},
+        "mark": {"type": "point", "shape": "circle", "filled": True, "size": 50, "opacity": 1},
+        "encoding": {"x": {"value": -12}, "y": row, "color": {**color, "legend": None}},
+    }
+    return {"width": 860, "height": 16 * len(names), "layer": [bars, whose]}

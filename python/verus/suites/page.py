@@ -101,7 +101,7 @@ def _section(suite: Suite, labels: Sequence[str], verdicts: Sequence[Verdict]) -
         words.append(f"Where the source does otherwise: {suite.differences}")
     about = "".join(f"<p>{html.escape(text)}</p>" for text in words)
     shown = table(["row", "what happens", "kind", "asked", *labels], body) if body else ""
-    return Section(title=suite.title, body=about + shown, figures=_margins(suite, labels, verdicts))
+    return Section(title=suite.title, body=about, figures=_margins(suite, labels, verdicts), after=shown)
 
 
 def _margins(suite: Suite, labels: Sequence[str], verdicts: Sequence[Verdict]) -> list[Figure]:

@@ -26,7 +26,7 @@ from verus import figures
 from verus.experiments.shared.claims import RECORDINGS
 from verus.experiments.shared.reproduction import Column, Found, Place, Table, reproduction
 from verus.figures import Figure
-from verus.figures.scatter import names_at_pixels, put_names
+from verus.figures.scatter import names_beside, put_names
 from verus.labels import Box
 from verus.numbers import number, percent
 from verus.scenario import Contestant, Run, distinct
@@ -402,7 +402,7 @@ def _published_panel(title: str, subtitle: str, values: list[dict[str, Any]]) ->
                 "tooltip": tooltip,
             },
         },
-        {"data": {"values": ours}, **names_at_pixels()},
+        {"data": {"values": ours}, **names_beside(x, y)},
         *figures.heading(title, subtitle),
     ]
     return {"width": frame.width, "height": frame.height, "data": {"values": values}, "layer": layers}

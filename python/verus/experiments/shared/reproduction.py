@@ -413,9 +413,9 @@ def reproduction(
             body += f"<p class=note>{html.escape(results.config['settings']['missing'])}</p>"
         sections = [
             Section(title="What the source shows, and what we run", body=body),
+            *(_drawn(one, draw, tables, sentences, alone=len(found) == 1) for one in found.values()),
             Section(title="Claims", body=claims_html(judged(results))),
         ]
-        sections += [_drawn(one, draw, tables, sentences, alone=len(found) == 1) for one in found.values()]
         return Page(title=f"Verus: {title}", lead=f"Source: {source}.", sections=sections)
 
     return Experiment(
@@ -500,6 +500,7 @@ def _drawn(
     alone: bool,
 ) -> Section:
     body = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in (sentences(found) if sentences else ()))
+    numbers = ""
     for one in tables(found) if tables else ():
         rows = [
             f"<tr><th scope=row>{html.escape(name)}</th>"
@@ -507,13 +508,13 @@ def _drawn(
             + "</tr>"
             for name, *cells in one.rows
         ]
-        body += table(list(one.heads), rows, caption=html.escape(one.title))
+        numbers += table(list(one.heads), rows, caption=html.escape(one.title))
     figures = [
         figure if found.column == BUILT_IN else dataclasses.replace(figure, name=f"{figure.name}-recordings")
         for figure in draw(found)
     ]
     title = "Results" if alone else {BUILT_IN: "On built-in channels", RECORDINGS: "On recordings"}[found.column]
-    return Section(title=title, body=body, figures=figures)
+    return Section(title=title, body=body, figures=figures, after=numbers)
 
 
 def _table(one: Table, column: str) -> RenderableType:

@@ -1,0 +1,238 @@
+"""What report pages do in a browser: every chart is drawn, and hover, zoom, names, player, widths and print work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verus import api, report
+from verus.page import to_html
+
+WIDTHS = (390, 768, 1440)
+SCHEMES = ["verus:ratio=2", "verus:ratio=6", "cubic"]
+
+#: Draws all charts, in sight or not, and says how many there are.
+DRAW = "Promise.all(places.map((place) => { left.delete(place); return draw(place); })).then(() => places.length)"
+#: A figure by its place in the page.
+SERIES, PLAYED = "series-rate-8", "profile-rate-8"
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of two channels and three contestants, two of which have profiles."""
+    found = api.compare(traces=["city-driving-3g-up", "rate:8"], schemes=SCHEMES, duration_s=12)
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(to_html(report.page_for(found.results), found.results.config), encoding="utf-8")
+    return path
+
+
+def figure(page: Any, name: str) -> Any:
+    """A figure that is in sight and drawn."""
+    found = page.locator(f"figure[data-name='{name}']")
+    found.scroll_into_view_if_needed()
+    found.locator(".canvas svg.marks g").first.wait_for(state="attached")
+    page.wait_for_function(
+        "(name) => document.querySelector(`figure[data-name='${name}']`).matches('.drawn')", arg=name
+    )
+    return found
+
+
+def lines_of(found: Any) -> int:
+    """Lines that are drawn: those of time series have a path each."""
+    return int(found.locator("svg.marks g.mark-line path").count())
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_chart_fits_and_nothing_is_panned(chromium: Any, page_file: Path, width: int, dark: bool) -> None:
+    page = chromium(page_file, width=width, dark=dark)
+    assert page.evaluate(DRAW) == 1 + 2 + 1 + 2
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    for place in page.locator(".plot").all():
+        assert place.evaluate("(place) => place.querySelectorAll('svg.marks path').length") > 3
+        assert place.evaluate("(place) => place.scrollWidth - place.clientWidth") <= 1
+    ink = page.evaluate("getComputedStyle(document.querySelector('.plot')).color")
+    assert ink == ("rgb(230, 237, 243)" if dark else "rgb(27, 31, 36)")
+
+
+def test_charts_in_sight_are_drawn_at_once_and_the_others_soon(chromium: Any, page_file: Path) -> None:
+    page = chromium(page_file)
+    page.wait_for_function("document.querySelectorAll('.drawn').length === places.length", timeout=20_000)
+
+
+def test_a_click_on_a_name_leaves_its_lines_out_and_another_takes_them_in(chromium: Any, page_file: Path) -> None:
+    found = figure(chromium(page_file), SERIES)
+    assert lines_of(found) == 3 * 3
+    cubic = found.get_by_role("button", name="Cubic")
+    cubic.click()
+    assert cubic.get_attribute("aria-pressed") == "false"
+    assert lines_of(found) == 3 * 2
+    cubic.click()
+    assert lines_of(found) == 3 * 3
+
+
+def test_a_double_click_on_a_name_shows_it_alone(chromium: Any, page_file: Path) -> None:
+    found = figure(chromium(page_file), SERIES)
+    found.get_by_role("button", name="Verus R=2").dblclick()
+    assert lines_of(found) == 3
+
+
+@pytest.mark.parametrize("name", ["delay-throughput", SERIES, "delay-profile"])
+def test_names_of_every_kind_of_chart_can_be_left_out(chromium: Any, page_file: Path, name: str) -> None:
+    found = figure(chromium(page_file), name)
+    before = found.locator("svg.marks").inner_html()
+    found.locator(".legend button").first.click()
+    assert found.locator("svg.marks").inner_html() != before
+
+
+def middle(found: Any, panel: int) -> tuple[float, float]:
+    """The middle of a panel of a drawn figure, on the screen."""
+    x, y = found.locator(".plot").evaluate(
+        """(place, panel) => {
+          const {x, y, width, height} = figures[Number(place.dataset.figure)].panels[panel];
+          const frame = place.getBoundingClientRect();
+          return [frame.left + x + width / 2, frame.top + y + height / 2];
+        }""",
+        panel,
+    )
+    return float(x), float(y)
+
+
+def test_values_of_all_panels_are_told_under_the_cursor(chromium: Any, page_file: Path) -> None:
+    page = chromium(page_file)
+    found = figure(page, SERIES)
+    page.mouse.move(*middle(found, 1))
+    told = page.locator(".told")
+    heads = [text for text in told.locator("thead th").all_inner_texts() if text]
+    assert heads == ["throughput, Mbit/s", "queueing delay, ms", "window, kB", "phase"]
+    assert told.locator("caption").inner_text().startswith("time 6")
+    rows = {row[0]: row[1:] for row in (each.split("\t") for each in told.locator("tbody tr").all_inner_texts())}
+    assert list(rows) == ["capacity", "Verus R=2", "Verus R=6", "Cubic"]
+    assert float(rows["capacity"][0]) == pytest.approx(8, rel=0.1)
+    rate, delay, window, phase = rows["Cubic"]
+    assert float(rate) == pytest.approx(8, rel=0.1)
+    assert float(delay) > float(rows["Verus R=2"][1])
+    # Little's law: the window is about what the rate brings in a round trip of 40 ms and the queue.
+    assert float(window) == pytest.approx(float(rate) / 8 * (40 + float(delay)), rel=0.2)
+    assert phase in ("slow start", "steady", "recovery")
+
+
+def test_a_point_says_what_it_is(chromium: Any, page_file: Path) -> None:
+    page = chromium(page_file)
+    found = figure(page, "delay-throughput")
+    box = found.locator("g.mark-symbol path").nth(0).bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.locator(".told", has_text="mean delay, ms").wait_for()
+    assert "Verus R=2" in page.locator(".told").inner_text()
+
+
+def across(found: Any, panel: int) -> list[float]:
+    """What a panel's axis covers."""
+    domain: list[float] = found.locator(".plot").evaluate(
+        "(place, panel) => figures[Number(place.dataset.figure)].panels[panel].across.domain()", panel
+    )
+    return domain
+
+
+def test_a_drag_zooms_linked_panels_together_and_a_double_click_goes_back(chromium: Any, page_file: Path) -> None:
+    page = chromium(page_file)
+    found = figure(page, SERIES)
+    whole = across(found, 0)
+    x, y = middle(found, 0)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + 100, y, steps=4)
+    page.mouse.up()
+    page.wait_for_function("figures.some((figure) => figure.zoom?.x[0])")
+    found.get_by_role("button", name="whole").wait_for()
+    low, high = across(found, 0)
+    assert whole[0] < low < high < whole[1]
+    assert across(found, 2) == [low, high]
+    page.mouse.dblclick(*middle(found, 1))
+    found.get_by_role("button", name="whole").wait_for(state="hidden")
+    assert across(found, 0) == whole
+
+
+def test_names_stay_beside_their_points_when_a_chart_is_zoomed(chromium: Any, page_file: Path) -> None:
+    page = chromium(page_file)
+    found = figure(page, "delay-throughput")
+
+    def offsets() -> list[list[float]]:
+        told: list[list[float]] = found.locator(".plot").evaluate(
+            """(place) => {
+              const at = (node) => { const {e, f} = node.getCTM(); return [e, f]; };
+              const panel = place.querySelector(".concat_0_group");
+              const points = [...panel.querySelectorAll(".concat_0_layer_2_marks path")].map(at);
+              const names = [...panel.querySelectorAll(".concat_0_layer_3_marks text")].map(at);
+              return names.map(([x, y], index) => [x - points[index][0], y - points[index][1]]);
+            }"""
+        )
+        return told
+
+    before = offsets()
+    assert len(before) == len(SCHEMES)
+    x, y = middle(found, 0)
+    page.mouse.move(x - 150, y - 80)
+    page.mouse.down()
+    page.mouse.move(x + 190, y + 80, steps=4)
+    page.mouse.up()
+    found.get_by_role("button", name="whole").wait_for()
+    assert offsets() == [pytest.approx(pair, abs=0.6) for pair in before]
+
+
+def test_the_profile_plays_and_its_operating_point_moves(chromium: Any, page_file: Path) -> None:
+    page = chromium(page_file)
+    found = figure(page, PLAYED)
+
+    def operating() -> Any:
+        return found.locator(".plot").evaluate("(place) => figures[Number(place.dataset.figure)].view.data('now')")
+
+    slider = found.get_by_role("slider")
+    slider.fill("4")
+    assert "no profile yet" in found.locator("output").inner_text()
+    slider.fill("6")
+    assert "profile of 5 s" in found.locator("output").inner_text()
+    early = operating()
+    assert {row["scheme"] for row in early} == {"Verus R=2", "Verus R=6"}
+    found.get_by_role("button", name="Play").click()
+    page.wait_for_function("(slider) => Number(slider.value) > 7", arg=slider.element_handle())
+    found.get_by_role("button", name="Pause").click()
+    assert float(slider.input_value()) > 7
+    assert operating() != early
+    # The wanted delay is read off the curve of some moment: it lies where profiles do.
+    assert all(40 <= row["d"] < 1000 and row["w"] > 1 for row in operating())
+
+
+def test_all_charts_are_drawn_before_they_are_printed(chromium: Any, page_file: Path) -> None:
+    page = chromium(page_file)
+    page.emulate_media(media="print", color_scheme="dark")
+    drawn = page.evaluate(
+        """async () => {
+          dispatchEvent(new Event("beforeprint"));
+          for (let turn = 0; turn < 2000; turn += 1) await null; // what was promised, but no timer
+          return places.map((place) => [place.querySelectorAll("svg.marks path").length > 3,
+                                        place.querySelector("svg.marks")?.getBoundingClientRect().width <= 682]);
+        }"""
+    )
+    assert drawn == [[True, True]] * 6
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(0, 0, 0)"
+    assert page.locator("nav").is_hidden()
+
+
+def test_contents_lead_to_every_section_and_figure(chromium: Any, page_file: Path) -> None:
+    page = chromium(page_file)
+    links = page.locator("nav a").evaluate_all("(links) => links.map((link) => link.getAttribute('href').slice(1))")
+    there = page.evaluate("[...document.querySelectorAll('section[id], figure[id]')].map((place) => place.id)")
+    assert set(links) <= set(there)
+    assert {place for place in there if place.startswith(("section", "source"))} <= set(links)
+    titles = page.locator("h2").all_inner_texts()
+    assert titles == [
+        "Summary",
+        "Delay against throughput",
+        "Over time",
+        "Delay profiles",
+        "Results",
+        "Where this comes from",
+    ]
