@@ -51,7 +51,7 @@ use robust::loss::Lost;
 use robust::{Hold, Robust, View};
 use undo::Undo;
 
-/// After a timeout, how many packets probe the path until one is answered.
+/// After a timeout, this many packets probe the path until one is acknowledged.
 const SILENT_WINDOW_PACKETS: u64 = 2;
 
 /// What the flow is doing.
@@ -63,7 +63,7 @@ enum Phase {
     Tracking,
     /// After a loss: the profile is frozen, the window grows by 1/W with each acknowledgement.
     Recovery,
-    /// After a timeout: a trickle until anything is answered.
+    /// After a timeout: a trickle of packets until one is acknowledged.
     Silent,
 }
 
@@ -89,7 +89,7 @@ pub struct Verus {
     estimate: f64,
     /// D_min, in ms.
     delay_min: Option<f64>,
-    /// S: what is left of the open epoch's budget, in packets; a fraction carries over.
+    /// S: what is left of the open epoch's budget, in packets. A fraction of a packet carries over to the next epoch.
     budget: f64,
     epochs: Epochs,
     refit_at: Time,
@@ -100,7 +100,7 @@ pub struct Verus {
 }
 
 impl Verus {
-    /// A controller at the beginning of its slow start. When its epochs end is drawn from `seed`.
+    /// A controller at the beginning of its slow start. `seed` is that of the random part of when its epochs end.
     ///
     /// # Errors
     /// Names the parameter that is out of range.
@@ -125,8 +125,8 @@ impl Verus {
         })
     }
 
-    /// An epoch ends and the next begins: how much delay next (Eq. 4), which window brings that, and how much of it
-    /// leaves in this epoch (Eq. 5).
+    /// An epoch ends and the next begins: computes the delay to aim at (Eq. 4), the window that brings this delay, and
+    /// how many packets leave in the epoch that begins (Eq. 5).
     #[inline]
     fn decide(&mut self, now: Time, turn: Turn, in_flight: Bytes) {
         let (Some(report), Some(delay_min)) =
@@ -146,7 +146,7 @@ impl Verus {
             window::next_estimate(self.estimate, &report, delay_min, turn.ended, &self.config);
         let wanted = match self.profile.window_at(estimate) {
             Some(window) => window.max(1.0) + self.config.robust.additive_increase,
-            // A long outage leaves no point that counts. The window stays until there are some: slow
+            // After a long outage all points are too old to count. The window stays until there are new ones: slow
             // start would learn D_min from the queue that the outage left.
             None => self.window,
         };
@@ -158,7 +158,7 @@ impl Verus {
         (self.window, self.estimate) =
             robust.bound(now, wanted, estimate, delay_min, &self.profile);
         let granted = window::budget(self.window, current, under_way as f64, self.rtt, turn.next);
-        // Less than a packet is not lost but saved for the next epoch.
+        // What is left of less than a packet is saved for the next epoch.
         self.budget = granted + self.budget.clamp(0.0, 1.0).fract();
         robust.on_grant(self.budget, self.packet_size, self.rtt, turn.next);
     }
@@ -172,7 +172,7 @@ impl Verus {
         if self.phase == Phase::SlowStart
             && (self.config.slow_start_exit).is_exceeded(acked.rtt, self.delay_min)
         {
-            // The window that brought this delay was too large, and is cut as by a loss.
+            // The window under which this packet left was too large, and is cut as after a loss.
             self.cut(now, packet.window);
         }
         // "if the protocol receives an acknowledgement with a sending window that is smaller
@@ -224,7 +224,8 @@ impl Verus {
     fn on_lost(&mut self, now: Time, lost: &[Departure]) {
         self.robust.on_lost(lost.len());
         self.undo.on_lost(lost.len());
-        // One cut an episode: what was under way when the first loss showed shares its cause.
+        // One cut for each loss episode: packets that were in flight when the first loss was detected were lost for the
+        // same reason.
         if matches!(self.phase, Phase::Recovery | Phase::Silent) {
             return;
         }
@@ -243,7 +244,7 @@ impl Verus {
         }
     }
 
-    /// Packets thought lost have arrived. Once all have, the cut was for nothing.
+    /// Packets declared lost have arrived after all. Once all of them have, the cut is undone.
     fn on_recovered(&mut self, now: Time, recovered: &[Acked]) {
         for acked in recovered {
             let delay_ms = acked.rtt.as_millis_f64();
@@ -259,7 +260,7 @@ impl Verus {
         }
     }
 
-    /// Whether the additions hold the window in the epoch that begins.
+    /// Whether the default mode's additions hold the window in the epoch that begins.
     #[inline]
     fn is_held(&mut self, now: Time, delay_min: f64, under_way: u64) -> bool {
         let view = View {
@@ -282,7 +283,7 @@ impl Verus {
         false
     }
 
-    /// D_est becomes what the profile gives the window.
+    /// Sets D_est to the delay that the profile gives for the current window.
     fn follow_window(&mut self) {
         if let Some(delay) = self.profile.delay_at(self.window) {
             self.estimate = delay;

@@ -1,9 +1,9 @@
 //! Verus's parameters, and the three modes as presets of them.
 //!
-//! The paper leaves holes and its authors' released prototype fills them, at times against the
-//! text. Each such difference is a field here, so a mode is a preset and every field can be set
-//! by itself. What the default mode adds is a [configuration of its own](robust::Config); what only the
-//! prototype does is no field but a [controller of its own](super::prototype).
+//! The paper leaves holes and its authors' released prototype fills them, at times against the text. Each such
+//! difference is a field here, so a mode is a preset and every field can be set by itself. The default mode's additions
+//! have a [configuration of their own](robust::Config). What only the prototype does is not a field here but a
+//! [controller of its own](super::prototype).
 
 use crate::controller::Departure;
 use crate::range::OutOfRange;
@@ -16,8 +16,8 @@ use super::robust::{self, Part};
 /// A preset of Verus's configuration and of its sender's recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// What we ship: the paper's equations with a monotone profile, a timeout that cuts the window
-    /// and backs off, late acknowledgements honoured, a D_min that can rise again, no restart.
+    /// The default: the paper's equations with a monotone profile and a timeout that cuts the window and backs off.
+    /// Late acknowledgements undo cuts, D_min can rise again, and nothing restarts the flow.
     #[default]
     Robust,
     /// The text of the paper, with the smallest sensible completion of its holes.
@@ -26,16 +26,16 @@ pub enum Mode {
     Prototype,
 }
 
-/// W_i, the term of Eq. 5 that stands for what is already under way.
+/// W_i, the term of Eq. 5 that stands for the packets already in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowReference {
     /// The current sending window (the text below Eq. 5).
     CurrentWindow,
-    /// The packets in flight (the prototype): errors of past epochs correct themselves.
+    /// The packets in flight (the prototype): an epoch that sent too much or too little is corrected by the next.
     InFlight,
 }
 
-/// The window that is kept with a packet and charted against its delay.
+/// The window that is kept with a packet and that the profile pairs with the packet's delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChartedWindow {
     /// The packets in flight when it left, itself included (§4: "W_i, i.e. number of packets in
@@ -46,7 +46,7 @@ pub enum ChartedWindow {
 }
 
 impl ChartedWindow {
-    /// That window of a packet.
+    /// The window of this kind that `packet` left under.
     #[inline]
     pub fn of(self, packet: &Departure) -> Bytes {
         match self {
@@ -68,7 +68,7 @@ pub enum DelayChange {
 /// D_max of an epoch in which nothing was acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SilentEpoch {
-    /// Stays what it was.
+    /// D_max stays what it was.
     Hold,
     /// The time since the last acknowledgement, once that exceeds the average.
     SinceLastAck,
@@ -84,7 +84,7 @@ pub enum SlowStartExit {
 }
 
 impl SlowStartExit {
-    /// Whether a delay is too long, D_min in ms being known.
+    /// Whether `delay` ends slow start; `delay_min` is D_min in ms, where it is known.
     pub fn is_exceeded(self, delay: Duration, delay_min: Option<f64>) -> bool {
         let delay_ms = delay.as_millis_f64();
         match self {
@@ -131,9 +131,9 @@ pub struct Config {
     pub floor: bool,
     /// D_max of an epoch without acknowledgements.
     pub silent_epoch: SilentEpoch,
-    /// D_min in ms, told rather than learned: for research into what a D_min that is not the path's does.
+    /// D_min in ms, given rather than measured: for research into the effect of a wrong D_min.
     pub told_delay_min_ms: Option<f64>,
-    /// How the sender tells loss and silence.
+    /// How the sender detects losses and timeouts.
     pub recovery: Recovery,
     /// What the default mode adds.
     pub robust: robust::Config,
@@ -195,9 +195,10 @@ impl Config {
                 slow_start_exit: SlowStartExit::Multiple(4.0),
                 robust: robust::Config::ON,
                 recovery: Recovery {
-                    // What is lost and not yet known to be counts as under way, and is charted as part of
-                    // a window that the path seems to hold. To wait for three delays doubles the losses at
-                    // a full queue; to wait for one risks little, since a cut for nothing is undone.
+                    // A packet that is lost but not yet declared so counts as in flight, and so enters the profile as
+                    // part of a window that the path seems to hold. Waiting for three delays doubles the losses at a
+                    // full queue; waiting for one risks little, since a cut for a packet that arrives after all is
+                    // undone.
                     loss: LossRule::DelayTimer { factor: 1.0 },
                     timeout: TimeoutRule {
                         max: Duration::from_secs(1),
@@ -238,7 +239,7 @@ impl Config {
         }
     }
 
-    /// Leaves a part of the default mode out: what decides then is the paper's.
+    /// Leaves out a part of the default mode, in favour of what the paper does.
     pub fn leave_out(&mut self, part: robust::Part) {
         let paper = Config::preset(Mode::Paper);
         match part {
@@ -290,7 +291,7 @@ impl Config {
         if let TimeoutBase::LastDelay { factor } = timeout.base {
             delays("timeout_delays", factor)?;
         }
-        // A timeout that can be as short as it likes is a loop.
+        // Timeouts without a least length could fire in an endless loop at one instant.
         at_least("timeout_initial_ms", 1.0, "at least 1 ms", timeout.initial)?;
         at_least("timeout_min_ms", 1.0, "at least 1 ms", timeout.min)?;
         let least = timeout.min.as_millis_f64();

@@ -5,7 +5,7 @@ use crate::units::{Duration, Time};
 
 use super::config::{Config, DelayChange, SilentEpoch};
 
-/// The smoothed round-trip time after one more sample (the weight of history is the prototype's; the paper has no value).
+/// The smoothed round-trip time after one more sample. The weight of history is the prototype's; the paper gives none.
 #[inline]
 pub fn smoothed(rtt: Duration, sample: Duration) -> Duration {
     match rtt {
@@ -34,7 +34,7 @@ pub struct DelayEstimator {
 }
 
 impl DelayEstimator {
-    /// An estimator that has heard nothing.
+    /// An estimator without samples.
     pub fn new() -> Self {
         Self::default()
     }

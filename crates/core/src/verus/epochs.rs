@@ -1,10 +1,11 @@
-//! When epochs end: every ε on average, but not to the moment.
+//! When epochs end: every ε on average, with a random part.
 //!
-//! A flow sends as its epochs begin. Flows of equal ε keep their places towards one another, so that the
-//! same one always finds a shared queue full where another has just filled it: what a flow loses, and so
-//! its share, then hangs on when it happened to begin (Floyd and Jacobson 1992, *On Traffic Phase Effects
-//! in Packet-Switched Gateways*, whose remedy this is: a random part in the time of sending). In the default
-//! mode each epoch of a flow among others may end at a random moment of the ε after its due time, which leaves the mean length as it is.
+//! A flow sends as its epochs begin. Between flows of equal ε the phase never changes, so that one flow always finds
+//! the shared queue full because another has just filled it: its losses, and so its share, then depend on when it
+//! happened to begin. Floyd and Jacobson (1992, *On Traffic Phase Effects in Packet-Switched Gateways*) describe this
+//! effect and its remedy, a random part in the time of sending. In the default mode each epoch of a flow that shares
+//! its path may end at a random moment within ε after its due time; due times stay ε apart, so that the mean length
+//! stays ε.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -24,22 +25,22 @@ pub struct Epochs {
 #[derive(Clone, Copy, Debug)]
 struct Open {
     began: Time,
-    /// When it would end were there no jitter.
+    /// When it would end without jitter.
     due: Time,
     end: Time,
 }
 
-/// What has ended, and what begins.
+/// The lengths of the epoch that ended and of the one that begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turn {
-    /// How long it was since the last turn, in ε.
+    /// How long the ended epoch lasted, in ε.
     pub ended: f64,
-    /// How long the epoch that begins will be.
+    /// How long the next epoch will last.
     pub next: Duration,
 }
 
 impl Epochs {
-    /// Epochs of `length`; how late they end is drawn from `seed`.
+    /// Epochs of `length`; `seed` is that of the random times by which they end late.
     pub fn new(length: Duration, seed: u64) -> Self {
         Epochs {
             length,
@@ -66,13 +67,13 @@ impl Epochs {
         self.open = None;
     }
 
-    /// The open epoch ends now, and with it those whose time has passed meanwhile; `None` if none is open.
-    /// The next one ends late by a random share of ε below `jitter`.
+    /// Ends the open epoch, and with it those that should have ended since; `None` if none is open. The next one ends
+    /// late by a random share of ε below `jitter`.
     #[inline]
     pub fn turn(&mut self, now: Time, jitter: f64) -> Option<Turn> {
         let Open { began, due, end } = self.open?;
         let late = now.since(due);
-        // Hardly ever: it saves the division.
+        // Epochs are hardly ever missed: this branch saves the division.
         let missed = if late < self.length {
             0
         } else {
@@ -86,7 +87,7 @@ impl Epochs {
         })
     }
 
-    /// Opens an epoch; returns how long it will be.
+    /// Opens an epoch; returns its length.
     fn open(&mut self, began: Time, due: Time, jitter: f64) -> Duration {
         let mut end = due;
         if jitter > 0.0 {

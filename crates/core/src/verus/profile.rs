@@ -1,11 +1,10 @@
 //! Delay profiler: what delay each sending window brings, learned from every acknowledgement
 //! (Verus §4, §5.1).
 //!
-//! A *point* is kept for each window size in whole packets: a moving average of the delays of the
-//! packets that left under that window. Once an update interval the points are fitted with a
-//! *curve*, and the window estimator looks the curve up backwards: which window brings the delay
-//! that we want? The lookup is a table of integers, one for each window, that never falls; fits
-//! may use floating point, lookups do not need to.
+//! A *point* is kept for each window size in whole packets: a moving average of the delays of the packets that left
+//! under that window. Once an update interval a *curve* is fitted to the points, and the window estimator inverts the
+//! curve: it asks which window brings the delay wanted. It is kept as a non-decreasing table of integers, one for each
+//! window, so that the fits need floating point but the search for a window does not.
 
 mod interpolation;
 mod monotone;
@@ -53,23 +52,22 @@ const NEVER: Kept = Kept {
     updated: None,
 };
 
-/// What the curve is bound by, where that is known.
+/// Bounds of the curve, where they are known.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// D_min, in ms.
     pub delay_min: f64,
-    /// What each packet adds to it at most, in ms.
+    /// The most that each packet adds to the delay, in ms.
     pub at_most: f64,
-    /// What a packet beyond a full pipe adds at least, in ms.
+    /// The least that each packet beyond the bandwidth-delay product adds to the delay, in ms.
     pub at_least: f64,
 }
 
 /// The fitted curve as a lookup table.
 #[derive(Debug, Default)]
 struct Curve {
-    /// Entry w−1: the delay in µs that the curve gives window w, or a smaller one gives already:
-    /// the running maximum, so that the first window past a delay is found by bisection even
-    /// where a fit dips.
+    /// Entry w−1: the largest delay in µs that the fit gives to any window up to w. This running maximum lets bisection
+    /// find the first window past a delay even where the fit dips.
     table: Vec<u32>,
     /// The fit's own values at the last two windows, for the slope beyond.
     last: [f64; 2],
@@ -111,7 +109,7 @@ pub struct Profile {
     monotone: Monotone,
     penalised: Penalised,
     interpolation: Interpolation,
-    /// Where the last lookup ended: the next is near.
+    /// Where the last lookup ended; the next one mostly ends near it.
     cursor: usize,
 }
 
@@ -212,8 +210,8 @@ impl Profile {
         })
     }
 
-    /// f⁻¹(D): the window in packets, at least 1, whose delay is `delay_ms`; above the curve, which goes on with its
-    /// slope there, too. `None` without a curve.
+    /// f⁻¹(D): the window in packets, at least 1, whose delay is `delay_ms`. Above its last window the curve is
+    /// continued with the slope that it has there. `None` without a curve.
     #[inline]
     pub fn window_at(&mut self, delay_ms: f64) -> Option<f64> {
         let count = self.curve.table.len();
@@ -233,8 +231,8 @@ impl Profile {
         Some(window.min(LARGEST_WINDOW as f64))
     }
 
-    /// f⁻¹(D) as the prototype looks it up: one less than the first window of at least 2 past the delay. `None` also
-    /// where the curve never gets there.
+    /// f⁻¹(D) as the prototype looks it up: one less than the first window, from 2 on, whose delay exceeds D. `None`
+    /// also where no window's delay does.
     pub fn whole_window_at(&mut self, delay_ms: f64) -> Option<f64> {
         let count = self.curve.table.len();
         if count == 0 {
@@ -244,7 +242,7 @@ impl Profile {
         if above < count {
             return Some((above as f64).max(1.0));
         }
-        // A cubic with natural ends goes on straight.
+        // Beyond its natural end a cubic spline continues as a straight line.
         let slope = self.curve.last[1] - self.curve.last[0];
         let beyond = (delay_ms - self.curve.last[1]) / slope;
         let window = count as f64 + beyond.max(0.0).floor();
@@ -281,8 +279,9 @@ impl Profile {
         at
     }
 
-    /// Delay in ms that each packet adds beyond the curve. A full pipe adds 1/C a packet, and its
-    /// delay is W/C, so the ratio of the two is a floor for the slope where the curve ends flat.
+    /// Delay in ms that each packet adds beyond the curve. Where the window exceeds the bandwidth-delay product, the
+    /// delay is W/C and each packet adds 1/C, so delay over window is the least slope to assume where the curve ends
+    /// flat.
     fn slope(&self) -> f64 {
         let count = self.curve.table.len();
         let end = self.curve.delay_ms(count - 1);
@@ -310,8 +309,9 @@ impl Profile {
 /// Points older than this many memories are dropped.
 const FORGET_AGES: f64 = 8.0;
 
-/// Which entries of a curve of `count` are drawn: all up to a thousand, else so many at equal distances. A window that
-/// nothing bounds (paper mode in a short buffer) makes curves of 40,000, one a second for each flow.
+/// Which entries of a curve of `count` entries are drawn: all, or a thousand at equal distances if there are more. A
+/// window that nothing bounds (paper mode with a short buffer) makes curves of 40,000 entries, one a second for each
+/// flow.
 fn drawn(count: usize) -> impl Iterator<Item = usize> {
     const MOST: usize = 1000;
     let last = count.saturating_sub(1);

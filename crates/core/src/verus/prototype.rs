@@ -1,15 +1,17 @@
-//! Verus as its authors released it (`yzaki/verus`, 2017), its behavioural hazards included and its memory and security
-//! ones not.
+//! Verus as its authors released it (`yzaki/verus`, 2017), with its hazards of behaviour but without those of memory
+//! and security.
 //!
 //! It shares estimator, profile and window with the paper's [`Verus`](super::Verus), whose parameters say where the two
-//! read Eqs. 2 to 5 differently. Here is what no parameter says:
+//! read Eqs. 2 to 5 differently. The differences that are not parameters:
 //!
-//! - it keeps its own count of packets in flight, and **forgets at timeouts**: nothing is believed to be under way, what
-//!   arrives late is ignored and the window stays, so that it runs away in an outage;
-//! - slow start **grants** what the window has room for with each acknowledgement, whether or not what it granted before
-//!   has left, and runs on through losses at windows of up to 20;
-//! - **epochs decide in recovery**, too; after a delay has ended slow start, the ratio test waits until that is over;
-//! - at D_min, and still above R, it **pauses** for an epoch, or raises D_min by 10 ms if fewer than two packets fly;
+//! - it keeps its own count of packets in flight, and **forgets at timeouts**: it sets this count to zero, ignores late
+//!   acknowledgements and keeps the window, so that the sender floods the path in an outage;
+//! - with each acknowledgement, slow start **grants** as many packets as the window has room for, whether or not those
+//!   granted before have left; it continues through losses at windows of up to 20 packets;
+//! - **epochs decide in recovery**, too; if it was a delay that ended slow start, the ratio test of Eq. 4 is off until
+//!   this recovery ends;
+//! - when D_est is at D_min and the delay is still above R · D_min, it **pauses** for an epoch, or raises D_min by 10
+//!   ms if fewer than two packets are in flight;
 //! - windows and budgets are **whole** packets, and budgets add up until the sending thread has spent them;
 //! - where the curve cannot be inverted it **restarts**: everything is forgotten and slow start begins again.
 
@@ -62,9 +64,9 @@ pub struct Prototype {
     estimate: f64,
     /// D_min, in ms.
     delay_min: Option<f64>,
-    /// What the epochs have granted and has not left yet, in packets.
+    /// Packets that epochs have granted and that have not left yet.
     budget: f64,
-    /// What slow start has granted and has not left yet, in packets.
+    /// Packets that slow start has granted and that have not left yet.
     granted: u64,
     in_flight: u64,
     /// Packets numbered below this are ignored: they left before the last timeout or restart.
@@ -217,7 +219,7 @@ impl Prototype {
         }
     }
 
-    /// The curve has no window that brings the delay wanted: everything learned is dropped and slow start begins again.
+    /// No window of the curve brings the delay wanted: everything learned is dropped and slow start begins again.
     #[cold]
     fn restart(&mut self) {
         self.restarts += 1;

@@ -1,10 +1,10 @@
-//! What the default mode adds to the paper, by the question that each part answers.
+//! What the default mode adds to the paper, grouped by the question that each part answers.
 //!
 //! **What holds the window?** An [outage](outages), during which nothing can be decided, and a [drain](drains), which
-//! finds out whether D_min still is the path's.
+//! tests whether D_min is still the delay of the empty path.
 //!
-//! **What bounds it?** From below the rate that the path lately [delivered](capacity), which also bounds the profile's
-//! curve; from above the window at the last [loss].
+//! **What bounds it?** From below, the rate that the path lately [delivered](capacity), which also bounds the profile's
+//! curve; from above, the window at the last [loss].
 //!
 //! **What does a loss mean?** That a queue is full, or [chance](loss).
 //!
@@ -165,9 +165,9 @@ pub struct Config {
     /// Whether delays that include an outage are kept out of the profile, and epochs within one
     /// decide nothing (`robust/outages.rs`).
     pub skip_stalls: bool,
-    /// How long a point of the profile keeps half its weight without news; `None`: for ever.
+    /// Half-life of the weight of a profile's point that gets no new samples; `None`: points keep their weight.
     pub point_memory: Option<Duration>,
-    /// How fast a flow alone on its path may return to where a loss met it: packets per ms of rate,
+    /// How fast a flow alone on its path may return to the rate that it had at its last loss: packets per ms of rate,
     /// regained in each second (`robust/loss.rs`). `None`: no limit.
     pub regrowth: Option<f64>,
     /// Packets that a window has beyond what the curve gives for D_est. The curve of a flow with a large share is
@@ -175,11 +175,11 @@ pub struct Config {
     /// equal. The same number of packets on top of each window lets them (Chiu and Jain 1989): it makes the queue
     /// longer for all, and the longer delay takes most from the flow with the largest share.
     pub additive_increase: f64,
-    /// The share of an epoch by which its end is late at random where others use the path (`epochs.rs`).
+    /// The largest share of ε by which an epoch's end is randomly late where others use the path (`epochs.rs`).
     pub epoch_jitter: f64,
-    /// Whether the window is kept full all through an epoch where a round trip is no longer than one (n = 1 in
-    /// Eq. 5), rather than filled once as it begins: a round trip of 50 µs leaves the path idle for the other
-    /// 99 in a hundred of 5 ms.
+    /// Whether the window is kept full all through an epoch where a round trip is no longer than an epoch (n = 1 in Eq.
+    /// 5), rather than filled once as the epoch begins: with a round trip of 50 µs, the path would be idle for 99 % of
+    /// an epoch of 5 ms.
     pub refill: bool,
     /// Whether an epoch's budget is spread over the epoch, where it is more than a burst of 32
     /// packets, rather than sent at once.
@@ -189,7 +189,7 @@ pub struct Config {
     /// D_min is never less than this, in ms: delays that vary within an epoch, such as those of an end host's scheduler,
     /// are no queue that one decision an epoch could control.
     pub least_delay_ms: f64,
-    /// A part of these that is left out all the same, for research.
+    /// One addition that is off although its field says otherwise, for research.
     pub without: Option<Part>,
 }
 
@@ -233,7 +233,7 @@ impl Config {
 /// What an epoch's decision needs to know of the flow.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// Packets under way.
+    /// Packets in flight.
     pub under_way: u64,
     /// D_min, in ms.
     pub delay_min: f64,
@@ -248,12 +248,12 @@ pub struct View {
 /// What holds the window in an epoch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hold {
-    /// Nothing: the epoch decides.
+    /// Nothing holds the window: the epoch decides.
     Free,
-    /// Nothing, but a drain has just ended: the delays of this epoch are the drain's, and D_min is this, in ms, if it
-    /// has risen.
+    /// Nothing holds the window, but a drain has just ended: the delays of this epoch are those of the drain. D_min in
+    /// ms, if it has risen.
     Drained(Option<f64>),
-    /// Nothing leaves but what [`Robust::filled`] allows.
+    /// The window is held: only what [`Robust::filled`] allows may leave.
     Held,
 }
 
@@ -267,9 +267,10 @@ pub struct Robust {
     losses: LossMemory,
     /// Others seem to use the path too.
     shared: bool,
-    /// The largest window that the last loss left to the open epoch, in packets.
+    /// The largest window that the last loss allows in the open epoch, in packets.
     ceiling: Option<f64>,
-    /// The window bounds the open epoch rather than a budget: what is acknowledged in it may leave again.
+    /// Whether the window, rather than a budget, bounds the open epoch: acknowledged packets make room for others
+    /// within it.
     refills: bool,
     /// The rate that spreads the budget over its epoch.
     pace: Option<Rate>,
@@ -329,12 +330,12 @@ impl Robust {
         at_least
     }
 
-    /// The same of a packet that was thought lost.
+    /// As [`on_delay`](Self::on_delay), for a packet that had been declared lost.
     pub fn on_late(&mut self, now: Time, sent: Time, delay_ms: f64, delay_min: Option<f64>) {
         self.drains.on_sample(now, sent, delay_ms, delay_min);
     }
 
-    /// So many packets were lost.
+    /// `packets` packets were declared lost.
     pub fn on_lost(&mut self, packets: usize) {
         self.losses.on_lost(packets);
     }
@@ -346,14 +347,14 @@ impl Robust {
         self.capacity.limit(kept / lost.delay_min);
     }
 
-    /// The window is cut, by whatever: what the open epoch may send is over.
+    /// The window was cut, for any reason: the open epoch may send nothing more.
     pub fn stop(&mut self) {
         self.refills = false;
     }
 
     // What it says.
 
-    /// Whether the delay of this packet says anything of its window.
+    /// Whether this packet's delay depends on its window, so that it belongs in the profile.
     #[inline]
     pub fn teaches(&self, number: u64) -> bool {
         !self.outages.held_up(number)
@@ -369,13 +370,13 @@ impl Robust {
         }
     }
 
-    /// How long a point of the profile keeps half its weight.
+    /// Half-life of the weight of a point of the profile.
     pub fn point_memory(&self) -> Option<Duration> {
         self.config.point_memory
     }
 
-    /// Before the curve is fitted anew: ends an interval of the delivery rate, looks whether the flow is alone, and
-    /// says what the curve is bound by.
+    /// Called before the curve is fitted again: ends an interval of the delivery rate, finds out whether the flow is
+    /// alone on its path, and returns the bounds of the curve.
     pub fn look_around(&mut self, now: Time, delay_min: f64, ratio: f64) -> Option<Bounds> {
         self.capacity.end_interval(now);
         // A flow alone on its path sees D_min again whenever its own queue empties; among others, the queue stands.
@@ -420,7 +421,7 @@ impl Robust {
         }
     }
 
-    /// Once an epoch, whatever the flow does: how long a silence is an outage.
+    /// Once an epoch, in every phase: updates how long a silence must last to be an outage.
     #[inline]
     pub fn on_epoch(&mut self, delay_min: Option<f64>, ratio: f64) {
         let delay_min = delay_min.unwrap_or_default();
@@ -431,7 +432,7 @@ impl Robust {
         );
     }
 
-    /// W and D_est within their bounds.
+    /// Brings W and D_est within their bounds.
     #[inline]
     pub fn bound(
         &mut self,
@@ -461,7 +462,7 @@ impl Robust {
         bound
     }
 
-    /// An epoch begins with this budget, in packets of `size`.
+    /// An epoch begins with `budget` packets of `size`.
     #[inline]
     pub fn on_grant(&mut self, budget: f64, size: Bytes, rtt: Duration, epoch: Duration) {
         self.refill_within(rtt, epoch);
@@ -489,7 +490,7 @@ impl Robust {
         self.pace.filter(|_| !self.refills)
     }
 
-    /// What a recorder sees of it: the sign, what is held, and both bounds, in packets.
+    /// Reports to a recorder what holds the window, and both bounds of it in packets.
     pub fn probe(&self, delay_min: f64, record: &mut dyn FnMut(&'static str, f64)) {
         let allowed = self.drains.allowed_packets();
         let carried = self.capacity.packets_per_ms();

@@ -1,7 +1,7 @@
-//! Undoing cuts for losses that were none: a packet declared lost may arrive after all. §5.2 waits three delays before
-//! it declares a loss; the default mode waits one, and takes the cut back if that was too short.
+//! Undoing cuts for packets that were declared lost and arrive after all. The paper (§5.2) waits three delays before it
+//! declares a loss; the default mode waits one, and undoes the cut if that was too short.
 
-/// The state before the last cut, until what was thought lost is known to be.
+/// The state before the last cut, kept until the losses that caused it are certain.
 #[derive(Debug)]
 pub struct Undo<State> {
     cut: Option<Cut<State>>,
@@ -10,9 +10,9 @@ pub struct Undo<State> {
 #[derive(Debug)]
 struct Cut<State> {
     before: State,
-    /// Packets thought lost that have not arrived.
+    /// Packets declared lost that have not arrived.
     outstanding: usize,
-    /// A timeout is among the causes: it is disproved by the first packet that arrives after all.
+    /// Whether a timeout is among the causes: the first packet that arrives after all disproves it.
     by_timeout: bool,
 }
 
@@ -23,14 +23,14 @@ impl<State> Default for Undo<State> {
 }
 
 impl<State> Undo<State> {
-    /// So many packets more are thought lost.
+    /// Another `packets` packets were declared lost.
     pub fn on_lost(&mut self, packets: usize) {
         if let Some(cut) = &mut self.cut {
             cut.outstanding += packets;
         }
     }
 
-    /// So many packets are thought lost, and the window is cut for it.
+    /// `packets` packets were declared lost, and the window is cut for this.
     pub fn on_cut(&mut self, before: State, packets: usize) {
         self.cut = Some(Cut {
             before,
@@ -39,7 +39,8 @@ impl<State> Undo<State> {
         });
     }
 
-    /// All packets in flight are thought lost. `before`: the state to return to, `None` if the cut is not to be undone.
+    /// All packets in flight are presumed lost. `before` is the state to return to; `None` if the cut is not to be
+    /// undone.
     pub fn on_timeout(&mut self, before: Option<State>, packets: usize) {
         if self.cut.is_none()
             && let Some(before) = before
@@ -52,7 +53,8 @@ impl<State> Undo<State> {
         }
     }
 
-    /// Packets thought lost have arrived. Once all have, this is the state to return to.
+    /// `packets` packets declared lost have arrived. Once all of them have, or the first after a timeout, returns the
+    /// state to return to.
     pub fn on_recovered(&mut self, packets: usize) -> Option<State> {
         let cut = self.cut.as_mut()?;
         cut.outstanding = cut.outstanding.saturating_sub(packets);

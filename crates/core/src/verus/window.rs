@@ -6,8 +6,8 @@ use crate::units::Duration;
 use super::config::Config;
 use super::delay::DelayReport;
 
-/// D_est,i+1 in ms from D_est,i (Eq. 4). `times` is the length of the epoch that ends, in ε: above 1 if it ended late, by
-/// jitter or by a late tick; its step is as many times as large.
+/// D_est,i+1 in ms from D_est,i (Eq. 4). `times` is the length of the epoch that ends, in ε: above 1 if it ended late,
+/// by jitter or by a late tick. The step is multiplied by it.
 #[inline]
 pub fn next_estimate(
     estimate: f64,
@@ -31,12 +31,12 @@ pub fn next_estimate(
     }
 }
 
-/// S_i+1: how many packets may leave in the coming epoch (Eq. 5), given the window wanted and
-/// `current`, W_i, of which `under_way` packets are not acknowledged yet.
+/// S_i+1: how many packets may leave in the coming epoch (Eq. 5), given the window wanted, the current window W_i
+/// (`current`) and the packets in flight (`under_way`).
 ///
-/// n = ⌈RTT/ε⌉ is the number of epochs in a round trip. Eq. 5 divides by n − 1, so n = 1 needs a rule of its own: what an
-/// epoch sends is acknowledged before the next begins, so the budget is all that the window lacks (as in the
-/// prototype).
+/// n = ⌈RTT/ε⌉ is the number of epochs in a round trip. Eq. 5 divides by n − 1, so n = 1 needs a rule of its own: an
+/// epoch's packets are acknowledged before the next begins, so the budget is the window wanted less the packets in
+/// flight (as in the prototype).
 #[inline]
 pub fn budget(wanted: f64, current: f64, under_way: f64, rtt: Duration, epoch: Duration) -> f64 {
     let n = rtt.as_nanos().div_ceil(epoch.as_nanos()) as f64;

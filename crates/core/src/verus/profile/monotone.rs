@@ -3,10 +3,10 @@
 //! More data in flight never arrives sooner, so a profile that falls anywhere is noise. The
 //! isotonic regression (Ayer et al. 1955) is the non-decreasing step function nearest to the
 //! points; Fritsch–Carlson (1980) slopes join its steps smoothly without overshoot. A monotone
-//! curve has one inverse everywhere, which is what spares Verus its restarts.
+//! curve can be inverted everywhere, so that Verus need not restart as the prototype does.
 //!
-//! The curve can be held to a least slope: the regression then runs on what the points rise above
-//! a line of that slope.
+//! The curve can be given a least slope: the regression then runs on the points' heights above a
+//! line of that slope.
 
 use super::{Curve, Point};
 
@@ -26,8 +26,8 @@ pub struct Monotone {
 }
 
 impl Monotone {
-    /// Fits `points` (ascending windows) and writes the curve for windows 1..=`largest`. No
-    /// packet more costs less than `least_slope` ms.
+    /// Fits `points` (ascending windows) and writes the curve for windows 1..=`largest`. Each
+    /// packet of window adds at least `least_slope` ms.
     pub fn fit(&mut self, points: &[Point], largest: usize, least_slope: f64, curve: &mut Curve) {
         self.pool(points, least_slope);
         self.slope();

@@ -9,7 +9,7 @@ use super::{Curve, Point};
 
 /// log₁₀ of the penalty, per point and basis function.
 const RHO: f64 = 2.0;
-/// One basis function for each so many packets of window.
+/// One basis function for each this many packets of window.
 const PACKETS_PER_BASIS: usize = 15;
 /// The prototype lowers the divisor until there are this many basis functions.
 const MIN_BASIS: usize = 5;

@@ -1,4 +1,4 @@
-//! What the path can carry: the largest delivery rate of the last few seconds.
+//! The path's capacity C: the largest delivery rate of the last few seconds.
 //!
 //! The paper learns delay from windows alone. That is not enough when the flow has had small windows with
 //! large delays, as after an outage: the curve then rises steeply at small windows, and the window cannot grow
@@ -10,21 +10,21 @@
 //!   below,
 //! - holds C · D_min packets without a queue, so a smaller window saves no delay.
 //!
-//! C is what *this flow* carried. Among others that is a share of the path, and the second bound
-//! would be 1/share: a newcomer with little, whose curve it makes steep, would grow slowly and an
-//! incumbent fast, each in proportion to what it has, which never evens out (Chiu and Jain 1989,
-//! multiplicative increase). Nor should a newcomer hold for ten seconds what it took in slow start. Whoever
-//! is alone sees D_min again whenever its own queue empties; among others the queue stands. So if D_min
-//! has not been seen lately, the second bound does not hold and C is forgotten sooner.
+//! C is what *this flow* carried. A flow that shares the path carries only a part of the capacity, and the second bound
+//! would be 1/share: the curve of a newcomer with a small share would be steep and its window grow slowly, that of an
+//! incumbent fast. Growth in proportion to what a flow has never equalises shares (Chiu and Jain 1989, multiplicative
+//! increase). Nor should a newcomer keep for ten seconds what it took in slow start. A flow alone on its path sees
+//! D_min again whenever its own queue empties; where flows share a path, the queue stands. So if D_min has not been
+//! seen lately, the second bound does not apply and C is forgotten sooner.
 
 use crate::units::{Duration, Time};
 
-/// C is the largest delivery rate of so many intervals. An interval lasts from one fit of the profile to the next, 1 s
-/// by default.
+/// C is the largest delivery rate of this many intervals. An interval lasts from one fit of the profile to the next, 1
+/// s by default.
 const INTERVALS: usize = 10;
 /// As [`INTERVALS`], for a flow that shares the path: a newcomer must not keep what it took in slow start for ten seconds.
 const SHARED_INTERVALS: usize = 5;
-/// An interval shorter than this is not ended but goes on: a burst of acknowledgements would pass for a rate.
+/// An interval lasts at least this long: in a shorter one, a burst of acknowledgements would be taken for a rate.
 const SHORTEST: Duration = Duration::from_millis(50);
 
 /// Windowed maximum of the delivery rate.
@@ -37,7 +37,7 @@ pub struct Capacity {
     since: Time,
     /// The largest of those that count.
     best: f64,
-    /// Whether others seem to use the path too, so that C is but a share of it.
+    /// Whether others seem to use the path too, so that C is only a share of its capacity.
     shared: bool,
 }
 
@@ -78,7 +78,8 @@ impl Capacity {
             .fold(0.0, f64::max)
     }
 
-    /// A loss has shown that the path does not carry more than `packets_per_ms` now: larger rates from before are lowered to it.
+    /// A loss has shown that the path does not carry more than `packets_per_ms` now: larger rates measured before are
+    /// lowered to this.
     pub fn limit(&mut self, packets_per_ms: f64) {
         for rate in &mut self.rates {
             *rate = rate.min(packets_per_ms);
@@ -92,7 +93,8 @@ impl Capacity {
         self.best = self.largest();
     }
 
-    /// 1 / C: the least delay, in ms, that a packet beyond C · D_min adds; zero if C is not known, or is but a share of the path.
+    /// 1 / C: the least delay, in ms, that a packet beyond C · D_min adds; zero if C is not known, or is only a share
+    /// of the path's capacity.
     pub fn least_slope(&self) -> f64 {
         let alone = self.packets_per_ms().filter(|_| !self.shared);
         alone.map_or(0.0, |rate| 1.0 / rate)

@@ -1,13 +1,14 @@
 //! Drains: now and then the flow empties its queue, to see whether D_min still is the least delay of the path.
 //!
-//! The paper's D_min is "the minimum delay experienced". It never rises, so after a handover to a longer path every delay
-//! seems too long, and Verus stays at its smallest window. Here a flow *meets* D_min when a packet's delay is no more than
-//! 1.1 D_min, and a flow that has not met it for 5.5 s drains. It lowers the packets in flight by a step each round trip,
-//! from a little more to a little less than the bandwidth-delay product; mostly it meets D_min on the way, before the
-//! path runs idle. If it does not, it keeps at most two packets in flight until it meets D_min, or until its own queue has
-//! gone and it has watched the delays for a moment. If the least of these is above D_min, four more drains must find the
-//! same before D_min rises, and one more checks it soon after. So much care is needed because an outage during a
-//! drain looks like a longer path, and because a D_min that is too large prevents the small windows that would correct it.
+//! The paper's D_min is "the minimum delay experienced". It never rises, so after a handover to a longer path every
+//! delay seems too long, and Verus stays at its smallest window. Here a flow *meets* D_min when a packet's delay is no
+//! more than 1.1 D_min, and a flow that has not met it for 5.5 s drains. It lowers the packets in flight by a step each
+//! round trip, from a little more to a little less than the bandwidth-delay product; mostly it meets D_min on the way,
+//! before the path runs idle. If it does not, it keeps at most two packets in flight until it meets D_min, or until its
+//! own queue has gone and it has watched the delays for a moment. If the least of these is above D_min, four more
+//! drains must find the same before D_min rises, and one more checks it soon after. This care is needed because an
+//! outage during a drain looks like a longer path, and because a D_min that is too large prevents the small windows
+//! that would correct it.
 //!
 //! In one case a flow does not wait for 5.5 s: if the path has become longer than R · D_min, the window falls as far as it
 //! can and the delay does not follow.

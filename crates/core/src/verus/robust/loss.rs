@@ -78,7 +78,7 @@ pub struct Lost {
 struct Loss {
     at: Time,
     lost: Lost,
-    /// How long the ceiling takes back there.
+    /// How long the ceiling takes to return there.
     back: Duration,
 }
 
@@ -118,12 +118,12 @@ impl LossMemory {
         span.arrived += 1;
     }
 
-    /// So many packets were lost.
+    /// `packets` packets were declared lost.
     pub fn on_lost(&mut self, packets: usize) {
         self.met[0].lost += packets as u64;
     }
 
-    /// Whether more was lost lately than comes by chance.
+    /// Whether more was lost lately than chance explains.
     fn is_much(&self) -> bool {
         let [now, before] = &self.met;
         let (lost, arrived) = (now.lost + before.lost, now.arrived + before.arrived);
@@ -156,7 +156,8 @@ impl LossMemory {
         delay_ms > NO_QUEUE * least && delay_ms >= NOT_FULL * longest
     }
 
-    /// The largest window allowed so soon after a loss, in packets; `None` for no limit. `chance`: losses may come by it.
+    /// The largest window allowed this soon after a loss, in packets; `None` for no limit. `chance`: whether to
+    /// consider that losses may be by chance.
     #[inline]
     pub fn ceiling(&self, now: Time, chance: bool) -> Option<f64> {
         if chance && self.by_chance >= MANY_BY_CHANCE && !self.is_much() {
@@ -175,7 +176,8 @@ impl LossMemory {
     }
 }
 
-/// How long the ceiling takes until a rate of `missing` packets/ms is regained, at `regrowth` a second for who is alone.
+/// How long the ceiling takes until a rate of `missing` packets/ms is regained; a flow alone on its path regains
+/// `regrowth` packets/ms in each second.
 fn return_time(missing: f64, shared: bool, regrowth: f64) -> Duration {
     let (share, longest) = if shared {
         (SHARED_REGROWTH, LONGEST_SHARED_RETURN)

@@ -8,7 +8,7 @@
 use crate::units::{Duration, Time};
 
 /// A silence is an outage only if it lasts longer than this many average intervals between acknowledgements (and longer
-/// than R · D_min): a flow with few packets in flight hears seldom anyway.
+/// than R · D_min): a flow with few packets in flight hears acknowledgements seldom anyway.
 const ACKS_MISSED: u64 = 4;
 /// While a drain keeps two packets in flight, only a silence longer than D_min plus this is an outage. A shorter one may
 /// be the round trip of a path that has become longer, which is what the drain is there to find out.
