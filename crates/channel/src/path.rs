@@ -1,4 +1,4 @@
-//! A path: what packets cross from one end to the other, without a clock.
+//! A path: the elements that packets cross from one end to the other, without a clock.
 //!
 //! ```text
 //!        entered                                           left                  arrived
@@ -10,9 +10,9 @@
 //!
 //! The caller owns the clock: it says when a packet sets out ([`Path::send`]), lets the links serve what is due
 //! ([`Path::serve`] at [`Path::next_departure`]), and takes what has arrived ([`Path::arrive`]). A caller that is late
-//! changes nothing: what was due at an instant happens as of that instant. What happens is told to a [`Watch`].
+//! changes nothing: what was due at an instant happens as of that instant. A [`Watch`] hears of each event.
 //!
-//! Each element is a file. Another one is one more variant of [`Element`].
+//! Each element has a file of its own. A new one is one more variant of [`Element`].
 
 pub mod bursts;
 pub mod config;
@@ -33,18 +33,18 @@ use policer::Policer;
 
 pub use crate::packet::Packet;
 
-/// What packets cross before propagation.
+/// An element that packets cross before propagation.
 #[derive(Clone, Debug)]
 pub enum Element<P> {
     /// Random loss.
     Loss(Loss),
     /// Losses in bursts.
     Bursts(Bursts),
-    /// What drops packets that come faster than a rate.
+    /// A policer: drops packets that come faster than a rate.
     Policer(Policer),
-    /// Packets of some flows, by number, pass by the element that comes next.
+    /// For each flow, whether its packets skip the next element.
     Bypass(Vec<bool>),
-    /// A queue and what serves it. Boxed, so that the elements of a path are close together.
+    /// A queue and what serves it. Boxed, so that elements stay small and close together in memory.
     Link(Box<Link<P>>),
 }
 
@@ -75,25 +75,25 @@ impl<P> From<Link<P>> for Element<P> {
 /// Where and why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// The element that dropped it, from 0 in the order of crossing.
+    /// The index of the element that dropped it, in the order of crossing.
     pub element: usize,
-    /// Why it did.
+    /// Why the element dropped it.
     pub why: Why,
 }
 
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// By chance, or by count.
+    /// An element that loses packets by chance or by count dropped it.
     Chance,
-    /// The queue did not take it, or the policer.
+    /// A queue or a policer refused it.
     Refused,
-    /// The queue had taken it, and dropped it when its turn came (CoDel), or to make room for another (FQ-CoDel).
+    /// A queue had accepted it, and dropped it when its turn came (CoDel) or to make room for another (FQ-CoDel).
     Waited,
 }
 
-/// Hears what happens to packets on a path. Each is told of once as it enters, and then either once as it is dropped, or
-/// as it leaves the elements, is under way, and arrives.
+/// Hears what happens to packets on a path. For each packet, `on_entered` is called once, and then either `on_dropped`
+/// once, or `on_left`, `on_under_way` and `on_arrived` once each.
 pub trait Watch<P> {
     /// A packet entered the path.
     #[inline]
@@ -103,15 +103,16 @@ pub trait Watch<P> {
     #[inline]
     fn on_dropped(&mut self, _now: Time, _size: Bytes, _packet: &P, _dropped: Dropped) {}
 
-    /// The path has no use for this packet any more, having told that it dropped it.
+    /// Takes back a dropped packet, after [`on_dropped`](Self::on_dropped), so that its memory can be used again.
     #[inline]
     fn reclaim(&mut self, _packet: P) {}
 
-    /// A packet left the last link, whose queue it had entered at `entered`; where there is no link, it left as it entered.
+    /// A packet left the last link, whose queue it had entered at `entered`; on a path without links it left when it
+    /// entered.
     #[inline]
     fn on_left(&mut self, _now: Time, _size: Bytes, _entered: Time, _packet: &P) {}
 
-    /// That packet is under way.
+    /// The packet of the last [`on_left`](Self::on_left) has begun to propagate.
     #[inline]
     fn on_under_way(&mut self, _flight: Flight) {}
 
@@ -128,7 +129,7 @@ impl<P> Watch<P> for () {}
 pub struct Path<P> {
     elements: Vec<Element<P>>,
     delay: Delay<P>,
-    /// Which link serves a packet next, and when.
+    /// When a link serves a packet next, and which element that link is.
     due: Option<(Time, usize)>,
 }
 
@@ -142,11 +143,11 @@ impl<P: Packet> Path<P> {
         }
     }
 
-    /// A packet of `size` sets out at `now`, by when the links have served what was due before: at one instant packets
-    /// enter a queue before others leave it.
+    /// A packet of `size` sets out at `now`. The caller must have let the links serve what was due before `now`, but
+    /// not what is due at `now`: at one instant, packets enter a queue before others leave it.
     ///
     /// # Panics
-    /// If the path knows nothing of the packet's flow.
+    /// If the path has no delay for the packet's flow.
     #[inline]
     pub fn send(&mut self, now: Time, size: Bytes, packet: P, watch: &mut impl Watch<P>) {
         watch.on_entered(now, size, &packet);
@@ -159,7 +160,8 @@ impl<P: Packet> Path<P> {
         self.due.map(|(at, _)| at)
     }
 
-    /// Lets the links serve what is due by `now`, each at its own instant; returns when one serves a packet next.
+    /// Lets the links serve each packet due by `now`, as of the instant at which it is due; returns when a link serves
+    /// a packet next.
     #[inline]
     pub fn serve(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<Time> {
         loop {
@@ -171,7 +173,7 @@ impl<P: Packet> Path<P> {
         }
     }
 
-    /// The same without what is due at `now` itself: for a caller that sends at `now`, and did not come earlier.
+    /// As [`serve`](Self::serve), but only what is due before `now`: for a caller that is about to send at `now`.
     #[inline]
     pub fn serve_before(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<Time> {
         loop {
@@ -183,10 +185,10 @@ impl<P: Packet> Path<P> {
         }
     }
 
-    /// Takes the next packet of `pipe` that has arrived by `now`, and when it did.
+    /// Takes the next packet of `pipe` that has arrived by `now`, with the time of its arrival.
     ///
     /// # Panics
-    /// If there is no such pipe; [`Path::pipe_of`] has them.
+    /// If there is no such pipe; [`Path::pipe_of`] gives valid ones.
     #[inline]
     pub fn arrive(
         &mut self,
@@ -199,7 +201,7 @@ impl<P: Packet> Path<P> {
         Some((at, packet))
     }
 
-    /// When the next packet of `pipe` arrives, of those that have left the links.
+    /// When the next packet of `pipe` arrives, among those that have left the links.
     ///
     /// # Panics
     /// If there is no such pipe.
@@ -213,10 +215,10 @@ impl<P: Packet> Path<P> {
         self.delay.may_overtake()
     }
 
-    /// The pipe through which the packets of `flow` propagate: flows of one constant delay share one.
+    /// The pipe through which the packets of `flow` propagate: flows with the same constant delay share one.
     ///
     /// # Panics
-    /// If the path knows nothing of this flow.
+    /// If the path has no delay for this flow.
     pub fn pipe_of(&self, flow: usize) -> usize {
         self.delay.pipe_of(flow)
     }
@@ -229,20 +231,20 @@ impl<P: Packet> Path<P> {
         })
     }
 
-    /// Bytes that it could have carried in [`from`, `to`), being what the narrowest of its links could; `None` where there is
-    /// no link.
+    /// Bytes that the path could have carried in [`from`, `to`): what its slowest link could have carried; `None` where
+    /// there is no link.
     pub fn capacity(&self, from: Time, to: Time) -> Option<Bytes> {
         self.links().map(|link| link.capacity(from, to)).min()
     }
 
-    /// Packets in its links and under way.
+    /// Packets in its links and in propagation.
     pub fn packets(&self) -> usize {
         let queued: usize = self.links().map(Link::queued_packets).sum();
         queued + self.delay.packets()
     }
 
-    /// Finds out which link serves a packet next, and when. Of two at one instant it is the one that is crossed first: a
-    /// packet that leaves one link may still meet the opportunity of another.
+    /// Finds out which link serves a packet next, and when. Of two due at one instant, the one that is crossed first: a
+    /// packet that leaves it may still use the second link's opportunity at that instant.
     #[inline]
     fn find_due(&mut self) {
         self.due = None;
@@ -256,7 +258,7 @@ impl<P: Packet> Path<P> {
         }
     }
 
-    /// Lets the link that is the element `index` serve what is due at `at`.
+    /// Lets the link at element `index` serve what is due at `at`.
     #[inline]
     fn depart(&mut self, at: Time, index: usize, watch: &mut impl Watch<P>) {
         let Element::Link(link) = &mut self.elements[index] else {
@@ -275,7 +277,7 @@ impl<P: Packet> Path<P> {
         }
     }
 
-    /// Takes a packet across the elements from number `from` on, until it is dropped, waits or is under way.
+    /// Takes a packet across the elements from index `from` on, until it is dropped, waits in a queue or propagates.
     #[inline]
     fn cross(
         &mut self,
@@ -335,7 +337,8 @@ impl<P: Packet> Path<P> {
         self.set_out(now, size, entered, packet, watch);
     }
 
-    /// The same behind a link. Few paths have elements there, and the others do not carry its code where they serve theirs.
+    /// As [`cross`](Self::cross), for elements behind a link. Few paths have any, so this is kept out of line: inlined,
+    /// it would slow the serving of all others.
     #[cold]
     fn cross_rest(
         &mut self,
@@ -364,7 +367,7 @@ impl<P: Packet> Path<P> {
     }
 }
 
-/// Tells that a packet goes no further, and gives it back.
+/// Tells the watch that a packet was dropped, and gives the packet back to it.
 fn discard<P>(
     watch: &mut impl Watch<P>,
     now: Time,

@@ -12,11 +12,11 @@ use crate::scenario::Plan;
 use crate::timer::Timer;
 use crate::traffic::{Load, User};
 
-/// What sets the seeds of one flow's connections apart: odd, with its bits spread (the golden ratio's), so that they
-/// do not meet those of neighbouring flows or runs.
+/// Distance between the seeds of one flow's connections: odd and with spread bits (2⁶⁴ over the golden ratio), so that
+/// they do not coincide with the seeds of neighbouring flows or runs.
 const CONNECTION_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The two ends of a connection, which know nothing of those before.
+/// The two ends of one connection; they know nothing of earlier connections.
 #[derive(Debug)]
 pub struct Ends {
     /// The end that sends data.
@@ -29,11 +29,11 @@ pub struct Ends {
     pub unanswered: u32,
     /// Bytes of data delivered, each counted once.
     pub delivered: Bytes,
-    /// The frames that it carries, where it carries such.
+    /// The frames of a live source, where the connection carries one.
     pub frames: Option<Box<Frames>>,
-    /// Who asks for pages, where it carries such.
+    /// The client that requests pages, where the connection carries them.
     pub client: Option<Box<Client>>,
-    /// What there is to send next, where that is decided a packet at a time.
+    /// What to send next, where that is decided for each packet.
     pub feed: Option<Box<Feed>>,
 }
 
@@ -41,7 +41,7 @@ impl Ends {
     fn new(plan: &Plan, flow: usize, connection: u32, now: Time) -> Self {
         let scenario = &plan.scenario;
         let scheme = &plan.schemes[flow];
-        // A stream for each connection, the first being that of a flow that has only one.
+        // A random stream for each connection; that of the first is the same for flows with a single connection.
         let seed = (scenario.seed.wrapping_add(flow as u64))
             .wrapping_add(u64::from(connection).wrapping_mul(CONNECTION_SEED));
         let packet_size = Bytes::new(u64::from(scenario.packet_bytes));
@@ -63,39 +63,39 @@ impl Ends {
     }
 }
 
-/// Where a user is.
+/// The state of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Its next connection will begin.
+    /// It waits for its next connection.
     Pausing,
-    /// A connection is on.
+    /// A connection is open.
     On,
-    /// Its last connection is over.
+    /// Its last connection has ended.
     Done,
-    /// It was stopped while it paused.
+    /// It was stopped while it waited.
     Cancelled,
 }
 
-/// A user: connections one after another, each with ends of its own. What is still under way of an earlier one when the
-/// next begins uses the path and reaches nobody.
+/// A user: connections one after another, each with ends of its own. Packets of an earlier connection that are still
+/// under way when the next begins cross the path, and are ignored on arrival.
 #[derive(Debug)]
 pub struct Flow {
     user: Box<User>,
-    /// Where it is.
+    /// Its state.
     pub phase: Phase,
-    /// Which connection the ends are of, from 0.
+    /// The number of the connection that `ends` belong to, from 0.
     pub connection: u32,
-    /// What the connection that began last, or that begins next, is to carry.
+    /// What the connection that began last carries, or, while the user waits, what the next one will carry.
     pub load: Load,
-    /// Whether the ends are those of a connection that has begun.
+    /// Whether the connection that `ends` belong to has begun.
     begun: bool,
-    /// What the senders of earlier connections counted.
+    /// Counters of the earlier connections' senders.
     earlier: Box<Counters>,
-    /// The ends.
+    /// The two ends of the current connection.
     pub ends: Ends,
-    /// The sender's: losses, timeouts, pacing, ticks.
+    /// The sender's timer: losses, timeouts, pacing, ticks.
     pub sender_timer: Timer,
-    /// The receiver's: acknowledgements that wait.
+    /// The receiver's timer: delayed acknowledgements.
     pub receiver_timer: Timer,
 }
 
@@ -121,12 +121,12 @@ impl Flow {
         (flow, start)
     }
 
-    /// Whether its ends' connection has begun: the next needs others.
+    /// Whether the connection of its ends has begun, so that the next one needs new ends.
     pub fn is_used(&self) -> bool {
         self.begun
     }
 
-    /// Gives it ends that know nothing of its connections before; returns the old ones.
+    /// Gives it new ends; returns the old ones.
     pub fn renew(&mut self, plan: &Plan, index: usize, now: Time) -> Ends {
         self.connection += 1;
         *self.earlier = *self.earlier + *self.ends.sender.counters();
@@ -150,7 +150,7 @@ impl Flow {
         }
     }
 
-    /// Whether the connection that is on has delivered all of its file, or its last frame.
+    /// Whether the open connection has delivered all of its file, or its last frame.
     #[inline]
     pub fn is_complete(&self) -> bool {
         self.phase == Phase::On
@@ -162,7 +162,7 @@ impl Flow {
             }
     }
 
-    /// The connection is over; returns how long until the next one, if there is one.
+    /// The connection has ended; returns the time until the next one, if there is one.
     pub fn end(&mut self) -> Option<Duration> {
         let Some((pause, load)) = self.user.next() else {
             self.phase = Phase::Done;
@@ -172,7 +172,7 @@ impl Flow {
         Some(pause)
     }
 
-    /// The user is gone for good.
+    /// The user stops for good.
     pub fn stop(&mut self) {
         self.ends.sender.stop();
         self.phase = match self.phase {
@@ -181,12 +181,12 @@ impl Flow {
         };
     }
 
-    /// Whether what its sender shows is of a connection that is on, or was the last.
+    /// Whether its sender belongs to an open connection or to its last one, so that its state is worth recording.
     pub fn is_shown(&self) -> bool {
         matches!(self.phase, Phase::On | Phase::Done)
     }
 
-    /// What the senders of all its connections counted.
+    /// Sum of the counters of all its connections' senders.
     pub fn counters(&self) -> Counters {
         *self.earlier + *self.ends.sender.counters()
     }

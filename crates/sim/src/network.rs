@@ -8,13 +8,14 @@
 //!        hear                                           acknowledge
 //! ```
 //!
-//! Each arrow's end is a method here; what is on the way is a [`Path`]'s, what is at the ends a [`Flow`]'s, what is seen of it the
-//! [`Observers`]'. A path has at most one pending event for its links and one for each pipe with packets under way, so the
-//! event queue holds a handful of entries however many packets there are. Nothing is allocated per packet once the buffers
-//! have grown.
+//! Each arrow ends in a method of this file. [`Path`]s hold the packets under way, [`Flow`]s the two ends of each user,
+//! and [`Observers`] record what happens. A path has at most one pending event for its links and one for each pipe with
+//! packets under way, so the event queue holds a handful of entries however many packets there are. Nothing is
+//! allocated per packet once the buffers have grown.
 //!
-//! What a link does matters to nobody before the next packet is sent to it, or what leaves it arrives: it is served then,
-//! each departure as of its own instant. So a packet takes one event, its arrival.
+//! Links are served late: only when the next packet is sent to them, or when a packet that left them arrives, since
+//! nothing depends on them before. Each departure still counts as of its own instant. So a packet takes one event, its
+//! arrival.
 
 use std::io;
 use std::sync::Arc;
@@ -40,22 +41,23 @@ use crate::traffic::{Load, Traffic};
 struct Network {
     plan: Arc<Plan>,
     end: Time,
-    /// How often time series are sampled and it is seen whether progress is to be told.
+    /// Interval at which time series are sampled and progress is checked.
     every: Duration,
-    /// How often that is.
+    /// Interval at which progress is reported: a hundredth of the run.
     hundredth: Duration,
     next_told: Time,
     events: EventQueue,
     flows: Vec<Flow>,
     data: Way<DataPacket>,
     acks: Way<AckPacket>,
-    /// For the arrivals of each pipe, where a packet may come before another for which an event is set; else none.
+    /// For each pipe of the data's path, a timer for its next arrival, on paths where a packet may arrive before one
+    /// whose event is set already; on others empty.
     data_timers: Vec<Timer>,
     ack_timers: Vec<Timer>,
-    /// How long acknowledgements take of packets that come through each pipe, where a packet's arrival and that of its
-    /// acknowledgement are one event; see [`Plan::answers_are_certain`].
+    /// Propagation delay of the acknowledgements of packets that come through each pipe, in runs in which a packet's
+    /// arrival and its acknowledgement's are one event; see [`Plan::answers_are_certain`].
     certain: Option<Vec<Duration>>,
-    /// The flows that hear something at this instant.
+    /// The flows whose senders receive something at this instant.
     hearing: Vec<usize>,
     observers: Observers,
     /// Data packets sent so far.
@@ -66,12 +68,12 @@ struct Network {
 struct Way<P> {
     path: Path<P>,
     service_set: bool,
-    /// How long after a packet has left the links something may come of it at the earliest.
+    /// The least time from a packet's departure from the links to the first event that depends on it, less 1 ns.
     foresight: Duration,
 }
 
 impl Plan {
-    /// Runs the scenario. `progress` hears the fraction done, at most a hundred times, and stops the
+    /// Runs the scenario. `progress` is called with the fraction done, about a hundred times at most, and cancels the
     /// run by returning `false`.
     ///
     /// # Errors
@@ -81,13 +83,13 @@ impl Plan {
         Ok(outcome)
     }
 
-    /// Runs the scenario, and has each flow's sender write a log; returns what came of those, too.
+    /// Runs the scenario, with a log of what each flow's sender does; returns the results of writing these logs, too.
     ///
     /// # Errors
-    /// As [`run`](Self::run). That a log could not be written stops nothing.
+    /// As [`run`](Self::run). A log that cannot be written does not end the run.
     ///
     /// # Panics
-    /// If there are logs, but not one for each flow.
+    /// If there are logs, but not exactly one for each flow.
     pub fn run_logged(
         &self,
         logs: Vec<Qlog>,
@@ -98,7 +100,7 @@ impl Plan {
         Network::new(Arc::new(self.clone()), logs).run(progress)
     }
 
-    /// How long propagation takes there and back for each flow: at first, or at the least of a recorded series.
+    /// For each flow the propagation delay there and back: at the start of the run, or the least of a recorded series.
     fn base_rtts(&self) -> Vec<Duration> {
         let least = |delay: &Schedule<Duration>| match self.scenario.delay_series {
             Some(_) => least(delay),
@@ -110,9 +112,9 @@ impl Plan {
             .collect()
     }
 
-    /// Whether it is certain, as a packet arrives, when the sender will have heard of it: a receiver that answers each
-    /// packet at once, over a way back of fixed length, does nothing in between that anyone could notice, unless a receiver
-    /// half has a clock of its own, or a connection ends or begins.
+    /// Whether a packet's arrival determines when its sender hears of it, so that one event does for both. This holds
+    /// if receivers acknowledge each packet at once over a way back of constant delay, no receiver half has a timer,
+    /// and no connection ends or begins during the run.
     fn answers_are_certain(&self) -> bool {
         let scenario = &self.scenario;
         let back = &self.paths.back;
@@ -136,7 +138,7 @@ impl Plan {
     }
 }
 
-/// A run that goes as far as it is told to, step by step, for whoever decides something in between.
+/// A run in steps, for callers that make decisions between them, such as external controllers.
 pub struct Simulation(Network);
 
 impl Simulation {
@@ -145,7 +147,7 @@ impl Simulation {
         Simulation(Network::new(Arc::new(plan), Vec::new()))
     }
 
-    /// Everything happens that happens before `until`; returns whether there is more to come before the run's end.
+    /// Runs everything before `until`; returns whether more is to come before the end of the run.
     ///
     /// # Errors
     /// [`Error::Controller`] if a controller gave up.
@@ -162,7 +164,7 @@ impl Simulation {
         Ok(until < network.end)
     }
 
-    /// Runs to the end, and says what came of it.
+    /// Runs to the end, and returns the outcome.
     ///
     /// # Errors
     /// [`Error::Controller`] if a controller gave up.
@@ -216,7 +218,8 @@ impl Network {
             data_timers: timers(data.may_overtake()),
             ack_timers: timers(acks.may_overtake()),
             data: Way::new(data, soonest(there) + way_back),
-            // What is dropped on the way back is not under way any more, which the sender's next packet is counted by.
+            // No lateness on the way back: a dropped acknowledgement changes the count of packets under way, which is
+            // recorded with the sender's next packet.
             acks: Way::new(acks, Duration::ZERO),
             flows,
             certain,
@@ -284,7 +287,7 @@ impl Network {
         let end = self.end;
         self.data.path.serve(end, &mut self.observers);
         if self.certain.is_some() {
-            // Packets that have arrived, with their answers still on the way.
+            // Packets that have arrived and whose acknowledgements are still under way.
             let mut pipes: Vec<usize> = (0..self.flows.len())
                 .map(|flow| self.data.path.pipe_of(flow))
                 .collect();
@@ -313,7 +316,7 @@ impl Network {
         }
         if flow.is_used() {
             let old = flow.renew(&self.plan, index, now);
-            // The receiver that was to acknowledge these is gone.
+            // The receiver that should have acknowledged these is gone.
             self.observers.on_settled(u64::from(old.unanswered));
             self.observers.on_forgotten(now, index, old.delivered);
         }
@@ -348,7 +351,7 @@ impl Network {
         }
     }
 
-    /// A client asks for a page, or for one again whose request was lost.
+    /// A client requests a page, or repeats a request that was lost.
     fn on_ask(&mut self, now: Time, index: usize) {
         let flow = &mut self.flows[index];
         let Some(client) = flow
@@ -369,7 +372,7 @@ impl Network {
         self.send_back(now, size, packet);
     }
 
-    /// A request has come to the server.
+    /// A request reaches the server.
     fn on_asked(&mut self, index: usize) {
         let ends = &mut self.flows[index].ends;
         if let Some(client) = &mut ends.client {
@@ -380,7 +383,7 @@ impl Network {
         }
     }
 
-    /// A connection has something to send again, or nothing more for now.
+    /// The source of an open connection begins to send again, or pauses.
     fn on_turn(&mut self, now: Time, index: usize) {
         let flow = &mut self.flows[index];
         let (Load::Turns(turns), Phase::On) = (flow.load, flow.phase) else {
@@ -395,7 +398,7 @@ impl Network {
         self.pump(now, index);
     }
 
-    /// The clock ends a connection.
+    /// A connection ends because its time is over.
     fn on_pause(&mut self, now: Time, index: usize) {
         if self.flows[index].phase != Phase::On {
             return; // it was stopped before
@@ -407,7 +410,7 @@ impl Network {
         self.await_next(now, index);
     }
 
-    /// All of a connection's file has arrived.
+    /// All bytes of a connection's file have arrived.
     #[cold]
     fn complete(&mut self, now: Time, index: usize) {
         self.catch_up(now);
@@ -423,7 +426,7 @@ impl Network {
         }
     }
 
-    /// A user is gone for good.
+    /// A user stops for good.
     fn on_stop(&mut self, now: Time, index: usize) {
         self.catch_up(now);
         self.flows[index].stop();
@@ -432,7 +435,7 @@ impl Network {
 
     // Data: from the sender to the receiver.
 
-    /// Lets a sender send what it may, and sets its timer.
+    /// Lets a sender send what its controller allows, and sets its timer.
     #[inline]
     fn pump(&mut self, now: Time, index: usize) {
         let Flow {
@@ -520,7 +523,7 @@ impl Network {
         }
     }
 
-    /// A packet reaches the receiver; whether there is still one.
+    /// A packet reaches the receiver; returns whether the receiver of its connection is still there.
     #[inline]
     fn receive(&mut self, now: Time, packet: &DataPacket) -> bool {
         let index = packet.flow as usize;
@@ -611,7 +614,7 @@ impl Network {
         }
     }
 
-    /// Acknowledgements arrive: all who hear something at this instant do before anybody sends.
+    /// Acknowledgements arrive. All senders process those of this instant before any of them sends.
     fn on_ack(&mut self, now: Time, pipe: usize) {
         match &self.certain {
             Some(way_back) => self.hear_certain(now, pipe, way_back[pipe]),
@@ -644,7 +647,7 @@ impl Network {
         self.hearing.clear();
     }
 
-    /// Packets arrived, and were acknowledged at once, `way_back` ago.
+    /// Acknowledgements arrive of packets that reached the receiver `way_back` ago and were acknowledged at once.
     #[inline]
     fn hear_certain(&mut self, now: Time, pipe: usize, way_back: Duration) {
         let answered = now - way_back;
@@ -664,8 +667,7 @@ impl Network {
         }
     }
 
-    /// An acknowledgement that answers for `answers` bytes reaches the sender, with the report of
-    /// this number.
+    /// An acknowledgement of `answers` bytes reaches the sender, with the receiver half's report of this number.
     #[inline]
     fn hear(&mut self, now: Time, index: usize, ack: &Ack, answers: u32, report: Option<u32>) {
         self.observers.on_settled(u64::from(answers));
@@ -723,17 +725,17 @@ impl Network {
 }
 
 impl<P: verus_channel::path::Packet> Way<P> {
-    /// Something may come of a packet `least` after it has left the links, and not before.
+    /// A path on which nothing depends on a packet until `least` after it has left the links.
     fn new(path: Path<P>, least: Duration) -> Self {
         Way {
             path,
             service_set: false,
-            // The last instant before that.
+            // The last instant before `least` has passed.
             foresight: least.saturating_sub(Duration::from_nanos(1)),
         }
     }
 
-    /// Sets the event to serve the links, if there is something to serve and it is not set.
+    /// Sets the event that serves the links, if they have packets and it is not set yet.
     #[inline]
     fn set_service(&mut self, event: Event, events: &mut EventQueue) {
         if !self.service_set
@@ -744,7 +746,7 @@ impl<P: verus_channel::path::Packet> Way<P> {
         }
     }
 
-    /// The event to serve the links has come; returns when to set another, if one is needed.
+    /// The event that serves the links has come; returns when to set the next, if one is needed.
     #[inline]
     #[must_use]
     fn serve(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<Time> {
@@ -760,21 +762,21 @@ fn least(delay: &Schedule<Duration>) -> Duration {
     values.min().unwrap_or_default()
 }
 
-/// Whether an arrival of `pipe` at `at` needs an event: always, where no packet overtakes another.
+/// Whether an arrival of `pipe` at `at` needs an event. Always, on paths where no packet overtakes another.
 #[inline]
 fn needs_event(timers: &mut [Timer], pipe: usize, at: Time) -> bool {
     let timer = timers.get_mut(pipe);
     timer.is_none_or(|timer| timer.set(Some(at)).is_some())
 }
 
-/// Whether an event that has come for the arrivals of `pipe` is to be heeded, and not one that an earlier arrival replaced.
+/// Whether an event for the arrivals of `pipe` is valid, rather than replaced by that of an earlier arrival.
 #[inline]
 fn comes(timers: &mut [Timer], pipe: usize, now: Time) -> bool {
     let timer = timers.get_mut(pipe);
     timer.is_none_or(|timer| timer.comes(now))
 }
 
-/// Sets an event for what is next to arrive of a pipe's data, and tells the observers.
+/// Sets an event for the next arrival of each pipe of the data's path, and tells the observers.
 struct DataWatch<'a> {
     observers: &'a mut Observers,
     events: &'a mut EventQueue,
@@ -814,7 +816,7 @@ impl Watch<DataPacket> for DataWatch<'_> {
     }
 }
 
-/// The same for acknowledgements, of which only those that were dropped matter to observers.
+/// As [`DataWatch`], for acknowledgements; observers hear only of dropped ones.
 struct AckWatch<'a> {
     observers: &'a mut Observers,
     events: &'a mut EventQueue,

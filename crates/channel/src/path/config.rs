@@ -1,4 +1,5 @@
-//! What a path is made of, as data: the simulator and the emulator put theirs together here.
+//! What a path consists of, as data. The simulator and the emulator both build their paths from
+//! this.
 
 use rand_chacha::ChaCha8Rng;
 use verus_core::{Duration, random};
@@ -14,24 +15,25 @@ use super::{Element, Packet, Path};
 use crate::queue::QueueConfig;
 use crate::schedule::Schedule;
 
-/// What packets cross in one direction, in this order; by default nothing that anybody would notice.
+/// What packets cross in one direction, in the order of the fields. By default no element loses or
+/// delays anything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathConfig {
     /// Probability that a packet is lost by chance.
     pub loss: Schedule<f64>,
-    /// Losses in bursts.
+    /// Losses that come in bursts.
     pub bursts: Schedule<BurstsConfig>,
-    /// What drops packets that come faster than a rate.
+    /// A policer, which drops packets that come faster than a rate.
     pub policer: PolicerConfig,
-    /// What serves the queue, and the queue; `None` where there is propagation only.
+    /// The link: what serves the queue, and the queue; `None` for propagation only.
     pub link: Option<(Service, QueueConfig)>,
-    /// Another queue and link behind that.
+    /// A second link behind the first.
     pub second: Option<(Service, QueueConfig)>,
-    /// Which of the two each flow crosses; all cross both if empty.
+    /// Which of the two links each flow crosses; if empty, all flows cross both.
     pub crosses: Vec<Crosses>,
     /// Delay that differs from packet to packet.
     pub jitter: Schedule<JitterConfig>,
-    /// Packets that others overtake.
+    /// Delay of some packets alone, which later packets then overtake.
     pub reorder: ReorderConfig,
     /// Propagation delay of each flow.
     pub delays: Vec<Schedule<Duration>>,
@@ -50,12 +52,12 @@ pub enum Crosses {
     Second,
 }
 
-/// Which direction a path is of: each draws numbers of its own.
+/// The direction of a path: each direction has random streams of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// That of the data.
+    /// The direction of the data.
     Forth = 0,
-    /// That of what acknowledges them.
+    /// The direction of the acknowledgements.
     Back = 1,
 }
 
@@ -90,7 +92,8 @@ impl PathConfig {
         self.overtaking || self.reorder != ReorderConfig::None
     }
 
-    /// The path, without what would never do anything. Its random draws are of `seed` and its `way`.
+    /// Builds the path, leaving out elements that would have no effect. `seed` and `way` determine
+    /// its random draws.
     pub fn build<P: Packet>(&self, seed: u64, way: Way) -> Path<P> {
         let (index, [loss, jitter, reorder]) = match way {
             Way::Forth => (0, ["loss", "jitter", "reorder"]),

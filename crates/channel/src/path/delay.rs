@@ -1,4 +1,4 @@
-//! Propagation: packets under way, for how long, over time.
+//! Propagation: holds packets for a delay, which may change over time.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,25 +9,26 @@ use super::jitter::Jitter;
 use super::reorder::Reorder;
 use crate::schedule::{Follower, Schedule};
 
-/// Holds each packet for its flow's propagation delay, which may change in steps, and before that for what a [`Jitter`]
-/// adds. The packets of a flow keep their order (when its delay drops, those sent later wait for those already under way),
-/// but for what a [`Reorder`] takes out of it, and unless they [may overtake](Delay::overtaking).
-/// In the steady state nothing is allocated.
+/// Holds each packet for the delay that a [`Jitter`] adds, and then for its flow's propagation delay, which may change
+/// in steps. The packets of a flow keep their order: when its delay drops, those sent later wait for those already
+/// under way. Exceptions are packets that a [`Reorder`] holds back, and paths on which packets [may
+/// overtake](Delay::overtaking). In the steady state nothing is allocated.
 ///
-/// Flows of one constant delay share a *pipe*, as none of their packets can overtake another; every other flow has one of
-/// its own and waits for nobody. Of a pipe's packets that arrive at one instant, the first to set out comes first.
+/// Flows with the same constant delay share a *pipe*, a first-in first-out line, as none of their packets can overtake
+/// another; every other flow has a pipe of its own. Of a pipe's packets that arrive at one instant, the first to set
+/// out comes first.
 #[derive(Clone, Debug)]
 pub struct Delay<P> {
     pipes: Vec<Pipe<P>>,
     /// Each flow's pipe.
     pipe_of: Vec<usize>,
-    /// What makes packets differ from each other. Boxed, as few paths have any.
+    /// Delay that differs from packet to packet. Boxed, as few paths have any.
     wander: Option<Box<Wander>>,
     /// Whether a packet waits for those of its flow that set out before it.
     in_order: bool,
 }
 
-/// How a packet sets out.
+/// The fate of a packet that sets out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
     /// The pipe that it is in.
@@ -36,7 +37,7 @@ pub struct Flight {
     pub arrives: Time,
     /// Whether it is the next of its pipe to arrive.
     pub first: bool,
-    /// Whether it was taken out of its order.
+    /// Whether it was held back, so that later packets overtake it.
     pub reordered: bool,
 }
 
@@ -44,13 +45,13 @@ pub struct Flight {
 #[derive(Clone, Debug)]
 struct Pipe<P> {
     delay: Follower<Duration>,
-    /// When the last packet that was not taken out of its order arrives.
+    /// When the last of the packets that keep their order arrives.
     latest: Time,
     /// In order of arrival.
     under_way: VecDeque<(Time, P)>,
 }
 
-/// What makes packets differ from each other.
+/// Delay that differs from packet to packet.
 #[derive(Clone, Debug, Default)]
 struct Wander {
     jitter: Option<Jitter>,
@@ -58,7 +59,7 @@ struct Wander {
 }
 
 impl Wander {
-    /// When a packet of `flow` begins to propagate that came at `now`, and whether it is out of its order.
+    /// When a packet of `flow` that came at `now` begins to propagate, and whether it is held back out of order.
     #[inline]
     fn begins(&mut self, now: Time, flow: usize) -> (Time, bool) {
         let mut begins = now;
@@ -76,7 +77,7 @@ impl Wander {
 }
 
 impl<P: Packet> Delay<P> {
-    /// The delay of each flow.
+    /// Propagation with one delay for each of `flows`.
     pub fn new(flows: impl IntoIterator<Item = Schedule<Duration>>) -> Self {
         let mut pipes = Vec::new();
         let mut shared = BTreeMap::new();
@@ -101,24 +102,24 @@ impl<P: Packet> Delay<P> {
         }
     }
 
-    /// One `delay` for one flow.
+    /// Propagation of a single flow with a constant `delay`.
     pub fn constant(delay: Duration) -> Self {
         Delay::new([Schedule::constant(delay)])
     }
 
-    /// Packets wait for what `jitter` says before they propagate.
+    /// Holds each packet for the time that `jitter` draws, before it propagates.
     pub fn with_jitter(mut self, jitter: Jitter) -> Self {
         self.wander.get_or_insert_default().jitter = Some(jitter);
         self
     }
 
-    /// `reorder` takes packets out of their order.
+    /// Lets `reorder` hold single packets back, so that later ones overtake them.
     pub fn with_reorder(mut self, reorder: Reorder) -> Self {
         self.wander.get_or_insert_default().reorder = Some(reorder);
         self
     }
 
-    /// When the delay of a flow drops, packets that set out later overtake those under way.
+    /// Lets packets of a flow overtake those already under way when its delay drops.
     pub fn overtaking(mut self) -> Self {
         self.in_order = false;
         self
@@ -130,7 +131,7 @@ impl<P: Packet> Delay<P> {
         !self.in_order || self.wander.as_deref().is_some_and(reorders)
     }
 
-    /// The pipe that the packets of `flow` go through.
+    /// The pipe through which the packets of `flow` propagate.
     ///
     /// # Panics
     /// If there is no such flow.
@@ -138,7 +139,7 @@ impl<P: Packet> Delay<P> {
         self.pipe_of[flow]
     }
 
-    /// A packet sets out at `now`, which never goes back from call to call.
+    /// A packet sets out at `now`; `now` must not decrease from call to call.
     ///
     /// # Panics
     /// If there is no delay for the packet's flow.
@@ -164,7 +165,7 @@ impl<P: Packet> Delay<P> {
         }
     }
 
-    /// Takes the next packet of `pipe` that has arrived by `now`, and when it did.
+    /// Takes the next packet of `pipe` that has arrived by `now`, with the time of its arrival.
     #[inline]
     pub fn arrive(&mut self, now: Time, pipe: usize) -> Option<(Time, P)> {
         let under_way = &mut self.pipes[pipe].under_way;
@@ -196,8 +197,8 @@ impl<P> Pipe<P> {
         }
     }
 
-    /// Puts a packet where it belongs in the order of arrival, after those that arrive at the same time; returns
-    /// whether that is first.
+    /// Inserts a packet in the order of arrival, after those that arrive at the same time; returns whether it is the
+    /// first.
     #[inline]
     fn insert(&mut self, arrives: Time, packet: P) -> bool {
         let under_way = &mut self.under_way;

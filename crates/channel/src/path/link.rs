@@ -12,9 +12,9 @@
 //!                                  an opportunity, or the rate
 //! ```
 //!
-//! A trace-driven link works as Mahimahi's: each opportunity carries a fixed number of bytes, a packet may use
-//! parts of several, what it leaves of one goes to the next packet waiting at that instant, and an
-//! opportunity, or the rest of one, with nothing waiting is lost.
+//! A trace-driven link works as Mahimahi's: each opportunity carries a fixed number of bytes, a packet may use parts of
+//! several, and what it leaves of one goes to the next packet waiting at that instant. When nothing waits, an
+//! opportunity, or the rest of one, is lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,13 +31,13 @@ use crate::trace::{Cursor, Trace};
 /// What serves the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Service {
-    /// Opportunities from a trace.
+    /// Delivery opportunities from a trace.
     Trace {
-        /// When they are.
+        /// The times of the opportunities.
         trace: Arc<Trace>,
-        /// Bytes that each carries: 1504 in Mahimahi (a 1500-byte packet and its 4-byte device header).
+        /// Bytes that each opportunity carries: 1504 in Mahimahi (a 1500-byte packet and its 4-byte device header).
         opportunity: Bytes,
-        /// What follows the last.
+        /// What follows the last opportunity.
         end: WhenOver,
     },
     /// A rate that changes in steps. A packet being sent when it changes is finished at the new rate; rate
@@ -48,7 +48,7 @@ pub enum Service {
 /// What a trace does after its last opportunity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenOver {
-    /// Begins again, its period being its last time.
+    /// Begins again, with the time of its last opportunity as period.
     Loop,
     /// Delivers nothing more.
     End,
@@ -58,7 +58,7 @@ pub enum WhenOver {
 #[derive(Clone, Debug)]
 pub struct Link<P> {
     backlog: Backlog<P>,
-    /// Whether the packet at the front is being sent; it has then left the queue, though not the link.
+    /// Whether the packet at the front is being sent; then it has left the queue, but not the link.
     sending: bool,
     next: Option<Time>,
     discipline: Discipline<P>,
@@ -69,9 +69,10 @@ pub struct Link<P> {
 #[derive(Clone, Debug)]
 struct Backlog<P> {
     packets: VecDeque<Departed<P>>,
-    /// Packets that wait in queues of the discipline's own: then there is none here but the packet being sent.
+    /// How many packets wait in queues that the discipline keeps itself (FQ-CoDel); then only the packet being sent is
+    /// in this backlog.
     kept: usize,
-    /// Bytes that wait: all but the packet being sent.
+    /// Bytes that wait: all but those of the packet being sent.
     waiting: u64,
 }
 
@@ -94,7 +95,7 @@ enum Server {
 }
 
 impl<P: Packet> Link<P> {
-    /// An empty link at time zero. `rng` serves the queue discipline alone.
+    /// An empty link at time zero. Only the queue discipline draws from `rng`.
     pub fn new(service: Service, queue: &QueueConfig, rng: ChaCha8Rng) -> Self {
         let server = match service {
             Service::Trace {
@@ -128,8 +129,8 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// A packet of `size` reaches the queue at `now`, by when everything due to leave earlier has left. Packets that the
-    /// discipline drops to make room for it go to `dropped`.
+    /// A packet of `size` reaches the queue at `now`. Everything due to leave earlier must have left. Packets that the
+    /// discipline drops to make room go to `dropped`.
     ///
     /// # Errors
     /// Gives the packet back if the discipline refuses it.
@@ -184,7 +185,7 @@ impl<P: Packet> Link<P> {
         if idle {
             match &self.server {
                 Server::Trace(server) => self.next = server.cursor.time(),
-                // A packet that has not waited is not dropped.
+                // A packet that has not waited cannot be dropped here.
                 Server::Rate(_) => self.start(now, |_| {}),
             }
         }
@@ -198,10 +199,10 @@ impl<P: Packet> Link<P> {
         self.next
     }
 
-    /// Takes the packet that leaves at the instant [`Link::next_departure`] named. A call at a later `now`
-    /// does what would have happened at that instant, so a late real-time caller calls until nothing
-    /// more is due. Packets that the discipline drops from the head go to `dropped`. `None` if the packet
-    /// at the head only begins to be sent at this instant, because it needs more than one opportunity.
+    /// Takes the packet that leaves at the instant that [`Link::next_departure`] named. A call at a later `now` acts as
+    /// of that instant, so that a late real-time caller repeats the call until nothing more is due. Packets that the
+    /// discipline drops from the head go to `dropped`. `None` if the packet at the head needs more opportunities and
+    /// only begins to be sent at this instant.
     #[inline]
     pub fn depart(
         &mut self,
@@ -255,7 +256,7 @@ impl<P: Packet> Link<P> {
         };
     }
 
-    /// Gives a packet to a discipline that has queues of its own.
+    /// Gives a packet to a discipline that keeps queues itself.
     fn keep(&mut self, packet: Departed<P>, mut dropped: impl FnMut(Departed<P>)) -> Result<(), P> {
         let (backlog, size) = (&mut self.backlog, packet.size.get());
         backlog.kept += 1;
@@ -295,8 +296,8 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// How long a packet that arrives at `now`, and is taken, waits before it begins to be sent: exact on a trace, and at
-    /// a rate as long as that stays; zero while the rate is zero.
+    /// How long a packet that arrives at `now` would wait before the link begins to send it. Exact on a trace, and at a
+    /// rate for as long as the rate does not change; zero while the rate is zero.
     fn wait(&mut self, now: Time) -> Duration {
         let waiting = self.backlog.waiting;
         match &mut self.server {
@@ -329,22 +330,22 @@ impl<P: Packet> Link<P> {
         }
     }
 
-    /// All bytes in the link: waiting, and of the packet being sent.
+    /// All bytes in the link: those that wait, and those of the packet being sent.
     pub fn queued_bytes(&self) -> Bytes {
         Bytes::new(self.backlog.waiting + self.being_sent().map_or(0, |packet| packet.size.get()))
     }
 
-    /// All packets in the link: waiting, and being sent.
+    /// All packets in the link: those that wait, and the one being sent.
     pub fn queued_packets(&self) -> usize {
         self.backlog.len()
     }
 
-    /// The bytes that wait, which is what the queue's thresholds concern.
+    /// The bytes that wait, without the packet being sent: the queue's thresholds apply to these.
     pub fn waiting_bytes(&self) -> Bytes {
         Bytes::new(self.backlog.waiting)
     }
 
-    /// The packet being sent, which has left the queue but not the link.
+    /// The packet being sent: it has left the queue but not the link.
     pub fn being_sent(&self) -> Option<&Departed<P>> {
         if self.sending {
             self.backlog.packets.front()
@@ -436,9 +437,9 @@ impl Server {
 /// Sends by opportunities.
 #[derive(Clone, Debug)]
 struct TraceServer {
-    /// At the first opportunity that is neither used nor lost.
+    /// Points to the first opportunity that is neither used nor lost.
     cursor: Cursor,
-    /// Bytes that each carries.
+    /// Bytes that each opportunity carries.
     opportunity: u64,
     /// Bytes left of the opportunity in use, once the packet being sent is finished.
     left: u64,
@@ -452,7 +453,7 @@ impl TraceServer {
         self.cursor.step();
     }
 
-    /// When a packet that begins at `at` with what is left of an opportunity is finished.
+    /// When a packet is finished that begins at `at` with what is left of an opportunity.
     #[inline]
     fn finish(&mut self, at: Time, size: u64) -> Option<Time> {
         if size <= self.left {
@@ -488,23 +489,24 @@ impl TraceServer {
     }
 }
 
-/// Sends bit by bit.
+/// Sends at a rate.
 #[derive(Clone, Debug)]
 struct RateServer {
     schedule: RateSchedule,
-    /// The step in force, its rate and its end.
+    /// The current step of the schedule, its rate and its end.
     index: usize,
     rate: Rate,
     until: Time,
-    /// The last packet's size and how long it takes at this rate: nearly always the next one's as well.
+    /// Cache of one division: a packet's size and its sending time at this rate. The next packet nearly always has the
+    /// same size.
     size: u64,
     span: Duration,
-    /// Since when nothing is being sent, and what of that time has not yet made a whole packet.
+    /// Start of the idle time that [`unused`](Self::unused) has not yet counted as packets.
     idle_since: Time,
     idle_bytes: u64,
 }
 
-/// What RED counts as one packet that an idle link could have sent, where no opportunity says.
+/// Size in bytes of the packets that RED takes an idle link to have been able to send, on links without opportunities.
 const TYPICAL_PACKET: u64 = 1500;
 
 impl RateServer {
@@ -523,7 +525,7 @@ impl RateServer {
         }
     }
 
-    /// The rate in force at `at`, which never goes back from call to call.
+    /// The rate at `at`; `at` must not decrease from call to call.
     #[inline]
     fn rate_at(&mut self, at: Time) -> Rate {
         if at >= self.until {
@@ -537,7 +539,7 @@ impl RateServer {
         self.rate
     }
 
-    /// When a packet that begins at `at` is finished; `None` if never.
+    /// When a packet that begins at `at` is finished; `None` if it never is.
     #[inline]
     fn finish(&mut self, at: Time, size: u64) -> Option<Time> {
         let rate = self.rate_at(at);
@@ -557,7 +559,7 @@ impl RateServer {
     fn finish_over_steps(&self, mut at: Time, size: u64) -> Option<Time> {
         let mut work = u128::from(size) * BYTE;
         if let Some(period) = self.schedule.period() {
-            // All but the last lap at once: there may be many, or no end of them.
+            // All repetitions of the schedule but the last in one step: there may be very many.
             let lap = self.schedule.work_between(at, at + period);
             let whole = (work.saturating_sub(1)).checked_div(lap)?;
             work -= whole * lap;
@@ -581,7 +583,7 @@ impl RateServer {
         }
     }
 
-    /// Packets that could have been sent since the link went idle, or since the last such question.
+    /// Packets that could have been sent since the link went idle, or since the last call.
     fn unused(&mut self, now: Time) -> u64 {
         let bytes = self.schedule.bytes_between(self.idle_since, now).get();
         let bytes = bytes.saturating_add(self.idle_bytes);
