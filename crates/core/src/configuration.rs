@@ -16,8 +16,8 @@ pub trait Configured: fmt::Debug + Send + Sync {
     /// A fresh controller. Schemes that draw random numbers draw them from `seed`.
     fn build(&self, seed: u64) -> Box<dyn Controller>;
 
-    /// Why a controller that it made gave up, for those that can: such a one is a program that this crate knows nothing of,
-    /// and allows nothing to be sent from then on.
+    /// Why a controller built from this configuration gave up, for controllers that can: those that run code from
+    /// outside this crate (a Python class, for example). Such a controller allows nothing to be sent from then on.
     fn failure(&self) -> Option<String> {
         None
     }
@@ -27,13 +27,13 @@ pub trait Configured: fmt::Debug + Send + Sync {
         None
     }
 
-    /// When receivers of the algorithm's packets acknowledge, where the transport leaves it open: each
+    /// When receivers of the algorithm's packets acknowledge, where the transport leaves this open. By default each
     /// packet, as Verus needs it.
     fn receiver(&self) -> ReceiverConfig {
         ReceiverConfig::default()
     }
 
-    /// The rate at which a flow sends whatever becomes of its packets, if it does that.
+    /// The flow's rate, if it sends at a constant rate whatever happens to its packets.
     fn fixed_rate(&self) -> Option<Rate> {
         None
     }

@@ -1,15 +1,16 @@
 //! Pacing by credit (a token bucket).
 //!
-//! A credit in bytes fills at the pacing rate and is spent by departures: a packet leaves when there is credit for it. The
-//! same rule serves rates of one packet in five round trips and of thousands in one. Credit beyond a burst is not saved.
+//! A credit in bytes fills at the pacing rate and is spent by departures: a packet leaves when there is credit for it.
+//! The same rule serves rates of one packet in five round trips and of thousands of packets in one. Credit beyond a
+//! burst is not saved.
 
 use crate::units::{Bytes, Duration, Rate, Time};
 
-/// The pacing timer's granularity: packets due within 1 ms leave as one burst, which any queue can hold, and the end of
-/// the connection wakes up at most a thousand times a second.
+/// The pacing timer's granularity: packets due within 1 ms leave as one burst, which any queue can hold, and the sender
+/// wakes up at most a thousand times a second.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
-/// A byte in the unit of credit, which is what 1 bit/s earns in 1 ns: filling and spending then take no division.
+/// A byte in the unit of credit. The unit is what 1 bit/s earns in 1 ns, so that filling and spending take no division.
 const BYTE: u64 = 8_000_000_000;
 
 /// A flow's credit.

@@ -1,7 +1,8 @@
 //! A controller whose calls the compiler sees through.
 //!
-//! A sender asks its controller a dozen things for each packet. Of the algorithms that carry most traffic it knows which one
-//! it asks, so that the answers are compiled into it; every other is asked through [`Controller`], with the same answers.
+//! A sender calls its controller a dozen times for each packet. For the most used algorithms the type is known here, so
+//! that the compiler can inline these calls; all others are called through a table of virtual functions (`dyn`
+//! [`Controller`]), with the same results.
 
 use std::any::Any;
 
@@ -12,18 +13,18 @@ use crate::tcp::reno::NewReno;
 use crate::units::{Bytes, Rate, Time};
 use crate::verus::Verus;
 
-/// A controller by its type, if that is one of those known here.
+/// A controller, by its type if that is one of those known here.
 #[derive(Debug)]
 pub(crate) enum Direct {
     Verus(Box<Verus>),
     Forward(Box<Forward>),
     Cubic(Box<Cubic>),
     NewReno(Box<NewReno>),
-    /// Any other.
+    /// A controller of any other type.
     Other(Box<dyn Controller>),
 }
 
-/// Calls `$call` of the controller, whichever it is.
+/// Calls `$call` of the controller, whatever its type.
 macro_rules! call {
     ($direct:expr, $controller:ident => $call:expr) => {
         match $direct {
@@ -38,7 +39,7 @@ macro_rules! call {
 
 impl From<Box<dyn Controller>> for Direct {
     fn from(controller: Box<dyn Controller>) -> Self {
-        /// The same as a `T`, if it is one.
+        /// The controller as a `T`, if it is one.
         fn known<T: Controller>(
             controller: Box<dyn Controller>,
             as_known: fn(Box<T>) -> Direct,
@@ -108,7 +109,7 @@ impl Direct {
         call!(self, controller => controller.on_tick(now, in_flight));
     }
 
-    /// For whatever else there is to ask.
+    /// The controller as a trait object, for all other calls.
     pub(crate) fn as_dyn(&self) -> &dyn Controller {
         call!(self, controller => &**controller)
     }

@@ -1,9 +1,9 @@
-//! Explicit congestion notification: the two bits of the IP header by which a queue says that it is full without dropping
-//! anything (RFC 3168 §5; RFC 9331 §4 for what ECT(1) asks of a queue).
+//! Explicit congestion notification: the two bits of the IP header by which a queue signals congestion without dropping
+//! packets (RFC 3168 §5; RFC 9331 §4 for what ECT(1) asks of a queue).
 //!
-//! A sender says with each packet that it answers marks; a queue turns that into [`Ecn::Ce`] where it would have dropped the
-//! packet; the receiver counts such packets and says with each acknowledgement how many there were; the controller hears of it as
-//! [`Feedback::marked`](crate::Feedback::marked).
+//! A sender sets ECT(0) or ECT(1) on packets to say that it answers marks. A queue marks such a packet [`Ecn::Ce`]
+//! where it would have dropped it. The receiver counts marked packets and reports the count with each acknowledgement;
+//! the controller hears of it as [`Feedback::marked`](crate::Feedback::marked).
 
 /// A code point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum Ecn {
     /// The sender does not answer marks: a queue drops instead.
     #[default]
     NotEct = 0b00,
-    /// The sender answers many marks a little each, and is to have low latency (L4S, RFC 9331).
+    /// The sender answers frequent marks with a small reduction each, and asks for low latency (L4S, RFC 9331).
     Ect1 = 0b01,
     /// The sender answers a mark as it would a loss (RFC 3168).
     Ect0 = 0b10,
@@ -32,7 +32,7 @@ impl Ecn {
         }
     }
 
-    /// Those bits.
+    /// The two bits of this code point.
     #[inline]
     pub const fn bits(self) -> u8 {
         self as u8
@@ -44,8 +44,8 @@ impl Ecn {
         !matches!(self, Ecn::NotEct)
     }
 
-    /// Whether the packet is for the queue of low latency, which takes the odd ones: ECT(1), and CE, whose origin nobody
-    /// knows (RFC 9331 §5.1).
+    /// Whether the packet belongs in the low-latency queue: ECT(1), and CE, since a mark hides which code point the
+    /// sender set (RFC 9331 §5.1).
     #[inline]
     pub const fn is_l4s(self) -> bool {
         self.bits() & 1 == 1

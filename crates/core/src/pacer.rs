@@ -1,19 +1,19 @@
 //! Spreads departures at a rate.
 //!
-//! A rate is data: a controller states one, and the sender's only pacer enforces it. Packets leave
-//! in bursts, of up to [`BURST_PACKETS`] where the controller does not say: a timer for each packet is what makes
-//! pacing dear, and a burst of this size is half of what segmentation offload sends at once anyway.
+//! A rate is data: a controller states one, and the sender's only pacer enforces it. Packets leave in bursts, of up to
+//! [`BURST_PACKETS`] unless the controller sets another size: what makes pacing expensive is a timer for each packet,
+//! and a burst of this size is half of what segmentation offload sends at once anyway.
 
 use crate::units::{Bytes, Duration, Rate, Time};
 
 /// Packets that may leave back to back.
 pub const BURST_PACKETS: u32 = 32;
 
-/// Longer than any burst that hosts hand over at once (segmentation offload).
+/// The largest burst in bytes, as large as what hosts hand to segmentation offload at once.
 pub(crate) const MOST_IN_BURST: Bytes = Bytes::new(65_536);
 
-/// How much may leave back to back at `rate`: what it carries in `span`, but at least `least`, and 64 kB at the most
-/// (draft-ietf-ccwg-bbr, "Send Quantum").
+/// How many bytes may leave back to back at `rate`: what the rate carries in `span`, but at least `least` and at most
+/// 64 kB (draft-ietf-ccwg-bbr, "Send Quantum").
 pub fn quantum(rate: Rate, span: Duration, least: Bytes) -> Bytes {
     let carried = rate.bytes_in(span);
     carried.min(MOST_IN_BURST).max(least)
@@ -38,8 +38,7 @@ impl Pacer {
         !self.burst_left.is_zero() || now >= self.next
     }
 
-    /// A packet of `size` left at `now`, under `rate`, in bursts of `burst`. Time that went unused is not saved up: the
-    /// pacer spreads, it does not owe.
+    /// A packet of `size` left at `now`, at `rate`, in bursts of `burst`. Unused time is not saved for later bursts.
     pub fn on_sent(&mut self, now: Time, size: Bytes, rate: Rate, burst: Option<Bytes>) {
         if now >= self.next {
             self.burst_left = burst.unwrap_or(size * u64::from(BURST_PACKETS));

@@ -1,9 +1,8 @@
 //! What to acknowledge, and when.
 //!
-//! An acknowledgement names every packet received lately as ranges of packet numbers, so that a
-//! lost acknowledgement costs nothing but time. Verus needs one for each packet (SIGCOMM 2015
-//! §4); TCP receivers acknowledge every other one (RFC 5681 §4.2). [`Receiver`] also keeps the data
-//! apart from its copies: only bytes that are new count as goodput.
+//! An acknowledgement names every packet received lately as ranges of packet numbers, so that a lost acknowledgement
+//! costs nothing but time. Verus needs one for each packet (SIGCOMM 2015 §4); TCP receivers acknowledge every other one
+//! (RFC 5681 §4.2). [`Receiver`] also tells new data from copies: only bytes that are new count as goodput.
 
 use std::collections::VecDeque;
 
@@ -27,8 +26,8 @@ pub struct NumberRange {
     pub last: u64,
 }
 
-/// A piece of the flow's data: where it starts in the stream, and how long it is. What a packet
-/// carries; a retransmission carries the same piece under a new packet number.
+/// The piece of the flow's data that a packet carries: where it starts in the stream, and how long it is. A
+/// retransmission carries the same piece under a new packet number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataRange {
     /// Offset of the first byte in the stream.
@@ -39,8 +38,8 @@ pub struct DataRange {
 
 /// An acknowledgement, independent of any wire format.
 ///
-/// Kept small, since every acknowledgement under way is one: the newest number, and from there
-/// downward by turns how many numbers were received and how many are missing.
+/// Kept small, since there is one for each acknowledgement under way: the newest number and, from there downward,
+/// alternately how many numbers were received and how many are missing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ack {
     newest: u64,
@@ -50,8 +49,8 @@ pub struct Ack {
     pub received_at: Time,
     /// How long the receiver held the acknowledgement of that packet.
     pub hold: Duration,
-    /// How many packets have arrived with a congestion mark (ECN) since the flow began, as a count that wraps around: so
-    /// that an acknowledgement that is lost takes no mark with it (RFC 9000 §19.3.2; accurate ECN for TCP).
+    /// How many packets have arrived with a congestion mark (ECN) since the flow began, as a count that wraps around.
+    /// Since it is cumulative, a lost acknowledgement loses no mark (RFC 9000 §19.3.2; accurate ECN for TCP).
     pub marks: u32,
 }
 
@@ -94,7 +93,7 @@ impl Ack {
         }
     }
 
-    /// Names the number after its newest, too; `false` if its newest range is at its longest.
+    /// Adds the number after its newest; `false` if its newest range cannot grow.
     #[inline]
     fn follow(&mut self) -> bool {
         let longer = self.spans[0].saturating_add(1);
@@ -122,7 +121,8 @@ impl Ack {
         }
     }
 
-    /// Whether `earlier` named the same numbers, but for newer ones in its newest range.
+    /// Whether the two name the same numbers, except that this one's newest range may reach further than that of
+    /// `earlier`.
     #[inline]
     pub fn agrees_below(&self, earlier: &Option<Ack>) -> bool {
         earlier.as_ref().is_some_and(|earlier| {
@@ -147,7 +147,7 @@ impl Ack {
     }
 }
 
-/// When one packet arrived, for transports that say so of more packets than the newest.
+/// When one packet arrived, for transports that report this of packets other than the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The packet's number.
@@ -163,12 +163,13 @@ pub struct Received {
 pub struct ReceiverConfig {
     /// Acknowledge at once when this many packets wait for it (1: each packet; TCP: 2).
     pub ack_every: u32,
-    /// Acknowledge no later than this after the first that waits (Linux delays by at least 40 ms).
+    /// Acknowledge at the latest this long after the first unacknowledged packet arrived (Linux delays by at least 40
+    /// ms).
     pub max_delay: Duration,
 }
 
 impl ReceiverConfig {
-    /// For flows that measure a path: acknowledgements take little of the way back.
+    /// For flows that measure a path: few acknowledgements, so that they take little of the capacity of the way back.
     pub const SELDOM: ReceiverConfig = ReceiverConfig {
         ack_every: 16,
         max_delay: Duration::from_millis(40),
@@ -188,7 +189,7 @@ impl Default for ReceiverConfig {
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
-    /// Received numbers, ascending and disjoint, the oldest forgotten first.
+    /// Received numbers, ascending and disjoint; the oldest are forgotten first.
     ranges: VecDeque<NumberRange>,
     assembly: Assembly,
     waiting: u32,
@@ -196,7 +197,8 @@ pub struct Receiver {
     /// Packets that arrived with a congestion mark.
     marks: u32,
     ack_due: Option<Time>,
-    /// What an acknowledgement names, unless something arrived out of order since the last.
+    /// The next acknowledgement's numbers, kept up to date while packets arrive in order; `None` once one arrived out
+    /// of order.
     ack: Option<Ack>,
 }
 
@@ -218,7 +220,7 @@ impl Receiver {
         self.assembly.kept = pieces;
     }
 
-    /// Whether packet `number` has arrived before, as far back as is remembered.
+    /// Whether packet `number` has arrived before, as far back as numbers are remembered.
     #[inline]
     pub fn has(&self, number: u64) -> bool {
         match self.ranges.back() {
@@ -306,7 +308,7 @@ impl Receiver {
         self.marks
     }
 
-    /// The acknowledgement due by now, if any.
+    /// The acknowledgement due by `now`, if any.
     #[inline]
     pub fn poll_ack(&mut self, now: Time) -> Option<Ack> {
         if self.ack_due? > now {
@@ -323,7 +325,7 @@ impl Receiver {
         Some(*ack)
     }
 
-    /// When [`poll_ack`](Self::poll_ack) will have something to say.
+    /// When [`poll_ack`](Self::poll_ack) will return an acknowledgement.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
         self.ack_due
@@ -368,9 +370,9 @@ impl Receiver {
 struct Assembly {
     /// Everything before this has arrived.
     next: u64,
-    /// Pieces beyond, as (start, end), ascending, disjoint and apart.
+    /// Pieces received beyond `next`, as (start, end), ascending and with gaps between them.
     pieces: VecDeque<(u64, u64)>,
-    /// How many pieces at most.
+    /// The most pieces to remember.
     kept: usize,
     /// Bytes that have arrived, copies not counted.
     distinct: Bytes,

@@ -1,28 +1,27 @@
 //! Whether a receiver's clock is to be believed.
 //!
-//! Each packet arrived between its departure and its acknowledgement: that tells, up to a round trip, by how
-//! much the two clocks are apart. A receiver whose times do not fit makes them up, and a path of any rate with them: its
-//! clock is not looked at again.
+//! Each packet arrived between its departure and its acknowledgement. This bounds the offset between the two clocks to
+//! within a round trip. A receiver whose times contradict these bounds invents them, and could feign a path of any
+//! rate; its clock is then ignored for good.
 
 use crate::units::{Duration, Time};
 
 /// The receiver's clock may run faster or slower than ours by this share.
 const DRIFT: f64 = 2e-4;
-/// And be read so much too early or too late.
+/// The receiver's clock may be read this much too early or too late.
 const MISREAD: Duration = Duration::from_millis(200);
 
-/// What the receiver's clock can show.
+/// Bounds on the offset of the receiver's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReceiverClock {
-    /// From when on the clocks were compared, and by how much the receiver's is ahead, at the least and at the
-    /// most, ns.
+    /// Since when the clocks have been compared, and the least and the most by which the receiver's is ahead, in ns.
     compared: Option<(Time, i64, i64)>,
     made_up: bool,
 }
 
 impl ReceiverClock {
     /// Whether a packet that left at `sent` and was acknowledged at `now` may have arrived at `received`, by the
-    /// receiver's clock. After the first that cannot have, none is believed.
+    /// receiver's clock. After the first time that is impossible, no other is believed.
     pub(crate) fn believes(&mut self, now: Time, sent: Time, received: Time) -> bool {
         let apart = received.as_nanos().wrapping_sub(sent.as_nanos()) as i64;
         let least = apart.saturating_sub_unsigned(now.since(sent).as_nanos());
@@ -31,7 +30,7 @@ impl ReceiverClock {
             return true;
         };
         self.compared = Some((since, from.max(least), to.min(apart)));
-        // As a rule it fits without any allowance.
+        // Mostly the time fits without any allowance.
         if apart < from || least > to {
             let wrong = MISREAD + now.since(since).mul_f64(DRIFT);
             let wrong = i64::try_from(wrong.as_nanos()).unwrap_or(i64::MAX);

@@ -1,7 +1,8 @@
 //! How loss is told from reordering, and silence from delay.
 //!
 //! Each algorithm states its rules as data; the sender's ledger applies them. Verus gives each
-//! missing packet a timer of so many delays (SIGCOMM 2015 §5.2: 3); the TCPs use RACK (RFC 8985).
+//! missing packet a timer of a multiple of the delay (SIGCOMM 2015 §5.2: 3); the TCPs use RACK (RFC
+//! 8985).
 
 use crate::units::Duration;
 
@@ -17,8 +18,8 @@ pub struct Recovery {
     /// Whether the tail of a flight is probed before the timeout (TLP, RFC 8985 §7).
     pub tail_probe: bool,
     /// Whether, between a timeout and the next acknowledgement of anything, new data leaves before
-    /// lost data: if the silence was an outage, nothing was lost, and what was sent again would
-    /// use the first opportunities after it for nothing (F-RTO, RFC 5682, probes likewise).
+    /// lost data: if the silence was an outage, nothing was lost, and retransmissions would waste
+    /// the first opportunities after it (F-RTO, RFC 5682, probes likewise).
     pub probe_with_new_data: bool,
 }
 

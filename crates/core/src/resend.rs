@@ -1,20 +1,20 @@
 //! Lost data that waits to be sent again.
 //!
-//! It leaves in the order in which it was lost. Any of it may turn out to have arrived, in an order that the
-//! receiver chooses: to find it takes time in the logarithm of how much waits.
+//! It leaves in the order in which it was lost. Any of it may turn out to have arrived, in an order that the receiver
+//! chooses, so that finding a piece takes time logarithmic in how many wait.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::receiver::DataRange;
 
-/// A queue from which anything can be taken back.
+/// A queue from which any piece can be removed.
 #[derive(Debug, Default)]
 pub(crate) struct Resend {
-    /// In the order of loss; `None` where it was taken back. The front is never `None`.
+    /// Pieces in the order of loss; `None` where one was removed. The front is never `None`.
     queue: VecDeque<Option<DataRange>>,
-    /// The place of the front, counted from the flow's beginning.
+    /// The place of the front of `queue`, counted from the flow's beginning.
     first: u64,
-    /// What waits, as (start, length, place).
+    /// The pieces that wait, as (start, length, place).
     waiting: BTreeSet<(u64, u64, u64)>,
 }
 
@@ -30,14 +30,14 @@ impl Resend {
         self.queue.len()
     }
 
-    /// `data` is to be sent again, after all that waits.
+    /// `data` is to be sent again, after everything that waits already.
     pub(crate) fn push(&mut self, data: DataRange) {
         let place = self.first + self.queue.len() as u64;
         self.queue.push_back(Some(data));
         self.waiting.insert((data.start, data.len, place));
     }
 
-    /// What is to be sent next.
+    /// Takes the piece to be sent next.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<DataRange> {
         let data = self.queue.pop_front()??;
@@ -47,7 +47,7 @@ impl Resend {
         Some(data)
     }
 
-    /// `data` need not be sent again, if it waits; of two copies the first is taken back.
+    /// `data` need not be sent again: removes it, if it waits; of two copies the first.
     pub(crate) fn cancel(&mut self, data: &DataRange) {
         let (start, len) = (data.start, data.len);
         let copies = (start, len, 0)..=(start, len, u64::MAX);

@@ -1,7 +1,7 @@
-//! Round trips as packets make them.
+//! Packet-timed round trips.
 //!
 //! A round ends when a packet is acknowledged that left after it began (draft-ietf-ccwg-bbr, "Tracking Packet-Timed
-//! Round Trips"). Idle times, timers and changing delays do not shorten or lengthen what is counted.
+//! Round Trips"). So rounds follow the packets themselves, whatever idle times, timers and changing delays there are.
 
 use crate::controller::Departure;
 use crate::units::Bytes;
@@ -9,13 +9,14 @@ use crate::units::Bytes;
 /// A flow's rounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rounds {
-    /// The round ends with the acknowledgement of a packet that left when so much was delivered.
+    /// The round ends with the acknowledgement of a packet that left when at least this much had been delivered.
     ends_at: Bytes,
     count: u64,
 }
 
 impl Rounds {
-    /// The newest packet acknowledged, and all that has been delivered: whether a round has ended, so that another begins.
+    /// `newest` is the newest packet acknowledged, `delivered` all that has been delivered. Returns whether a round has
+    /// ended; then the next one begins.
     pub(crate) fn on_delivery(&mut self, newest: &Departure, delivered: Bytes) -> bool {
         let ended = newest.delivered >= self.ends_at;
         if ended {
@@ -25,7 +26,7 @@ impl Rounds {
         ended
     }
 
-    /// A round begins now, whatever became of the last.
+    /// Begins a round now, without counting the current one as ended.
     pub(crate) fn begin(&mut self, delivered: Bytes) {
         self.ends_at = delivered;
     }

@@ -1,15 +1,16 @@
-//! The least or greatest of what was seen lately, in constant time and space.
+//! The least or greatest of recent samples, in constant time and space.
 //!
-//! [`Windowed`] is Kathleen Nichols' estimator, which Linux and the BBR draft name: the best sample of the window, and the
-//! best of those that came after it, and again; when the best grows too old, the next takes its place. It is exact where
-//! samples keep getting worse; otherwise it may forget a good sample a quarter of a window early, never late.
-//! [`TwoSpans`] is coarser: the best of the span under way and of the one before. [`SlidingMin`] never forgets early, for more memory.
+//! [`Windowed`] is Kathleen Nichols' estimator, which Linux and the BBR draft use. It keeps the best sample of the
+//! window, the best of those after it, and the best of those after that one; when the best grows too old, the next
+//! takes its place. It is exact where samples keep getting worse; otherwise it may forget a good sample a quarter of a
+//! window early, never late. [`TwoSpans`] is coarser: the best of the current span and of the one before.
+//! [`SlidingMin`] never forgets early, for more memory.
 
 use crate::units::{Duration, Time};
 
 /// Which of two samples is better.
 pub(crate) trait Better: Copy + std::fmt::Debug {
-    /// Of what.
+    /// The type of the samples.
     type Value: Copy + PartialEq + std::fmt::Debug;
 
     /// Whether `new` is at least as good as `old`.
@@ -40,10 +41,10 @@ impl<V: Copy + PartialOrd + std::fmt::Debug> Better for Greatest<V> {
     }
 }
 
-/// The best of the samples of a window that slides: over time in ns, or over rounds, as its user counts.
+/// The best sample in a sliding window. Positions are times in ns or rounds, as the caller chooses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windowed<B: Better> {
-    /// The best, the best since that, and the best since that one: when, and what.
+    /// The best sample, the best since that, and the best since that one, as (position, value).
     best: Option<[(u64, B::Value); 3]>,
 }
 
@@ -100,18 +101,18 @@ impl<B: Better> Windowed<B> {
     }
 }
 
-/// [`SlidingMin`] tells samples apart that are so much of its window apart,
+/// [`SlidingMin`] divides its window into this many parts, which are its resolution,
 const PARTS: u64 = 64;
-/// and keeps so many: twice as many as there are parts, since the window may grow.
+/// and keeps this many samples: twice as many as there are parts, since the window may grow.
 const KEPT: usize = 128;
 
 /// The least of a window that slides, over time: nothing is forgotten early, and at most a part of the window late.
 ///
-/// It keeps those samples that no later one is below, as they will be the least when what came before them is too old; of those
-/// that came within a part of the window the first, for as long as the last.
+/// It keeps those samples that no later one is below, since each will be the least once those before it are too old.
+/// Samples within one part of the window are merged: the first of them counts for as long as the last.
 #[derive(Clone, Debug)]
 pub(crate) struct SlidingMin {
-    /// A ring: when each was first seen, until when it counts as seen, and what.
+    /// A ring of samples: when each was first seen, until when it counts as seen, and its value.
     kept: [(Time, Time, Duration); KEPT],
     oldest: usize,
     len: usize,
@@ -156,7 +157,7 @@ impl SlidingMin {
     }
 }
 
-/// The greatest of the span under way and of the one before it.
+/// The greatest sample of the current span and of the one before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TwoSpans<V> {
     before: V,
@@ -169,7 +170,7 @@ impl<V: Copy + Default + Ord> TwoSpans<V> {
         self.now = self.now.max(value);
     }
 
-    /// The span under way ends.
+    /// The current span ends.
     pub(crate) fn advance(&mut self) {
         self.before = std::mem::take(&mut self.now);
     }

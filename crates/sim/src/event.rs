@@ -1,9 +1,9 @@
 //! The time-ordered queue of events.
 //!
-//! One rule settles ties, so that a run has one outcome: at equal times the lower class goes first
-//! (connections that begin, have more and end, then arrivals, then feedback, then timers, then samples, and what links do
-//! last), and within a class events leave in the order in which they were added. Packets that arrive through one pipe at one
-//! instant do so in the order in which they set out: all are heard of before anybody sends.
+//! One rule settles ties, so that a run has one outcome: at equal times the lower class goes first (connections that
+//! begin, get data or end; then arrivals, feedback, timers and samples; the service of links last), and within a class
+//! events leave in the order in which they were added. Packets that arrive through one pipe at one instant do so in the
+//! order in which they set out, and senders process all of an instant's feedback before any of them sends.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use std::collections::binary_heap::PeekMut;
 
 use verus_core::Time;
 
-/// Something that happens at an instant. The number is the flow's or, of what is under way, the pipe's.
+/// Something that happens at an instant. The number is that of the flow, or of the pipe for arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A connection of a flow begins.
@@ -20,7 +20,7 @@ pub enum Event {
     Frame(u32),
     /// A flow's client asks for a page.
     Ask(u32),
-    /// A flow's connection has something to send again, or nothing more for now.
+    /// The source of a flow's connection begins to send again, or pauses.
     Turn(u32),
     /// The time of a flow's connection is over.
     Pause(u32),
@@ -36,11 +36,11 @@ pub enum Event {
     ObserverTimer(u32),
     /// A timer of the sender: loss, timeout, pacing or the controller's tick.
     SenderTimer(u32),
-    /// Time series are sampled and progress is told.
+    /// Time series are sampled and progress is reported.
     Sample,
     /// The links of the data's path serve what is due.
     Service,
-    /// Those of the way back do.
+    /// The links of the way back serve what is due.
     AckService,
 }
 
@@ -69,7 +69,7 @@ const SEQUENCE_BITS: u32 = 60;
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     at: Time,
-    /// Its class and, below, its number within it.
+    /// Its class in the highest bits, and in the others its number within the class.
     order: u64,
     event: Event,
 }
@@ -82,7 +82,7 @@ impl Pending {
 }
 
 impl Ord for Pending {
-    /// The earliest is the greatest, as a heap gives the greatest first.
+    /// Reversed, so that the earliest event is the greatest: the heap yields the greatest first.
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         other.key().cmp(&self.key())
@@ -106,8 +106,8 @@ impl Eq for Pending {}
 
 /// Pending events, earliest first.
 ///
-/// Most events add one: the event taken last stays at the root until then, so that the new one takes its place and the
-/// heap is put in order once rather than twice.
+/// Handling an event mostly adds another. So the event taken last stays at the heap's root until then, and the new one
+/// replaces it there: the heap is reordered once rather than twice.
 #[derive(Debug, Default)]
 pub struct EventQueue {
     heap: BinaryHeap<Pending>,

@@ -1,12 +1,12 @@
-//! A live source: frames that are there at a fixed rate, whether the network has room for them or not.
+//! A live source: frames that are offered at a fixed rate, whether the network has room for them or not.
 //!
 //! ```text
 //!  offered  ├K┤  ├P┤  ├P┤  ├P┤  ├K┤        each 1/fps, on one connection, however much still waits
 //!  there       ├───K───┤├P┤├P┤ ├P┤          a frame is there when all data up to its end is: frames need those before
 //! ```
 //!
-//! Where the sender says which bitrate it can carry, all frames are larger or smaller in that proportion, as an encoder makes
-//! them; where it says nothing, they are as large as the scenario has them.
+//! Where the controller sets a bitrate ([`Controller::media_rate`](verus_core::Controller::media_rate)), all frames are
+//! scaled to it, as by an encoder; otherwise they have the sizes that the scenario gives.
 //!
 //! Groups of pictures begin with a key frame, as in the media tests of draft-huitema-ccwg-c4-test (§ "Handling of
 //! Multimedia Applications"), whose streams of 30 frames a second these are by default.
@@ -26,14 +26,14 @@ pub struct Video {
     pub group: u64,
     /// Frames a second.
     pub fps: f64,
-    /// A frame that takes longer is late.
+    /// A frame that takes longer than this is late.
     pub deadline: Duration,
-    /// How many frames; without end if absent.
+    /// How many frames there are; `None` for an endless source.
     pub count: Option<u64>,
 }
 
 impl Video {
-    /// How much larger frames are than these at a bitrate of `rate`.
+    /// Factor by which frames are larger than these at a bitrate of `rate`.
     fn scale(&self, rate: Rate) -> f64 {
         let group = self.key + self.frame * (self.group - 1);
         let own_mbps = group.as_f64() * 8e-6 * self.fps / self.group as f64;
@@ -41,21 +41,21 @@ impl Video {
     }
 }
 
-/// The frames of one connection: what was offered, and what of it is not there yet.
+/// The frames of one connection: those offered, and those of them that have not arrived completely.
 #[derive(Clone, Debug)]
 pub struct Frames {
     video: Video,
     start: Time,
     offered: u64,
     offered_bytes: u64,
-    /// Of each frame that is not there: where in the data it ends, and when it was offered.
+    /// For each frame that has not arrived completely: where in the data it ends, and when it was offered.
     under_way: VecDeque<(u64, Time)>,
-    /// Frames that were there in time.
+    /// Frames that arrived in time.
     in_time: u64,
 }
 
 impl Frames {
-    /// Those of a connection that begins at `start`, when the first is due; nothing is offered yet.
+    /// The frames of a connection that begins at `start`, when the first frame is due; none is offered yet.
     pub fn new(video: Video, start: Time) -> Self {
         Frames {
             video,
@@ -67,7 +67,7 @@ impl Frames {
         }
     }
 
-    /// A frame is due at `now`, of a source that is to have this bitrate: its size, and when the next one will be.
+    /// A frame is due at `now`, at this bitrate: returns its size, and when the next one is due.
     pub fn offer(&mut self, now: Time, rate: Option<Rate>) -> (Bytes, Option<Time>) {
         let video = &self.video;
         let is_key = self.offered.is_multiple_of(video.group);
@@ -79,12 +79,12 @@ impl Frames {
         self.offered += 1;
         self.offered_bytes = self.offered_bytes.saturating_add(size.get());
         self.under_way.push_back((self.offered_bytes, now));
-        // From the start, so that no rounding adds up.
+        // Counted from the start, so that rounding errors do not add up.
         let due = self.start + Duration::from_secs_f64(self.offered as f64 / video.fps);
         (size, (!self.is_all_offered()).then_some(due))
     }
 
-    /// All data before `in_order` has arrived; tells how long each frame took that is there by this.
+    /// All data before `in_order` has arrived; calls `took` with the time that each frame took which this completes.
     pub fn on_arrived(&mut self, now: Time, in_order: u64, mut took: impl FnMut(Duration)) {
         while let Some(&(end, offered)) = self.under_way.front() {
             if end > in_order {
@@ -97,12 +97,12 @@ impl Frames {
         }
     }
 
-    /// Whether the last frame is there.
+    /// Whether the last frame has arrived.
     pub fn is_complete(&self) -> bool {
         self.is_all_offered() && self.under_way.is_empty()
     }
 
-    /// How many frames were late by `now`, there or not.
+    /// How many frames were late by `now`, whether they have arrived or not.
     pub fn late(&self, now: Time) -> u64 {
         let pending = |&&(_, offered): &&(u64, Time)| now.since(offered) <= self.video.deadline;
         self.offered - self.in_time - self.under_way.iter().filter(pending).count() as u64

@@ -1,8 +1,9 @@
-//! The receiver half of a flow's algorithm, and what it and the sender tell each other under way.
+//! The receiver half of a flow's algorithm, with the stamps and reports that travel between it and
+//! the sender.
 //!
 //! Stamps and reports travel beside their packets, in queues of their own, so that packets of
-//! algorithms without a receiver half stay as small as they are. Paths keep the order of what they
-//! do not drop: whatever lies before the one looked for was dropped.
+//! algorithms without a receiver half stay small. Paths keep the order of what they do not drop: an
+//! entry before the one looked for belongs to a packet that was dropped.
 
 use std::collections::VecDeque;
 
@@ -27,7 +28,7 @@ pub struct ReceiverHalf {
 }
 
 impl ReceiverHalf {
-    /// One of which nothing has been heard.
+    /// The half of a flow that has not sent anything yet.
     pub fn new(observer: Box<dyn Observer>) -> Self {
         ReceiverHalf {
             observer,
@@ -66,7 +67,7 @@ impl ReceiverHalf {
         self.timer.set(self.observer.next_tick())
     }
 
-    /// An event set for a tick has come; whether that was the timer's.
+    /// An event set for a tick has come; returns whether it is still valid.
     pub fn on_timer(&mut self, now: Time) -> bool {
         let own = self.timer.comes(now);
         if own && self.observer.next_tick().is_some_and(|at| at <= now) {
@@ -85,7 +86,7 @@ impl ReceiverHalf {
         self.reported
     }
 
-    /// The acknowledgement with this report arrives: what it says, if anything.
+    /// The acknowledgement with this report arrives; returns the report, unless it is empty.
     pub fn hear(&mut self, number: u32) -> Option<&[u8]> {
         loop {
             let (other, bytes) = self.reports.pop_front()?;

@@ -1,7 +1,7 @@
-//! What watches a run: statistics and the list of connections always; packets, epochs, logs and series where they are
-//! asked for.
+//! The observers of a run: statistics and the list of connections always; packets, epochs, logs and series where the
+//! scenario asks for them.
 //!
-//! Observers hear and never decide: a run is the same whoever watches.
+//! Observers decide nothing: a run is the same with or without them.
 
 pub mod connections;
 pub mod epochs;
@@ -36,7 +36,7 @@ pub struct Observers {
     meter: Meter,
     /// What the simulator counts of itself.
     pub totals: Totals,
-    /// Who was on when.
+    /// When each connection was open.
     connections: Connections,
     /// Each packet's fate.
     records: Option<Recorder>,
@@ -47,7 +47,8 @@ pub struct Observers {
 }
 
 impl Observers {
-    /// Those that the scenario asks for, of a run that ends at `end`, and a log for each flow, or none.
+    /// The observers that the scenario asks for, of a run that ends at `end`. `logs` holds a log for each flow, or is
+    /// empty.
     pub fn new(plan: &Plan, base_rtt: &[Duration], end: Time, logs: Vec<Qlog>) -> Self {
         let scenario = &plan.scenario;
         let flows = scenario.flows.len();
@@ -94,24 +95,24 @@ impl Observers {
         }
     }
 
-    /// All of a file or a frame has been delivered, so long after it was there to be sent.
+    /// All of a file or a frame has been delivered, `took` after it was offered to the sender.
     pub fn on_piece(&mut self, index: usize, took: Duration) {
         self.meter.on_completion(index, took);
     }
 
-    /// A connection has done what it was for.
+    /// A connection has ended as planned.
     pub fn on_end(&mut self, now: Time, index: usize) {
         self.connections.end(now, index);
         self.meter.set_active(now, index, false);
     }
 
-    /// A user is gone for good.
+    /// A user stops for good.
     pub fn on_stop(&mut self, now: Time, index: usize) {
         self.cut_epochs(now, index);
         self.meter.set_active(now, index, false);
     }
 
-    /// A connection that delivered so much is forgotten.
+    /// A connection's ends are discarded; it had delivered `delivered` bytes.
     pub fn on_forgotten(&mut self, now: Time, index: usize, delivered: Bytes) {
         self.connections.delivered(index, delivered);
         if let Some(records) = &mut self.records {
@@ -123,14 +124,14 @@ impl Observers {
         }
     }
 
-    /// What a flow does now has nothing to do with what it did before.
+    /// An epoch of this flow must not span this instant, at which one of its connections begins or ends.
     pub fn cut_epochs(&mut self, now: Time, index: usize) {
         if let Some(senders) = &mut self.senders {
             senders.cut(now, index);
         }
     }
 
-    /// A sender is about to send what it may.
+    /// A sender is about to send.
     #[inline]
     pub fn before_sending(&mut self, now: Time, index: usize, sender: &Sender) {
         if let Some(senders) = &mut self.senders {
@@ -157,7 +158,7 @@ impl Observers {
         }
     }
 
-    /// A sender has sent what it may, perhaps nothing.
+    /// A sender has sent what its controller allowed, perhaps nothing.
     #[inline]
     pub fn after_sending(&mut self, now: Time, index: usize, sender: &Sender, sent: bool) {
         if sent {
@@ -171,7 +172,7 @@ impl Observers {
         }
     }
 
-    /// A receiver got a packet with so many bytes that were new to it.
+    /// A receiver got a packet, of which `new` bytes had not arrived before.
     #[inline]
     pub fn on_delivered(&mut self, packet: &DataPacket, new: Bytes) {
         self.meter.on_delivery(packet.flow as usize, new);
@@ -180,13 +181,13 @@ impl Observers {
         }
     }
 
-    /// So many bytes of data packets are answered for, or never will be.
+    /// `bytes` of data packets were acknowledged, or never will be.
     #[inline]
     pub fn on_settled(&mut self, bytes: u64) {
         self.totals.network_bytes -= bytes;
     }
 
-    /// A sender has heard an acknowledgement.
+    /// A sender has processed an acknowledgement.
     #[inline]
     pub fn on_acknowledged(&mut self, now: Time, index: usize, sender: &Sender) {
         let revealed = sender.last_revealed();
@@ -201,7 +202,7 @@ impl Observers {
         }
     }
 
-    /// A sender's timer went off, and it did what was due.
+    /// A sender's timer fired, and the sender did what was due.
     #[inline]
     pub fn on_timer(&mut self, now: Time, index: usize, sender: &Sender) {
         if let Some(senders) = &mut self.senders {
@@ -209,7 +210,7 @@ impl Observers {
         }
     }
 
-    /// What all of them saw, once the run is over, and what came of the logs.
+    /// The outcome of the run, and the results of writing the logs.
     pub fn finish(
         mut self,
         plan: &Plan,
@@ -254,7 +255,7 @@ impl Observers {
     }
 }
 
-/// What happens on the way of the data.
+/// Events on the path of the data.
 impl Watch<DataPacket> for Observers {
     #[inline]
     fn on_entered(&mut self, now: Time, size: Bytes, packet: &DataPacket) {

@@ -1,4 +1,4 @@
-//! What is under way.
+//! The packets under way, in both directions.
 
 use verus_channel::path;
 use verus_core::Ecn;
@@ -13,7 +13,7 @@ pub struct DataPacket {
     pub connection: u32,
     /// Its number within the connection.
     pub number: u64,
-    /// What it carries.
+    /// The data that it carries.
     pub data: DataRange,
     /// How many packets the run had sent before it, all flows together.
     pub id: usize,
@@ -21,30 +21,30 @@ pub struct DataPacket {
     pub ecn: Ecn,
 }
 
-/// What goes back.
+/// A packet on the way back.
 #[derive(Clone, Copy, Debug)]
 pub struct AckPacket {
     /// Index of its flow.
     pub flow: u32,
     /// Which of the flow's connections it is of.
     pub connection: u32,
-    /// How many bytes of data packets it answers for.
+    /// How many bytes of data packets it acknowledges.
     pub answers: u32,
     /// What it says.
     pub says: Says,
 }
 
-/// What a packet on the way back says.
+/// The content of a packet on the way back.
 #[derive(Clone, Copy, Debug)]
 pub enum Says {
-    /// What has arrived.
+    /// An acknowledgement.
     Arrived {
         /// The acknowledgement.
         ack: Ack,
         /// The number of the report of the algorithm's receiver half, if that has one.
         report: Option<u32>,
     },
-    /// That the next page is wanted.
+    /// A request for the next page.
     Asks,
 }
 

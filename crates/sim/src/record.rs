@@ -1,11 +1,11 @@
-//! What happened in a run, as columns.
+//! The outcome of a run, as columns.
 
 use serde::Serialize;
 use verus_core::model::Sampler;
 use verus_core::{Bytes, Phase, ProfileSnapshot, Time};
 use verus_measure::Metrics;
 
-/// Everything a run yields.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Every metric of the bottleneck and of each flow.
@@ -33,7 +33,7 @@ pub struct Outcome {
 pub struct Connection {
     /// Index of the flow.
     pub flow: u32,
-    /// Which of the flow's it is, from 0.
+    /// Its number among the flow's connections, from 0.
     pub number: u32,
     /// When it began.
     pub start: Time,
@@ -99,7 +99,7 @@ pub struct FlowOutcome {
 pub struct Records {
     /// Index of the flow.
     pub flow: Vec<u32>,
-    /// Which of the flow's connections, from 0.
+    /// Number of the flow's connection, from 0.
     pub connection: Vec<u32>,
     /// Packet number within the connection.
     pub number: Vec<u64>,
@@ -107,7 +107,7 @@ pub struct Records {
     pub size_bytes: Vec<u32>,
     /// The controller's window when it left, in bytes.
     pub window_bytes: Vec<f64>,
-    /// Whether it carries data that left before.
+    /// Whether it carries data that had left before.
     pub retransmission: Vec<bool>,
     /// When it left the sender and reached the bottleneck.
     pub sent_ms: Vec<f64>,

@@ -2,8 +2,9 @@
 
 use verus_core::Time;
 
-/// For when the event of a timer is set. A timer that moved later is found out when its event comes; only an earlier one
-/// needs an event of its own, and that which it replaces is nobody's.
+/// The instant for which a timer's event is set. If the timer moves to a later time, its event comes too early and is
+/// set again then; only a move to an earlier time needs a new event, and the one that it replaces is ignored when it
+/// comes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timer(Option<Time>);
 
@@ -19,7 +20,7 @@ impl Timer {
         self.0
     }
 
-    /// An event has come; whether it is the timer's.
+    /// An event has come; returns whether it is the timer's, rather than a replaced one.
     #[inline]
     pub fn comes(&mut self, now: Time) -> bool {
         let own = self.0 == Some(now);

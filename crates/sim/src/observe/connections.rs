@@ -1,4 +1,4 @@
-//! Who was on when.
+//! When each connection was open.
 
 use verus_core::{Bytes, Duration, Time};
 
@@ -10,12 +10,12 @@ use crate::traffic::Load;
 #[derive(Debug)]
 pub struct Connections {
     list: Vec<Connection>,
-    /// Where in the list each flow's latest is.
+    /// For each flow, the index of its latest connection in the list.
     latest: Vec<Option<usize>>,
 }
 
 impl Connections {
-    /// None yet of so many flows.
+    /// An empty list, for `flows` flows.
     pub fn new(flows: usize) -> Self {
         Connections {
             list: Vec::new(),
@@ -23,7 +23,7 @@ impl Connections {
         }
     }
 
-    /// One begins.
+    /// A connection begins.
     pub fn begin(&mut self, now: Time, index: usize, flow: &Flow) {
         self.latest[index] = Some(self.list.len());
         self.list.push(Connection {
@@ -39,20 +39,20 @@ impl Connections {
         });
     }
 
-    /// How long the latest of a flow has lasted, if there is one.
+    /// How long a flow's latest connection has lasted, if it has one.
     pub fn lasted(&self, now: Time, index: usize) -> Option<Duration> {
         let at = self.latest[index]?;
         Some(now.since(self.list[at].start))
     }
 
-    /// The latest of a flow has done what it was for.
+    /// A flow's latest connection has ended as planned.
     pub fn end(&mut self, now: Time, index: usize) {
         if let Some(at) = self.latest[index] {
             self.list[at].end = Some(now);
         }
     }
 
-    /// How much the latest of a flow delivered, if there is one.
+    /// A flow's latest connection, if it has one, has delivered `delivered` bytes.
     pub fn delivered(&mut self, index: usize, delivered: Bytes) {
         if let Some(at) = self.latest[index] {
             self.list[at].delivered = delivered;

@@ -1,6 +1,6 @@
 //! Each flow's epochs, to train models on.
 //!
-//! Its methods are marked cold, as few runs have it: what the others do for each packet stays together.
+//! Its methods are marked cold: few runs record epochs, and the code of all others stays compact.
 
 use verus_core::Time;
 use verus_core::flight::Revealed;
@@ -14,19 +14,19 @@ use crate::record::FlowOutcome;
 pub struct Epochs(Vec<Sampler>);
 
 impl Epochs {
-    /// Nothing yet of so many flows.
+    /// Empty samplers, for `flows` flows.
     pub fn new(flows: usize) -> Self {
         Epochs(vec![Sampler::new(); flows])
     }
 
-    /// What the flow does now has nothing to do with what it did before.
+    /// Ends the flow's open epoch: what follows belongs to another connection.
     #[cold]
     pub fn cut(&mut self, now: Time, flow: usize) {
         self.0[flow].close(now);
         self.0[flow].cut();
     }
 
-    /// A sender is about to send what it may.
+    /// A sender is about to send.
     #[cold]
     pub fn before_sending(&mut self, now: Time, flow: usize, sender: &Sender) {
         self.0[flow].align(now, sender.controller().next_tick());
@@ -38,7 +38,7 @@ impl Epochs {
         self.0[flow].on_sent(now);
     }
 
-    /// A sender has sent what it may.
+    /// A sender has sent what its controller allowed.
     #[cold]
     pub fn after_sending(&mut self, now: Time, flow: usize, sender: &Sender) {
         self.0[flow].set_under_way(!sender.in_flight().is_zero());
@@ -55,7 +55,7 @@ impl Epochs {
         }
     }
 
-    /// Puts each flow's into its outcome.
+    /// Puts each flow's epochs into its outcome.
     pub fn finish(self, end: Time, outcomes: &mut [FlowOutcome]) {
         for (mut sampler, outcome) in self.0.into_iter().zip(outcomes) {
             sampler.close(end);

@@ -1,6 +1,6 @@
 //! Each packet's fate.
 //!
-//! Its methods are marked cold, as few runs have it: what the others do for each packet stays together.
+//! Its methods are marked cold: few runs record packets, and the code of all others stays compact.
 
 use verus_core::flight::Revealed;
 use verus_core::sender::{Sender, Transmit};
@@ -18,7 +18,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Nothing yet of so many flows.
+    /// Empty records, for `flows` flows.
     pub fn new(flows: usize) -> Self {
         Recorder {
             records: Records::default(),
@@ -54,31 +54,31 @@ impl Recorder {
         records.dropped_ms.push(f64::NAN);
     }
 
-    /// It is dropped.
+    /// A packet is dropped.
     #[cold]
     pub fn on_dropped(&mut self, now: Time, packet: &DataPacket) {
         self.records.dropped_ms[packet.id] = now.as_millis_f64();
     }
 
-    /// It leaves the bottleneck.
+    /// A packet leaves the bottleneck.
     #[cold]
     pub fn on_left(&mut self, now: Time, packet: &DataPacket) {
         self.records.departed_ms[packet.id] = now.as_millis_f64();
     }
 
-    /// It arrives.
+    /// A packet arrives.
     #[cold]
     pub fn on_arrived(&mut self, at: Time, packet: &DataPacket) {
         self.records.received_ms[packet.id] = at.as_millis_f64();
     }
 
-    /// Its receiver finds so many bytes new.
+    /// Of a packet that arrived, `new` bytes had not arrived before.
     #[cold]
     pub fn on_delivered(&mut self, packet: &DataPacket, new: Bytes) {
         self.records.new_bytes[packet.id] = new.get() as u32;
     }
 
-    /// The sender of `flow` learns that these have arrived.
+    /// The sender of `flow` learns that these packets have arrived.
     #[cold]
     pub fn on_acknowledged(&mut self, now: Time, flow: usize, revealed: &Revealed) {
         for acked in revealed.acked.iter().chain(&revealed.recovered) {
@@ -92,7 +92,7 @@ impl Recorder {
         self.row_of[flow].clear();
     }
 
-    /// All of it.
+    /// The complete records.
     pub fn finish(self) -> Records {
         self.records
     }

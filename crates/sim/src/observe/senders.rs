@@ -1,6 +1,6 @@
-//! What watches senders closely, where that is asked for: their epochs, to train models on, and their logs.
+//! Optional observers of senders: their epochs, to train models on, and their logs.
 //!
-//! Its methods are marked cold, as few runs have it: what the others do for each packet stays together.
+//! Its methods are marked cold: few runs have such observers, and the code of all others stays compact.
 
 use std::io;
 
@@ -21,7 +21,7 @@ pub struct Senders {
 }
 
 impl Senders {
-    /// What watches senders that hear acknowledgements of `ack_size`; `None` if nothing does.
+    /// The observers of senders; acknowledgements have `ack_size`. `None` if there is nothing to observe.
     pub fn new(epochs: Option<Epochs>, logs: Vec<Qlog>, ack_size: Bytes) -> Option<Self> {
         (epochs.is_some() || !logs.is_empty()).then_some(Senders {
             epochs,
@@ -30,7 +30,7 @@ impl Senders {
         })
     }
 
-    /// What the flow does now has nothing to do with what it did before.
+    /// Ends the flow's open epoch: what follows belongs to another connection.
     #[cold]
     pub fn cut(&mut self, now: Time, flow: usize) {
         if let Some(epochs) = &mut self.epochs {
@@ -46,7 +46,7 @@ impl Senders {
         }
     }
 
-    /// A sender is about to send what it may.
+    /// A sender is about to send.
     #[cold]
     pub fn before_sending(&mut self, now: Time, flow: usize, sender: &Sender) {
         if let Some(epochs) = &mut self.epochs {
@@ -65,7 +65,7 @@ impl Senders {
         }
     }
 
-    /// A sender has sent what it may.
+    /// A sender has sent what its controller allowed.
     #[cold]
     pub fn after_sending(&mut self, now: Time, flow: usize, sender: &Sender) {
         if let Some(epochs) = &mut self.epochs {
@@ -76,7 +76,7 @@ impl Senders {
         }
     }
 
-    /// A sender has heard an acknowledgement.
+    /// A sender has processed an acknowledgement.
     #[cold]
     pub fn on_acknowledged(&mut self, now: Time, flow: usize, sender: &Sender) {
         if let Some(epochs) = &mut self.epochs {
@@ -87,7 +87,7 @@ impl Senders {
         }
     }
 
-    /// A sender's timer went off.
+    /// A sender's timer fired.
     #[cold]
     pub fn on_timer(&mut self, now: Time, flow: usize, sender: &Sender) {
         if let Some(log) = self.logs.get_mut(flow) {

@@ -1,4 +1,4 @@
-//! What senders show of themselves over time, and what the channel could carry meanwhile.
+//! Time series: the internal quantities of senders, and the capacity of the channel.
 
 use verus_core::{Bytes, Duration, Phase, ProfileSnapshot, Time};
 
@@ -9,7 +9,8 @@ use crate::record::FlowOutcome;
 /// fifth interpolation is shown").
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(5);
 
-/// A value a bin of everything that each sender shows, and its delay profile now and then.
+/// One value per bin of each quantity that a sender's controller reports, and snapshots of its
+/// delay profile.
 #[derive(Debug)]
 pub struct Series {
     bin: Duration,
@@ -26,7 +27,7 @@ struct FlowSeries {
 }
 
 impl Series {
-    /// Nothing yet of so many flows, in bins of `bin`.
+    /// Empty series, for `flows` flows, in bins of `bin`.
     pub fn new(flows: usize, bin: Duration) -> Self {
         Series {
             bin,
@@ -35,7 +36,7 @@ impl Series {
         }
     }
 
-    /// A bin is over: notes what the senders of `flows` show.
+    /// A bin is over: records the quantities of the senders of `flows`.
     pub fn sample(&mut self, now: Time, flows: &[Flow]) {
         for (flow, series) in flows.iter().zip(&mut self.flows) {
             series.sample(flow);
@@ -52,7 +53,7 @@ impl Series {
         }
     }
 
-    /// Puts into each flow's outcome what was noted; returns the capacity of each bin, Mbit/s.
+    /// Puts the series into each flow's outcome; returns the capacity of each bin in Mbit/s.
     pub fn finish(
         self,
         end: Time,
