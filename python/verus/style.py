@@ -1,16 +1,16 @@
 """How a contestant looks, the same in every figure: a hue for the scheme, a shade for Verus's R, a dash for its mode.
 
-The hues are Okabe and Ito's, which stay apart for colour-blind readers and on light and dark pages;
-shapes repeat what hues say.
+The first hues are Okabe and Ito's, which stay apart for colour-blind readers and on light and dark pages; shapes
+repeat what hues say, and strokes where hues come to an end.
 """
 
 from __future__ import annotations
 
 import colorsys
-import itertools
 import json
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from verus.summary import Cell
 
@@ -22,15 +22,40 @@ _HUES = {
     "sprout": ("#cc79a7", "triangle-down"),
     "model": ("#8c6d31", "cross"),
     "bbr1": ("#7f7f7f", "square"),
-    "bbr": ("#404040", "square"),
-    "copa": ("#117733", "diamond"),
-    "ledbatpp": ("#999933", "triangle-down"),
-    "c4": ("#882255", "triangle-up"),
-    "vivace": ("#aa4499", "diamond"),
+    "bbr": ("#b20047", "square"),
+    "copa": ("#5c9e12", "diamond"),
+    "ledbatpp": ("#b2a700", "triangle-down"),
+    "c4": ("#c22be0", "triangle-up"),
+    "vivace": ("#ff4f8b", "diamond"),
     "scream": ("#0b7285", "cross"),
-    "prague": ("#6a51a3", "triangle-up"),
+    "prague": ("#9a7fe8", "triangle-up"),
 }
-_OTHERS = ("#cc79a7", "#8c6d31", "#7f7f7f", "#a05a7a")
+
+#: Of a scheme that is not among them.
+_OTHER = ("#cc79a7", "square")
+
+#: Colours of what has none of its own, or shares its own with something: each far from the others on both pages.
+_PLAIN = (
+    "#1c7fc7",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#5a3fb0",
+    "#7f7f7f",
+    "#8c6d31",
+    "#b20047",
+    "#c22be0",
+    "#5c9e12",
+    "#20b9df",
+)
+
+#: Lines that share a colour are told apart by these, in this order.
+_DASHES = ((), (8, 3), (2, 2), (8, 3, 2, 3))
+
+#: Two colours nearer than this in OKLab are taken for one another in a chart of many lines. Shades of Verus, which
+#: say R in order, may be nearer.
+NEAR = 0.075
 
 
 @dataclass(frozen=True)
@@ -40,12 +65,14 @@ class Look:
     Attributes:
         color: Of its points and lines.
         shape: Of its points.
-        dashed: Whether its lines are dashed and its points hollow (Verus in another mode than `robust`).
+        dashed: Whether its points are hollow (Verus in another mode than `robust`).
+        dash: Lengths of the strokes and gaps of its lines; empty if they are solid.
     """
 
     color: str
     shape: str
     dashed: bool = False
+    dash: tuple[int, ...] = ()
 
 
 def looks(cells: Iterable[Cell]) -> dict[str, Look]:
@@ -55,12 +82,50 @@ def looks(cells: Iterable[Cell]) -> dict[str, Look]:
     shades = dict(zip(tried, _between(_VERUS_SHADES, len(tried)), strict=True))
     chosen: dict[str, Look] = {}
     for label, cell in entries.items():
-        own = Look(*_HUES.get(cell.scheme, (_OTHERS[0], "square")))
+        own = Look(*_HUES.get(cell.scheme, _OTHER))
         if cell.scheme == "verus":
             dashed = cell.params.get("mode", "robust") != "robust"
-            own = Look(shades[_settings(cell)], "circle", dashed=dashed)
-        chosen[label] = own if own not in chosen.values() else _another({look.color for look in chosen.values()})
+            own = Look(shades[_settings(cell)], "circle", dashed=dashed, dash=(5, 3) if dashed else ())
+        others = [look.color for look in chosen.values() if look.color not in _shades_of(cell, shades)]
+        chosen[label] = own if own not in chosen.values() and apart(own.color, others) else _another(own, chosen)
     return chosen
+
+
+def _shades_of(cell: Cell, shades: Mapping[tuple[float, str], str]) -> Collection[str]:
+    """What colours may be near that of a contestant: Verus's own, for Verus."""
+    return shades.values() if cell.scheme == "verus" else ()
+
+
+def apart(color: str, others: Iterable[str]) -> bool:
+    """Whether a colour is far enough from all others."""
+    return all(distance(color, other) >= NEAR for other in others)
+
+
+def distance(one: str, other: str) -> float:
+    """How different two colours look: Euclidean in OKLab (Ottosson 2020), where black and white are 1 apart.
+
+    Example:
+        >>> round(distance("#000000", "#ffffff"), 3), distance("#1c7fc7", "#1c7fc7")
+        (1.0, 0.0)
+    """
+    return math.dist(_oklab(one), _oklab(other))
+
+
+def _oklab(color: str) -> tuple[float, float, float]:
+    red, green, blue = (_linear(int(color[at : at + 2], 16) / 255) for at in (1, 3, 5))
+    long = (0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue) ** (1 / 3)
+    middle = (0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue) ** (1 / 3)
+    short = (0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue) ** (1 / 3)
+    return (
+        0.2104542553 * long + 0.7936177850 * middle - 0.0040720468 * short,
+        1.9779984951 * long - 2.4285922050 * middle + 0.4505937099 * short,
+        0.0259040371 * long + 0.7827717662 * middle - 0.8086757660 * short,
+    )
+
+
+def _linear(value: float) -> float:
+    """A part of an sRGB colour as light."""
+    return float(value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4)
 
 
 def _settings(cell: Cell) -> tuple[float, str]:
@@ -87,20 +152,18 @@ def _mixed(one: str, other: str, share: float) -> str:
     return "#" + "".join(f"{round(left + (right - left) * share):02x}" for left, right in parts)
 
 
-def _another(taken: Collection[str]) -> Look:
-    """A look of its own for what shares its scheme with something, or has no hue: hues a golden angle apart."""
-    hues = (colorsys.hls_to_rgb(0.12 + index * 0.618034, 0.45, 0.5) for index in itertools.count())
-    made = ("#" + "".join(f"{round(255 * part):02x}" for part in hue) for hue in hues)
-    return Look(
-        next(color for color in (*_OTHERS, *itertools.islice(made, len(taken) + 1)) if color not in taken), "square"
-    )
+def _another(own: Look, chosen: Mapping[str, Look]) -> Look:
+    """A look for what would look like another: a colour that is left, else its own with other strokes, else any hue."""
+    taken = [look.color for look in chosen.values()]
+    free = [replace(own, color=color) for color in _PLAIN if apart(color, taken)]
+    dashed = [replace(own, dash=dash) for dash in _DASHES[1:]]
+    hues = (colorsys.hls_to_rgb(0.12 + index * 0.618034, 0.45, 0.5) for index in range(len(chosen) + 1))
+    made = [replace(own, color="#" + "".join(f"{round(255 * part):02x}" for part in hue)) for hue in hues]
+    return next(look for look in (*free, *dashed, *made) if look not in chosen.values())
 
 
 #: Several of one scheme in a figure, such as flows, look alike.
 _SHADES = {"verus": _VERUS_SHADES, "cubic": (_HUES["cubic"][0], "#93370d", "#f4a261")}
-
-#: Colours of what has no scheme of its own.
-_PLAIN = ("#1c7fc7", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#5a3fb0", "#7f7f7f", "#8c6d31")
 
 
 def named(names: Iterable[str]) -> dict[str, str]:
@@ -121,6 +184,21 @@ def named(names: Iterable[str]) -> dict[str, str]:
         elif hue and hue not in chosen.values():
             chosen[name] = hue
         else:
-            left = [color for color in _PLAIN if color not in chosen.values()]
+            left = [color for color in _PLAIN if apart(color, chosen.values())]
             chosen[name] = left[0] if left else _PLAIN[len(chosen) % len(_PLAIN)]
     return chosen
+
+
+def dashes(colors: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
+    """The strokes of each line of `named`: other ones for each that shares its colour.
+
+    Example:
+        >>> dashes({"one": "#1c7fc7", "two": "#d55e00", "three": "#1c7fc7"})
+        {'one': (), 'two': (), 'three': (8, 3)}
+    """
+    seen: dict[str, int] = {}
+    strokes: dict[str, tuple[int, ...]] = {}
+    for name, color in colors.items():
+        strokes[name] = _DASHES[seen.get(color, 0) % len(_DASHES)]
+        seen[color] = seen.get(color, 0) + 1
+    return strokes

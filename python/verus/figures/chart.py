@@ -225,7 +225,7 @@ def scheme_encoding(labels: Sequence[str], style: dict[str, Look]) -> tuple[Spec
     """Colour and dash of lines by scheme, with one legend."""
     field = {"field": "scheme", "type": "nominal"}
     colors = [style[label].color for label in labels]
-    dashes = [[5, 3] if style[label].dashed else [1, 0] for label in labels]
+    dashes = [list(style[label].dash) or [1, 0] for label in labels]
     legend = {"title": None, "orient": "top", "symbolType": "stroke", "symbolOpacity": 1, "columns": 6}
     return (
         {**field, "scale": {"domain": list(labels), "range": colors}, "legend": legend},

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verus.figures.chart import CONFIG, Figure, Spec, grid, heading, short
-from verus.style import named
+from verus.style import dashes, named
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -19,6 +19,15 @@ def _color(names: Sequence[str]) -> Spec:
     colors = named(names)
     scale = {"domain": list(colors), "range": list(colors.values())}
     return {"field": "name", "type": "nominal", "scale": scale, "legend": {"title": None}, "sort": None}
+
+
+def _strokes(names: Sequence[str]) -> Spec:
+    """Dashes of lines, if there are more of these than colours: a channel of the encoding, or none."""
+    strokes = dashes(named(names))
+    if not any(strokes.values()):
+        return {}
+    scale = {"domain": list(strokes), "range": [list(dash) or [1, 0] for dash in strokes.values()]}
+    return {"strokeDash": {"field": "name", "type": "nominal", "scale": scale, "legend": {"title": None}, "sort": None}}
 
 
 def _axis(
@@ -169,7 +178,8 @@ def lines(
         columns: Panels beside each other.
         size: Of a panel, in pixels.
     """
-    color = _color([each for each in _names(rows) if each != shade])
+    drawn = [each for each in _names(rows) if each != shade]
+    color, strokes = _color(drawn), _strokes(drawn)
     interpolate = "step-after" if step else "linear"
     panels: list[Spec] = []
     for panel, own in _panels(rows).items():
@@ -196,7 +206,7 @@ def lines(
                     "clip": True,
                     **({"point": {"size": 30}} if dots else {}),
                 },
-                "encoding": {"x": across, "y": up, "color": color, "order": {"field": "x"}},
+                "encoding": {"x": across, "y": up, "color": color, **strokes, "order": {"field": "x"}},
             }
         )
         panels.append({"width": size[0], "height": size[1], "layer": [*layers, *heading(panel)]})
