@@ -31,6 +31,8 @@ def compare_page(results: Results) -> Page:
     profile = figures.profiles(results, parts)
     if profile is not None:
         sections.append(Section(title="Delay profiles", figures=[profile, *_profiles_over_time(results, parts)]))
+    elif any(cell.scheme == "verus" for block in parts for cell in block.cells) and not results.emulated:
+        sections.append(Section(title="Delay profiles", body=_NO_PROFILE))
     sections.append(
         Section(
             title="Results",
@@ -63,6 +65,13 @@ def _timing_table(timing: Mapping[str, Any]) -> str:
 
 #: The quantiles of lateness that a run states.
 _LATENESS = (("p50", "p50"), ("p99", "p99"), ("largest", "max"))
+
+
+#: In place of a figure.
+_NO_PROFILE = (
+    "<p>There is no delay profile to draw: Verus's are saved every 5 s of a run, and none of these came so far, or "
+    "left slow start by then.</p>"
+)
 
 
 def _summary(parts: Sequence[Block]) -> str:

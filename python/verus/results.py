@@ -175,7 +175,8 @@ class Results:
                 check(field, told.get(field.name), field.name)
         except ValueError as error:
             raise ValueError(f"`{path}`: not a run.json: {error}") from error
-        if told["kind"] in (PROBE, RECORDING, SHELL):
+        # Several of these in one are saved as what is simulated is.
+        if told["kind"] in (PROBE, RECORDING, SHELL) and not (folder / "results.parquet").exists():
             return cls(records=None, config=told, **probe.read_columns(folder, len(told["runs"])))
         records, connections = folder / "records.parquet", folder / "connections.parquet"
         return cls(

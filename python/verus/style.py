@@ -65,7 +65,7 @@ class Look:
     Attributes:
         color: Of its points and lines.
         shape: Of its points.
-        dashed: Whether its points are hollow (Verus in another mode than `robust`).
+        dashed: Whether its points are hollow (Verus in another mode than `robust`, and what shares a colour).
         dash: Lengths of the strokes and gaps of its lines; empty if they are solid.
     """
 
@@ -87,7 +87,14 @@ def looks(cells: Iterable[Cell]) -> dict[str, Look]:
             dashed = cell.params.get("mode", "robust") != "robust"
             own = Look(shades[_settings(cell)], "circle", dashed=dashed, dash=(5, 3) if dashed else ())
         others = [look.color for look in chosen.values() if look.color not in _shades_of(cell, shades)]
-        chosen[label] = own if own not in chosen.values() and apart(own.color, others) else _another(own, chosen)
+        if own not in chosen.values() and apart(own.color, others):
+            chosen[label] = own
+        else:
+            again = any(
+                (other.scheme, other.params) == (cell.scheme, cell.params)
+                for other in list(entries.values())[: len(chosen)]
+            )
+            chosen[label] = _another(own, chosen, again=again)
     return chosen
 
 
@@ -152,14 +159,18 @@ def _mixed(one: str, other: str, share: float) -> str:
     return "#" + "".join(f"{round(left + (right - left) * share):02x}" for left, right in parts)
 
 
-def _another(own: Look, chosen: Mapping[str, Look]) -> Look:
-    """A look for what would look like another: a colour that is left, else its own with other strokes, else any hue."""
+def _another(own: Look, chosen: Mapping[str, Look], *, again: bool) -> Look:
+    """A look for what would look like another: a colour that is left, its own with other strokes, or any hue.
+
+    What is `again` the same contestant, from another folder, keeps its colour if it can.
+    """
     taken = [look.color for look in chosen.values()]
     free = [replace(own, color=color) for color in _PLAIN if apart(color, taken)]
-    dashed = [replace(own, dash=dash) for dash in _DASHES[1:]]
+    dashed = [replace(own, dash=dash, dashed=True) for dash in _DASHES[1:]]
     hues = (colorsys.hls_to_rgb(0.12 + index * 0.618034, 0.45, 0.5) for index in range(len(chosen) + 1))
     made = [replace(own, color="#" + "".join(f"{round(255 * part):02x}" for part in hue)) for hue in hues]
-    return next(look for look in (*free, *dashed, *made) if look not in chosen.values())
+    wanted = (*dashed, *free, *made) if again else (*free, *dashed, *made)
+    return next(look for look in wanted if look not in chosen.values())
 
 
 #: Several of one scheme in a figure, such as flows, look alike.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from verus.commands.options import Flag, one
 from verus.commands.talk import Talk
 
 
@@ -14,26 +16,77 @@ def report(
     folders: Annotated[list[Path], Parameter(name="DIR", negative="")],
     /,
     *,
+    out: Annotated[Path | None, one("DIR")] = None,
+    force: Flag = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
-    """Draw `report.html` and the figures of saved runs, from their results alone.
+    """Draw `report.html` and the figures of a saved run, from its results alone; of several, one page of all.
 
     Parameters
     ----------
     folders
-        Folders that `verus compare`, `check`, `reproduce`, `probe` or `shell` wrote.
+        Folders that `verus compare`, `check`, `reproduce`, `probe` or `shell` wrote. Several, of `compare`, `probe` or
+        `shell`, are laid over each other: what ran over the same channel and queue shares its charts.
+    out
+        Folder for the page of several. Default: a new one in `verus-results`.
+    force
+        Replace what is in that folder.
     """
-    from verus.folder import own, read_config
+    from verus.errors import FieldError
+    from verus.folder import check_folder, new_folder, own
+    from verus.overlay import overlaid
     from verus.report import write_page
     from verus.results import Results
     from verus.rows import CHECK
     from verus.suites import page
 
-    kinds = [read_config(folder / "run.json")["kind"] for folder in folders]
-    saved = [None if kind == CHECK else Results.read(folder) for folder, kind in zip(folders, kinds, strict=True)]
-    for folder, results in zip(folders, saved, strict=True):
-        path = page.draw(folder) if results is None else write_page(results, folder)
-        if results is not None:
-            own(folder, [path, *(folder / "figures").glob("*")])
-        talk.say(f"Report: {path}")
+    kinds = [_kind(folder) for folder in folders]
+    if len(folders) > 1:
+        stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
+        target = Path("verus-results") / f"report-{stamp}" if out is None else out
+        names = [folder.resolve().name for folder in folders]
+        distinct = len(set(names)) == len(names)
+        if len(set(folders)) < len(folders):
+            raise ValueError("`verus report`: a folder is named twice")
+        if CHECK in kinds:
+            name = names[kinds.index(CHECK)]
+            raise ValueError(f"`{name}` is from `verus check`, whose page has nothing to lay over others")
+        check_folder(target, force=force)
+        saved = {
+            name if distinct else str(folder): Results.read(folder) for name, folder in zip(names, folders, strict=True)
+        }
+        results = overlaid(saved)
+        with new_folder(target, force=force) as draft:
+            results.write(draft)
+            write_page(results, draft)
+        talk.say(f"Report: {target / 'report.html'}")
+        return 0
+    if out is not None:
+        raise FieldError("out", "is for the page of several folders; that of one is written into it")
+    (folder,), (kind,) = folders, kinds
+    if kind == CHECK:
+        path = page.draw(folder)
+    else:
+        path = write_page(Results.read(folder), folder)
+        own(folder, [path, *(folder / "figures").glob("*")])
+    talk.say(f"Report: {path}")
     return 0
+
+
+def _kind(folder: Path) -> str:
+    """What wrote a folder.
+
+    Raises:
+        OSError: It is none, or its `run.json` cannot be read.
+        ValueError: It is of a sweep, or not one of ours.
+    """
+    from verus.folder import read_config
+    from verus.sweep import Folder, Plan
+
+    sweep = Folder(folder)
+    if not (folder / "run.json").exists() and sweep.plan_path.exists():
+        plan = Plan.read(sweep.plan_path)
+        left = len(sweep.missing(plan))
+        state = f"{left} of its {len(plan.distinct())} runs are still to be done" if left else "all its runs are done"
+        raise ValueError(f"`{folder}` is of a sweep, which has a dataset (`results.parquet`) and no page; {state}")
+    return str(read_config(folder / "run.json")["kind"])

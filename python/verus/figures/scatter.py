@@ -55,7 +55,14 @@ def scatter(
     )
     if any(block.capacity_mbps is not None for block in blocks):
         caption += " The star is the omniscient sender: every opportunity used, no queue."
+    if any(_differ([cell["capacity_mbps"] for cell in block.cells]) for block in blocks):
+        caption += " Not all contestants had the same realisation of a channel: its capacity is their mean."
     return Figure(name=name, title=title, caption=caption, spec=grid(panels, columns=2 if large else 3))
+
+
+def _differ(values: Sequence[float | None]) -> bool:
+    known = [value for value in values if value is not None]
+    return bool(known) and max(known) > 1.001 * min(known)
 
 
 def _panel(
@@ -64,7 +71,8 @@ def _panel(
     throughputs = [cell["throughput_mbps"] or 0.0 for cell in block.cells]
     capacity = max(throughputs) if block.capacity_mbps is None else block.capacity_mbps
     span = max(capacity - min(throughputs), 0.04 * capacity, 1e-3)
-    y_domain = (max(0.0, min(throughputs) - 0.25 * span), capacity + 0.16 * span)
+    # Above the capacity, a mean, lies who had a channel that carried more.
+    y_domain = (max(0.0, min(throughputs) - 0.25 * span), max(capacity, *throughputs) + 0.16 * span)
     frame = Frame(x_domain=x_domain, y_domain=y_domain, width=size[0], height=size[1])
     rows = _rows(block, style, frame)
     x, y = frame.x("mean", "queueing delay, ms"), frame.y("throughput", "throughput, Mbit/s")
