@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,3 +172,21 @@ def test_more_stretches_than_recordings_have_are_refused(verus: Command) -> None
 def test_all_does_without() -> None:
     assert "arena" in experiments.NAMES
     assert "arena" not in experiments.ALL
+
+
+def test_the_documented_tables_are_the_result() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    with (docs / "results" / "arena.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["sender"] for row in rows} == set(arena.SENDERS)
+    assert list(dict.fromkeys(row["question"] for row in rows)) == [question.name for question in arena.QUESTIONS]
+    text = (docs / "arena.md").read_text(encoding="utf-8")
+    for question in arena.QUESTIONS:
+        own = [row for row in rows if row["question"] == question.name]
+        heads = list(dict.fromkeys(row["column"] for row in own))
+        senders = list(dict.fromkeys(row["sender"] for row in own))
+        lines = ["| " + " | ".join([question.name, *heads]) + " |", "|" + "---|" * (len(heads) + 1)]
+        for sender in senders:
+            found = [row["found"] for row in own if row["sender"] == sender]
+            lines.append("| " + " | ".join([sender, *found]) + " |")
+        assert "\n".join(lines) in text, question.name

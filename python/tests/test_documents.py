@@ -20,7 +20,7 @@ RESULTS = DOCS / "results"
 SOURCES = json.loads((RESULTS / "sources.json").read_text())
 
 #: Pages whose every table is written from a result or compared with it below.
-WHOLE = {"claims.md", "verus.md", "agreement.md", "check.md"}
+WHOLE = {"claims.md", "verus.md", "agreement.md", "check.md", "arena.md"}
 #: Of the other pages, tables that are no measurements (formats, keys, options) or have no result, by their first head;
 #: these say why.
 NO_RESULTS = {
@@ -161,6 +161,13 @@ def test_what_the_prose_on_the_ablation_quotes_is_in_the_result() -> None:
     known = set(re.findall(r"\d+(?:\.\d+)?", (RESULTS / "ablation.csv").read_text(encoding="utf-8")))
     lines = (DOCS / "verus.md").read_text(encoding="utf-8").partition("```sh")[2].partition("```")[2].splitlines()
     prose = " ".join(line for line in lines if not line.startswith("|"))
+    assert not numbers(prose) - known
+
+
+def test_what_the_prose_on_the_arena_quotes_is_in_the_result() -> None:
+    known = rounded(printed_numbers((RESULTS / "arena.csv").read_text(encoding="utf-8")))
+    prose = (DOCS / "arena.md").read_text(encoding="utf-8").partition("## What comes out")[2].partition("\n## ")[0]
+    assert len(numbers(prose)) > 10
     assert not numbers(prose) - known
 
 

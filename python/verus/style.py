@@ -21,6 +21,7 @@ _HUES = {
     "vegas": ("#009e73", "triangle-up"),
     "sprout": ("#cc79a7", "triangle-down"),
     "model": ("#8c6d31", "cross"),
+    "forward": ("#e7298a", "circle"),
     "bbr1": ("#7f7f7f", "square"),
     "bbr": ("#b20047", "square"),
     "copa": ("#5c9e12", "diamond"),
@@ -187,7 +188,7 @@ def named(names: Iterable[str]) -> dict[str, str]:
     """
     chosen: dict[str, str] = {}
     for name in dict.fromkeys(names):
-        first = name.partition(" ")[0].partition(",")[0].lower()
+        first = name.partition(" ")[0].partition(",")[0].lower().replace("++", "pp")
         shades = [shade for shade in _SHADES.get(first, ()) if shade not in chosen.values()]
         hue = _HUES.get(first, ("", ""))[0]
         if shades:
