@@ -9,11 +9,11 @@
 //! `city-driving-lte-down@1` is that realisation whatever the run's seed is; `file[150:]` is what comes after the first
 //! 150 s; `town[:60]+city-driving-lte-down@1[0:60]` is a minute of each. Times are seconds, in whole milliseconds.
 //!
-//! A stretch is exactly as long as it says: silence at its end is part of it. It holds what comes at FROM and later and
-//! before TO, so that neighbouring stretches, joined, are what they were cut from; a file's last opportunities,
-//! which come at its end, belong to the stretch that reaches it.
+//! A stretch is exactly as long as it says: silence at its end is part of it. It holds the opportunities from FROM on
+//! and before TO, so that neighbouring stretches, joined, give back the whole; the last opportunities of a file, which
+//! come exactly at its end, belong to the stretch that reaches the end.
 //!
-//! A name that is a file as a whole is that file, whatever signs are in it (`catalogue`).
+//! If the whole text is the name of a file, it means that file, whatever signs are in it (`catalogue`).
 
 use std::path::Path;
 
@@ -24,10 +24,10 @@ use crate::lines::{excerpt, is_decimal};
 use crate::named::{LONGEST_BUILT_IN, Named};
 use crate::trace::Trace;
 
-/// More parts than this are refused: a mistake more likely than a wish.
+/// More parts than this are refused: they are more likely a mistake than intended.
 const MOST_PARTS: usize = 1000;
 
-/// The longest that the parts may be together.
+/// The greatest total length of the parts.
 const LONGEST_MS: u64 = LONGEST_BUILT_IN.as_nanos() / 1_000_000;
 
 /// How far a recording's length in the catalogue may be from its own, which is in whole milliseconds.

@@ -1,9 +1,9 @@
-//! What a link is, without a clock.
+//! Links and paths, without a clock.
 //!
-//! A channel is a schedule of opportunities to deliver ([`Trace`]) or a rate that changes in steps; a
-//! [`Link`] puts a queue before it and says when each packet leaves; a [`Path`] is what packets cross from
-//! one end to the other: random loss, links, propagation. None knows what time it is: the caller says, so a
-//! simulator, a real-time emulator and tests of faults drive the same code.
+//! A channel is a schedule of opportunities to deliver ([`Trace`]) or a rate that changes in steps; a [`Link`] puts a
+//! queue before it and says when each packet leaves; a [`Path`] is what packets cross from one end to the other: random
+//! loss, links, propagation. The caller passes the time to each call, so that a simulator, a real-time emulator and
+//! fault tests drive the same code.
 
 pub mod catalogue;
 pub mod delays;

@@ -1,16 +1,17 @@
-//! What paths carry, and what a link notes of it: known to queues and links alike.
+//! What paths need to know of a packet, and what a link records with it.
 
 use verus_core::{Bytes, Ecn, Time};
 
 /// What paths carry.
 pub trait Packet {
-    /// Which of the flows that share the path it belongs to: each has propagation and random losses of its own.
+    /// The index of the flow that it belongs to: each flow has its own propagation delay and random losses.
     #[inline]
     fn flow(&self) -> usize {
         0
     }
 
-    /// What its connection is to a queue that keeps connections apart: equal for the packets of one, and else rarely.
+    /// A number that identifies its connection to queues that keep connections apart (FQ-CoDel): equal for all packets
+    /// of a connection, and rarely equal for those of two.
     #[inline]
     fn connection(&self) -> u64 {
         self.flow() as u64
@@ -22,7 +23,7 @@ pub trait Packet {
         Ecn::NotEct
     }
 
-    /// A queue marks it ([`Ecn::Ce`]); asked for only where it is [capable](Ecn::is_capable) of that.
+    /// Marks it as [`Ecn::Ce`]; called only if its code point is [capable](Ecn::is_capable) of that.
     #[inline]
     fn mark(&mut self) {}
 }
@@ -32,7 +33,7 @@ pub trait Packet {
 pub struct Departed<P> {
     /// The packet.
     pub packet: P,
-    /// The size at which it was accounted.
+    /// Its size, as the link accounts it.
     pub size: Bytes,
     /// When it reached the queue.
     pub entered: Time,

@@ -1,8 +1,8 @@
 //! Queue disciplines: what waits before a link, and what is refused or dropped.
 //!
-//! A discipline decides and counts; [`crate::Link`] holds the packets. All thresholds are in bytes (or, for a
-//! drop-tail queue that asks for them, in packets or milliseconds) and concern what *waits*: the packet being
-//! sent has left the queue, as in Linux, ns-3 and Mahimahi. Each discipline is a file.
+//! A discipline decides and counts; [`crate::Link`] holds the packets. All thresholds are in bytes (drop-tail may state
+//! them in packets or milliseconds) and apply to what *waits*: the packet being sent has left the queue, as in Linux,
+//! ns-3 and Mahimahi. Each discipline has a file of its own.
 
 mod codel;
 mod droptail;
@@ -65,13 +65,13 @@ const PROBABILITY: Within = Within {
     valid: |value| value > 0.0 && value <= 1.0,
 };
 
-/// A day: beyond any use, and far from the end of the clock.
+/// At most a day: longer than any use, and far below what the clock can count.
 const MILLIS: Within = Within {
     words: "a number of milliseconds above 0 and at most 86400000",
     valid: |value| value > 0.0 && value <= 86_400_000.0,
 };
 
-/// How often a queue sets its probability: no oftener than makes a difference.
+/// Interval at which a queue updates its probability: not shorter than makes a difference.
 const UPDATE: Within = Within {
     words: "a number of milliseconds from 1 to 86400000",
     valid: |value| (1.0..=86_400_000.0).contains(&value),
@@ -219,12 +219,12 @@ impl From<QueueConfig> for String {
 
 // --- Decisions.
 
-/// What waits when a packet arrives, and how long nothing did.
+/// The state of the queue when a packet arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub now: Time,
     pub size: u64,
-    /// Bytes and packets that wait; the arriving packet and the one being sent are not among them.
+    /// Bytes and packets that wait, without the arriving packet and the one being sent.
     pub waiting_bytes: u64,
     pub waiting_packets: u64,
     /// If nothing waits and nothing is being sent: the opportunities that went unused since then.
@@ -234,14 +234,14 @@ pub(crate) struct Arrival {
     pub ecn: Ecn,
 }
 
-/// What becomes of a packet as it arrives.
+/// What to do with a packet that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It may wait.
+    /// Queue it.
     Take,
-    /// It may wait, with a mark.
+    /// Queue it, marked (ECN).
     Mark,
-    /// It goes no further.
+    /// Drop it.
     Refuse,
 }
 
@@ -251,7 +251,7 @@ impl Verdict {
         if fits { Verdict::Take } else { Verdict::Refuse }
     }
 
-    /// The sender is to hear of congestion: by a mark if it answers such.
+    /// Signals congestion to the sender: by a mark if the packet's sender answers marks, otherwise by a drop.
     fn signal(arrival: &Arrival) -> Self {
         if arrival.ecn.is_capable() {
             Verdict::Mark
@@ -305,7 +305,7 @@ impl<P: Packet> Discipline<P> {
             Discipline::Red(red) => red.admit(arrival),
             Discipline::CoDel(codel) => Verdict::take_if(codel.accepts(arrival)),
             Discipline::Pie(pie) => pie.admit(arrival),
-            // They are asked as they are given the packet.
+            // These two decide in `keep`, where they are given the packet.
             Discipline::FqCodel(_) | Discipline::DualPi2(_) => Verdict::Take,
         }
     }
@@ -318,13 +318,13 @@ impl<P: Packet> Discipline<P> {
         }
     }
 
-    /// Whether it keeps packets in queues of its own, rather than in the link's.
+    /// Whether it keeps packets in queues of its own, rather than in the link's backlog.
     #[inline]
     pub(crate) fn keeps(&self) -> bool {
         matches!(self, Discipline::FqCodel(_) | Discipline::DualPi2(_))
     }
 
-    /// Keeps a packet. Those dropped to make room, perhaps itself, go to `dropped`.
+    /// Keeps a packet. Packets dropped to make room, perhaps this one, go to `dropped`.
     ///
     /// # Errors
     /// Gives it back if there is no room.
@@ -343,7 +343,7 @@ impl<P: Packet> Discipline<P> {
         }
     }
 
-    /// Of the packets that it keeps, the one that leaves at `now`.
+    /// Takes the packet that leaves at `now` from those that it keeps.
     pub(crate) fn release(
         &mut self,
         now: Time,
@@ -356,7 +356,7 @@ impl<P: Packet> Discipline<P> {
         }
     }
 
-    /// Whether it has a say as packets leave.
+    /// Whether it decides or measures when packets leave.
     #[inline]
     pub(crate) fn selects(&self) -> bool {
         matches!(
@@ -368,13 +368,13 @@ impl<P: Packet> Discipline<P> {
         )
     }
 
-    /// Whether anybody asks for [`Arrival::wait`].
+    /// Whether the discipline uses [`Arrival::wait`].
     #[inline]
     pub(crate) fn asks_wait(&self) -> bool {
         matches!(self, Discipline::DropTailDelay(_))
     }
 
-    /// Whether anybody asks for [`Arrival::unused`].
+    /// Whether the discipline uses [`Arrival::unused`].
     pub(crate) fn counts_unused(&self) -> bool {
         matches!(self, Discipline::Red(_))
     }

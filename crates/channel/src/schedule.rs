@@ -7,7 +7,7 @@ use verus_core::{Duration, Rate, Time};
 pub struct Schedule<T> {
     /// Never empty; the first at zero, strictly increasing, and all before the end of the period.
     steps: Vec<(Time, T)>,
-    /// After which it begins again; `None` if the last value stays.
+    /// Time after which it begins again; `None` if the last value stays.
     period: Option<Duration>,
 }
 
@@ -17,10 +17,10 @@ pub type RateSchedule = Schedule<Rate>;
 /// Why a list of steps is no schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScheduleError {
-    /// There are none.
+    /// There are no steps.
     #[error("a schedule needs at least one step")]
     Empty,
-    /// Nothing says what holds at first.
+    /// The first step is not at time zero.
     #[error("a schedule's first step must be at time 0, not at {0:?}")]
     LateStart(Time),
     /// Two steps out of order or at the same instant.
@@ -32,7 +32,7 @@ pub enum ScheduleError {
 }
 
 impl<T> Schedule<T> {
-    /// `value`, always.
+    /// `value` at all times.
     pub fn constant(value: T) -> Self {
         Schedule {
             steps: vec![(Time::ZERO, value)],
@@ -58,10 +58,10 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// The same again and again, every `period`.
+    /// The same schedule, repeated every `period`.
     ///
     /// # Errors
-    /// If its last step is not before that.
+    /// If its last step is not before `period`.
     pub fn repeating(mut self, period: Duration) -> Result<Self, ScheduleError> {
         let last = self.steps[self.steps.len() - 1].0;
         if last >= Time::ZERO + period {
@@ -76,17 +76,17 @@ impl<T> Schedule<T> {
         &self.steps
     }
 
-    /// After which it begins again, if it does.
+    /// Time after which it begins again, if it repeats.
     pub fn period(&self) -> Option<Duration> {
         self.period
     }
 
-    /// Whether any of its values is such.
+    /// Whether `such` is true of any of its values.
     pub fn ever(&self, such: impl Fn(&T) -> bool) -> bool {
         self.steps.iter().any(|(_, value)| such(value))
     }
 
-    /// The number of the step that holds at `time`. Steps are numbered on from lap to lap.
+    /// The number of the step that holds at `time`. Numbers continue over the repetitions.
     pub(crate) fn index_at(&self, time: Time) -> usize {
         let mut time = time;
         let mut before = 0;
@@ -112,23 +112,23 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Which time round a step is of, and which it is of those.
+    /// The repetition that a step belongs to, and its index within it.
     fn lap_and_step(&self, index: usize) -> (usize, usize) {
         (index / self.steps.len(), index % self.steps.len())
     }
 }
 
 impl<T: Copy> Schedule<T> {
-    /// The value of the step with this number, of those that there are.
+    /// The value of the step with this number.
     pub(crate) fn value(&self, index: usize) -> T {
         self.steps[self.lap_and_step(index).1].1
     }
 }
 
-/// Reads a [`Schedule`] at times that never go back, in O(1) amortised.
+/// Reads a [`Schedule`] at times that never decrease, in O(1) amortised.
 #[derive(Clone, Debug)]
 pub struct Follower<T> {
-    /// What holds until `until`.
+    /// The value that holds until `until`.
     value: T,
     until: Time,
     index: usize,
@@ -136,7 +136,7 @@ pub struct Follower<T> {
 }
 
 impl<T: Copy> Follower<T> {
-    /// At time zero.
+    /// A reader at time zero.
     pub fn new(schedule: Schedule<T>) -> Self {
         Follower {
             value: schedule.steps[0].1,
@@ -146,7 +146,7 @@ impl<T: Copy> Follower<T> {
         }
     }
 
-    /// The value at `now`, which is no earlier than at the call before.
+    /// The value at `now`, which must not decrease from call to call.
     #[inline]
     pub fn at(&mut self, now: Time) -> T {
         if now >= self.until {
@@ -166,7 +166,7 @@ impl<T: Copy> Follower<T> {
 }
 
 impl RateSchedule {
-    /// Bit-nanoseconds per second carried in [`from`, `to`): divide by 8·10⁹ for bytes.
+    /// Data carried in [`from`, `to`), in units of 1 bit/s × 1 ns: 8·10⁹ of them are a byte.
     pub(crate) fn work_between(&self, from: Time, to: Time) -> u128 {
         let mut work = 0;
         let mut at = from;
@@ -187,7 +187,7 @@ impl RateSchedule {
     }
 }
 
-/// A byte, in bits × nanoseconds per second.
+/// A byte, in units of 1 bit/s × 1 ns.
 pub(crate) const BYTE: u128 = 8 * 1_000_000_000;
 
 #[cfg(test)]

@@ -7,17 +7,16 @@ use verus_core::Time;
 
 use crate::schedule::{Follower, Schedule};
 
-/// Of every so many packets, those of all flows together, how many are lost: the last of them. As text `LOST/OF`, such as
-/// `2/18`, or `none`.
+/// Of every `of` packets, all flows together, the last `lost` are lost. As text `LOST/OF`, such as `2/18`, or `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BurstsConfig {
     /// How many are lost in a row; none if 0.
     pub lost: u32,
-    /// Of how many.
+    /// The length of a round in packets, those lost included.
     pub of: u32,
 }
 
-/// Why a text is no such losses.
+/// Why a text does not describe bursts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be {expected}, not `{text}`", expected = BurstsError::EXPECTED, text = .0)]
 pub struct BurstsError(pub String);
@@ -59,12 +58,12 @@ impl fmt::Display for BurstsConfig {
 #[derive(Clone, Debug)]
 pub struct Bursts {
     law: Follower<BurstsConfig>,
-    /// Packets so far since the last burst.
+    /// Packets since the last burst.
     count: u32,
 }
 
 impl Bursts {
-    /// As `law` says at each instant.
+    /// Loses packets as `law` states at each instant.
     pub fn new(law: Schedule<BurstsConfig>) -> Self {
         Bursts {
             law: Follower::new(law),
@@ -72,7 +71,7 @@ impl Bursts {
         }
     }
 
-    /// Whether a packet is lost at `now`, which never goes back from call to call.
+    /// Whether a packet is lost at `now`, which must not decrease from call to call.
     #[inline]
     pub fn loses(&mut self, now: Time) -> bool {
         let BurstsConfig { lost, of } = self.law.at(now);
@@ -80,7 +79,7 @@ impl Bursts {
             self.count = 0;
             return false;
         }
-        // A shorter round than before begins anew.
+        // If `of` has become smaller than the count, a new round begins.
         self.count = if self.count + 1 > of {
             1
         } else {

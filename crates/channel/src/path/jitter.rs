@@ -1,7 +1,7 @@
 //! Delay that differs from packet to packet, on the way out of the last link.
 //!
-//! Packets keep their order, those of all flows together: none overtakes another, it waits for the one before it. So what
-//! one packet waits holds up those behind it, as a Wi-Fi frame that is sent again does.
+//! All packets keep their order, across flows too: a packet that would overtake another waits for it. So the wait of
+//! one packet delays those behind it, as does a Wi-Fi frame that is retransmitted.
 //!
 //! As text: `KIND[:key=value,…]`, for example `gauss:mean_ms=5`; [`catalogue`] lists them all.
 
@@ -16,15 +16,15 @@ use verus_core::{Duration, Time};
 use crate::dice::Dice;
 use crate::schedule::{Follower, Schedule};
 
-/// How much longer a packet takes.
+/// The distribution of the additional delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum JitterConfig {
-    /// Not at all.
+    /// No additional delay.
     #[default]
     None,
-    /// Anything below a most, equally likely (ms).
+    /// Uniform between 0 and a maximum (ms).
     Uniform {
-        /// The most, ms.
+        /// The maximum, ms.
         max_ms: f64,
     },
     /// Normal with a third of the mean as standard deviation, never below 0: the simulator of picoquic and of
@@ -33,16 +33,17 @@ pub enum JitterConfig {
         /// The mean, ms.
         mean_ms: f64,
     },
-    /// Wi-Fi of the same simulator: a frame sent again a few times, and bad spells; see `WIFI_SPELLS`.
+    /// Wi-Fi as in the same simulator: a few retransmissions of a frame, and bad spells; see `WIFI_SPELLS`.
     Wifi {
-        /// The mean, ms, or nearly; above 1 it sets the share of packets that meet a bad spell.
+        /// The approximate mean, ms; above 1 it determines the share of packets that meet a bad spell.
         mean_ms: f64,
     },
 }
 
-/// The two parts of Wi-Fi's jitter: Poisson with a mean of 1, each event up to 1 ms; and, for a share of (mean − 1) / 84 of
-/// the packets (the published code; draft-huitema-ccwg-c4-test says 90), Poisson with a mean of 12, each event up to
-/// 7.5 ms. Of the last event a uniform part has passed already; of a single one of the second kind, none.
+/// The two parts of Wi-Fi's jitter: Poisson with a mean of 1, each event up to 1 ms; and, for a share of (mean − 1) /
+/// 84 of the packets (the published code; draft-huitema-ccwg-c4-test says 90), Poisson with a mean of 12, each event up
+/// to 7.5 ms. A uniform part of the last event has passed already, except where it is the only event of the second
+/// kind.
 const WIFI_SPELLS: [Spells; 2] = [
     Spells {
         events: 1.0,
@@ -60,7 +61,7 @@ const WIFI_SPELLS: [Spells; 2] = [
 const WIFI_FROM_MS: f64 = 1.0;
 const WIFI_SPAN_MS: f64 = 84.0;
 
-/// A number of events of one length, of which the last is met in part.
+/// A random number of events of one length, the last of which may be cut short.
 struct Spells {
     /// Their mean number.
     events: f64,
@@ -68,7 +69,7 @@ struct Spells {
     none: f64,
     /// How long each lasts, ms.
     millis: f64,
-    /// From how many on the last is met in part.
+    /// With at least this many events, the last is cut short.
     in_part_from: u32,
 }
 
@@ -94,7 +95,8 @@ const MILLIS: Within = Within {
     words: "a number of ms between 0 and 100000",
     valid: |value| (0.0..=100_000.0).contains(&value),
 };
-/// Above this all packets meet a bad spell: there is nothing left to set.
+/// With the draft's span of 90 ms all packets meet a bad spell at this mean, so that no larger one can be reached; with
+/// the published code's 84 ms they do from 85 on.
 const WIFI_MILLIS: Within = Within {
     words: "a number of ms between 0 and 91",
     valid: |value| (0.0..=91.0).contains(&value),
@@ -126,7 +128,7 @@ impl Asked {
         asked.ms.ok_or_else(missing)
     }
 
-    /// The keys of a kind, for people: there is one, and it must be given.
+    /// The keys of a kind, for display: there is one, and it must be given.
     fn keys(rows: &[Row<Self>]) -> Vec<verus_core::spec::Key> {
         let mut keys = shown(rows, &Asked::default());
         for key in &mut keys {
@@ -216,18 +218,18 @@ impl fmt::Display for JitterConfig {
     }
 }
 
-/// Makes each packet wait for a time of its own, the order kept. What it is made of may change in steps.
+/// Makes each packet wait for a random time, keeping the order. The distribution may change in steps.
 #[derive(Clone, Debug)]
 pub struct Jitter {
     law: Follower<JitterConfig>,
     draws: Vec<Dice>,
-    /// When the last packet goes on.
+    /// When the last packet goes on to propagate.
     latest: Time,
 }
 
 impl Jitter {
-    /// Waits as `law` says at each instant. Each flow has a stream of `draws` of its own, so that its n-th packet meets the
-    /// same draw whatever the others do.
+    /// Waits as `law` states at each instant. Each flow has a stream of `draws` of its own, so that the draw for its
+    /// n-th packet does not depend on the other flows.
     pub fn new(law: Schedule<JitterConfig>, draws: Vec<ChaCha8Rng>) -> Self {
         Jitter {
             law: Follower::new(law),
@@ -236,7 +238,8 @@ impl Jitter {
         }
     }
 
-    /// How long a packet of `flow` that comes at `now` waits by itself; `now` never goes back from call to call.
+    /// How long a packet of `flow` that comes at `now` waits, apart from keeping the order; `now` must not decrease
+    /// from call to call.
     ///
     /// # Panics
     /// If there are no draws for `flow`.
@@ -246,7 +249,7 @@ impl Jitter {
         let millis = match self.law.at(now) {
             JitterConfig::None => return Duration::ZERO,
             JitterConfig::Uniform { max_ms } => max_ms * dice.uniform(),
-            // Below 0, which a conversion makes 0, is one of 741.
+            // One draw in 741 is below 0, which the conversion to a duration makes 0.
             JitterConfig::Gauss { mean_ms } => mean_ms * (1.0 + dice.normal() / 3.0),
             JitterConfig::Wifi { mean_ms } => {
                 let [often, seldom] = &WIFI_SPELLS;
@@ -262,7 +265,7 @@ impl Jitter {
         Duration::from_millis_f64(millis)
     }
 
-    /// When a packet goes on that would by itself at `due`.
+    /// When a packet goes on that is due at `due`, the order being kept.
     #[inline]
     pub(super) fn in_order(&mut self, due: Time) -> Time {
         self.latest = self.latest.max(due);

@@ -14,8 +14,8 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Loses with `probability` (between 0 and 1 at all times). Each flow has a stream of `draws` of its own, so that its
-    /// n-th packet meets the same draw whatever the others do.
+    /// Loses packets with `probability` (between 0 and 1 at all times). Each flow has a stream of `draws` of its own,
+    /// so that the draw for its n-th packet does not depend on the other flows.
     pub fn new(probability: Schedule<f64>, draws: Vec<ChaCha8Rng>) -> Self {
         Loss {
             probability: Follower::new(probability),
@@ -23,7 +23,7 @@ impl Loss {
         }
     }
 
-    /// Whether a packet of `flow` is lost at `now`, which never goes back from call to call. Draws only where the
+    /// Whether a packet of `flow` is lost at `now`, which must not decrease from call to call. Draws only where the
     /// probability is above 0.
     ///
     /// # Panics

@@ -1,7 +1,8 @@
-//! A policer: drops what comes faster than a rate, and queues nothing.
+//! A policer: drops packets that come faster than a rate, and queues none.
 //!
-//! A bucket of tokens fills at the rate and holds a burst; a packet takes as many as it has bytes, and is dropped where there are
-//! not so many (RFC 2697 with one colour; a token bucket as RFC 2475 §2.3.3 has it). The bucket is full at the beginning.
+//! A bucket of tokens fills at the rate and holds a burst; a packet takes a token for each byte, and is dropped if
+//! there are too few (RFC 2697 with one colour; a token bucket as RFC 2475 §2.3.3 has it). The bucket is full at the
+//! beginning.
 //!
 //! As text: `bucket:rate_mbps=10,burst=150000`, or `none`.
 
@@ -17,14 +18,14 @@ use crate::schedule::BYTE;
 /// How fast packets may come.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum PolicerConfig {
-    /// As fast as they like.
+    /// No policer.
     #[default]
     None,
     /// A bucket of tokens.
     Bucket {
-        /// At which it fills, Mbit/s.
+        /// The rate at which it fills, Mbit/s.
         rate_mbps: f64,
-        /// What it holds, bytes.
+        /// Its size, bytes.
         burst: u64,
     },
 }
@@ -143,14 +144,14 @@ impl fmt::Display for PolicerConfig {
 pub struct Policer {
     /// In bits a second.
     rate: u128,
-    /// Tokens, and as many as the bucket holds, in what a rate of 1 bit/s yields in a nanosecond.
+    /// Tokens now, and the size of the bucket, in units of 1 bit/s × 1 ns.
     tokens: u128,
     most: u128,
     filled: Time,
 }
 
 impl Policer {
-    /// One whose bucket is full; `None` where all packets pass.
+    /// A policer whose bucket is full; `None` where all packets pass.
     pub fn new(config: &PolicerConfig) -> Option<Self> {
         let &PolicerConfig::Bucket { rate_mbps, burst } = config else {
             return None;
@@ -164,7 +165,7 @@ impl Policer {
         })
     }
 
-    /// Whether a packet of `size` passes at `now`, which never goes back from call to call.
+    /// Whether a packet of `size` passes at `now`, which must not decrease from call to call.
     #[inline]
     pub fn passes(&mut self, now: Time, size: Bytes) -> bool {
         let span = u128::from(now.since(self.filled).as_nanos());

@@ -1,4 +1,4 @@
-//! Packets that others overtake.
+//! Reordering: single packets that are held back, so that later ones overtake them.
 //!
 //! As text: `KIND[:key=value,…]`, for example `late:p=0.05,ms=10`; [`catalogue`] lists them all.
 
@@ -12,24 +12,24 @@ use verus_core::spec::{Given, Kind, Problem, REQUIRED, Row, Shown, shown};
 
 use super::loss::uniform;
 
-/// Which packets are taken out of their order, and how late they are.
+/// Which packets are held back, and for how long.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum ReorderConfig {
-    /// None is.
+    /// No reordering.
     #[default]
     None,
-    /// Each with a probability, by a fixed time.
+    /// Each packet with a probability, for a fixed time.
     Late {
         /// The probability.
         p: f64,
-        /// How much later.
+        /// The time.
         by: Duration,
     },
-    /// Each with a probability, by anything up to a most, equally likely.
+    /// Each packet with a probability, for a time that is uniform up to a maximum.
     Uniform {
         /// The probability.
         p: f64,
-        /// The most.
+        /// The maximum.
         most: Duration,
     },
 }
@@ -74,7 +74,7 @@ impl Asked {
         asked.p.zip(asked.time).ok_or_else(missing)
     }
 
-    /// The keys of a kind, for people: all must be given.
+    /// The keys of a kind, for display: all must be given.
     fn keys(rows: &[Row<Self>]) -> Vec<verus_core::spec::Key> {
         let mut keys = shown(rows, &Asked::default());
         for key in &mut keys {
@@ -155,7 +155,7 @@ impl fmt::Display for ReorderConfig {
     }
 }
 
-/// Takes some packets out of their order: they are under way for longer, and what was sent after them does not wait.
+/// Holds some packets back: they are under way for longer, and packets sent after them do not wait for them.
 #[derive(Clone, Debug)]
 pub struct Reorder {
     config: ReorderConfig,
@@ -163,14 +163,14 @@ pub struct Reorder {
 }
 
 impl Reorder {
-    /// As `config` says. Each flow has a stream of `draws` of its own, so that its n-th packet meets the same draw
-    /// whatever the others do.
+    /// Holds packets back as `config` states. Each flow has a stream of `draws` of its own, so that the draw for its
+    /// n-th packet does not depend on the other flows.
     pub fn new(config: ReorderConfig, draws: Vec<ChaCha8Rng>) -> Self {
         Reorder { config, draws }
     }
 
-    /// How much longer the next packet of `flow` takes, if it is taken out of its order. All draws are made for each
-    /// packet, so that another probability leaves the times of the others.
+    /// How much longer the next packet of `flow` takes, if it is held back. All draws are made for each packet, so that
+    /// another probability does not change the times of packets held back in both cases.
     ///
     /// # Panics
     /// If there are no draws for `flow`.

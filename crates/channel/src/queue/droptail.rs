@@ -1,10 +1,10 @@
 //! Drop-tail: first in, first out; refuses what does not fit.
 //!
 //! A limit may be a time, as in the simulators of picoquic and C4: a packet is refused where it would wait that long or
-//! longer before it begins to be sent. At a rate that is what waits, and what is left of the packet being sent, over the
-//! rate in force; at rate zero nobody knows, and everything is held. On a trace, which has no rate but opportunities, it is the time
-//! until the opportunity that would carry the packet's first byte: looked up in the trace, so that nothing that is let in
-//! waits longer than the limit, whatever the channel does meanwhile.
+//! longer before it begins to be sent. At a rate that is what waits, and what is left of the packet being sent, over
+//! the rate in force; at rate zero the wait is unknown, and every packet is queued. On a trace, which has no rate but
+//! opportunities, it is the time until the opportunity that would carry the packet's first byte: looked up in the
+//! trace, so that nothing that is let in waits longer than the limit, whatever the channel does meanwhile.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use verus_core::spec::{Given, Problem, Row};
 
 use super::MILLIS;
 
-/// How much may wait in a drop-tail queue.
+/// The limit of a drop-tail queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// This many bytes.
     Bytes(u64),
     /// This many packets, whatever their size.
     Packets(u64),
-    /// Packets that wait less than this.
+    /// A packet may wait if it would wait for less than this.
     Delay(Duration),
 }
 

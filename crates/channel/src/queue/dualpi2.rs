@@ -1,9 +1,10 @@
 //! DualPI2 (RFC 9332, Appendix A): two coupled queues, one for low latency.
 //!
-//! Packets of senders that answer many marks a little each (L4S: an odd ECN code point) wait in a queue of their own, L, and
-//! are marked from about a millisecond on; all others wait in C. One controller of the delay sets a base probability p':
-//! C drops or marks with its square, since a classic sender's rate goes with one over the square root of that, and
-//! L marks with k times p' at least, so that both kinds of sender get about the same rate. L is served first, but for a share of C.
+//! Packets of scalable senders (L4S: ECT(1) or CE), which answer frequent marks with a small reduction each, wait in a
+//! queue of their own, L, and are marked from a delay of about a millisecond on; all others wait in C. One controller
+//! of the delay sets a base probability p'. C drops or marks with probability p'², since a classic sender's rate is
+//! proportional to one over the square root of its drop probability; L marks with at least k times p', so that both
+//! kinds of sender get about the same rate. L is served first, except for a guaranteed share for C.
 //!
 //! Two presets: `linux` is `sch_dualpi2`, `rfc9332` the pseudocode of the RFC, with its ramp in L, its evenly spaced marks there, and
 //! its parameters. The scheduler is Linux's in both, as the RFC leaves it open (§4.2.2), and so is that the controller
@@ -26,7 +27,7 @@ const MTU: u64 = 1514;
 /// DualPI2 (RFC 9332).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DualPi2Config {
-    /// What the others are unless given.
+    /// Sets the defaults of the other keys.
     pub preset: DualPi2Preset,
     /// Delay aimed at in C, in milliseconds. Default 15 (both).
     pub target_ms: f64,
@@ -40,7 +41,7 @@ pub struct DualPi2Config {
     pub coupling: f64,
     /// Delay in L above which packets are marked, in milliseconds. Default 1 (Linux) or 0.8 (RFC: minTh).
     pub step_ms: f64,
-    /// Over how much more delay that becomes certain, in milliseconds. Default 0 (Linux) or 0.4 (RFC: range).
+    /// How much more delay makes marking certain, in milliseconds. Default 0 (Linux) or 0.4 (RFC: range).
     pub ramp_ms: f64,
     /// Share of the link that C has when both wait. Default 0.1 (Linux).
     pub c_share: f64,
@@ -258,7 +259,7 @@ impl<P> Waiting<P> {
     }
 }
 
-/// What becomes of a packet as its turn comes.
+/// The fate of a packet whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Pass,
@@ -280,7 +281,7 @@ pub(crate) struct DualPi2<P> {
     ticks: Ticks,
 }
 
-/// Probabilities, and who is marked.
+/// The probabilities, and the decisions to mark or drop.
 #[derive(Clone, Debug)]
 struct Law {
     preset: DualPi2Preset,
@@ -296,7 +297,7 @@ struct Law {
     probability: f64,
     /// The delay at the last update, in seconds.
     delay_before: f64,
-    /// What of marks is due, where they are spaced evenly (RFC 9332, `recur`).
+    /// The fraction of a mark that is due, where marks are spaced evenly (RFC 9332, `recur`).
     due: f64,
 }
 
@@ -307,24 +308,24 @@ impl Law {
         let most = if self.drop_overload {
             1.0
         } else {
-            // Else C would go on being dropped more where L cannot be marked more (Linux).
+            // Above this, drops in C would increase further although L cannot be marked more (Linux).
             (1.0 / self.coupling).min(1.0)
         };
         self.probability = (self.probability + change).clamp(0.0, most);
         self.delay_before = delay;
     }
 
-    /// k p': L's probability, for the sake of C.
+    /// k p': the probability in L that is coupled to C's.
     fn coupled(&self) -> f64 {
         self.coupling * self.probability
     }
 
-    /// Whether marking all of L does not do any more (A.2).
+    /// Whether marking all packets of L is no longer enough (A.2).
     fn overload(&self) -> bool {
         self.coupled() > 1.0
     }
 
-    /// Whether C's signal, p'², hits: as two throws (Linux; A.1).
+    /// Draws whether C drops or marks, with p'² as the product of two draws (Linux; A.1).
     fn squared(&mut self) -> bool {
         self.throw(self.probability) && self.throw(self.probability)
     }
@@ -454,7 +455,7 @@ impl<P: Packet> DualPi2<P> {
                 return None;
             };
             self.bytes -= packet.size.get();
-            // Hardly anything waits: C is left alone, and L but for its step.
+            // With hardly anything waiting, C gets no signal, and L only that of its step.
             let short = self.bytes < 2 * MTU;
             let capable = packet.packet.ecn().is_capable();
             let fate = if low {

@@ -1,8 +1,8 @@
 //! FQ-CoDel (RFC 8290): a queue with a CoDel of its own for each connection, served in turn.
 //!
-//! Connections are told apart by a hash, so that some share a queue. Each turn carries a quantum of bytes; a connection that
-//! sends little is served before those that always have something waiting. Where the RFC's text and Linux differ this is
-//! Linux: a turn is over as soon as its credit is used up, not only once it is overdrawn.
+//! Connections are told apart by a hash, so that some share a queue. Each turn carries a quantum of bytes; a connection
+//! that sends little is served before those that always have something waiting. Where the RFC's text and Linux differ,
+//! this follows Linux: a turn is over as soon as its credit is used up, not only once it is overdrawn.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +22,8 @@ const DROP_BATCH: usize = 64;
 /// FQ-CoDel (RFC 8290).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FqCodelConfig {
-    /// Acceptable standing delay of each queue, in milliseconds. Default 5 (§5.2.1); more than a packet takes.
+    /// Acceptable standing delay of each queue, in milliseconds. Default 5 (§5.2.1); it should exceed a packet's
+    /// sending time.
     pub target_ms: f64,
     /// How long it may be exceeded before the first signal, in milliseconds. Default 100 (§5.2.2).
     pub interval_ms: f64,
@@ -146,7 +147,7 @@ impl fmt::Display for FqCodelConfig {
 /// The list that a queue is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// None: it is empty and has had its turn.
+    /// No list: it is empty and has had its turn.
     Out,
     New,
     Old,

@@ -188,7 +188,7 @@ impl Pie {
             self.accumulated = 0.0;
             return Verdict::Refuse;
         }
-        // §4.4: a burst passes, and does when the congestion is over.
+        // §4.4: a burst passes, and the allowance is renewed once the congestion is over.
         let passes = !self.allowance.is_zero();
         let half = self.target / 2.0;
         if self.probability == 0.0 && self.delay < half && self.delay_before < half {
@@ -220,7 +220,7 @@ impl Pie {
             && (self.accumulated >= overdue || uniform(&mut self.rng) < self.probability)
     }
 
-    /// A packet that had entered at `entered` leaves the queue at `now`; whether others wait.
+    /// A packet that had entered at `entered` leaves the queue at `now`; `others` tells whether more packets wait.
     pub(crate) fn on_leave(&mut self, now: Time, entered: Time, others: bool) {
         self.catch_up(now);
         self.delay = if others {
@@ -241,7 +241,7 @@ impl Pie {
         }
     }
 
-    /// Sets the probability anew (§4.2).
+    /// Updates the probability (§4.2).
     fn update(&mut self) {
         let p =
             self.alpha * (self.delay - self.target) + self.beta * (self.delay - self.delay_before);
@@ -259,7 +259,7 @@ impl Pie {
     }
 }
 
-/// By how much smaller steps are while the probability is small (§4.2).
+/// Divisor of the steps while the probability is small (§4.2).
 fn scale(probability: f64) -> f64 {
     const SCALES: [(f64, f64); 6] = [
         (0.000_001, 2048.0),

@@ -1,4 +1,5 @@
-//! When a queue that has a controller sets its probability, without a clock: looked at as packets come and go.
+//! When a queue with a controller updates its probability. There is no clock: due updates are made up for as packets
+//! come and go.
 
 use verus_core::{Duration, Time};
 
@@ -22,7 +23,7 @@ impl Ticks {
         self.every
     }
 
-    /// The next that has come by `now`, if one has.
+    /// Takes the next instant that has come by `now`, if one has.
     #[inline]
     pub(super) fn next(&mut self, now: Time) -> Option<Time> {
         let at = self.next;
@@ -33,7 +34,7 @@ impl Ticks {
         Some(at)
     }
 
-    /// Passes over all that have come by `now`: none of them would change anything.
+    /// Skips all instants that have come by `now`, where their updates would change nothing.
     pub(super) fn pass(&mut self, now: Time) {
         let behind = now.since(self.next).as_nanos() / self.every.as_nanos();
         self.next += self.every * behind;
