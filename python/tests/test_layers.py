@@ -20,6 +20,7 @@ LAYERS = {
         "_verus",
         "controller",
         "errors",
+        "checks",
         "plain",
         "numbers",
         "interval",
@@ -44,7 +45,7 @@ LAYERS = {
     ),
     "their list": ("experiments",),
     "the page of anything": ("report",),
-    "for Python": ("api", "gym", ""),
+    "for Python": ("api", "trace", "gym", ""),
     "for people": ("commands*", "verbs", "mistakes"),
     "the command": ("cli", "__main__"),
 }

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from verus._verus import Acked, Departure, Feedback, Timeout
-    from verus.api import Comparison, Flow, FlowResult, Link, Result, Trace, compare, simulate
+    from verus.api import Comparison, Flow, FlowResult, Link, Result, compare, simulate
     from verus.controller import Controller
     from verus.runner import RunError
+    from verus.trace import Trace
 
 __all__ = [
     "Acked",
@@ -72,6 +73,10 @@ def __getattr__(name: str) -> Any:
         from verus import runner
 
         return runner.RunError
+    if name == "Trace":
+        from verus import trace
+
+        return trace.Trace
     if name in ("Acked", "Departure", "Feedback", "Timeout"):
         from verus import _verus
 

@@ -11,17 +11,15 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from numbers import Integral
-from os import PathLike
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from verus import _verus, controller
+from verus.checks import check_seed, checked, text_list, whole
 from verus.errors import FieldError
 from verus.schema import Change, Scenario
-
-Entry = TypeVar("Entry")
 
 #: The paper's shared queue (SIGCOMM 2015, section 6.2): 3 and 9 Mbit of average queue, 10 % at the top.
 PAPER_QUEUE = "red:min=375000,max=1125000,p=0.1"
@@ -453,62 +451,6 @@ def distinct(contestants: Sequence[Contestant]) -> list[Contestant]:
         else replace(entry, label=f"{entry.text} in QUIC" if entry.transport == "quic" else entry.text)
         for entry in contestants
     ]
-
-
-def text_list(name: str, values: Iterable[Entry]) -> Iterable[Entry]:
-    """The same; refuses one text where there should be a list of them, before it is taken for a list of letters."""
-    if isinstance(values, str | PathLike) or not isinstance(values, Iterable):
-        raise FieldError(name, f"must be a list, such as [{values!r}], not {values!r} alone")
-    return values
-
-
-def _number(name: str, value: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FieldError(name, f"must be a number, not {value!r}")
-
-
-def above_zero(name: str, value: float, unit: str, most: int | None = None) -> None:
-    """Refuses anything but a finite number above zero, and at most `most` if there is one."""
-    _number(name, value)
-    if not (math.isfinite(value) and value > 0):
-        raise FieldError(name, f"must be a number of {unit} above 0, not {value:g}")
-    if most is not None and value > most:
-        raise FieldError(name, f"must be at most {most} {unit}, not {value:g}")
-
-
-def at_least(name: str, value: float, least: int, most: int | None = None) -> None:
-    """Refuses anything but a finite number of at least `least`, and at most `most` if there is one."""
-    _number(name, value)
-    if not least <= value < math.inf:  # NaN is neither
-        raise FieldError(name, f"must be {least} or more, not {_short(value)}")
-    if most is not None and value > most:
-        raise FieldError(name, f"must be at most {most}, not {_short(value)}")
-
-
-def whole(name: str, value: int, least: int, most: int | None = None) -> None:
-    """As `at_least`, of whole numbers."""
-    at_least(name, value, least, most)
-    if not isinstance(value, int):
-        raise FieldError(name, f"must be a whole number, not {value!r}")
-
-
-def check_seed(seed: int) -> None:
-    """Refuses a seed that is negative or too large for the columns that state it."""
-    whole("seed", seed, 0, 2**63 - 1)
-
-
-def _short(value: float) -> str:
-    """A number as typed; a float without the `.0` that typing it did not have."""
-    return str(value) if isinstance(value, int) else f"{value:g}"
-
-
-def checked(name: str, text: str, check: Any) -> dict[str, Any]:
-    """What the shared parser makes of `text`, its complaint filed under `name`."""
-    try:
-        found: dict[str, Any] = json.loads(check(text))
-    except ValueError as error:
-        raise FieldError(name, str(error)) from error
-    return found
 
 
 def is_real(text: str) -> bool:

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from verus import _verus
+from verus.checks import check_seed
 from verus.errors import FieldError
-from verus.scenario import DEFAULTS, Contestant, Run, Settings, check_seed
+from verus.scenario import DEFAULTS, Contestant, Run, Settings
 from verus.schema import Scenario
 
 #: What a study may vary, in the order in which it is multiplied out, seeds innermost; and of what type each value is.

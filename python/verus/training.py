@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from verus import _verus
+from verus.checks import above_zero, at_least, check_seed, checked
 from verus.errors import FieldError
 from verus.runner import Progress
-from verus.scenario import Contestant, Run, above_zero, at_least, check_seed, checked, is_real, make_run, refused
+from verus.scenario import Contestant, Run, is_real, make_run, refused
 
 #: The paper's queue: 3 and 9 Mbit of average queue, a drop probability of 0.1 % (section 6.1).
 QUEUE = "red:min=375000,max=1125000,p=0.001"

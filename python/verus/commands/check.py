@@ -11,11 +11,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from verus import suites
+from verus.checks import at_least, check_seed
 from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
 from verus.folder import check_folder, new_folder
-from verus.scenario import KERNEL, MOST_REPETITIONS, Contestant, at_least, check_seed, distinct, is_real
+from verus.scenario import KERNEL, MOST_REPETITIONS, Contestant, distinct, is_real
 from verus.suites import Suite, judge
 from verus.suites.explain import explained, listed
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from verus import rows
+from verus.checks import at_least
 from verus.commands.options import ACK_DELAY, BYTES, COUNT, DELAY, LATENESS, SECONDS, SHARE, Flag, Json, one, words
 from verus.commands.talk import Talk, tell_rows, with_defaults
 from verus.errors import FieldError
@@ -28,7 +29,7 @@ from verus.numbers import DELAY_NOTE, FILES_NOTE, FRAMES_NOTE
 from verus.plain import line
 from verus.qlog import new_logs
 from verus.runner import Ended, Logs, Outcome, RunError, as_ended, measure_each, sort_out
-from verus.scenario import Run, Settings, at_least
+from verus.scenario import Run, Settings
 from verus.store import Keys, Store, complete, engine, kept
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from verus import _verus, experiments
+from verus.checks import at_least, check_seed, checked
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
 from verus.experiments.shared.experiment import Options, in_mode
 from verus.files import write_whole
 from verus.folder import check_folder, new_folder
-from verus.scenario import at_least, check_seed, checked
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from verus import store
+from verus.checks import at_least
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
 from verus.numbers import number, percent
 from verus.runner import Ended, Progress, RunError, as_ended, sort_out
-from verus.scenario import Run, at_least
+from verus.scenario import Run
 from verus.store import complete, kept
 from verus.study import Study, read
 from verus.sweep import IDENTITY, Folder, Plan, cells, merge

@@ -11,12 +11,12 @@ from rich import box
 from rich.table import Table
 
 from verus import _verus
+from verus.checks import above_zero, check_seed, checked
 from verus.commands.options import COUNT, SECONDS, Flag, Json, one
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
-from verus.scenario import above_zero, check_seed, checked
 
 
 def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *, json_: Json = False) -> None:

@@ -1,0 +1,139 @@
+"""Traces for Python: read, made or converted, looked at and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from verus import _verus
+from verus.checks import above_zero, check_seed
+from verus.errors import FieldError
+
+if TYPE_CHECKING:
+    from verus.notebook import Plot
+
+Array = npt.NDArray[Any]
+
+
+class Trace:
+    """Delivery opportunities: when a link can send a packet of 1500 bytes.
+
+    Attributes:
+        name: What it is called.
+        times_ms: One entry for each opportunity, in milliseconds, never decreasing.
+        duration_s: After which it repeats, in seconds: its last opportunity, or the end of a stretch.
+
+    Example:
+        >>> trace = Trace.generate("city-driving-3g-up", duration_s=10, seed=1)
+        >>> 0 < trace.mean_mbps < 50
+        True
+    """
+
+    def __init__(
+        self, times_ms: Sequence[int] | Array, *, name: str = "trace", duration_s: float | None = None
+    ) -> None:
+        self.name = name
+        try:
+            self.times_ms: npt.NDArray[np.int64] = np.asarray(times_ms, dtype=np.int64)
+        except (TypeError, ValueError) as error:
+            raise FieldError("times_ms", f"must be whole numbers of milliseconds ({error})") from error
+        if self.times_ms.ndim != 1 or len(self.times_ms) == 0:
+            raise FieldError("times_ms", "must be one column with at least one time")
+        if self.times_ms[0] < 0 or np.any(np.diff(self.times_ms) < 0):
+            raise FieldError("times_ms", "must not be negative or decrease")
+        if self.times_ms[-1] == 0 and not duration_s:
+            raise FieldError("times_ms", "the last time is 0, so the trace has no length")
+        last_s = float(self.times_ms[-1]) / 1000
+        self.duration_s = last_s if duration_s is None else duration_s
+        if not self.duration_s >= last_s:
+            raise FieldError("duration_s", f"must not be before the last time, {last_s:g} s")
+
+    def __repr__(self) -> str:
+        return f"Trace({self.name!r}, {len(self.times_ms)} opportunities, {self.duration_s:g} s)"
+
+    @classmethod
+    def read(cls, path: str | PathLike[str]) -> Trace:
+        """Reads a Mahimahi trace (plain, .gz or .xz), or a channel by name, as `Link.from_trace` takes it.
+
+        A built-in channel is made with seed 1, for a minute, where its name does not say otherwise.
+
+        Raises:
+            OSError: It cannot be read.
+            ValueError: It is no trace; the message names the line.
+        """
+        found = _verus.trace_read(str(path))
+        return cls(found["times_ms"], name=found["name"], duration_s=found["period_ms"] / 1000)
+
+    @classmethod
+    def generate(cls, channel: str, *, duration_s: float = 60.0, seed: int = 1) -> Trace:
+        """A built-in channel; the same seed gives the same trace, a longer one begins with a shorter one.
+
+        Raises:
+            ValueError: There is no such channel, or the duration is not above 0.
+        """
+        above_zero("duration_s", duration_s, "seconds")
+        check_seed(seed)
+        try:
+            return cls(_verus.trace_generate(channel, seed, duration_s), name=channel)
+        except (TypeError, ValueError) as error:
+            raise FieldError("channel", str(error)) from error
+
+    @classmethod
+    def convert(cls, path: str | PathLike[str], *, rates: bool = False) -> Trace:
+        """The trace that a log of arrival times (Unix seconds, one a line) makes.
+
+        Args:
+            path: The log.
+            rates: Whether it is a series of rates instead: a header ``start_s,end_s,mbps``, and rows of it.
+
+        Raises:
+            OSError: It cannot be read.
+            ValueError: A line is no time; the message names it.
+        """
+        times, period_ms = _verus.trace_convert(path, rates)
+        return cls(times, name=Path(path).name, duration_s=period_ms / 1000)
+
+    @property
+    def mean_mbps(self) -> float:
+        """Mean rate in Mbit/s, at 1500 bytes an opportunity."""
+        return len(self.times_ms) * 1500 * 8 / 1e6 / self.duration_s
+
+    def plot(self) -> Plot:
+        """Its rate over time."""
+        from verus import figures, notebook
+
+        return notebook.Plot.of(figures.trace_rate(self.name, self.times_ms))
+
+    def _repr_html_(self) -> str:
+        from verus import notebook
+
+        return notebook.facts_html(
+            self.name,
+            [
+                ("mean rate", f"{self.mean_mbps:.2f} Mbit/s"),
+                ("length", f"{self.duration_s:g} s"),
+                ("opportunities", str(len(self.times_ms))),
+            ],
+        )
+
+    def write(self, path: str | PathLike[str]) -> None:
+        """Writes it, whole or not at all; ``.gz`` and ``.xz`` are compressed.
+
+        The format has no place for silence after the last opportunity.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        _verus.trace_write(self.times_ms, path)
+
+    @staticmethod
+    def info(path: str | PathLike[str]) -> dict[str, Any]:
+        """Statistics of a trace file or a channel: rate, variation at three time scales, outages."""
+        found: dict[str, Any] = json.loads(_verus.trace_info(str(path)))
+        return found
