@@ -439,9 +439,9 @@ impl RadioState {
             [radio.fading, radio.shadowing, radio.coverage].map(|s| SwingState::new(s, &mut dice));
         let variance: f64 = swings.iter().map(|s| s.sd * s.sd).sum();
         let sd = variance.sqrt();
-        let scale = 1.0 / gaussian_mean(|z| (1.0 + radio.snr * (sd * z).exp()).ln());
+        let scale = 1.0 / gaussian_mean(|z| libm::log(1.0 + radio.snr * libm::exp(sd * z)));
         let outages = OutageLengths::new(radio);
-        let rate = |z: f64| scale * (1.0 + radio.snr * (sd * z).exp()).ln();
+        let rate = |z: f64| scale * libm::log(1.0 + radio.snr * libm::exp(sd * z));
         // Share of steps at rate f in which the channel is not in an outage: 1 / (1 + h(f)·L).
         let on = |hazard: f64, f: f64| 1.0 / (1.0 + hazard * danger(f) * outages.mean_ms / STEP_MS);
         // The hazard for which outages per minute come out right, by bisection.
@@ -487,8 +487,8 @@ impl RadioState {
 
     fn update(&mut self) {
         let x: f64 = self.swings.iter().map(|s| s.x).sum();
-        let f = (self.scale * (1.0 + self.snr * x.exp()).ln()).max(1e-3);
-        self.size = (self.elasticity * f.ln()).exp();
+        let f = (self.scale * libm::log(1.0 + self.snr * libm::exp(x))).max(1e-3);
+        self.size = libm::exp(self.elasticity * libm::log(f));
         self.speed = f / self.size;
         self.risk = self.hazard * danger(f);
     }
@@ -517,7 +517,7 @@ struct SwingState {
 
 impl SwingState {
     fn new(swing: Swing, dice: &mut Dice) -> Self {
-        let keep = (-STEP_MS / swing.time_ms).exp();
+        let keep = libm::exp(-STEP_MS / swing.time_ms);
         SwingState {
             x: swing.sd * dice.normal(),
             sd: swing.sd,
@@ -562,9 +562,9 @@ impl OutageLengths {
         for pair in knots.windows(2) {
             let ((a, sa), (b, sb)) = (pair[0], pair[1]);
             if b > a && sa > 0.0 {
-                let slope = (sb / sa).ln() / (b / a).ln();
+                let slope = libm::log(sb / sa) / libm::log(b / a);
                 area += if (slope + 1.0).abs() < 1e-9 {
-                    sa * a * (b / a).ln()
+                    sa * a * libm::log(b / a)
                 } else {
                     (sb * b - sa * a) / (slope + 1.0)
                 };
@@ -585,8 +585,8 @@ impl OutageLengths {
                 if sa <= sb {
                     return b;
                 }
-                let share = (sa / survival).ln() / (sa / sb).ln();
-                return a * (share * (b / a).ln()).exp();
+                let share = libm::log(sa / survival) / libm::log(sa / sb);
+                return a * libm::exp(share * libm::log(b / a));
             }
         }
         self.knots[4].0
@@ -612,7 +612,7 @@ impl Grants {
         let pause_chance = (s.pause_share * gap_ms / s.pause_ms).min(0.9);
         let short_ms = gap_ms * (1.0 - s.pause_share) / (1.0 - pause_chance);
         // A log-normal's mean is exp(μ + σ²/2).
-        let with_mean = |mean: f64, spread: f64| (mean.ln() - 0.5 * spread * spread, spread);
+        let with_mean = |mean: f64, spread: f64| (libm::log(mean) - 0.5 * spread * spread, spread);
         Grants {
             dice: Dice::new(stream),
             elasticity: s.elasticity,
@@ -625,10 +625,10 @@ impl Grants {
 
     /// Raises the rate by `factor`, with larger and with more grants as elasticity says.
     fn raise_rate(&mut self, factor: f64) {
-        let size = self.elasticity * factor.ln();
+        let size = self.elasticity * libm::log(factor);
         self.burst.0 += size;
-        self.gap.0 -= factor.ln() - size;
-        self.pause.0 -= factor.ln() - size;
+        self.gap.0 -= libm::log(factor) - size;
+        self.pause.0 -= libm::log(factor) - size;
     }
 
     fn gap(&mut self) -> f64 {
@@ -637,11 +637,11 @@ impl Grants {
         } else {
             self.gap
         };
-        (ln_median + spread * self.dice.normal()).exp()
+        libm::exp(ln_median + spread * self.dice.normal())
     }
 
     fn burst(&mut self) -> f64 {
-        (self.burst.0 + self.burst.1 * self.dice.normal()).exp()
+        libm::exp(self.burst.0 + self.burst.1 * self.dice.normal())
     }
 }
 
@@ -650,7 +650,7 @@ fn gaussian_mean(f: impl Fn(f64) -> f64) -> f64 {
     let (mut sum, mut weights) = (0.0, 0.0);
     for i in -120..=120i32 {
         let z = f64::from(i) * 0.05;
-        let weight = (-0.5 * z * z).exp();
+        let weight = libm::exp(-0.5 * z * z);
         sum += weight * f(z);
         weights += weight;
     }

@@ -331,7 +331,7 @@ impl Counts {
         let positive = || {
             self.iter()
                 .filter(|v| v.0 > 0)
-                .map(|(v, n)| ((v as f64).ln(), n as f64))
+                .map(|(v, n)| (libm::log(v as f64), n as f64))
         };
         let total: f64 = positive().map(|v| v.1).sum();
         if total == 0.0 {

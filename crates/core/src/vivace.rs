@@ -310,7 +310,7 @@ fn gradient(mbps: f64, up: f64, down: f64) -> f64 {
 
 /// By how many Mbit/s the rate moves, and whether that was held to the most.
 fn change(mbps: f64, gradient: f64, steps: u32, held: u32) -> (f64, bool) {
-    let amplified = ((f64::from(steps) + 1.0) / 2.0).powf(AMPLIFIER);
+    let amplified = libm::pow((f64::from(steps) + 1.0) / 2.0, AMPLIFIER);
     let wanted = STEP * gradient * amplified;
     let most = (mbps * MOST_STEP * f64::from(held + 1)).max(LEAST_MOST_STEP);
     (wanted.clamp(-most, most), wanted.abs() > most)

@@ -717,8 +717,8 @@ impl Size {
     }
 
     fn draw(&self, draws: &mut ChaCha8Rng) -> f64 {
-        let variance = (self.variance / (self.mean_mb * self.mean_mb)).ln_1p();
-        let mean = self.mean_mb.ln() - variance / 2.0;
+        let variance = libm::log1p(self.variance / (self.mean_mb * self.mean_mb));
+        let mean = libm::log(self.mean_mb) - variance / 2.0;
         let sizes = LogNormal::new(mean, variance.sqrt()).expect("its settings were checked");
         loop {
             let size = sizes.sample(draws);

@@ -55,7 +55,7 @@ impl Motion {
             })
             .collect();
         scale_to_one(&mut kernel);
-        let stay = (-config.escape_rate * tick).exp();
+        let stay = libm::exp(-config.escape_rate * tick);
         let mut escape = [0.0; BINS];
         for (bin, share) in escape.iter_mut().enumerate().skip(1) {
             let bin = bin as f64;
@@ -120,7 +120,7 @@ fn likelihood(means: &Bins, count: usize) -> Bins {
     let count = count as f64;
     let log = |mean: f64| {
         if mean > 0.0 {
-            count * mean.ln() - mean
+            count * libm::log(mean) - mean
         } else if count > 0.0 {
             f64::NEG_INFINITY
         } else {
@@ -128,7 +128,7 @@ fn likelihood(means: &Bins, count: usize) -> Bins {
         }
     };
     let most = means.iter().map(|&mean| log(mean)).fold(f64::MIN, f64::max);
-    means.map(|mean| (log(mean) - most).exp())
+    means.map(|mean| libm::exp(log(mean) - most))
 }
 
 /// The standard normal distribution function, to 1e-7 (Abramowitz and Stegun 26.2.17).
@@ -138,7 +138,7 @@ fn normal(x: f64) -> f64 {
         * (0.319_381_530
             + t * (-0.356_563_782
                 + t * (1.781_477_937 + t * (-1.821_255_978 + t * 1.330_274_429))));
-    let tail = (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * series;
+    let tail = libm::exp(-x * x / 2.0) / (2.0 * std::f64::consts::PI).sqrt() * series;
     if x < 0.0 { tail } else { 1.0 - tail }
 }
 
@@ -280,12 +280,12 @@ mod tests {
         let upward: f64 = next[1..].iter().sum();
         // Half of the bell's weight lies below zero; the first bin has a little of the other half.
         assert!(
-            (next[0] / 0.555 - (-0.02_f64).exp()).abs() < 0.01,
+            (next[0] / 0.555 - libm::exp(-0.02)).abs() < 0.01,
             "{}",
             next[0]
         );
         assert!(
-            (upward / 0.445 - (1.0 - (-0.02_f64).exp())).abs() < 0.01,
+            (upward / 0.445 - (1.0 - libm::exp(-0.02))).abs() < 0.01,
             "{upward}"
         );
     }

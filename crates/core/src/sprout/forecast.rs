@@ -123,13 +123,13 @@ fn poisson(mean: f64, most: usize) -> Vec<f64> {
     let mut log = -mean;
     for count in 0..most {
         let share = if mean > 0.0 {
-            log.exp()
+            libm::exp(log)
         } else {
             f64::from(u8::from(count == 0))
         };
         shares.push(share);
         rest -= share;
-        log += mean.ln() - (count as f64 + 1.0).ln();
+        log += libm::log(mean) - libm::log(count as f64 + 1.0);
     }
     shares.push(f64::max(rest, 0.0));
     shares

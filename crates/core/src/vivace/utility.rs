@@ -9,7 +9,7 @@ const LOSS_COST: f64 = 11.35;
 
 /// The utility of `mbps` with so much of it lost, while round-trip times grow by `gradient` seconds in a second.
 pub(super) fn utility(mbps: f64, gradient: f64, loss: f64) -> f64 {
-    mbps.powf(EXPONENT) - DELAY_COST * mbps * gradient.max(0.0) - LOSS_COST * mbps * loss
+    libm::pow(mbps, EXPONENT) - DELAY_COST * mbps * gradient.max(0.0) - LOSS_COST * mbps * loss
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Penalised {
             }
         }
         let scale = points.len() as f64 / basis as f64;
-        let penalty = 10f64.powf(RHO) * scale / (segments * segments);
+        let penalty = libm::pow(10.0, RHO) * scale / (segments * segments);
         for at in 0..basis - 2 {
             let difference = [1.0, -2.0, 1.0];
             for i in 0..3 {
