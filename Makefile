@@ -16,6 +16,7 @@ FUZZ_TARGETS = $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ = PATH="$(CURDIR)/.tools/bin:$$PATH" cargo +nightly fuzz
 
 BIN := .venv/bin
+PLAY := python/verus/play/play.wasm
 STAMPS := .venv/stamps
 
 # What needs no tools must work without them.
@@ -40,16 +41,20 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 rust_of = Cargo.toml Cargo.lock rust-toolchain.toml $(shell find $(addprefix crates/,$(1)) -type f \
   \( -path '*/src/*' -o -path '*/data/*' -o -name Cargo.toml -o -name build.rs \))
 EXTENSION_RUST := $(call rust_of,core channel measure sim py extension)
+PLAY_RUST := $(call rust_of,core channel measure sim play)
 ENDPOINT_RUST := $(call rust_of,core channel measure clock emu net cli)
 
 ##@ Use
 .PHONY: build
-build: lab $(BIN)/verus-endpoint ## Build everything into .venv (the command is .venv/bin/verus)
+build: lab $(BIN)/verus-endpoint $(PLAY) ## Build everything into .venv (the command is .venv/bin/verus)
 
 # Packages arrive while Rust compiles. One message a line, whoever says it.
 .PHONY: lab
-lab: ## Build what simulates, without the program behind probe, serve, send, receive and shell
+lab: ## Build what simulates, without the playground and the program behind probe, serve, send, receive and shell
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(STAMPS)/packages $(STAMPS)/extension
+
+.PHONY: play
+play: $(PLAY) ## Build what `verus play` shows in a browser
 
 # The demo simulates only: it needs no program that takes longer to link than all else to compile.
 .PHONY: demo
@@ -61,7 +66,7 @@ demo: lab ## Build, then compare controllers on the built-in channels: table, pl
 	@echo '  verus compare --trace rate:12 --scheme verus:ratio=2..6 bbr'
 	@echo '  verus list schemes                      likewise queues, traffic, channels'
 	@echo '  verus help                              every verb, with examples'
-	@echo '  make build                              the rest: probe, serve, send, receive and shell (minutes)'
+	@echo '  make build                              the rest: play, probe, serve, send, receive and shell (minutes)'
 
 ##@ Check
 # Files of Rust tests of which some are ignored, by what they take: the whole workspace is named, so that nothing is
@@ -258,7 +263,7 @@ bundle: $(STAMPS)/packages ## Write the script that pages carry, after `make loc
 .PHONY: clean
 clean: ## Remove everything that was built, downloaded or drawn
 	rm -rf .venv .tools dist target fuzz/target fuzz/found verus-results
-	rm -f python/verus/_verus*.so
+	rm -f python/verus/_verus*.so $(PLAY)
 
 .PHONY: help
 help:
@@ -295,6 +300,11 @@ $(BIN)/verus-endpoint: $(ENDPOINT_RUST) | $(STAMPS)/packages
 	@echo 'Compiling verus-endpoint (a minute or two the first time)'
 	@cargo install --quiet --locked --force --no-track --path crates/cli --root .venv
 	touch $@
+
+# Without a standard library for WebAssembly it says so, and tries again next time.
+$(PLAY): $(PLAY_RUST) scripts/build_play.py
+	@echo 'Compiling the playground (a minute or two the first time)'
+	@'$(PYTHON)' scripts/build_play.py
 
 .tools/bin/cargo-fuzz:
 	@cargo +nightly --version >/dev/null 2>&1 || \

@@ -1,4 +1,4 @@
-"""What pip asks for a wheel: maturin's extension, and beside it the program `verus-endpoint`.
+"""What pip asks for a wheel: maturin's extension, beside it the program `verus-endpoint`, and the playground.
 
 maturin puts what lies in `target/wheel/scripts` beside the interpreter (`data` in `pyproject.toml`);
 this builds the program into it first. An editable installation is without it: `make build`, which
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import build_play
 import maturin
 from maturin import (
     get_requires_for_build_editable,
@@ -39,10 +40,11 @@ SCRIPTS = Path("target/wheel/scripts")
 
 
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
-    """A wheel with the program."""
+    """A wheel with the program and the playground."""
     command = ["cargo", "build", "--release", "--locked", "--package", "verus-cli", "--message-format=json"]
     environment = {**os.environ, "CARGO_PROFILE_RELEASE_STRIP": "symbols"}
     built = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    build_play.build()  # a wheel without it says how to build it
     programs = [path for line in built.stdout.splitlines() if (path := json.loads(line).get("executable"))]
     with _scripts():
         for program in programs:

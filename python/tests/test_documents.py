@@ -25,6 +25,7 @@ WHOLE = {"claims.md", "verus.md", "agreement.md", "check.md", "arena.md"}
 #: these say why.
 NO_RESULTS = {
     "index.md": {"*": "pages"},
+    "play.md": {"*": "what to do"},
     "metrics.md": {"*": "columns"},
     "probe-wire-format.md": {"*": "formats"},
     "studies.md": {"*": "keys, files and columns"},

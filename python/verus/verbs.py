@@ -49,6 +49,12 @@ VERBS = {
         ("verus sweep study.toml", "verus sweep status study.toml"),
         "docs/studies.md",
     ),
+    "play": Verb(
+        "Open the playground: a link in the browser, with any sender, or you.",
+        "play",
+        ("verus play", "verus play --export site"),
+        "docs/play.md",
+    ),
     "reproduce": Verb(
         "Redraw published results and check each against its target.",
         "reproduce",

@@ -20,7 +20,7 @@ pub(crate) fn of(shares: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// The mean of the indices of successive windows.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Average {
     sum: f64,
     windows: u64,

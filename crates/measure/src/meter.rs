@@ -19,7 +19,7 @@ const FAIRNESS_WINDOW: Duration = Duration::from_secs(1);
 /// times and retransmissions are reported as unknown.
 ///
 /// Nothing is allocated per packet: bins grow with time and histograms with the longest delay.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Meter {
     flows: Vec<Flow>,
     /// Base round-trip times, one per flow, or none if unknown.
@@ -43,7 +43,7 @@ pub struct Meter {
 }
 
 /// One flow's sums so far.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Flow {
     arrivals: u64,
     arrived_bytes: u64,

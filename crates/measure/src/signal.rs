@@ -17,7 +17,7 @@ const DENSE_MS: u64 = 1 << 20;
 /// Departures come in the order of entering, so a millisecond is complete when a later one is
 /// entered, and the empty ones before it then count down to it: one comparison per packet, and two
 /// additions for each run of milliseconds. Delays are counted in whole ms, rounded down.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SignalDelay {
     /// How many samples more (or fewer) there are of each whole ms than of the one before it.
     steps: Vec<i32>,

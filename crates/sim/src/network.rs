@@ -24,7 +24,9 @@ use verus_channel::path::delay::Flight;
 use verus_channel::path::{Dropped, Watch};
 use verus_channel::{Path, PathConfig, Schedule};
 use verus_core::receiver::Ack;
+use verus_core::sender::Sender;
 use verus_core::{Bytes, Duration, Ecn, Time};
+use verus_measure::Metrics;
 use verus_measure::qlog::{Qlog, Written};
 
 use crate::connection::{Ends, Flow, Phase};
@@ -32,7 +34,7 @@ use crate::event::{Event, EventQueue};
 use crate::observe::Observers;
 use crate::packet::{AckPacket, DataPacket, Says};
 use crate::pages::ASK_AGAIN;
-use crate::record::Outcome;
+use crate::record::{Outcome, Records};
 use crate::scenario::{Error, Plan};
 use crate::timer::Timer;
 use crate::traffic::{Load, Traffic};
@@ -162,6 +164,23 @@ impl Simulation {
         }
         network.plan.check_controllers()?;
         Ok(until < network.end)
+    }
+
+    /// What happened to each packet so far, where the scenario asks for records. Links are served when somebody needs to
+    /// know: what left one in the last round trip may not be written down yet.
+    pub fn records(&self) -> Option<&Records> {
+        self.0.observers.records()
+    }
+
+    /// The sender of each flow, of its latest connection.
+    pub fn senders(&self) -> impl Iterator<Item = &Sender> {
+        self.0.flows.iter().map(|flow| &flow.ends.sender)
+    }
+
+    /// What the run amounts to so far, which has come to `now`. Of the last round trip it knows no more than
+    /// [`records`](Self::records).
+    pub fn so_far(&self, now: Time) -> Metrics {
+        self.0.observers.so_far(&self.0.data.path, now)
     }
 
     /// Runs to the end, and returns the outcome.

@@ -15,12 +15,12 @@ use verus_channel::Path;
 use verus_channel::path::{Dropped, Watch};
 use verus_core::sender::{Sender, Transmit};
 use verus_core::{Bytes, Duration, Time};
-use verus_measure::Meter;
 use verus_measure::qlog::{Qlog, Written};
+use verus_measure::{Meter, Metrics};
 
 use crate::connection::Flow;
 use crate::packet::DataPacket;
-use crate::record::{FlowOutcome, Outcome, Totals};
+use crate::record::{FlowOutcome, Outcome, Records, Totals};
 use crate::scenario::Plan;
 use crate::traffic::Load;
 use connections::Connections;
@@ -208,6 +208,17 @@ impl Observers {
         if let Some(senders) = &mut self.senders {
             senders.on_timer(now, index, sender);
         }
+    }
+
+    /// Each packet's fate so far, where asked for.
+    pub fn records(&self) -> Option<&Records> {
+        self.records.as_ref().map(Recorder::so_far)
+    }
+
+    /// The metrics of a run that ended `now`.
+    pub fn so_far(&self, data: &Path<DataPacket>, now: Time) -> Metrics {
+        let capacity = |from, to| data.capacity(from, to).unwrap_or(Bytes::ZERO);
+        self.meter.clone().finish(now, capacity)
     }
 
     /// The outcome of the run, and the results of writing the logs.

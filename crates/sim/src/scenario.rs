@@ -371,6 +371,11 @@ pub struct Paths {
 }
 
 impl Plan {
+    /// What the packets cross.
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
     /// Why a controller of this plan's gave up, if one did.
     ///
     /// # Errors

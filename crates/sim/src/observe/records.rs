@@ -92,6 +92,11 @@ impl Recorder {
         self.row_of[flow].clear();
     }
 
+    /// What is written down so far.
+    pub fn so_far(&self) -> &Records {
+        &self.records
+    }
+
     /// The complete records.
     pub fn finish(self) -> Records {
         self.records

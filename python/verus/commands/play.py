@@ -1,0 +1,163 @@
+"""`verus play`: the playground, served on this machine or written to a folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import webbrowser
+from collections.abc import Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from verus.commands.options import COUNT, Flag, one
+from verus.commands.talk import Talk, tell
+from verus.errors import FieldError
+from verus.files import write_whole
+from verus.folder import check_folder
+from verus.scenario import whole
+
+#: Where it is served if that is free.
+PORT = 8017
+
+#: What the page is made of, and what each is; `play.wasm` is built from crates/play.
+FILES = {
+    "index.html": "text/html; charset=utf-8",
+    "style.css": "text/css; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
+    "charts.js": "text/javascript; charset=utf-8",
+    "scene.js": "text/javascript; charset=utf-8",
+    "scenario.js": "text/javascript; charset=utf-8",
+    "worker.js": "text/javascript; charset=utf-8",
+    "play.wasm": "application/wasm",
+    "uplot.js": "text/javascript; charset=utf-8",
+    "uplot.css": "text/css; charset=utf-8",
+    "uplot.LICENSE": "text/plain; charset=utf-8",
+}
+
+
+def play(
+    *,
+    port: Annotated[int | None, COUNT] = None,
+    browser: Annotated[bool, Parameter(name="--browser", negative="--no-browser", show_default=False)] = True,
+    export: Annotated[Path | None, one("DIR")] = None,
+    force: Flag = False,
+    talk: Talk = Talk(),  # noqa: B008 (frozen)
+) -> None:
+    """Open the playground: a link in the browser, its packets, queue and delay, with any sender, or you.
+
+    The simulator runs in the page. Nothing leaves this machine, and the numbers are those of `verus compare`.
+
+    Parameters
+    ----------
+    port
+        Where it is served, on this machine only. Default: 8017, or another if that is taken.
+    browser
+        Open it in the browser (the default), or print its address alone.
+    export
+        Write the page to this folder, for any server of files, and serve nothing.
+    force
+        Write into that folder even if it is not empty.
+    """
+    if port is not None:
+        whole("port", port, 1, 65535)
+    content = files()
+    if export is not None:
+        if port is not None:
+            raise FieldError("port", "is where the page is served, which --export leaves to others")
+        try:
+            check_folder(export, force=force)
+            export.mkdir(parents=True, exist_ok=True)
+            for name, file in content.items():
+                write_whole(export / name, file)
+        except FieldError as error:
+            raise FieldError("export", error.problem) from error
+        talk.say(f"Playground: {export} (any server of files will do)")
+        return
+    with server(content, port) as serving:
+        address = f"http://127.0.0.1:{serving.server_port}/"
+        tell(f"{address} until Ctrl-C")
+        sys.stdout.flush()
+        if browser and not _open(address):
+            talk.say("No browser could be opened: open the address above.")
+        with contextlib.suppress(KeyboardInterrupt):
+            serving.serve_forever()
+
+
+def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServer:
+    """A server of these files on this machine.
+
+    Raises:
+        FieldError: The port is taken.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        """Knows these files and nothing of the file system."""
+
+        protocol_version = "HTTP/1.1"
+        server_version, sys_version = "verus", ""
+
+        def do_GET(self) -> None:
+            """Sends a file."""
+            self._send(body=True)
+
+        def do_HEAD(self) -> None:
+            """Sends what would come before it."""
+            self._send(body=False)
+
+        def _send(self, *, body: bool) -> None:
+            name = self.path.partition("?")[0].removeprefix("/") or "index.html"
+            file = content.get(name)
+            found = HTTPStatus.NOT_FOUND if file is None else HTTPStatus.OK
+            file = file or b"There is no such file.\n"
+            self.send_response(found)
+            self.send_header("Content-Type", FILES.get(name, "text/plain; charset=utf-8"))
+            self.send_header("Content-Length", str(len(file)))
+            self.send_header("Cache-Control", "no-cache")
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.end_headers()
+            if body:
+                self.wfile.write(file)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing of each request."""
+
+    class Server(ThreadingHTTPServer):
+        """Goes with the command, whoever is still connected."""
+
+        daemon_threads = True
+
+    for wanted in (PORT, 0) if port is None else (port,):
+        try:
+            return Server(("127.0.0.1", wanted), Handler)
+        except OSError as error:
+            problem = error
+    raise FieldError("port", f"{port or PORT} cannot be had ({problem.strerror or problem})")
+
+
+def _open(address: str) -> bool:
+    """Opens it in a browser that can show it, which one for terminals cannot; whether there was one."""
+    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return False
+    return webbrowser.open(address)
+
+
+def files() -> dict[str, bytes]:
+    """What is served.
+
+    Raises:
+        FileNotFoundError: The module was not built.
+    """
+    folder = resources.files("verus") / "play"
+    try:
+        return {name: (folder / name).read_bytes() for name in FILES}
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            "the playground's WebAssembly module is not built: `make play` does, in a copy of the repository "
+            "(it takes `rustup target add wasm32-unknown-unknown`)"
+        ) from error

@@ -1,0 +1,41 @@
+"""Builds the playground's WebAssembly module, and puts it beside its page."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+TARGET = "wasm32-unknown-unknown"
+BUILT = ROOT / "target" / TARGET / "play" / "verus_play.wasm"
+MODULE = ROOT / "python" / "verus" / "play" / "play.wasm"
+
+
+def build() -> bool:
+    """Whether it could be built: its standard library may be missing where rustup cannot fetch it."""
+    if not _have_target():
+        print(
+            f"SKIPPED: the playground: the standard library for {TARGET} is not installed, and rustup cannot fetch it."
+        )
+        return False
+    command = ["cargo", "build", "--quiet", "--locked", "--profile", "play", "--package", "verus-play", "--lib"]
+    subprocess.run([*command, "--target", TARGET], cwd=ROOT, check=True)
+    shutil.copyfile(BUILT, MODULE)
+    return True
+
+
+def _have_target() -> bool:
+    def there() -> bool:
+        asked = ["rustc", "--print", "target-libdir", "--target", TARGET]
+        said = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+        return said.returncode == 0 and Path(said.stdout.strip()).is_dir()
+
+    if not there() and shutil.which("rustup"):
+        adding = ["rustup", "target", "add", TARGET]
+        subprocess.run(adding, cwd=ROOT, capture_output=True, timeout=120, check=False)
+    return there()
+
+
+if __name__ == "__main__":
+    build()
