@@ -33,6 +33,7 @@ NO_RESULTS = {
     "traffic.md": {"*": "keys"},
     "transfer.md": {"*": "what is kept where, and for how long"},
     "recording.md": {"*": "files and fields"},
+    "qlog.md": {"*": "options and events"},
     "emulator.md": {"option": "options"},
     "model.md": {
         "": "what the two papers' models have and ours has",
