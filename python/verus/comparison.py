@@ -28,6 +28,8 @@ def compare_page(results: Results) -> Page:
         Section(title="Delay against throughput", figures=[figures.scatter(results, parts)]),
         Section(title="Over time", figures=_over_time(results, parts)),
     ]
+    if stretches := _packets(results, parts):
+        sections.append(Section(title="Packets in the queue", figures=stretches))
     profile = figures.profiles(results, parts)
     if profile is not None:
         sections.append(Section(title="Delay profiles", figures=[profile, *_profiles_over_time(results, parts)]))
@@ -107,6 +109,15 @@ def _brief(cell: Cell, *, live: bool) -> str:
     """What a contestant came to on a channel, in a few letters."""
     used = _value("throughput_mbps", cell["throughput_mbps"]) if live else _value("utilization", cell["utilization"])
     return f"{used} · {number(cell['qdelay_p95_ms'], 0)}"
+
+
+def _packets(results: Results, parts: Sequence[Block]) -> list[Figure]:
+    """Of each block, packets through the queue, where they were recorded."""
+    drawn = [
+        figures.packets(results, block, name=f"packets-{name}")
+        for name, block in zip(_names(parts), parts, strict=True)
+    ]
+    return [figure for figure in drawn if figure is not None]
 
 
 def _profiles_over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:

@@ -9,6 +9,7 @@ from verus.figures.bursts import arrivals, distributions
 from verus.figures.chart import Figure, Frame, Spec, grid, heading, short, slug
 from verus.figures.flows import flows
 from verus.figures.live import live
+from verus.figures.packets import packets
 from verus.figures.plots import bars, heat, lines, points
 from verus.figures.profile import profile_over_time, profiles
 from verus.figures.recorded import recorded
@@ -29,6 +30,7 @@ __all__ = [
     "heat",
     "lines",
     "live",
+    "packets",
     "points",
     "profile_over_time",
     "profiles",
