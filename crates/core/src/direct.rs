@@ -1,16 +1,15 @@
 //! A controller whose calls the compiler sees through.
 //!
-//! A sender calls its controller a dozen times for each packet. For the most used algorithms the type is known here, so
-//! that the compiler can inline these calls; all others are called through a table of virtual functions (`dyn`
-//! [`Controller`]), with the same results.
+//! A sender calls its controller a dozen times for each packet. For the most used algorithms the type is known here: each
+//! of the sender's ways is compiled for each of these types, so that the compiler can inline the calls. All others are
+//! called through a table of virtual functions (`dyn` [`Controller`]), with the same results.
 
 use std::any::Any;
 
-use crate::controller::{Allowance, Controller, Departure, Feedback, Stamp, Timeout};
+use crate::controller::Controller;
 use crate::forward::Forward;
 use crate::tcp::cubic::Cubic;
 use crate::tcp::reno::NewReno;
-use crate::units::{Bytes, Rate, Time};
 use crate::verus::Verus;
 
 /// A controller, by its type if that is one of those known here.
@@ -24,7 +23,7 @@ pub(crate) enum Direct {
     Other(Box<dyn Controller>),
 }
 
-/// Calls `$call` of the controller, whatever its type.
+/// Evaluates `$call`, compiled for each type of controller; `$controller` is the box with the controller.
 macro_rules! call {
     ($direct:expr, $controller:ident => $call:expr) => {
         match $direct {
@@ -36,6 +35,8 @@ macro_rules! call {
         }
     };
 }
+
+pub(crate) use call;
 
 impl From<Box<dyn Controller>> for Direct {
     fn from(controller: Box<dyn Controller>) -> Self {
@@ -55,62 +56,5 @@ impl From<Box<dyn Controller>> for Direct {
             .or_else(|controller| known(controller, Direct::Cubic))
             .or_else(|controller| known(controller, Direct::NewReno))
             .unwrap_or_else(Direct::Other)
-    }
-}
-
-/// As in [`Controller`].
-impl Direct {
-    #[inline]
-    pub(crate) fn window(&self) -> Bytes {
-        call!(self, controller => controller.window())
-    }
-
-    #[inline]
-    pub(crate) fn allowance(&self) -> Allowance {
-        call!(self, controller => controller.allowance())
-    }
-
-    #[inline]
-    pub(crate) fn pacing_rate(&self) -> Option<Rate> {
-        call!(self, controller => controller.pacing_rate())
-    }
-
-    #[inline]
-    pub(crate) fn send_quantum(&self) -> Option<Bytes> {
-        call!(self, controller => controller.send_quantum())
-    }
-
-    #[inline]
-    pub(crate) fn next_tick(&self) -> Option<Time> {
-        call!(self, controller => controller.next_tick())
-    }
-
-    #[inline]
-    pub(crate) fn stamp(&self, packet: &Departure) -> Option<Stamp> {
-        call!(self, controller => controller.stamp(packet))
-    }
-
-    #[inline]
-    pub(crate) fn on_sent(&mut self, packet: &Departure) {
-        call!(self, controller => controller.on_sent(packet));
-    }
-
-    #[inline]
-    pub(crate) fn on_feedback(&mut self, feedback: &Feedback<'_>) {
-        call!(self, controller => controller.on_feedback(feedback));
-    }
-
-    pub(crate) fn on_timeout(&mut self, timeout: &Timeout<'_>) {
-        call!(self, controller => controller.on_timeout(timeout));
-    }
-
-    #[inline]
-    pub(crate) fn on_tick(&mut self, now: Time, in_flight: Bytes) {
-        call!(self, controller => controller.on_tick(now, in_flight));
-    }
-
-    /// The controller as a trait object, for all other calls.
-    pub(crate) fn as_dyn(&self) -> &dyn Controller {
-        call!(self, controller => &**controller)
     }
 }

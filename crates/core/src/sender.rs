@@ -10,7 +10,7 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use crate::controller::{Controller, Feedback, Stamp, Timeout};
-use crate::direct::Direct;
+use crate::direct::{Direct, call};
 use crate::ecn::Ecn;
 use crate::flight::{Ledger, Revealed, RttEstimate};
 use crate::pacer::Pacer;
@@ -166,6 +166,13 @@ impl Source {
 #[derive(Debug)]
 pub struct Sender {
     controller: Direct,
+    state: State,
+}
+
+/// All of a sender but its controller, which each method takes as an argument: so the methods are compiled for each type of
+/// controller that [`Direct`] knows.
+#[derive(Debug)]
+struct State {
     recovery: Recovery,
     ecn: Ecn,
     /// The receiver's count of marked packets, as last acknowledged.
@@ -198,8 +205,7 @@ impl Sender {
         assert!(!packet_size.is_zero(), "a packet has at least one byte");
         let (recovery, ecn) = (controller.recovery(), controller.ecn());
         controller.on_start(now, packet_size);
-        Sender {
-            controller: controller.into(),
+        let state = State {
             recovery,
             ecn,
             marks: 0,
@@ -219,23 +225,27 @@ impl Sender {
             probe_now: false,
             skipping: None,
             counters: Counters::default(),
+        };
+        Sender {
+            controller: controller.into(),
+            state,
         }
     }
 
     /// Skips packet numbers at random from now on, so that [`on_ack`](Self::on_ack) catches
     /// receivers that acknowledge what they did not receive. For receivers that may lie.
     pub fn skip_numbers(&mut self, seed: u64) {
-        self.skipping = Some(Box::new(Skipping::new(seed)));
+        self.state.skipping = Some(Box::new(Skipping::new(seed)));
     }
 
     /// The source never runs dry from now on (bulk transfer).
     pub fn offer_bulk(&mut self) {
-        self.source.available = None;
+        self.state.source.available = None;
     }
 
     /// The source has `bytes` more to send. No effect on a bulk source.
     pub fn offer(&mut self, bytes: Bytes) {
-        if let Some(available) = &mut self.source.available {
+        if let Some(available) = &mut self.state.source.available {
             *available = available.saturating_add(bytes.get());
         }
     }
@@ -243,104 +253,26 @@ impl Sender {
     /// The source stops for good: nothing more is sent, lost or not; what is in flight is still
     /// acknowledged.
     pub fn stop(&mut self) {
-        self.source.available = Some(0);
-        self.resend.clear();
-        self.recovery.retransmit = false;
-        self.recovery.tail_probe = false;
-        self.probe_now = false;
+        let state = &mut self.state;
+        state.source.available = Some(0);
+        state.resend.clear();
+        state.recovery.retransmit = false;
+        state.recovery.tail_probe = false;
+        state.probe_now = false;
     }
 
     /// The code point of all its packets.
     #[inline]
     pub fn ecn(&self) -> Ecn {
-        self.ecn
+        self.state.ecn
     }
 
     /// The next packet to send at `now`, or `None` if the controller, the pacer or an empty source
     /// says to wait.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
-        let size = self.packet_size;
-        if self.probe_now {
-            return self.transmit_probe(now);
-        }
-        if self
-            .controller
-            .allowance()
-            .sendable(self.ledger.in_flight())
-            < size
-        {
-            return None;
-        }
-        let rate = self.controller.pacing_rate();
-        if rate.is_some() && !self.pacer.is_ready(now) {
-            return None;
-        }
-        let Some((data, retransmission)) = self.next_data() else {
-            self.ledger.set_app_limited();
-            return None;
-        };
-        if let Some(rate) = rate {
-            let burst = self.controller.send_quantum();
-            self.pacer.on_sent(now, size, rate, burst);
-        }
-        Some(self.transmit(now, data, retransmission))
-    }
-
-    /// The data of the next packet, and whether that data left before.
-    #[inline]
-    fn next_data(&mut self) -> Option<(DataRange, bool)> {
-        if self.backoff > 0
-            && self.recovery.probe_with_new_data
-            && let Some(data) = self.source.take(self.packet_size)
-        {
-            return Some((data, false));
-        }
-        match self.resend.pop() {
-            Some(data) => Some((data, true)),
-            None => self.source.take(self.packet_size).map(|data| (data, false)),
-        }
-    }
-
-    #[inline]
-    fn transmit(&mut self, now: Time, data: DataRange, retransmission: bool) -> Transmit {
-        if self.ledger.in_flight_packets() == 0 {
-            self.silent_since = now;
-        }
-        self.last_departure = now;
-        if let Some(skipping) = &mut self.skipping
-            && skipping.next <= self.ledger.next_number()
-        {
-            let number = self.ledger.skip();
-            skipping.note(number, self.ledger.in_flight_packets());
-        }
-        let window = self.controller.window();
-        let packet = self.ledger.on_sent(now, self.packet_size, window, data);
-        self.controller.on_sent(&packet);
-        self.counters.sent += 1;
-        self.counters.retransmitted += u64::from(retransmission);
-        Transmit {
-            number: packet.number,
-            size: packet.size,
-            data,
-            retransmission,
-            stamp: self.controller.stamp(&packet),
-        }
-    }
-
-    /// Sends something that draws an acknowledgement even if the window is full: new data if there is any, else the
-    /// newest data in flight once more (RFC 8985 §7.3).
-    #[cold]
-    fn transmit_probe(&mut self, now: Time) -> Option<Transmit> {
-        self.probe_now = false;
-        let (data, again) = match self.source.take(self.packet_size) {
-            Some(data) => (data, false),
-            None => (self.ledger.tail()?, true),
-        };
-        self.counters.probes += 1;
-        // The timeout counts from the probe, so that the probe has a round trip to be answered in.
-        self.silent_since = now;
-        Some(self.transmit(now, data, again))
+        let state = &mut self.state;
+        call!(&mut self.controller, controller => state.poll_transmit(&mut **controller, now))
     }
 
     /// An acknowledgement arrives. `report` is what the algorithm's receiver half adds to it.
@@ -360,6 +292,179 @@ impl Sender {
     #[inline]
     pub fn on_ack_with_times(
         &mut self,
+        now: Time,
+        ack: &Ack,
+        received: &[Received],
+        report: Option<&[u8]>,
+    ) -> Result<(), FalseAck> {
+        let state = &mut self.state;
+        call!(&mut self.controller, controller => {
+            state.on_ack(&mut **controller, now, ack, received, report)
+        })
+    }
+
+    /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
+    pub fn on_timer(&mut self, now: Time) {
+        let state = &mut self.state;
+        call!(&mut self.controller, controller => state.on_timer(&mut **controller, now));
+    }
+
+    /// When to call [`on_timer`](Self::on_timer) next, if at all.
+    #[inline]
+    pub fn next_timer(&self) -> Option<Time> {
+        call!(&self.controller, controller => self.state.next_timer(&**controller))
+    }
+
+    /// Whether there is something for [`on_timer`](Self::on_timer) to do at `now`; mostly that is the controller's
+    /// tick.
+    #[inline]
+    pub fn is_due(&self, now: Time) -> bool {
+        call!(&self.controller, controller => self.state.is_due(&**controller, now))
+    }
+
+    /// The algorithm.
+    pub fn controller(&self) -> &dyn Controller {
+        call!(&self.controller, controller => &**controller)
+    }
+
+    /// The algorithm's window.
+    #[inline]
+    pub fn window(&self) -> Bytes {
+        call!(&self.controller, controller => controller.window())
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> &Counters {
+        &self.state.counters
+    }
+
+    /// Bytes in flight.
+    pub fn in_flight(&self) -> Bytes {
+        self.state.ledger.in_flight()
+    }
+
+    /// Packets kept in memory, and pieces of lost data that wait to be sent again.
+    pub fn remembered(&self) -> usize {
+        self.state.ledger.remembered() + self.state.resend.len()
+    }
+
+    /// The ledger's round-trip time estimate.
+    pub fn rtt(&self) -> &RttEstimate {
+        self.state.ledger.rtt()
+    }
+
+    /// What the last acknowledgement or timer revealed: for recorders.
+    pub fn last_revealed(&self) -> &Revealed {
+        &self.state.revealed
+    }
+
+    /// Whether everything offered has been sent and acknowledged.
+    pub fn is_idle(&self) -> bool {
+        let state = &self.state;
+        state.source.is_dry() && state.resend.is_empty() && state.ledger.in_flight().is_zero()
+    }
+}
+
+/// As in [`Sender`], with the algorithm given.
+impl State {
+    #[inline]
+    fn poll_transmit(
+        &mut self,
+        controller: &mut (impl Controller + ?Sized),
+        now: Time,
+    ) -> Option<Transmit> {
+        let size = self.packet_size;
+        if self.probe_now {
+            return self.transmit_probe(controller, now);
+        }
+        if controller.allowance().sendable(self.ledger.in_flight()) < size {
+            return None;
+        }
+        let rate = controller.pacing_rate();
+        if rate.is_some() && !self.pacer.is_ready(now) {
+            return None;
+        }
+        let Some((data, retransmission)) = self.next_data() else {
+            self.ledger.set_app_limited();
+            return None;
+        };
+        if let Some(rate) = rate {
+            let burst = controller.send_quantum();
+            self.pacer.on_sent(now, size, rate, burst);
+        }
+        Some(self.transmit(controller, now, data, retransmission))
+    }
+
+    /// The data of the next packet, and whether that data left before.
+    #[inline(always)]
+    fn next_data(&mut self) -> Option<(DataRange, bool)> {
+        if self.backoff > 0
+            && self.recovery.probe_with_new_data
+            && let Some(data) = self.source.take(self.packet_size)
+        {
+            return Some((data, false));
+        }
+        match self.resend.pop() {
+            Some(data) => Some((data, true)),
+            None => self.source.take(self.packet_size).map(|data| (data, false)),
+        }
+    }
+
+    #[inline(always)]
+    fn transmit(
+        &mut self,
+        controller: &mut (impl Controller + ?Sized),
+        now: Time,
+        data: DataRange,
+        retransmission: bool,
+    ) -> Transmit {
+        if self.ledger.in_flight_packets() == 0 {
+            self.silent_since = now;
+        }
+        self.last_departure = now;
+        if let Some(skipping) = &mut self.skipping
+            && skipping.next <= self.ledger.next_number()
+        {
+            let number = self.ledger.skip();
+            skipping.note(number, self.ledger.in_flight_packets());
+        }
+        let window = controller.window();
+        let packet = self.ledger.on_sent(now, self.packet_size, window, data);
+        controller.on_sent(&packet);
+        self.counters.sent += 1;
+        self.counters.retransmitted += u64::from(retransmission);
+        Transmit {
+            number: packet.number,
+            size: packet.size,
+            data,
+            retransmission,
+            stamp: controller.stamp(&packet),
+        }
+    }
+
+    /// Sends something that draws an acknowledgement even if the window is full: new data if there is any, else the
+    /// newest data in flight once more (RFC 8985 §7.3).
+    #[cold]
+    fn transmit_probe(
+        &mut self,
+        controller: &mut (impl Controller + ?Sized),
+        now: Time,
+    ) -> Option<Transmit> {
+        self.probe_now = false;
+        let (data, again) = match self.source.take(self.packet_size) {
+            Some(data) => (data, false),
+            None => (self.ledger.tail()?, true),
+        };
+        self.counters.probes += 1;
+        // The timeout counts from the probe, so that the probe has a round trip to be answered in.
+        self.silent_since = now;
+        Some(self.transmit(controller, now, data, again))
+    }
+
+    #[inline]
+    fn on_ack(
+        &mut self,
+        controller: &mut (impl Controller + ?Sized),
         now: Time,
         ack: &Ack,
         received: &[Received],
@@ -389,91 +494,47 @@ impl Sender {
         } else if self.revealed.is_empty() && report.is_none() {
             return Ok(());
         }
-        self.feed_back(now, in_flight_before, report, marked);
+        self.feed_back(controller, now, in_flight_before, report, marked);
         Ok(())
     }
 
-    /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
-    pub fn on_timer(&mut self, now: Time) {
+    fn on_timer(&mut self, controller: &mut (impl Controller + ?Sized), now: Time) {
         self.revealed.clear();
         if self.ledger.next_loss().is_some_and(|at| at <= now) {
             let in_flight_before = self.ledger.in_flight();
             self.ledger.on_loss_timer(now, &mut self.revealed);
             if !self.revealed.is_empty() {
-                self.feed_back(now, in_flight_before, None, 0);
+                self.feed_back(controller, now, in_flight_before, None, 0);
             }
         }
         if self.timeout_at().is_some_and(|at| at <= now) {
-            self.on_timeout(now);
+            self.on_timeout(controller, now);
         } else if self.probe_at().is_some_and(|at| at <= now) {
             self.probed = true;
             self.probe_now = true;
         }
-        if self.tick_at().is_some_and(|at| at <= now) {
-            self.controller.on_tick(now, self.ledger.in_flight());
+        if self.tick_at(controller).is_some_and(|at| at <= now) {
+            controller.on_tick(now, self.ledger.in_flight());
         }
     }
 
-    /// When to call [`on_timer`](Self::on_timer) next, if at all.
     #[inline]
-    pub fn next_timer(&self) -> Option<Time> {
+    fn next_timer(&self, controller: &(impl Controller + ?Sized)) -> Option<Time> {
         let never = Time::MAX;
         let or_never = |timer: Option<Time>| timer.unwrap_or(never);
         let next = or_never(self.ledger.next_loss())
             .min(or_never(self.timeout_at()))
             .min(or_never(self.probe_at()))
-            .min(or_never(self.tick_at()))
-            .min(or_never(self.release_at()));
+            .min(or_never(self.tick_at(controller)))
+            .min(or_never(self.release_at(controller)));
         (next < never).then_some(next)
     }
 
-    /// Whether there is something for [`on_timer`](Self::on_timer) to do at `now`; mostly that is the controller's
-    /// tick.
     #[inline]
-    pub fn is_due(&self, now: Time) -> bool {
+    fn is_due(&self, controller: &(impl Controller + ?Sized), now: Time) -> bool {
         let by_now = |at| at <= now;
-        self.tick_at().is_some_and(by_now) || self.next_timer().is_some_and(by_now)
-    }
-
-    /// The algorithm.
-    pub fn controller(&self) -> &dyn Controller {
-        self.controller.as_dyn()
-    }
-
-    /// The algorithm's window.
-    #[inline]
-    pub fn window(&self) -> Bytes {
-        self.controller.window()
-    }
-
-    /// What was counted so far.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
-    }
-
-    /// Bytes in flight.
-    pub fn in_flight(&self) -> Bytes {
-        self.ledger.in_flight()
-    }
-
-    /// Packets kept in memory, and pieces of lost data that wait to be sent again.
-    pub fn remembered(&self) -> usize {
-        self.ledger.remembered() + self.resend.len()
-    }
-
-    /// The ledger's round-trip time estimate.
-    pub fn rtt(&self) -> &RttEstimate {
-        self.ledger.rtt()
-    }
-
-    /// What the last acknowledgement or timer revealed: for recorders.
-    pub fn last_revealed(&self) -> &Revealed {
-        &self.revealed
-    }
-
-    /// Whether everything offered has been sent and acknowledged.
-    pub fn is_idle(&self) -> bool {
-        self.source.is_dry() && self.resend.is_empty() && self.ledger.in_flight().is_zero()
+        self.tick_at(controller).is_some_and(by_now)
+            || self.next_timer(controller).is_some_and(by_now)
     }
 
     /// How many of the packets that an acknowledgement newly reveals as arrived bore a mark, given the receiver's
@@ -495,6 +556,7 @@ impl Sender {
     #[inline]
     fn feed_back(
         &mut self,
+        controller: &mut (impl Controller + ?Sized),
         now: Time,
         in_flight_before: Bytes,
         report: Option<&[u8]>,
@@ -504,7 +566,7 @@ impl Sender {
             self.note_losses();
         }
         let rtt = self.ledger.rtt();
-        self.controller.on_feedback(&Feedback {
+        controller.on_feedback(&Feedback {
             now,
             acked: &self.revealed.acked,
             lost: &self.revealed.lost,
@@ -540,7 +602,7 @@ impl Sender {
     }
 
     #[cold]
-    fn on_timeout(&mut self, now: Time) {
+    fn on_timeout(&mut self, controller: &mut (impl Controller + ?Sized), now: Time) {
         self.backoff += 1;
         self.counters.timeouts += 1;
         self.silent_since = now;
@@ -552,7 +614,7 @@ impl Sender {
         self.ledger.on_timeout(now, &mut self.revealed);
         let presumed_lost = &self.revealed.lost[told..];
         self.counters.lost += presumed_lost.len() as u64;
-        self.controller.on_timeout(&Timeout {
+        controller.on_timeout(&Timeout {
             now,
             presumed_lost,
             backoff: self.backoff,
@@ -583,26 +645,19 @@ impl Sender {
 
     /// The controller's tick; an idle flow asks for none.
     #[inline]
-    fn tick_at(&self) -> Option<Time> {
+    fn tick_at(&self, controller: &(impl Controller + ?Sized)) -> Option<Time> {
+        let tick = controller.next_tick()?;
         let idle =
             self.source.is_dry() && self.resend.is_empty() && self.ledger.in_flight_packets() == 0;
-        if idle {
-            None
-        } else {
-            self.controller.next_tick()
-        }
+        (!idle).then_some(tick)
     }
 
     /// When the pacer lets the next packet go, if nothing but the pacer holds it back.
     #[inline]
-    fn release_at(&self) -> Option<Time> {
-        self.controller.pacing_rate()?;
+    fn release_at(&self, controller: &(impl Controller + ?Sized)) -> Option<Time> {
+        controller.pacing_rate()?;
         let ready = !(self.source.is_dry() && self.resend.is_empty())
-            && self
-                .controller
-                .allowance()
-                .sendable(self.ledger.in_flight())
-                >= self.packet_size;
+            && controller.allowance().sendable(self.ledger.in_flight()) >= self.packet_size;
         ready.then(|| self.pacer.next())
     }
 }
@@ -947,7 +1002,7 @@ mod tests {
             }
             if let Some(ack) = told {
                 let before = (sender.in_flight(), *sender.counters());
-                sender.revealed.clear();
+                sender.state.revealed.clear();
                 let believed = sender.on_ack(now, &ack, None);
                 assert_eq!(believed.is_err(), ack.newest() >= next);
                 let revealed = sender.last_revealed();
