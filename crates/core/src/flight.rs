@@ -242,6 +242,7 @@ pub struct Ledger {
     /// When the newest acknowledged packet left, or the first packet after an idle time.
     flight_since: Time,
     largest_acked: Option<u64>,
+    /// The last acknowledgement, where anything was open after it.
     last_ack: Option<Ack>,
     /// Departure and round-trip time of the acknowledged packet that left last (RACK.xmit_ts and
     /// RACK.rtt).
@@ -427,19 +428,26 @@ impl Ledger {
             .map_or(self.base, |largest| self.base.max(largest + 1));
         // Below `from` there is news only if the fate of a packet there is open, and the acknowledgement says something
         // else about those numbers than the last one did.
-        let open = !(self.missing.is_empty() && self.lost.numbers.is_empty());
-        if open && !ack.agrees_below(&self.last_ack) {
+        if self.is_open() && !ack.agrees_below(&self.last_ack) {
             self.settle_overtaken(now, heard, from, out);
         }
-        self.last_ack = Some(*ack);
         if newest >= from {
             self.settle_new(now, heard, from, newest, out);
+        }
+        if self.is_open() {
+            self.last_ack = Some(*ack);
         }
         self.detect(now, out);
         if self.slots.len() >= MOST_SLOTS {
             self.give_up_oldest(now, out);
         }
         self.tidy(now);
+    }
+
+    /// Whether an acknowledgement may bring news of a packet that others have overtaken.
+    #[inline]
+    fn is_open(&self) -> bool {
+        !(self.missing.is_empty() && self.lost.numbers.is_empty())
     }
 
     /// Declares the oldest of the missing packets lost before their time.
@@ -510,7 +518,7 @@ impl Ledger {
     #[cold]
     fn settle_overtaken(&mut self, now: Time, heard: &Heard<'_>, end: u64, out: &mut Revealed) {
         for range in ascending(heard.ack) {
-            if range.first >= end {
+            if range.first >= end || self.has_heard_of(&range, end) {
                 continue;
             }
             while let Some(&number) = self.missing.range(range.first..=range.last).next() {
@@ -529,6 +537,16 @@ impl Ledger {
         }
     }
 
+    /// Whether the last acknowledgement named all of `range` below `end`: then nothing there is open, and to look for it, which
+    /// takes the logarithm of all that is, would be for nothing.
+    fn has_heard_of(&self, range: &NumberRange, end: u64) -> bool {
+        let last = range.last.min(end - 1);
+        self.last_ack.is_some_and(|ack| {
+            let mut ranges = ack.ranges();
+            ranges.any(|named| named.first <= range.first && last <= named.last)
+        })
+    }
+
     /// Numbers from `from` to `newest`: acknowledged, or newly overtaken.
     #[inline]
     fn settle_new(
@@ -542,11 +560,19 @@ impl Ledger {
         self.largest_acked = Some(newest);
         if heard.ack.first_range().first <= from {
             // No gap: what nearly every acknowledgement looks like.
-            for number in from..=newest {
-                self.arrived(now, number, heard, out);
+            let mut next = from;
+            while next <= newest {
+                self.arrived(now, next, heard, out);
+                next += 1;
             }
-            return;
+        } else {
+            self.settle_gaps(now, heard, from, out);
         }
+    }
+
+    /// The same where there are gaps among them.
+    #[cold]
+    fn settle_gaps(&mut self, now: Time, heard: &Heard<'_>, from: u64, out: &mut Revealed) {
         let mut next = from;
         for range in ascending(heard.ack).filter(|range| range.last >= from) {
             while next < range.first {
@@ -562,14 +588,22 @@ impl Ledger {
 
     #[inline]
     fn arrived(&mut self, now: Time, number: u64, heard: &Heard<'_>, out: &mut Revealed) {
+        if self.slot(number).state == State::InFlight {
+            self.deliver(now, number, heard, out);
+        } else {
+            self.arrived_after_all(now, number, heard, out);
+        }
+    }
+
+    #[cold]
+    fn arrived_after_all(&mut self, now: Time, number: u64, heard: &Heard<'_>, out: &mut Revealed) {
         match self.slot(number).state {
-            State::InFlight => self.deliver(now, number, heard, out),
             State::Lost => self.recover(now, number, heard, out),
             State::Presumed => {
                 self.recover(now, number, heard, out);
                 self.revive(out);
             }
-            State::Done => {}
+            State::InFlight | State::Done => {}
         }
     }
 
