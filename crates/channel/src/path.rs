@@ -129,6 +129,8 @@ impl<P> Watch<P> for () {}
 pub struct Path<P> {
     elements: Vec<Element<P>>,
     delay: Delay<P>,
+    /// How many of the elements are links.
+    links: usize,
     /// When a link serves a packet next, and which element that link is.
     due: Option<(Time, usize)>,
 }
@@ -136,7 +138,9 @@ pub struct Path<P> {
 impl<P: Packet> Path<P> {
     /// A path of `elements`, in the order of crossing, before `delay`.
     pub fn new(elements: Vec<Element<P>>, delay: Delay<P>) -> Self {
+        let links = elements.iter();
         Path {
+            links: links.filter(|one| matches!(one, Element::Link(_))).count(),
             elements,
             delay,
             due: None,
@@ -244,9 +248,18 @@ impl<P: Packet> Path<P> {
     }
 
     /// Finds out which link serves a packet next, and when. Of two due at one instant, the one that is crossed first: a
-    /// packet that leaves it may still use the second link's opportunity at that instant.
+    /// packet that leaves it may still use the second link's opportunity at that instant. `changed` is the link whose next
+    /// departure has changed, to `next`.
     #[inline]
-    fn find_due(&mut self) {
+    fn find_due(&mut self, changed: usize, next: Option<Time>) {
+        if self.links > 1 {
+            return self.find_due_of_several();
+        }
+        self.due = next.map(|at| (at, changed));
+    }
+
+    #[inline(never)]
+    fn find_due_of_several(&mut self) {
         self.due = None;
         for (index, element) in self.elements.iter().enumerate() {
             if let Element::Link(link) = element
@@ -267,7 +280,8 @@ impl<P: Packet> Path<P> {
         let departed = link.depart(at, |dropped| {
             discard(watch, at, dropped.size, dropped.packet, index, Why::Waited);
         });
-        self.find_due();
+        let next = link.next_departure();
+        self.find_due(index, next);
         let Some(departed) = departed else { return };
         let (size, entered, packet) = (departed.size, departed.entered, departed.packet);
         if index + 1 < self.elements.len() {
@@ -327,14 +341,15 @@ impl<P: Packet> Path<P> {
                         discard(watch, now, size, packet, element, Why::Refused);
                     }
                     if idle {
-                        self.find_due();
+                        let next = link.next_departure();
+                        self.find_due(element, next);
                     }
                     return;
                 }
             }
             element += 1;
         }
-        self.set_out(now, size, entered, packet, watch);
+        self.set_out_apart(now, size, entered, packet, watch);
     }
 
     /// As [`cross`](Self::cross), for elements behind a link. Few paths have any, so this is kept out of line: inlined,
@@ -352,8 +367,21 @@ impl<P: Packet> Path<P> {
         self.cross(from, now, size, entered, packet, watch);
     }
 
+    /// [`Path::set_out`] for a packet that no link has held up.
+    #[inline(never)]
+    fn set_out_apart(
+        &mut self,
+        now: Time,
+        size: Bytes,
+        entered: Time,
+        packet: P,
+        watch: &mut impl Watch<P>,
+    ) {
+        self.set_out(now, size, entered, packet, watch);
+    }
+
     /// Begins the propagation.
-    #[inline]
+    #[inline(always)]
     fn set_out(
         &mut self,
         now: Time,

@@ -309,7 +309,7 @@ impl Receiver {
     }
 
     /// The acknowledgement due by `now`, if any.
-    #[inline]
+    #[inline(always)]
     pub fn poll_ack(&mut self, now: Time) -> Option<Ack> {
         if self.ack_due? > now {
             return None;

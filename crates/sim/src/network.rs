@@ -62,8 +62,8 @@ struct Network {
     /// The flows whose senders receive something at this instant.
     hearing: Vec<usize>,
     observers: Observers,
-    /// Data packets sent so far.
-    sent: usize,
+    /// Data packets sent so far, as [`DataPacket::id`] counts them.
+    sent: u32,
 }
 
 /// A path, and whether the event to serve its links is set.
@@ -285,20 +285,25 @@ impl Network {
             Event::ObserverTimer(flow) => self.on_observer_timer(now, flow as usize),
             Event::AckService => self.on_ack_service(now),
             Event::Ack(pipe) => self.on_ack(now, pipe as usize),
-            Event::Sample => {
-                if let Some(series) = &mut self.observers.series {
-                    series.sample(now, &self.flows);
-                }
-                if now >= self.next_told {
-                    self.next_told = now + self.hundredth;
-                    self.plan.check_controllers()?;
-                    if !progress(now.as_secs_f64() / self.plan.scenario.duration_s) {
-                        return Err(Error::Cancelled);
-                    }
-                }
-                self.events.push(now + self.every, Event::Sample);
+            Event::Sample => return self.on_sample(now, progress),
+        }
+        Ok(())
+    }
+
+    /// Samples the time series, and tells of the progress.
+    #[cold]
+    fn on_sample(&mut self, now: Time, progress: &mut dyn FnMut(f64) -> bool) -> Result<(), Error> {
+        if let Some(series) = &mut self.observers.series {
+            series.sample(now, &self.flows);
+        }
+        if now >= self.next_told {
+            self.next_told = now + self.hundredth;
+            self.plan.check_controllers()?;
+            if !progress(now.as_secs_f64() / self.plan.scenario.duration_s) {
+                return Err(Error::Cancelled);
             }
         }
+        self.events.push(now + self.every, Event::Sample);
         Ok(())
     }
 
@@ -327,6 +332,7 @@ impl Network {
     // Users.
 
     /// The connection that is due begins.
+    #[cold]
     fn on_start(&mut self, now: Time, index: usize) {
         self.catch_up(now);
         let flow = &mut self.flows[index];
@@ -355,6 +361,7 @@ impl Network {
     }
 
     /// A live source has another frame.
+    #[cold]
     fn on_frame(&mut self, now: Time, index: usize) {
         let flow = &mut self.flows[index];
         let Ends { sender, frames, .. } = &mut flow.ends;
@@ -371,6 +378,7 @@ impl Network {
     }
 
     /// A client requests a page, or repeats a request that was lost.
+    #[cold]
     fn on_ask(&mut self, now: Time, index: usize) {
         let flow = &mut self.flows[index];
         let Some(client) = flow
@@ -403,6 +411,7 @@ impl Network {
     }
 
     /// The source of an open connection begins to send again, or pauses.
+    #[cold]
     fn on_turn(&mut self, now: Time, index: usize) {
         let flow = &mut self.flows[index];
         let (Load::Turns(turns), Phase::On) = (flow.load, flow.phase) else {
@@ -418,6 +427,7 @@ impl Network {
     }
 
     /// A connection ends because its time is over.
+    #[cold]
     fn on_pause(&mut self, now: Time, index: usize) {
         if self.flows[index].phase != Phase::On {
             return; // it was stopped before
@@ -446,6 +456,7 @@ impl Network {
     }
 
     /// A user stops for good.
+    #[cold]
     fn on_stop(&mut self, now: Time, index: usize) {
         self.catch_up(now);
         self.flows[index].stop();
@@ -482,7 +493,7 @@ impl Network {
                 id: self.sent,
                 ecn: ends.sender.ecn(),
             };
-            self.sent += 1;
+            self.sent = self.sent.wrapping_add(1);
             self.observers
                 .on_sent(now, &ends.sender, &transmit, &packet);
             if let Some(half) = &mut ends.half {
@@ -687,7 +698,7 @@ impl Network {
     }
 
     /// An acknowledgement of `answers` bytes reaches the sender, with the receiver half's report of this number.
-    #[inline]
+    #[inline(always)]
     fn hear(&mut self, now: Time, index: usize, ack: &Ack, answers: u32, report: Option<u32>) {
         self.observers.on_settled(u64::from(answers));
         let ends = &mut self.flows[index].ends;

@@ -191,7 +191,11 @@ impl Observers {
     #[inline]
     pub fn on_acknowledged(&mut self, now: Time, index: usize, sender: &Sender) {
         let revealed = sender.last_revealed();
-        for acked in revealed.acked.iter().chain(&revealed.recovered) {
+        // One after the other: a chain of both would be asked for each packet which of them it has come to.
+        for acked in &revealed.acked {
+            self.meter.on_rtt(index, acked.rtt);
+        }
+        for acked in &revealed.recovered {
             self.meter.on_rtt(index, acked.rtt);
         }
         if let Some(senders) = &mut self.senders {
@@ -283,7 +287,7 @@ impl Watch<DataPacket> for Observers {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_left(&mut self, now: Time, size: Bytes, entered: Time, packet: &DataPacket) {
         self.meter
             .on_departure(now, packet.flow as usize, size, entered);

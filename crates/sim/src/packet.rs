@@ -15,8 +15,9 @@ pub struct DataPacket {
     pub number: u64,
     /// The data that it carries.
     pub data: DataRange,
-    /// How many packets the run had sent before it, all flows together.
-    pub id: usize,
+    /// How many packets the run had sent before it, all flows together: its row, where packets are recorded, of which no
+    /// memory holds 2³².
+    pub id: u32,
     /// Whether a queue may mark it, or has.
     pub ecn: Ecn,
 }

@@ -72,7 +72,7 @@ impl Bursts {
     }
 
     /// Whether a packet is lost at `now`, which must not decrease from call to call.
-    #[inline]
+    #[inline(never)]
     pub fn loses(&mut self, now: Time) -> bool {
         let BurstsConfig { lost, of } = self.law.at(now);
         if lost == 0 {

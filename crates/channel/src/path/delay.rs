@@ -60,7 +60,7 @@ struct Wander {
 
 impl Wander {
     /// When a packet of `flow` that came at `now` begins to propagate, and whether it is held back out of order.
-    #[inline]
+    #[inline(never)]
     fn begins(&mut self, now: Time, flow: usize) -> (Time, bool) {
         let mut begins = now;
         if let Some(jitter) = &mut self.jitter {
@@ -143,7 +143,7 @@ impl<P: Packet> Delay<P> {
     ///
     /// # Panics
     /// If there is no delay for the packet's flow.
-    #[inline]
+    #[inline(always)]
     pub fn set_out(&mut self, now: Time, packet: P) -> Flight {
         let flow = packet.flow();
         let index = self.pipe_of[flow];
@@ -206,6 +206,13 @@ impl<P> Pipe<P> {
             under_way.push_back((arrives, packet));
             return under_way.len() == 1;
         }
+        self.insert_before(arrives, packet)
+    }
+
+    /// The same for a packet that overtakes others.
+    #[cold]
+    fn insert_before(&mut self, arrives: Time, packet: P) -> bool {
+        let under_way = &mut self.under_way;
         let at = under_way.partition_point(|&(other, _)| other <= arrives);
         under_way.insert(at, (arrives, packet));
         at == 0

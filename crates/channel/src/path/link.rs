@@ -256,7 +256,8 @@ impl<P: Packet> Link<P> {
         };
     }
 
-    /// Gives a packet to a discipline that keeps queues itself.
+    /// Gives a packet to a discipline that keeps queues itself. Never inlined: it is much code, which few links need.
+    #[inline(never)]
     fn keep(&mut self, packet: Departed<P>, mut dropped: impl FnMut(Departed<P>)) -> Result<(), P> {
         let (backlog, size) = (&mut self.backlog, packet.size.get());
         backlog.kept += 1;
@@ -272,7 +273,8 @@ impl<P: Packet> Link<P> {
         kept
     }
 
-    /// Lets the discipline decide which packet is at the head of the backlog, to be sent next.
+    /// Lets the discipline decide which packet is at the head of the backlog, to be sent next. Never inlined, as [`Link::keep`].
+    #[inline(never)]
     fn select(&mut self, at: Time, mut dropped: impl FnMut(Departed<P>)) {
         let backlog = &mut self.backlog;
         match &mut self.discipline {
@@ -298,6 +300,7 @@ impl<P: Packet> Link<P> {
 
     /// How long a packet that arrives at `now` would wait before the link begins to send it. Exact on a trace, and at a
     /// rate for as long as the rate does not change; zero while the rate is zero.
+    #[inline(never)]
     fn wait(&mut self, now: Time) -> Duration {
         let waiting = self.backlog.waiting;
         match &mut self.server {
@@ -529,18 +532,23 @@ impl RateServer {
     #[inline]
     fn rate_at(&mut self, at: Time) -> Rate {
         if at >= self.until {
-            self.index = self.schedule.index_at(at);
-            (self.rate, self.until) = (
-                self.schedule.value(self.index),
-                self.schedule.end_of(self.index),
-            );
-            self.size = 0;
+            self.change(at);
         }
         self.rate
     }
 
+    #[cold]
+    fn change(&mut self, at: Time) {
+        self.index = self.schedule.index_at(at);
+        (self.rate, self.until) = (
+            self.schedule.value(self.index),
+            self.schedule.end_of(self.index),
+        );
+        self.size = 0;
+    }
+
     /// When a packet that begins at `at` is finished; `None` if it never is.
-    #[inline]
+    #[inline(always)]
     fn finish(&mut self, at: Time, size: u64) -> Option<Time> {
         let rate = self.rate_at(at);
         if size != self.size || size == 0 {

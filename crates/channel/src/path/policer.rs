@@ -166,7 +166,7 @@ impl Policer {
     }
 
     /// Whether a packet of `size` passes at `now`, which must not decrease from call to call.
-    #[inline]
+    #[inline(never)]
     pub fn passes(&mut self, now: Time, size: Bytes) -> bool {
         let span = u128::from(now.since(self.filled).as_nanos());
         self.filled = now;

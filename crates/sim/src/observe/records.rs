@@ -36,8 +36,9 @@ impl Recorder {
         packet: &DataPacket,
     ) {
         let records = &mut self.records;
-        debug_assert_eq!(records.len(), packet.id, "rows are in the order of sending");
-        self.row_of[packet.flow as usize].push(packet.id);
+        let row = packet.id as usize;
+        debug_assert_eq!(records.len(), row, "rows are in the order of sending");
+        self.row_of[packet.flow as usize].push(row);
         records.flow.push(packet.flow);
         records.connection.push(packet.connection);
         records.number.push(packet.number);
@@ -57,25 +58,25 @@ impl Recorder {
     /// A packet is dropped.
     #[cold]
     pub fn on_dropped(&mut self, now: Time, packet: &DataPacket) {
-        self.records.dropped_ms[packet.id] = now.as_millis_f64();
+        self.records.dropped_ms[packet.id as usize] = now.as_millis_f64();
     }
 
     /// A packet leaves the bottleneck.
     #[cold]
     pub fn on_left(&mut self, now: Time, packet: &DataPacket) {
-        self.records.departed_ms[packet.id] = now.as_millis_f64();
+        self.records.departed_ms[packet.id as usize] = now.as_millis_f64();
     }
 
     /// A packet arrives.
     #[cold]
     pub fn on_arrived(&mut self, at: Time, packet: &DataPacket) {
-        self.records.received_ms[packet.id] = at.as_millis_f64();
+        self.records.received_ms[packet.id as usize] = at.as_millis_f64();
     }
 
     /// Of a packet that arrived, `new` bytes had not arrived before.
     #[cold]
     pub fn on_delivered(&mut self, packet: &DataPacket, new: Bytes) {
-        self.records.new_bytes[packet.id] = new.get() as u32;
+        self.records.new_bytes[packet.id as usize] = new.get() as u32;
     }
 
     /// The sender of `flow` learns that these packets have arrived.
