@@ -88,7 +88,7 @@ impl Found {
             Found::Named(named) => named.trace(seed, duration)?,
             Found::Expression(expression) => expression.open(seed, duration)?,
         };
-        Ok(Channel::Trace(Arc::new(trace)))
+        Ok(Channel::Trace(trace))
     }
 }
 

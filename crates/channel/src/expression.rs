@@ -16,6 +16,7 @@
 //! If the whole text is the name of a file, it means that file, whatever signs are in it (`catalogue`).
 
 use std::path::Path;
+use std::sync::Arc;
 
 use verus_core::Duration;
 
@@ -121,11 +122,12 @@ impl Expression {
     }
 
     /// Reads or makes the parts and joins them. `seed` and `duration` are for a built-in channel that states none.
-    pub(crate) fn open(&self, seed: u64, duration: Duration) -> Result<Trace, Error> {
+    pub(crate) fn open(&self, seed: u64, duration: Duration) -> Result<Arc<Trace>, Error> {
         if let [part] = &self.parts[..]
             && part.stretch.is_none()
         {
-            return Ok(part.read(seed, duration)?.named(&self.text));
+            let whole = part.read(seed, duration)?;
+            return Ok(Arc::new(Arc::unwrap_or_clone(whole).named(&self.text)));
         }
         // What several parts are cut from is read once, and only the stretches are kept.
         let mut pieces: Vec<Option<Piece>> = self.parts.iter().map(|_| None).collect();
@@ -161,7 +163,7 @@ impl Expression {
             let problem = "nothing is delivered in all of it".to_owned();
             return Err(wrong(&self.text, &self.text, problem));
         }
-        Trace::from_runs(&self.text, runs, begins_ms)
+        Trace::from_runs(&self.text, runs, begins_ms).map(Arc::new)
     }
 }
 
@@ -282,7 +284,7 @@ impl Part {
     }
 
     /// What it is a stretch of.
-    fn read(&self, seed: u64, duration: Duration) -> Result<Trace, Error> {
+    fn read(&self, seed: u64, duration: Duration) -> Result<Arc<Trace>, Error> {
         self.source.trace(self.seed.unwrap_or(seed), duration)
     }
 

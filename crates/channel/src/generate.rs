@@ -37,7 +37,9 @@ use crate::statistics::Statistics;
 use crate::trace::Trace;
 
 mod channels;
+mod lately;
 pub use channels::CHANNELS;
+pub(crate) use lately::LATELY;
 
 /// The bytes an opportunity stands for in every rate of this module, as in the recordings.
 pub const OPPORTUNITY: Bytes = Bytes::new(1500);
@@ -209,11 +211,7 @@ pub fn calibration(seed: u64, pieces: u64) -> Vec<CalibrationRow> {
 /// A built-in channel as a trace of at least one opportunity, or `None` if there is no channel
 /// `name`. The trace's period is its last opportunity, at or just before `duration`.
 pub fn builtin(name: &str, seed: u64, duration: Duration) -> Option<Trace> {
-    let channel = describe(name)?;
-    let times = channel.generate(seed, duration);
-    Some(
-        Trace::from_millis(name, times).expect("generated times never decrease and end after zero"),
-    )
+    Some(describe(name)?.trace(seed, duration))
 }
 
 /// The names of the built-in channels.
@@ -238,6 +236,13 @@ impl Channel {
     /// zero, so that they make a valid trace.
     pub fn generate(&self, seed: u64, duration: Duration) -> Vec<u64> {
         self.model.generate(seed, fnv1a(self.name), duration)
+    }
+
+    /// The same as a trace, whose period is its last opportunity.
+    pub fn trace(&self, seed: u64, duration: Duration) -> Trace {
+        let times = self.model.within(seed, fnv1a(self.name), duration);
+        Trace::from_millis(self.name, times)
+            .expect("generated times never decrease and end after zero")
     }
 
     /// This channel's row of [`calibration`].
@@ -313,16 +318,18 @@ impl Model {
 
     /// The opportunities in the first `duration`, at least one of them after millisecond zero.
     pub fn generate(&self, seed: u64, index: u64, duration: Duration) -> Vec<u64> {
+        self.within(seed, index, duration).collect()
+    }
+
+    /// The same, one after another.
+    fn within(&self, seed: u64, index: u64, duration: Duration) -> impl Iterator<Item = u64> {
         let end = duration.as_nanos() / 1_000_000;
-        let expected = self.mean_mbps * end as f64 / 12.0 * 1.2;
-        let mut times = Vec::with_capacity(expected as usize + 16);
-        for time in self.opportunities(seed, index) {
-            if time > end && times.last().is_some_and(|&last| last > 0) {
-                break;
-            }
-            times.push(time);
-        }
-        times
+        let mut last = 0;
+        self.opportunities(seed, index).take_while(move |&time| {
+            let over = time > end && last > 0;
+            last = time;
+            !over
+        })
     }
 }
 

@@ -2,13 +2,14 @@
 //! recording.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use verus_core::near::near;
 use verus_core::quantity::{self, Unit};
 use verus_core::{Duration, Rate};
 
 use crate::error::Error;
-use crate::generate;
+use crate::generate::{self, LATELY};
 use crate::rates;
 use crate::recordings::{Recording, recording, recordings};
 use crate::trace::Trace;
@@ -78,14 +79,13 @@ impl Named {
     }
 
     /// The trace, read or made, of what is not a rate.
-    pub(crate) fn trace(&self, seed: u64, duration: Duration) -> Result<Trace, Error> {
-        match self {
+    pub(crate) fn trace(&self, seed: u64, duration: Duration) -> Result<Arc<Trace>, Error> {
+        let trace = match self {
             Named::Rate(_) => unreachable!("a rate is refused where a trace is needed"),
-            Named::File(path) if rates::is_named(path) => rates::read(path),
-            Named::File(path) => Trace::read(path),
+            Named::File(path) if rates::is_named(path) => rates::read(path)?,
+            Named::File(path) => Trace::read(path)?,
             Named::BuiltIn(channel) => {
-                let times = channel.generate(seed, duration.min(LONGEST_BUILT_IN));
-                Trace::from_millis(channel.name, times)
+                return Ok(LATELY.trace(channel, seed, duration.min(LONGEST_BUILT_IN)));
             }
             Named::Recording { recording, path } => {
                 let name = recording.name.to_owned();
@@ -94,9 +94,10 @@ impl Named {
                 };
                 let trace = Trace::read(path)?.named(recording.name);
                 recording.check(trace.sha256())?;
-                Ok(trace)
+                trace
             }
-        }
+        };
+        Ok(Arc::new(trace))
     }
 }
 

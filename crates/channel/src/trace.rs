@@ -13,7 +13,7 @@
 use std::fs;
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 use verus_core::{Bytes, Duration, Rate, Time};
@@ -29,6 +29,10 @@ pub const MAX_DISTINCT_MILLIS: u64 = 250_000_000;
 const BLOCK: u64 = 128;
 
 const WHAT: &str = "trace";
+
+/// How many bytes of text are written at a time, and the length of the longest line, 2⁶⁴ − 1 with a newline.
+const TEXT_AT_ONCE: usize = 1 << 13;
+const LONGEST_LINE: usize = 21;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 
 /// A delivery-opportunity schedule. Never empty; its period is at least 1 ms.
@@ -44,6 +48,8 @@ pub struct Trace {
     period_ms: u64,
     /// SHA-256 of the text that was read, and of the file as stored.
     hashes: Option<(String, String)>,
+    /// SHA-256 of what a trace that was made here would be as text, once somebody has asked.
+    made: OnceLock<String>,
 }
 
 /// Where a block of runs begins.
@@ -171,15 +177,28 @@ impl Trace {
 
     /// Writes the trace as plain text: one time a line, a newline after each.
     fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut line = Vec::with_capacity(24);
+        let mut text = Vec::with_capacity(TEXT_AT_ONCE + LONGEST_LINE);
+        let mut line = [b'\n'; LONGEST_LINE];
         for (ms, count) in self.runs() {
-            line.clear();
-            writeln!(line, "{ms}")?;
+            let mut first = LONGEST_LINE - 1;
+            let mut rest = ms;
+            loop {
+                first -= 1;
+                line[first] = b'0' + (rest % 10) as u8;
+                rest /= 10;
+                if rest == 0 {
+                    break;
+                }
+            }
             for _ in 0..count {
-                out.write_all(&line)?;
+                text.extend_from_slice(&line[first..]);
+                if text.len() >= TEXT_AT_ONCE {
+                    out.write_all(&text)?;
+                    text.clear();
+                }
             }
         }
-        Ok(())
+        out.write_all(&text)
     }
 
     /// What the trace is called: the file's path as it was given, or a generator's name.
@@ -214,6 +233,11 @@ impl Trace {
         self.opportunities
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn memory(&self) -> usize {
+        self.runs.len() + self.blocks.len() * size_of::<Block>()
+    }
+
     /// Never: a trace has at least one opportunity.
     pub fn is_empty(&self) -> bool {
         false
@@ -245,15 +269,17 @@ impl Trace {
     pub fn sha256(&self) -> String {
         match &self.hashes {
             Some((content, _)) => content.clone(),
-            None => {
-                let mut hash = HashingWriter(Sha256::new());
-                self.write_text(&mut hash).expect("hashing cannot fail");
-                if self.last_ms < self.period_ms {
-                    writeln!(hash, "period {}", self.period_ms).expect("hashing cannot fail");
-                }
-                hex(&hash.0.finalize())
-            }
+            None => self.made.get_or_init(|| self.hash()).clone(),
         }
+    }
+
+    fn hash(&self) -> String {
+        let mut hash = HashingWriter(Sha256::new());
+        self.write_text(&mut hash).expect("hashing cannot fail");
+        if self.last_ms < self.period_ms {
+            writeln!(hash, "period {}", self.period_ms).expect("hashing cannot fail");
+        }
+        hex(&hash.0.finalize())
     }
 
     /// SHA-256 of the file as stored, perhaps compressed; `None` for a trace that was made here.
@@ -551,6 +577,7 @@ impl Builder {
             last_ms: self.ms,
             period_ms,
             hashes: None,
+            made: OnceLock::new(),
         })
     }
 }
