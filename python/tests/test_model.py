@@ -53,6 +53,13 @@ def test_a_model_is_trained_described_drawn_and_run(verus: Command, tmp_path: Pa
         assert ran.code == 0, ran
         assert "states m (Eq. 6)" in ran.out
     assert "<svg" in (tmp_path / "all.svg").read_text()
+    assert verus("model", "info", "town.model", "--plot", "all.html").code == 0
+    page = (tmp_path / "all.html").read_text()
+    assert page.count('class="wide plot"') == 1
+    assert f"{about['elements']:,} transitions" in page
+    ran = verus("model", "info", "town.model", "--plot", "one.html", "--zoom", about["delay_min_ms"])
+    assert ran.code == 2
+    assert not (tmp_path / "one.html").exists()
     scheme = "model:file=town.model,walk=sampled"
     ran = verus("compare", "--trace", "rate:6", "--scheme", scheme, "--duration", 5, "--json")
     assert json.loads(ran.out)["params"] == {"file": "town.model", "walk": "sampled"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -278,3 +279,26 @@ def test_packets_in_the_queue_say_how_long_they_waited(chromium: Any, tmp_path: 
     box = drawn.locator("g.mark-rule.concat_0_layer_0_marks line").nth(60).bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"])
     page.locator(".told", has_text="waited, ms").wait_for()
+
+
+def test_the_matrix_of_a_model_tells_its_transitions_and_is_looked_at_closely(
+    chromium: Any, verus: Any, tmp_path: Path
+) -> None:
+    arguments = ("--trace", "rate:6", "--duration", "20", "--quiet")
+    assert verus("train", "town.model", *arguments).code == 0
+    assert verus("model", "info", "town.model", "--plot", "matrix.html").code == 0
+    page = chromium(tmp_path / "matrix.html")
+    drawn = figure(page, "town.model")
+    box = drawn.locator("g.mark-rect path").nth(40).bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.locator(".told", has_text="probability").wait_for()
+    assert re.search(r"from\s+d \d+ ms, w \d+\s+to\s+d \d+ ms, w \d+", page.locator(".told").inner_text())
+    whole = across(drawn, 0)
+    x, y = middle(drawn, 0)
+    page.mouse.move(x - 200, y - 200)
+    page.mouse.down()
+    page.mouse.move(x - 100, y - 100, steps=4)
+    page.mouse.up()
+    drawn.get_by_role("button", name="whole").wait_for()
+    low, high = across(drawn, 0)
+    assert high - low < 0.3 * (whole[1] - whole[0])

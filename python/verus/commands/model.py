@@ -37,7 +37,8 @@ def info(
     names
         Models.
     plot
-        Draw the matrix of the (only) model: `.svg` or `.png`. The first ten quantization steps, as Figs. 5a and 6a.
+        Draw the matrix of the (only) model: `.svg` or `.png` has the first ten quantization steps, as Figs. 5a and 6a;
+        `.html` is a page that has all of it, to look closer at.
     zoom
         Draw the one step that holds this delay in ms, as Figs. 5b and 6b.
     force
@@ -51,21 +52,39 @@ def info(
     if plot is not None:
         if len(names) != 1:
             raise FieldError("plot", f"draws one model, not {len(names)}")
-        if plot.suffix not in (".svg", ".png"):
-            raise FieldError("plot", f"`{plot}` must end in .svg or .png")
+        if plot.suffix not in (".svg", ".png", ".html"):
+            raise FieldError("plot", f"`{plot}` must end in .svg, .png or .html")
+        if plot.suffix == ".html" and zoom is not None:
+            raise FieldError("zoom", "is for .svg and .png: a page has all of the matrix")
         refuse_existing(plot, force=force, field="plot")
         low, high = found[0]["delay_min_ms"], found[0]["delay_max_ms"]
         if zoom is not None and not low <= zoom <= high:
             raise FieldError("zoom", f"must be between {low} and {high} ms, not {zoom}")
-        from verus import render
-        from verus.figures.matrix import matrix
-
-        drawn = render.svg(matrix(names[0], found[0], zoom_ms=zoom).spec)
-        write_whole(plot, drawn.encode() if plot.suffix == ".svg" else render.png(drawn), field="plot")
+        write_whole(plot, _drawn(names[0], found[0], plot.suffix, zoom), field="plot")
     if json_:
         tell_rows(found)
     else:
         show(found)
+
+
+def _drawn(path: Path, about: dict[str, Any], suffix: str, zoom_ms: int | None) -> bytes:
+    """The matrix as a file of this kind."""
+    from verus import render
+    from verus.figures.matrix import matrix, whole
+    from verus.page import Page, Section, to_html
+
+    if suffix == ".html":
+        drawn_whole = whole(path, about)
+        lead = (
+            f"{about['elements']:,} transitions between {about['states_visited']:,} states of delay d and window w "
+            "that were seen."
+        )
+        if len(drawn_whole) > 1:
+            lead += " Each picture is a part of the diagonal; transitions between these parts are not drawn."
+        section = Section(title="Transitions", figures=drawn_whole)
+        return to_html(Page(title=f"Verus: the matrix of {path.name}", lead=lead, sections=[section])).encode()
+    drawn = render.svg(matrix(path, about, zoom_ms=zoom_ms).spec)
+    return drawn.encode() if suffix == ".svg" else render.png(drawn)
 
 
 def show(found: Sequence[dict[str, Any]]) -> None:
