@@ -30,7 +30,7 @@ use verus_emu::netlink;
 use verus_measure::{EndMetrics, rate_series};
 use verus_sim::{ChannelInfo, Paths, Scenario};
 
-use self::flow::{Flow, Outcome};
+use self::flow::{Flow, Logs, Outcome};
 use self::program::Program;
 use self::stage::Stage;
 use crate::failure::Failure;
@@ -69,6 +69,8 @@ const KERNEL: &str = "linux:cc=";
 struct Job {
     scenario: Scenario,
     transport: Transport,
+    #[serde(default)]
+    qlog: Option<Logs>,
 }
 
 /// What carries our own controllers.
@@ -96,7 +98,7 @@ pub fn run(_: &Args, ui: &Ui) -> Result<(), Failure> {
         .paths()
         .map_err(|error| Failure::usage(error.to_string()))?;
     privilege::acquire(None)?;
-    let outcome = emulate(&job.scenario, paths, &flows)?;
+    let outcome = emulate(&job.scenario, paths, &flows, job.qlog.as_ref())?;
     ui.json(&outcome)
 }
 
@@ -163,7 +165,12 @@ impl Job {
     }
 }
 
-fn emulate(scenario: &Scenario, paths: Paths, kinds: &[Kind]) -> Result<Value, Failure> {
+fn emulate(
+    scenario: &Scenario,
+    paths: Paths,
+    kinds: &[Kind],
+    logs: Option<&Logs>,
+) -> Result<Value, Failure> {
     let cannot = |error: io::Error| privilege::explain("an emulated link", &error);
     let failed = |error: io::Error| Failure::run(format_args!("the emulated link: {error}"));
     let namespaces = [
@@ -201,6 +208,8 @@ fn emulate(scenario: &Scenario, paths: Paths, kinds: &[Kind]) -> Result<Value, F
                     receiver: (RECEIVERS, 6000 + index as u16).into(),
                     namespaces: &namespaces,
                     stage: &stage,
+                    logs,
+                    run_seed: scenario.seed,
                 };
                 scope.spawn(move || run_flow(flow, kind))
             })

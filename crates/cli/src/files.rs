@@ -15,7 +15,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use verus_core::Time;
 use verus_core::algorithm::Scheme;
+use verus_measure::qlog::Subject;
+use verus_net::quic::View;
 use verus_net::transfer::address::Host;
 use verus_net::transfer::private::Home;
 use verus_net::transfer::secrets::{Fingerprint, Token};
@@ -24,6 +27,7 @@ use verus_net::transfer::{Client, ClientConfig, ConnectError, Delivered, Gauge, 
 
 use crate::failure::Failure;
 use crate::progress::Progress;
+use crate::qlog;
 use crate::ui::Ui;
 
 /// How many files cross at a time: small ones would otherwise wait a round trip each.
@@ -151,6 +155,7 @@ pub fn stopped() -> Result<impl Future<Output = i32>, Failure> {
 pub fn session<F: Future<Output = Result<(), Failure>>>(
     host: &Host,
     args: &ClientArgs,
+    logs: Option<qlog::Logs>,
     ui: &Ui,
     work: impl FnOnce(Arc<Client>) -> F,
 ) -> Result<(), Failure> {
@@ -165,13 +170,37 @@ pub fn session<F: Future<Output = Result<(), Failure>>>(
             client = connect(host, args, ui) => Arc::new(client?),
             signal = &mut stopped => return Err(interrupted(signal)),
         };
+        let logged = logs
+            .map(|logs| log(logs, &client, host, args))
+            .transpose()?;
         let (ended, done) = tokio::select! {
             ended = work(Arc::clone(&client)) => (ended, true),
             signal = &mut stopped => (Err(interrupted(signal)), false),
         };
         client.close(done).await;
-        ended
+        let published = logged.map_or(Ok(()), |(logs, view)| logs.publish(view.end_log(), ui));
+        ended.and(published)
     })
+}
+
+/// Begins the log of what is sent over this connection.
+fn log(
+    mut logs: qlog::Logs,
+    client: &Client,
+    host: &Host,
+    args: &ClientArgs,
+) -> Result<(qlog::Logs, View), Failure> {
+    let subject = Subject {
+        scheme: args.common.scheme.text().to_owned(),
+        transport: "quic",
+        channel: Some(host.name.clone()),
+        ..Subject::default()
+    };
+    let view = client
+        .view()
+        .ok_or_else(|| Failure::run("--qlog: another controller is at work"))?;
+    view.log_to(logs.log(&subject, Time::ZERO)?);
+    Ok((logs, view))
 }
 
 /// Connects to `host`, and says so if it is met for the first time.

@@ -23,6 +23,20 @@ const FILES: [&str; 4] = ["profile.jsonl", "results.jsonl", "run.json", "series.
 /// If it holds something and `force` is not set, or is no folder, or cannot be written. The message names the
 /// `option` that chose it.
 pub fn check(option: &str, target: &Path, force: bool) -> Result<(), Failure> {
+    let occupied = (!force).then_some("is not empty; --force replaces the results in it");
+    check_place(option, target, occupied)
+}
+
+/// The same where nothing is ever replaced.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_empty(option: &str, target: &Path) -> Result<(), Failure> {
+    check_place(option, target, Some("is not empty"))
+}
+
+/// `occupied` is what is wrong with a place that holds something, if anything is.
+fn check_place(option: &str, target: &Path, occupied: Option<&str>) -> Result<(), Failure> {
     let refuse = |problem: &str| {
         Err(Failure::usage(format_args!(
             "{option}: `{}` {problem}",
@@ -31,8 +45,8 @@ pub fn check(option: &str, target: &Path, force: bool) -> Result<(), Failure> {
     };
     match fs::read_dir(target) {
         Ok(mut entries) => {
-            if entries.next().is_some() && !force {
-                return refuse("is not empty; --force replaces the results in it");
+            if let Some(problem) = occupied.filter(|_| entries.next().is_some()) {
+                return refuse(problem);
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -16,6 +16,7 @@ mod log;
 mod plain;
 mod probe;
 mod progress;
+mod qlog;
 mod receive;
 mod scheme;
 mod send;

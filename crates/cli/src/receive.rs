@@ -54,7 +54,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             let refusal = Refusal::from_io("cannot write to it", &error);
             Failure::usage(format_args!("--into `{}`: {refusal}", args.into.display()))
         })?;
-    files::session(host, &args.more, ui, |client| async move {
+    files::session(host, &args.more, None, ui, |client| async move {
         receive(&client, &into, args, ui).await
     })
 }

@@ -12,6 +12,7 @@ use verus_net::transfer::refusal::{Reason, Refusal};
 
 use crate::failure::Failure;
 use crate::files::{self, Job};
+use crate::qlog;
 use crate::ui::Ui;
 
 /// Send files and folders to a `serve`.
@@ -31,6 +32,8 @@ pub struct Args {
     to: Remote,
     #[command(flatten)]
     more: files::ClientArgs,
+    #[command(flatten)]
+    qlog: qlog::QlogArgs,
 }
 
 /// What is to be sent.
@@ -50,7 +53,8 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         plan.add(path, args, ui)?;
     }
     let host = &args.to.host;
-    files::session(host, &args.more, ui, |client| async move {
+    let logs = args.qlog.open()?;
+    files::session(host, &args.more, logs, ui, |client| async move {
         if !client.writable() {
             return Err(Failure::run(format_args!(
                 "{host}: the server takes no files from us (it was started with --read-only, or our token may only read)"

@@ -246,3 +246,81 @@ fn results_are_not_written_over_others_nor_begun_where_they_cannot_be() {
         "nothing is left of a run that was none"
     );
 }
+
+#[test]
+fn logs_of_flows_appear_whole_and_only_where_there_is_nothing() {
+    let server = Server::start(&[]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let logs = folder.path().join("logs");
+    let place = logs.to_str().expect("plain");
+    let test = [
+        &server.address,
+        "--duration",
+        "1",
+        "--flows",
+        "2",
+        "--qlog",
+        place,
+    ];
+    let output = client(&test);
+    assert!(output.status.success(), "{output:?}");
+    let names = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).expect("a folder");
+        let mut names: Vec<_> = entries
+            .map(|entry| {
+                entry
+                    .expect("readable")
+                    .file_name()
+                    .into_string()
+                    .expect("plain")
+            })
+            .collect();
+        names.sort();
+        names
+    };
+    let written = [
+        "verus_127.0.0.1_seed1_flow0.sqlog",
+        "verus_127.0.0.1_seed1_flow1.sqlog",
+    ];
+    assert_eq!(names(&logs), written);
+    for name in written {
+        let text = std::fs::read(logs.join(name)).expect("it is there");
+        let text = String::from_utf8_lossy(&text);
+        assert!(
+            text.starts_with("\u{1e}{\"file_schema\":\"urn:ietf:params:qlog:file:sequential\"")
+        );
+        assert!(
+            text.contains("quic:packet_sent") && text.contains("quic:recovery_metrics_updated")
+        );
+    }
+    // What is there stays.
+    refused(&client(&test), 2, &["--qlog", "not empty"]);
+    assert_eq!(names(&logs), written);
+    // The older format; nothing is left of a test that could not be.
+    let other = folder.path().join("other");
+    let place = other.to_str().expect("plain");
+    let qvis = ["--qlog", place, "--qlog-format", "0.3"];
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let nobody = silent.local_addr().expect("bound").to_string();
+    drop(silent);
+    let output = client(&[&[nobody.as_str(), "--duration", "1"], &qvis[..]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(names(folder.path()), ["logs"]);
+    let output = client(&[&[server.address.as_str(), "--duration", "1"], &qvis[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(names(&other), ["verus_127.0.0.1_seed1_flow0.qlog"]);
+    let text = std::fs::read_to_string(other.join("verus_127.0.0.1_seed1_flow0.qlog"));
+    let file: serde_json::Value = serde_json::from_str(&text.expect("it is there")).expect("JSON");
+    assert_eq!(file["qlog_version"], "0.3");
+    let nowhere = "/proc/none/logs";
+    refused(
+        &client(&[&server.address, "--qlog", nowhere]),
+        2,
+        &["--qlog", nowhere],
+    );
+    refused(
+        &client(&[&server.address, "--qlog-format", "0.3"]),
+        2,
+        &["--qlog"],
+    );
+}

@@ -336,3 +336,20 @@ fn a_host_that_does_not_answer_or_does_not_exist_fails_the_run() {
     );
     assert_eq!(scene.names("here"), ["file"]);
 }
+
+#[test]
+fn what_is_sent_has_a_log_where_one_is_asked_for() {
+    let scene = Scene::new();
+    let server = scene.serve(&[]);
+    scene.write("here/file", &vec![7; 1 << 20]);
+    let address = server.address.to_string();
+    let logs = scene.text("logs");
+    succeeded(&scene.client(&["send", "file", &address, "--qlog", &logs]));
+    assert_eq!(scene.names("logs"), ["verus_127.0.0.1_flow0.sqlog"]);
+    let text = fs::read(scene.path("logs/verus_127.0.0.1_flow0.sqlog")).expect("it is there");
+    let text = String::from_utf8_lossy(&text);
+    let sent = text.matches("quic:packet_sent").count();
+    assert!(sent >= (1 << 20) / 1500, "{sent} packets");
+    let again = scene.client(&["send", "file", &address, "--qlog", &logs]);
+    refused(&again, 2, &["--qlog", "not empty"]);
+}

@@ -718,17 +718,12 @@ impl Qlog {
         self.sent(now, transmit.number, transmit.size);
     }
 
-    /// A sender has heard an acknowledgement, of `size` bytes.
-    pub fn on_heard(&mut self, now: Time, sender: &Sender, size: Bytes) {
+    /// A sender has heard an acknowledgement, of `size` bytes where that is known.
+    pub fn on_heard(&mut self, now: Time, sender: &Sender, size: Option<Bytes>) {
         let revealed = sender.last_revealed();
         let arrived = revealed.acked.iter().chain(&revealed.recovered);
         let ce = (sender.ecn() != verus_core::Ecn::NotEct).then_some(sender.counters().marked);
-        self.acknowledged(
-            now,
-            arrived.map(|acked| acked.packet.number),
-            Some(size),
-            ce,
-        );
+        self.acknowledged(now, arrived.map(|acked| acked.packet.number), size, ce);
         for packet in &revealed.lost {
             // By packets that overtook it or by time, whichever rule the ledger has.
             self.lost(now, packet.number, None);

@@ -1,10 +1,15 @@
 //! One flow of a run: what its ends need, and what they saw.
 
+use std::fs::File;
+use std::io::{self, BufWriter};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use serde::Serialize;
-use verus_core::Duration;
+use serde::{Deserialize, Serialize};
+use verus_core::algorithm::Scheme;
+use verus_core::{Duration, Time};
 use verus_emu::namespace::Namespace;
+use verus_measure::qlog::{LIMIT, Qlog, Subject, file_name};
 
 use super::stage::Stage;
 
@@ -25,6 +30,49 @@ pub struct Flow<'a> {
     pub namespaces: &'a [Namespace; 2],
     /// When to do what.
     pub stage: &'a Stage,
+    /// Where logs go, if anywhere.
+    pub logs: Option<&'a Logs>,
+    /// The run's seed.
+    pub run_seed: u64,
+}
+
+/// A folder for logs, which whoever asked has made and gives its name.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Logs {
+    folder: PathBuf,
+    format: String,
+    /// What the run's channel is called in them.
+    channel: String,
+}
+
+impl Flow<'_> {
+    /// A log for this flow, whose sender begins at `now`, if there are to be logs.
+    ///
+    /// # Errors
+    /// If it cannot be written, or is there already.
+    pub fn log(
+        &self,
+        scheme: &Scheme,
+        transport: &'static str,
+        now: Time,
+    ) -> io::Result<Option<Qlog>> {
+        let Some(logs) = self.logs else {
+            return Ok(None);
+        };
+        let subject = Subject {
+            scheme: scheme.text().to_owned(),
+            transport,
+            channel: Some(logs.channel.clone()),
+            seed: Some(self.run_seed),
+            flow: self.index as u32,
+            is_server: false,
+        };
+        let dialect = logs.format.parse().map_err(io::Error::other)?;
+        let file = File::create_new(logs.folder.join(file_name(&subject, dialect)))?;
+        let file = BufWriter::new(file);
+        Ok(Some(Qlog::new(file, dialect, LIMIT, &subject, now)))
+    }
 }
 
 /// What the ends of a flow saw.

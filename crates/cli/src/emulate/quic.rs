@@ -8,6 +8,7 @@ use std::time::Duration as Span;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint, IdleTimeout, ServerConfig, TransportConfig, VarInt};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use verus_core::Time;
 use verus_core::algorithm::Scheme;
 use verus_net::quic;
 
@@ -87,6 +88,9 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
             .map_err(other)?;
         let _driver = quic::drive(&connection);
         let view = quic::view(&connection);
+        if let (Some(view), Some(log)) = (&view, flow.log(scheme, "quic", Time::ZERO)?) {
+            view.log_to(log);
+        }
         let port = endpoint.local_addr()?.port();
         flow.stage.announce(flow.index, port);
         while !flow.stage.is_playing() {
@@ -114,6 +118,7 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
             () = watching => Ok(()),
         };
         written?;
+        view.as_ref().map_or(Ok(None), quic::View::end_log)?;
         let path = connection.stats().path;
         Ok(Outcome {
             transport: "quic",

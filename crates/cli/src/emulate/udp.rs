@@ -76,6 +76,7 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
     };
     let mut next_sample = driver.clock().now();
     let mut client = Client::new(config, scheme.clone(), entropy()?, next_sample);
+    client.log_to(Vec::from_iter(flow.log(scheme, "udp", next_sample)?));
     let mut recorder = Recorder::new("emulated", scheme.clone(), request);
     while !flow.stage.is_over() {
         driver.turn(&mut client, Some(next_sample), None)?;
@@ -90,9 +91,10 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
             }
         }
     }
-    let Some(connection) = client.connection() else {
+    let Some(connection) = client.connection_mut() else {
         return Err(io::Error::other("the receiver did not answer"));
     };
+    connection.end_logs()?;
     let record = recorder.finish(driver.clock().now(), connection);
     let metrics = record.rows.first().map(|(_, row)| row.totals.metrics);
     let profiles = record.profiles.iter().map(|row| ProfilePoint {

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
+use verus_core::Time;
 use verus_core::algorithm::Scheme;
+use verus_measure::qlog::{Qlog, Subject};
 use verus_net::probe::connection::Connection;
 use verus_net::probe::driver::Driver;
 use verus_net::probe::results::{Record, Recorder};
@@ -11,13 +13,14 @@ use verus_net::probe::wire::{MAX_SCHEME_BYTES, Request};
 
 use crate::failure::Failure;
 use crate::folder;
+use crate::qlog;
 use crate::server_address::{Family, Host};
 use crate::typed::{mbps, queue_millis, seconds};
 use crate::ui::Ui;
 
 use super::contents::{Asked, contents};
 use super::packet_log::PacketLog;
-use super::session::Session;
+use super::session::{Session, Watched};
 use super::table::table;
 
 /// Measure the path to a `probe server`.
@@ -91,6 +94,8 @@ pub struct Args {
     /// Write what happened to each packet to this file, as CSV.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    #[command(flatten)]
+    qlog: qlog::QlogArgs,
 }
 
 impl Args {
@@ -165,23 +170,36 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     if let Some(out) = &args.out {
         folder::check("--out", out, args.force)?;
     }
+    let mut logs = args.qlog.open()?;
     let mut log = args.log.as_deref().map(PacketLog::create).transpose()?;
     let mut session = Session::open(&args.server()?, args.family(), secret, ui)?;
     let request = request(args);
     let recorder = Recorder::new(&args.host.name, args.scheme.clone(), request.clone());
-    let logged = log.is_some();
-    let test = session.run(
-        &request,
-        &args.scheme,
-        recorder,
-        logged,
-        |connection| match &mut log {
-            Some(log) => log.take(connection),
-            None => Ok(()),
+    let watched = Watched {
+        events: log.is_some(),
+        flows: match &mut logs {
+            Some(logs) => flow_logs(args, &request, logs, session.driver.clock().now())?,
+            None => Vec::new(),
         },
-    )?;
+    };
+    let mut test =
+        session.run(
+            &request,
+            &args.scheme,
+            recorder,
+            watched,
+            |connection| match &mut log {
+                Some(log) => log.take(connection),
+                None => Ok(()),
+            },
+        )?;
     if let Some(log) = log {
         log.finish()?;
+    }
+    if let Some(logs) = logs
+        && let Some(ends) = test.end_logs()
+    {
+        logs.publish(ends, ui)?;
     }
     if let Some((connection, record)) = test.result() {
         tell(args, ui, record)?;
@@ -201,6 +219,27 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         }
     }
     session.end(&test)
+}
+
+/// A log for each flow that is sent from here.
+fn flow_logs(
+    args: &Args,
+    request: &Request,
+    logs: &mut qlog::Logs,
+    now: Time,
+) -> Result<Vec<Qlog>, Failure> {
+    let log = |flow| {
+        let subject = Subject {
+            scheme: request.scheme.clone(),
+            transport: "udp",
+            channel: Some(args.host.name.clone()),
+            seed: Some(request.seed),
+            flow: u32::from(flow),
+            is_server: false,
+        };
+        logs.log(&subject, now)
+    };
+    (0..request.upload_flows).map(log).collect()
 }
 
 fn request(args: &Args) -> Request {

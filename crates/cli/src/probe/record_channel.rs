@@ -19,7 +19,7 @@ use crate::ui::Ui;
 
 use super::client::{Args, RecordMode, Way as Ways, details, tell};
 use super::contents::{Asked, contents};
-use super::session::{Session, Test};
+use super::session::{Session, Test, Watched};
 
 /// What an opportunity of a recorded trace carries: a packet of Mahimahi's.
 const OPPORTUNITY: Bytes = Bytes::new(1500);
@@ -179,7 +179,11 @@ fn tape(
 ) -> Result<(Test, Tape), Failure> {
     let mut tape = Tape::default();
     let mut events = Vec::new();
-    let test = session.run(request, scheme, recorder, true, |connection| {
+    let watched = Watched {
+        events: true,
+        ..Watched::default()
+    };
+    let test = session.run(request, scheme, recorder, watched, |connection| {
         connection.drain_events(&mut events);
         tape.take(events.drain(..));
         let sent = connection.incoming().map(|(_, status)| status.sent).sum();

@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use indicatif::{ProgressBar, ProgressStyle};
 use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Time};
+use verus_measure::qlog::{Qlog, Written};
 use verus_net::probe::DEFAULT_PORT;
 use verus_net::probe::client::{Client, ClientConfig, ClientError};
 use verus_net::probe::connection::Connection;
@@ -39,6 +40,15 @@ pub(super) struct Session<'a> {
     ui: &'a Ui,
 }
 
+/// What is written down of a test's packets while it runs.
+#[derive(Default)]
+pub(super) struct Watched {
+    /// Whether to keep an event for each.
+    pub(super) events: bool,
+    /// Logs of the flows that are sent from here.
+    pub(super) flows: Vec<Qlog>,
+}
+
 /// A test that is over.
 pub(super) struct Test {
     client: Client<Scheme>,
@@ -49,6 +59,11 @@ impl Test {
     /// What came of it, if it began.
     pub(super) fn result(&self) -> Option<(&Connection, &Record)> {
         self.client.connection().zip(self.record.as_ref())
+    }
+
+    /// Ends the logs of its flows, if it began.
+    pub(super) fn end_logs(&mut self) -> Option<io::Result<Vec<Written>>> {
+        Some(self.client.connection_mut()?.end_logs())
     }
 
     pub(super) fn outcome(&self) -> Result<(), ClientError> {
@@ -84,7 +99,7 @@ impl<'a> Session<'a> {
         request: &Request,
         scheme: &Scheme,
         mut recorder: Recorder,
-        log: bool,
+        watched: Watched,
         mut watch: impl FnMut(&mut Connection) -> Result<(), Failure>,
     ) -> Result<Test, Failure> {
         let address = self.address;
@@ -95,11 +110,12 @@ impl<'a> Session<'a> {
             secret: self.secret.clone(),
             patience: PATIENCE,
             silence: SILENCE,
-            log,
+            log: watched.events,
             overhead: overhead(address),
         };
         let began = self.driver.clock().now();
         let mut client = Client::new(config, scheme.clone(), super::entropy()?, began);
+        client.log_to(watched.flows);
         let line = Line::new(self.ui, &address);
         let mut next_sample = began;
         let mut aborted = false;

@@ -6,6 +6,7 @@
 //! ```
 
 use verus_core::{Bytes, Duration, Ecn, Rate, Time};
+use verus_measure::qlog::Qlog;
 
 use super::connection::{Batch, Connection, Ended, Role, Terms};
 use super::flow::Algorithms;
@@ -101,6 +102,7 @@ pub struct Client<A> {
     phase: Phase,
     unlimited: Bucket,
     ignored: u64,
+    logs: Vec<Qlog>,
 }
 
 impl<A: Algorithms> Client<A> {
@@ -124,7 +126,13 @@ impl<A: Algorithms> Client<A> {
             },
             unlimited: Bucket::new(None, Duration::ZERO, now),
             ignored: 0,
+            logs: Vec::new(),
         }
+    }
+
+    /// Has each flow that this end will send write what its sender does to one of these, in order.
+    pub fn log_to(&mut self, logs: Vec<Qlog>) {
+        self.logs = logs;
     }
 
     /// A datagram arrived from the server at `arrival` and is read at `now`.
@@ -210,7 +218,8 @@ impl<A: Algorithms> Client<A> {
                         secret: &self.secret,
                         log: self.config.log,
                     };
-                    let connection = Connection::new(&terms, &self.algorithms, now);
+                    let mut connection = Connection::new(&terms, &self.algorithms, now);
+                    connection.log_to(std::mem::take(&mut self.logs));
                     self.phase = Phase::Connected(Box::new(connection));
                 }
             }

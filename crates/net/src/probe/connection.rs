@@ -10,9 +10,11 @@
 //! ```
 
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use verus_core::{Bytes, Duration, Ecn, Rate, Time};
+use verus_measure::qlog::{Qlog, Written};
 
 use super::flow::{Algorithms, Event, Incoming, Load, Outgoing};
 use super::limits::Bucket;
@@ -427,6 +429,22 @@ impl Connection {
     /// The flows that this end sends.
     pub fn outgoing(&self) -> &[Outgoing] {
         &self.outgoing
+    }
+
+    /// Writes what the senders of this end do from now on, to a log each; flows beyond the logs have none.
+    pub fn log_to(&mut self, logs: Vec<Qlog>) {
+        for (flow, log) in self.outgoing.iter_mut().zip(logs) {
+            flow.log_to(log);
+        }
+    }
+
+    /// Ends the logs.
+    ///
+    /// # Errors
+    /// What went wrong while the first that failed was written.
+    pub fn end_logs(&mut self) -> io::Result<Vec<Written>> {
+        let ends = self.outgoing.iter_mut().map(Outgoing::end_log);
+        ends.filter_map(Result::transpose).collect()
     }
 
     /// The flows that this end receives, each with what the sender last said of it.

@@ -2,6 +2,7 @@
 //! carry it.
 
 use std::collections::VecDeque;
+use std::io;
 
 use hdrhistogram::Histogram;
 use verus_core::algorithm::Scheme;
@@ -12,6 +13,7 @@ use verus_core::receiver::{
 use verus_core::sender::{FalseAck, Sender};
 use verus_core::{Bytes, Controller, Duration, Ecn, Rate, Time};
 use verus_measure::PathMeter;
+use verus_measure::qlog::{Qlog, Written};
 
 use super::seal::{Freshness, Key, ReplayWindow};
 use super::wire::{self, AckBody, Data, FlowStatus, MAX_RANGES, MAX_RUNS, MAX_TIMES, Run};
@@ -193,6 +195,7 @@ pub struct Outgoing {
     /// By how much epochs ended late, µs.
     lateness: Histogram<u32>,
     events: Option<Vec<Event>>,
+    qlog: Option<Box<Qlog>>,
     finished: bool,
 }
 
@@ -238,8 +241,22 @@ impl Outgoing {
             lateness: Histogram::new_with_max(60_000_000, 2)
                 .expect("constant bounds within the library's limits"),
             events: log.then(Vec::new),
+            qlog: None,
             finished: false,
         }
+    }
+
+    /// Writes what the sender does from now on to a log.
+    pub fn log_to(&mut self, qlog: Qlog) {
+        self.qlog = Some(Box::new(qlog));
+    }
+
+    /// Ends the log, if there is one.
+    ///
+    /// # Errors
+    /// What went wrong while it was written.
+    pub fn end_log(&mut self) -> io::Result<Option<Written>> {
+        self.qlog.take().map(|qlog| qlog.finish()).transpose()
     }
 
     /// Writes the next packet into `segment`, which it fills, and seals it; `None` if there is none
@@ -280,6 +297,10 @@ impl Outgoing {
                 window,
                 retransmission: packet.retransmission,
             });
+        }
+        if let Some(qlog) = &mut self.qlog {
+            qlog.on_sent(now, &packet);
+            qlog.look(now, &self.sender);
         }
         Some(())
     }
@@ -359,6 +380,10 @@ impl Outgoing {
             self.sender
                 .on_ack_with_times(now, &ack, &self.received, report)?;
             self.note_revealed(now);
+            if let Some(qlog) = &mut self.qlog {
+                qlog.on_heard(now, &self.sender, None);
+                qlog.look(now, &self.sender);
+            }
         }
         Ok(())
     }
@@ -422,6 +447,10 @@ impl Outgoing {
                 self.received.clear();
                 // What a timer revealed is losses only.
                 self.note_revealed(now);
+            }
+            if let Some(qlog) = &mut self.qlog {
+                qlog.on_timer(now, &self.sender);
+                qlog.look(now, &self.sender);
             }
         }
     }

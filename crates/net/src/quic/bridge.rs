@@ -21,6 +21,7 @@
 
 use verus_core::flight::RttEstimate;
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Time, Timeout};
+use verus_measure::qlog::{Qlog, Trigger};
 
 use super::ring::{Ring, Smalls};
 use super::told::{Counters, Event, Log};
@@ -99,6 +100,8 @@ pub(super) struct Bridge {
     limit: u64,
     counters: Counters,
     log: Option<Log>,
+    /// A log, and the first packet that it knows.
+    qlog: Option<(Box<Qlog>, u64)>,
 }
 
 impl Bridge {
@@ -133,6 +136,7 @@ impl Bridge {
             limit: 0,
             counters: Counters::default(),
             log: None,
+            qlog: None,
         };
         bridge.set_limit();
         bridge
@@ -199,10 +203,14 @@ impl Bridge {
                 sending: batch.sending,
                 app_limited: batch.app_limited,
             });
+            if let Some((qlog, _)) = &mut self.qlog {
+                qlog.sent(now, self.next_number, Bytes::new(size));
+            }
             self.next_number += 1;
         }
         self.counters.sent += packets;
         self.set_limit();
+        self.qlog_state(now);
     }
 
     /// How many packets a batch of `bytes` has. Each but the last has one size, at most the path's: what
@@ -324,6 +332,13 @@ impl Bridge {
         let before = self.pending.lost.len();
         let lost = &mut self.pending.lost;
         let unknown = self.ring.lose(self.handshake, sent, bytes, lost);
+        if let Some((qlog, first)) = &mut self.qlog {
+            let trigger = persistent.then_some(Trigger::Timeout);
+            let known = |packet: &&Departure| packet.number >= *first;
+            for packet in self.pending.lost[before..].iter().filter(known) {
+                qlog.lost(now, packet.number, trigger);
+            }
+        }
         if self.pending.lost.len() == before {
             let packet = self.lost_unknown(sent, unknown);
             self.pending.lost.push(packet);
@@ -350,6 +365,7 @@ impl Bridge {
             self.pending.lost.clear();
             self.pending.at = None;
             self.set_limit();
+            self.qlog_state(now);
         }
     }
 
@@ -393,6 +409,11 @@ impl Bridge {
             self.ring.forget_before(stale);
         }
         let pending = &mut self.pending;
+        if let Some((qlog, first)) = &mut self.qlog {
+            let numbers = pending.acked.iter().map(|acked| acked.packet.number);
+            let ce = (self.counters.marked > 0).then_some(self.counters.marked);
+            qlog.acknowledged(now, numbers.filter(|number| number >= first), None, ce);
+        }
         if !(pending.acked.is_empty() && pending.lost.is_empty() && pending.marked == 0) {
             self.controller.on_feedback(&Feedback {
                 now,
@@ -413,6 +434,16 @@ impl Bridge {
         }
         self.tick_if(|due| due <= now, now);
         self.set_limit();
+        self.qlog_state(now);
+    }
+
+    /// Tells the log what has changed.
+    #[inline]
+    fn qlog_state(&mut self, now: Time) {
+        if let Some((qlog, _)) = &mut self.qlog {
+            let in_flight = Bytes::new(self.in_flight);
+            qlog.state(now, &*self.controller, in_flight, &self.rtt);
+        }
     }
 
     /// Whether there is something to flush.
@@ -544,6 +575,16 @@ impl Bridge {
     /// The size of a full packet.
     pub(super) fn packet_size(&self) -> u64 {
         self.packet_size
+    }
+
+    /// Writes what happens from now on to a log.
+    pub(super) fn set_qlog(&mut self, qlog: Qlog) {
+        self.qlog = Some((Box::new(qlog), self.next_number));
+    }
+
+    /// Stops that.
+    pub(super) fn take_qlog(&mut self) -> Option<Box<Qlog>> {
+        self.qlog.take().map(|(qlog, _)| qlog)
     }
 
     /// Keeps a log from now on.

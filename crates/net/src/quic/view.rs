@@ -1,12 +1,15 @@
 //! Looking at a connection's controller from outside.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
 use quinn_proto::congestion;
 use verus_core::{Bytes, Duration, Phase, ProfileSnapshot};
+use verus_measure::qlog::{Qlog, Written};
 
 use super::adapter::{Adapter, Shared};
+use super::bridge::Bridge;
 use super::told::{Counters, Event, Log};
 
 /// A controller at one moment.
@@ -116,6 +119,22 @@ impl View {
     /// Takes what was logged.
     pub fn take_log(&self) -> Vec<Event> {
         self.shared.with(|bridge| bridge.take_log())
+    }
+
+    /// Writes what happens to packets that leave from now on, and what the controller makes of it, to a log. Packets
+    /// count from the controller's first, times from its [`origin`](Self::origin): what leaves is known here by
+    /// the order of leaving, not by QUIC's numbers. Another path's controller writes none.
+    pub fn log_to(&self, log: Qlog) {
+        self.shared.with(|bridge| bridge.set_qlog(log));
+    }
+
+    /// Ends that log, if there is one.
+    ///
+    /// # Errors
+    /// What went wrong while it was written.
+    pub fn end_log(&self) -> io::Result<Option<Written>> {
+        let log = self.shared.with(Bridge::take_qlog);
+        log.map(|log| log.finish()).transpose()
     }
 
     /// When [`tick`](Self::tick) is next worth calling; `None` while epochs do not matter. Whatever is sent or

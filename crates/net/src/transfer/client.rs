@@ -409,6 +409,11 @@ impl Client {
         }
     }
 
+    /// The controller of the connection's present path.
+    pub fn view(&self) -> Option<quic::View> {
+        quic::view(&self.connection)
+    }
+
     /// Hangs up; `done` says whether that is the end, or the user has had enough.
     pub async fn close(&self, done: bool) {
         let number = if done { code::DONE } else { code::INTERRUPTED };

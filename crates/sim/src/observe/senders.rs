@@ -83,7 +83,7 @@ impl Senders {
             epochs.on_acknowledged(now, flow, sender.last_revealed());
         }
         if let Some(log) = self.logs.get_mut(flow) {
-            log.on_heard(now, sender, self.ack_size);
+            log.on_heard(now, sender, Some(self.ack_size));
         }
     }
 
