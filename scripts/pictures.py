@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/how-it-works.md from runs of the simulator, into `docs/pictures`.
+"""Draws the pictures of docs/how-it-works.md and docs/qlog.md from runs of the simulator, into `docs/pictures`.
 
 python scripts/pictures.py [FOLDER]     # `make pictures`; a few seconds
 """
@@ -6,6 +6,7 @@ python scripts/pictures.py [FOLDER]     # `make pictures`; a few seconds
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from verus import Comparison, compare, notebook
+from verus import Comparison, compare, notebook, qlog
 from verus.figures import Figure, lines, profiles, series
 from verus.figures.chart import short
+from verus.figures.congestion import congestion
+from verus.runner import Logs, measure_each
+from verus.scenario import Contestant, make_run
 from verus.summary import blocks
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
@@ -100,12 +104,23 @@ def forward_queue() -> Figure:
     )
 
 
+def congestion_graph() -> Figure:
+    """What `verus report` draws of a log: five seconds of Cubic, with losses."""
+    cubic = Contestant.from_scheme("cubic")
+    asked = make_run(trace=CHANNEL, queue="droptail:bytes=150kB", contestant=cubic, duration_s=5.0, seed=1)
+    with tempfile.TemporaryDirectory() as folder:
+        measure_each([asked], logs=Logs(Path(folder), "draft", [CHANNEL]))
+        (log,) = Path(folder).iterdir()
+        return congestion(qlog.read(log))
+
+
 #: The pictures, by file name.
 PICTURES: Mapping[str, Callable[[], Figure]] = {
     "against-cubic.svg": against_cubic,
     "verus-estimate.svg": verus_estimate,
     "verus-profile.svg": verus_profile,
     "forward-queue.svg": forward_queue,
+    "congestion-graph.svg": congestion_graph,
 }
 
 if __name__ == "__main__":

@@ -66,6 +66,26 @@ def test_rows_in_real_time_are_those_of_the_simulator_but_for_engine_and_transpo
 
 
 @pytest.mark.usefixtures("real_time")
+@pytest.mark.parametrize("format_", ["draft", "0.3"])
+def test_flows_of_our_controllers_have_logs(format_: str, verus: Command, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    ran = verus(
+        *("compare", "--emulate", "--trace", "rate:8", "--mix", "verus+linux:cc=cubic", "--transport", "udp", "quic"),
+        *("--duration", 2, "--jobs", 2, "--json", "--qlog", logs, "--qlog-format", format_),
+    )
+    assert ran.code == 0, ran.err
+    suffix = "sqlog" if format_ == "draft" else "qlog"
+    mix = "verus+linux-cc=cubic"
+    names = [f"verus_rate-8_{transport}_{mix}_seed1_flow0.{suffix}" for transport in ("quic", "udp")]
+    assert sorted(path.name for path in logs.iterdir()) == names
+    for path in logs.iterdir():
+        found = path.read_bytes()
+        sent = found.count(b":packet_sent")
+        assert sent > 100
+        assert found.count(b'"bytes_in_flight"') > 100
+
+
+@pytest.mark.usefixtures("real_time")
 def test_flows_that_share_a_link_are_told_apart_and_make_a_report(verus: Command, tmp_path: Path) -> None:
     ran = verus(
         *("compare", "--emulate", "--trace", "rate:20", "--mix", "verus:ratio=2+linux:cc=cubic"),

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from verus import _verus
+from verus import _verus, qlog
 
 Command = Callable[..., Any]
 
@@ -125,3 +125,104 @@ def test_a_format_needs_a_place(verus: Command) -> None:
     refused = verus(*RUN, "--scheme", "cubic", "--qlog-format", "0.3")
     assert refused.code == 2
     assert "--qlog DIR" in refused.err
+
+
+@pytest.mark.parametrize("format_", ["draft", "0.3"])
+def test_what_is_read_of_a_log_is_what_the_simulator_counts(format_: str, tmp_path: Path) -> None:
+    scenario = {"trace": "rate:8", "queue": "droptail:bytes=60kB", "duration_s": 10, "flows": [{"scheme": "cubic"}]}
+    (outcome,) = _verus.simulate_many([json.dumps(scenario)], qlog=(tmp_path, format_, ["a"]))
+    assert not isinstance(outcome, RuntimeError)
+    (path,) = tmp_path.iterdir()
+    log = qlog.read(path)
+    (counted,) = outcome["counters"]
+    assert len(log.sent) == counted["sent"]
+    assert log.sent[-1][1] == 1500 * counted["sent"]
+    assert len(log.lost) == counted["lost"] > 0
+    in_flight = log.metrics["bytes_in_flight"][-1][1]
+    assert log.sent[-1][1] - log.acked[-1][1] == in_flight + 1500 * counted["lost"]
+    assert all(len(points) > 10 for name, points in log.metrics.items() if name != "min_rtt")
+    assert log.metrics["min_rtt"][-1][1] == pytest.approx(41.5, abs=0.1)
+    assert not log.cut
+
+
+@pytest.mark.parametrize("format_", ["draft", "0.3"])
+def test_report_draws_the_congestion_graph_of_a_log(format_: str, verus: Command, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    verus(*RUN, "--scheme", "cubic", "--qlog", logs, "--qlog-format", format_)
+    (log,) = logs.iterdir()
+    drawn = verus("report", log)
+    assert drawn.code == 0
+    page = log.with_suffix(".html")
+    assert f"Report: {page}" in drawn.err
+    text = page.read_text()
+    for words in (
+        "Congestion graph",
+        "bytes in flight",
+        "smoothed",
+        "acknowledged",
+        "lost",
+        "cubic, simulated, rate:8",
+    ):
+        assert words in text
+
+
+def test_a_log_of_another_writer_is_read_too(tmp_path: Path) -> None:
+    events = [
+        {"time": 0.5, "name": "transport:packet_sent", "data": _packet(0)},
+        {"time": 0.5, "name": "transport:packet_sent", "data": _packet(1)},
+        {"time": 9.0, "name": "http:frame_created", "data": {}},
+        {"time": 40.0, "name": "transport:packet_received", "data": {"frames": [{"frame_type": "padding"}, _ack([0])]}},
+        {"time": 40.0, "name": "recovery:metrics_updated", "data": {"cwnd": 15928, "latest_rtt": 39.5}},
+        {"time": 50.0, "name": "recovery:packet_lost", "data": _packet(1)},
+        {"time": 60.0, "name": "transport:packet_received", "data": {"frames": [_ack([0, 2**62])]}},
+    ]
+    path = tmp_path / "other.qlog"
+    path.write_text(json.dumps({"qlog_version": "0.3", "qlog_format": "JSON", "traces": [{"events": events}]}))
+    log = qlog.read(path)
+    assert log.sent == [(0.0005, 1200), (0.0005, 2400)]
+    assert log.acked == [(0.04, 1200), (0.06, 2400)]
+    assert log.lost == [(0.05, 1200)]
+    assert log.metrics["congestion_window"] == [(0.04, 15928)]
+
+
+def _packet(number: int) -> dict[str, Any]:
+    return {"header": {"packet_type": "1RTT", "packet_number": number}, "raw": {"length": 1200}}
+
+
+def _ack(span: list[int]) -> dict[str, Any]:
+    return {"frame_type": "ack", "acked_ranges": [span]}
+
+
+def test_a_sequence_that_was_cut_short_is_read_up_to_there(tmp_path: Path) -> None:
+    scenario = json.dumps({"trace": "rate:8", "duration_s": 1, "flows": [{"scheme": "cubic"}]})
+    _verus.simulate_many([scenario], qlog=(tmp_path, "draft", ["a"]))
+    (path,) = tmp_path.iterdir()
+    whole = qlog.read(path)
+    path.write_bytes(path.read_bytes()[:20_000])
+    assert 0 < len(qlog.read(path).sent) < len(whole.sent)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{}",
+        b"\x1e",
+        b"\x1e{}\n",
+        b"\x1e[]\n",
+        b'\x1e{}\n\x1e{"time":0}\n',
+        b'\x1e{}\n\x1e{"time":"a","name":"a:b","data":{}}\n',
+        b'{"traces":[{"events":[{"time":0,"name":"a:packet_sent","data":{}}]}]}',
+        b'{"traces":[]}',
+        b"[" * 100_000,
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_no_log_is_one_error_that_names_it(text: bytes, verus: Command, tmp_path: Path) -> None:
+    path = tmp_path / "bad.sqlog"
+    path.write_bytes(text)
+    refused = verus("report", path)
+    assert refused.code == 2
+    assert str(path) in refused.err
+    assert "Traceback" not in refused.err
+    assert not path.with_suffix(".html").exists()

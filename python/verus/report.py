@@ -1,12 +1,14 @@
-"""The page for a saved experiment, drawn from saved results only."""
+"""The page for a saved experiment, drawn from saved results only; and that for the log of a flow."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from verus import experiments, recording, render
+from verus import experiments, qlog, recording, render
 from verus.comparison import compare_page
-from verus.page import Page, to_html
+from verus.figures.congestion import congestion
+from verus.files import write_whole
+from verus.page import Page, Section, to_html
 from verus.results import Results
 from verus.rows import PROBE, RECORDING, SHELL
 
@@ -31,4 +33,18 @@ def write_page(results: Results, folder: Path) -> Path:
     path = folder / "report.html"
     with render.writing([figure for figure in page.figures() if figure.frames is None], folder / "figures"):
         path.write_text(to_html(page, results.config), encoding="utf-8")
+    return path
+
+
+def write_log_page(log: Path) -> Path:
+    """Draws the congestion graph of a qlog, on a page beside it.
+
+    Returns:
+        Where the page is.
+    """
+    figure = congestion(qlog.read(log))
+    lead = f"Drawn from {log.name}, what one sender did."
+    page = Page(title=figure.title, lead=lead, sections=[Section(title="Congestion graph", figures=[figure])])
+    path = log.with_suffix(".html")
+    write_whole(path, to_html(page).encode(), field="out")
     return path

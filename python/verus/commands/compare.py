@@ -180,7 +180,8 @@ def compare(
     out
         Folder for results. Default: a new one in `verus-results`; none with --json.
     qlog
-        Folder for a qlog of each flow, of 64 MiB at the most: packets, losses, window, round trips.
+        Folder for a qlog of each flow, of 64 MiB at the most: packets, losses, window, round trips. Of emulated flows,
+        for those of our controllers.
     qlog_format
         `draft` (the current drafts, `.sqlog`; the default) or `0.3` (what the viewer qvis opens, `.qlog`).
     force
@@ -239,8 +240,6 @@ def compare(
         _refuse_real_time(transport, jobs, max_lateness_ms)
     if qlog is None and qlog_format is not None:
         raise FieldError("qlog_format", "is for logs (--qlog DIR)")
-    if qlog is not None and settings.emulate:
-        raise FieldError("qlog", "is for simulated runs")
     store: Store | None = None
     keys: Sequence[str] = ()
     if target is not None and qlog is None:  # what was run before would write no log

@@ -22,11 +22,14 @@ def report(
 ) -> int:
     """Draw `report.html` and the figures of a saved run, from its results alone; of several, one page of all.
 
+    Of a qlog, draw the congestion graph.
+
     Parameters
     ----------
     folders
         Folders that `verus compare`, `check`, `reproduce`, `probe` or `shell` wrote. Several, of `compare`, `probe` or
-        `shell`, are laid over each other: what ran over the same channel and queue shares its charts.
+        `shell`, are laid over each other: what ran over the same channel and queue shares its charts. Or logs of flows
+        (`--qlog`), `.sqlog` or `.qlog`, whose pages are beside them (`.html`).
     out
         Folder for the page of several. Default: a new one in `verus-results`.
     force
@@ -35,11 +38,18 @@ def report(
     from verus.errors import FieldError
     from verus.folder import check_folder, new_folder, own
     from verus.overlay import overlaid
-    from verus.report import write_page
+    from verus.qlog import SUFFIXES
+    from verus.report import write_log_page, write_page
     from verus.results import Results
     from verus.rows import CHECK
     from verus.suites import page
 
+    logs = [path for path in folders if path.suffix in SUFFIXES and not path.is_dir()]
+    for log in logs:
+        talk.say(f"Report: {write_log_page(log)}")
+    folders = [path for path in folders if path not in logs]
+    if not folders:
+        return 0
     kinds = [_kind(folder) for folder in folders]
     if len(folders) > 1:
         stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
