@@ -86,6 +86,21 @@ def test_flows_of_our_controllers_have_logs(format_: str, verus: Command, tmp_pa
 
 
 @pytest.mark.usefixtures("real_time")
+def test_marks_come_back_over_quic_to_whoever_asks_for_them(verus: Command, tmp_path: Path) -> None:
+    ran = verus(
+        *("compare", "--emulate", "--trace", "rate:8", "--scheme", "cubic:ecn=yes", "cubic", "--transport", "quic"),
+        *("--queue", "codel:ecn=yes", "--duration", 5, "--jobs", 2, "--json", "--qlog", tmp_path / "logs"),
+    )
+    assert ran.code == 0, ran.err
+    asking, other = (path.read_bytes() for path in sorted((tmp_path / "logs").iterdir()))
+    assert b'"scheme":"cubic:ecn=yes"' in asking
+    assert asking.count(b'"ce":') > 10
+    assert b'"ce":' not in other
+    # Packets that are not marked are dropped instead.
+    assert asking.count(b"quic:packet_lost") < other.count(b"quic:packet_lost")
+
+
+@pytest.mark.usefixtures("real_time")
 def test_flows_that_share_a_link_are_told_apart_and_make_a_report(verus: Command, tmp_path: Path) -> None:
     ran = verus(
         *("compare", "--emulate", "--trace", "rate:20", "--mix", "verus:ratio=2+linux:cc=cubic"),

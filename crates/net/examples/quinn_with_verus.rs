@@ -3,7 +3,7 @@
 //! `cargo run --release -p verus-net --example quinn_with_verus` sends 20 MB to itself over loopback.
 
 use std::error::Error;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use quinn::{ClientConfig, Endpoint, ServerConfig, TransportConfig};
@@ -35,7 +35,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // ----
 
     let server = Endpoint::server(server_config, any)?;
-    let client = Endpoint::client(any)?;
+    // ---- ... an endpoint whose packets bear ECN if the scheme answers marks ...
+    let client = quic::endpoint(UdpSocket::bind(any)?, None, &scheme)?;
+    // ----
     let connecting = client.connect_with(client_config, server.local_addr()?, "localhost")?;
     let accepting = async { server.accept().await.expect("it is open").await };
     let (connection, accepted) = tokio::join!(connecting, accepting);

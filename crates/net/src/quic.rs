@@ -1,7 +1,8 @@
 //! The core's controllers inside QUIC.
 //!
 //! [`configure`] gives any scheme of the core to a transport configuration of `quinn` 0.11; [`drive`]
-//! keeps the epochs of a connection running; [`view`] looks at its controller.
+//! keeps the epochs of a connection running; [`view`] looks at its controller; [`endpoint`] sees to it that only what answers
+//! congestion marks asks for them.
 //!
 //! ```no_run
 //! # async fn example(mut config: quinn::ClientConfig, endpoint: quinn::Endpoint)
@@ -21,6 +22,7 @@
 mod adapter;
 mod bridge;
 mod driver;
+mod ecn;
 mod ring;
 mod told;
 mod view;
@@ -37,6 +39,8 @@ use verus_core::{LossRule, Time};
 use adapter::{Adapter, Shared};
 use bridge::Bridge;
 pub use driver::{Driver, drive};
+pub use ecn::endpoint;
+pub(crate) use ecn::socket_of;
 pub use told::{Counters, Event};
 pub use view::{Driving, Snapshot, View};
 

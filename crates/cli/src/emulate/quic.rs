@@ -1,7 +1,7 @@
 //! Our controllers in QUIC.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration as Span;
 
@@ -78,7 +78,8 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
             .send_window(u64::from(ROOM))
             .install(&mut transport);
         config.transport_config(Arc::new(transport));
-        let endpoint = Endpoint::client(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        let endpoint = quic::endpoint(socket, None, scheme)?;
         let connecting = endpoint
             .connect_with(config, flow.receiver, NAME)
             .map_err(other)?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
-use quinn::{Connection, ConnectionError, Endpoint, EndpointConfig, VarInt};
+use quinn::{Connection, ConnectionError, Endpoint, VarInt};
 use quinn_proto::TransportErrorCode;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring::default_provider;
@@ -460,13 +460,13 @@ fn is_busy(error: &ConnectionError) -> bool {
 
 /// The first of the host's addresses that answers, each being tried a little after the one before.
 async fn reach(config: &ClientConfig) -> Result<(Endpoint, Connection), ConnectError> {
-    let mut quic = quinn::ClientConfig::new(Arc::new(tls()?));
+    let mut quinn_config = quinn::ClientConfig::new(Arc::new(tls()?));
     let mut transport = transport(&config.scheme, WINDOW, STREAMS, random_seed());
     transport.keep_alive_interval(Some(KEEP_ALIVE));
-    quic.transport_config(Arc::new(transport));
+    quinn_config.transport_config(Arc::new(transport));
     let mut attempts = JoinSet::new();
     for (index, address) in (0u32..).zip(config.addresses.iter().copied()) {
-        let quic = quic.clone();
+        let (quinn_config, scheme) = (quinn_config.clone(), config.scheme.clone());
         attempts.spawn(async move {
             sleep(NEXT_ADDRESS * index).await;
             let any = match address {
@@ -474,11 +474,9 @@ async fn reach(config: &ClientConfig) -> Result<(Endpoint, Connection), ConnectE
                 SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
             };
             let socket = bind(any).map_err(ConnectError::Socket)?;
-            let runtime = Arc::new(quinn::TokioRuntime);
-            let endpoint = Endpoint::new(EndpointConfig::default(), None, socket, runtime)
-                .map_err(ConnectError::Socket)?;
+            let endpoint = quic::endpoint(socket, None, &scheme).map_err(ConnectError::Socket)?;
             let connecting = endpoint
-                .connect_with(quic, address, "verus")
+                .connect_with(quinn_config, address, "verus")
                 .map_err(|error| ConnectError::Failed(error.to_string()))?;
             let connection = connecting.await.map_err(|error| match error {
                 ConnectionError::TimedOut => ConnectError::Failed("no answer".to_owned()),

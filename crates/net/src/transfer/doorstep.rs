@@ -21,7 +21,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use quinn::udp::{RecvMeta, Transmit};
-use quinn::{AsyncUdpSocket, Runtime, UdpPoller};
+use quinn::{AsyncUdpSocket, UdpPoller};
 use tokio::time::Instant;
 
 /// How many addresses are counted at a time: more than may be in a handshake.
@@ -54,15 +54,12 @@ impl Drop for Proven {
 }
 
 impl Doorstep {
-    pub(super) fn new(
-        socket: std::net::UdpSocket,
-        runtime: &dyn Runtime,
-    ) -> io::Result<Arc<Doorstep>> {
-        Ok(Arc::new(Doorstep {
-            socket: runtime.wrap_udp_socket(socket)?,
+    pub(super) fn new(socket: Arc<dyn AsyncUdpSocket>) -> Arc<Doorstep> {
+        Arc::new(Doorstep {
+            socket,
             guests: Mutex::default(),
             counted: AtomicUsize::new(0),
-        }))
+        })
     }
 
     fn guests(&self) -> MutexGuard<'_, Guests> {

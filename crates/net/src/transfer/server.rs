@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::crypto::{CryptoError, HmacKey};
-use quinn::{Connection, Endpoint, EndpointConfig, Incoming, VarInt};
+use quinn::{Connection, Endpoint, EndpointConfig, Incoming, Runtime, VarInt};
 use quinn_proto::HashedConnectionIdGenerator;
 use rustix::fs::fstat;
 use rustls::crypto::ring::default_provider;
@@ -250,7 +250,8 @@ impl Server {
         let ids = u64::from_le_bytes(*ids.first_chunk().expect("32 bytes"));
         endpoint.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(ids)));
         let runtime = Arc::new(quinn::TokioRuntime);
-        let doorstep = Doorstep::new(socket, &*runtime)?;
+        let socket = quic::socket_of(runtime.wrap_udp_socket(socket)?, &config.scheme);
+        let doorstep = Doorstep::new(socket);
         let socket = Arc::clone(&doorstep);
         let endpoint = Endpoint::new_with_abstract_socket(endpoint, Some(quic), socket, runtime)?;
         let (sender, events) = mpsc::channel(EVENTS);

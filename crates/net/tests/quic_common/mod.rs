@@ -94,6 +94,20 @@ impl Pair {
         server: TransportConfig,
         route: impl FnOnce(SocketAddr) -> SocketAddr,
     ) -> Pair {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listening = |config| Endpoint::server(config, any).expect("a socket");
+        let calling = Endpoint::client(any).expect("a socket");
+        Pair::between(client, server, listening, calling, route).await
+    }
+
+    /// The same with endpoints of one's own.
+    pub async fn between(
+        client: TransportConfig,
+        server: TransportConfig,
+        listening: impl FnOnce(ServerConfig) -> Endpoint,
+        calling: Endpoint,
+        route: impl FnOnce(SocketAddr) -> SocketAddr,
+    ) -> Pair {
         let key = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a key");
         let certificate = CertificateDer::from(key.cert);
         let private = PrivateKeyDer::Pkcs8(key.signing_key.serialize_der().into());
@@ -113,9 +127,7 @@ impl Pair {
             QuicClientConfig::try_from(tls).expect("QUIC's ciphers"),
         ));
         client_config.transport_config(Arc::new(client));
-        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listening = Endpoint::server(server_config, any).expect("a socket");
-        let calling = Endpoint::client(any).expect("a socket");
+        let listening = listening(server_config);
         let to = route(listening.local_addr().expect("bound"));
         let connecting = calling
             .connect_with(client_config, to, "localhost")
