@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from verus import _verus, qlog
+from verus import _verus, qlog, runner
 
 Command = Callable[..., Any]
 
@@ -119,6 +119,29 @@ def test_a_bad_place_or_format_is_one_error_and_leaves_nothing(
     assert problem in refused.err
     assert refused.out == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+
+
+def test_what_is_wrong_with_a_run_is_not_said_of_its_logs(verus: Command, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    refused = verus("compare", "--trace", "missing.trace", "--scheme", "cubic", "--json", "--qlog", logs)
+    assert refused.code == 2
+    assert "missing.trace" in refused.err
+    assert "qlog" not in refused.err
+    assert not logs.exists()
+
+
+def test_a_log_that_cannot_be_written_is_one_error_that_names_its_place(
+    verus: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = tmp_path / "logs"
+    run = runner.Logs.of
+    monkeypatch.setattr(runner.Logs, "of", lambda self, at: (run(self, at)[0] / "gone", *run(self, at)[1:]))
+    refused = verus(*RUN, "--scheme", "cubic", "--qlog", logs)
+    assert refused.code == 2
+    assert "qlog" in refused.err
+    assert f"{logs}/gone" in refused.err
+    assert refused.out == ""
+    assert [path.name for path in tmp_path.iterdir() if path.name != ".cache"] == []
 
 
 def test_a_format_needs_a_place(verus: Command) -> None:

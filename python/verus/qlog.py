@@ -38,6 +38,8 @@ def new_logs(target: Path, format_: str, runs: Sequence[Run], *, force: bool) ->
         for path in draft.iterdir():
             path.replace(target / path.name)
     except OSError as error:
+        if str(draft) not in str(error):
+            raise  # of something else that the block reads or writes
         raise FieldError("qlog", str(error).replace(str(draft), str(target))) from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
