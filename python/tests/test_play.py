@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from verus import _verus, rows
+from verus import _verus, rows, style
 from verus.commands import play
 
 if TYPE_CHECKING:
@@ -172,6 +172,14 @@ def test_one_click_changes_the_sender_and_what_becomes_of_the_queue(site: str, c
     assert "scheme=verus" in page.url
     assert "--scheme verus" in page.inner_text("#command")
     assert page.get_attribute("#schemes button[value=verus]", "aria-checked") == "true"
+
+
+def test_a_sender_has_the_colour_that_it_has_in_figures(site: str) -> None:
+    with urllib.request.urlopen(f"{site}charts.js", timeout=10) as answer:
+        hues = dict(re.findall(r'(\w+): \["(#\w{6})"', answer.read().decode()))
+    known = {scheme: color for scheme, (color, _) in style._HUES.items() if scheme != "model"}
+    assert {scheme: hues[scheme] for scheme in known} == known
+    assert hues["verus"] in style._VERUS_SHADES
 
 
 def test_time_goes_on_and_stops_when_it_is_told_to(site: str, chromium: Chromium) -> None:

@@ -1,18 +1,18 @@
 // The charts over time, and the colours of senders.
 
-/** The hues of `verus/style.py`, lighter where the page is dark. */
+/** The hues of `verus/style.py`; where there are two, the second is for dark pages. */
 const HUES = {
-  verus: ["#1c7fc7", "#46aee6"], forward: ["#0b7a75", "#2fc4b2"], cubic: ["#d55e00", "#ff8a3d"], newreno: ["#b37400", "#e69f00"],
-  vegas: ["#009e73", "#2fd0a2"], bbr: ["#404040", "#c3c9d0"], bbr1: ["#7f7f7f", "#9a9a9a"], copa: ["#117733", "#4fc276"],
-  ledbatpp: ["#7c7c22", "#c2c25a"], c4: ["#882255", "#e07aa8"], vivace: ["#aa4499", "#dd83d0"], scream: ["#0b7285", "#48b8cc"],
-  prague: ["#6a51a3", "#a893e0"], sprout: ["#b3558c", "#e39ac6"], hand: ["#c2185b", "#ff6fa3"],
+  verus: ["#1c7fc7", "#46aee6"], cubic: ["#d55e00"], newreno: ["#e69f00"], vegas: ["#009e73"], sprout: ["#cc79a7"], forward: ["#e7298a"],
+  bbr1: ["#7f7f7f"], bbr: ["#b20047", "#f0608f"], copa: ["#5c9e12"], ledbatpp: ["#b2a700"], c4: ["#c22be0"], vivace: ["#ff4f8b"], scream: ["#0b7285", "#3fa9bd"],
+  prague: ["#9a7fe8"], hand: ["#5a3fb0", "#a893e0"],
 };
-const OTHER = ["#8c6d31", "#c9a45c"];
+const OTHER = ["#8c6d31"];
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 /** A sender's colour; `share` from 0 to 1 turns it, so that flows of one sender stay apart. */
 export function color(scheme, share = 0) {
-  const [red, green, blue] = (HUES[scheme.split(":")[0]] ?? OTHER)[dark.matches ? 1 : 0].match(/\w\w/g).map((part) => parseInt(part, 16));
+  const hues = HUES[scheme.split(":")[0]] ?? OTHER;
+  const [red, green, blue] = hues.at(dark.matches ? -1 : 0).match(/\w\w/g).map((part) => parseInt(part, 16));
   if (!share) return `rgb(${red},${green},${blue})`;
   // Half of the flows darker, half lighter, up to two fifths of the way.
   const to = share < 0.5 ? (dark.matches ? 255 : 0) : (dark.matches ? 0 : 255);
@@ -123,15 +123,16 @@ export class Charts {
       const own = chart.lines.filter((line) => !line.capacity && line.lane === index);
       const lines = own.some((line) => line.flow === undefined) ? own.filter((line) => line.flow === undefined) : own;
       const found = lines.map((line) => line.values[at]).filter((value) => value != null);
-      return [color(lane.scheme), `${index ? "┄ " : ""}${shown(found.length ? found.reduce((sum, value) => sum + value, 0) / found.length : null)}`];
+      return [color(lane.scheme), index ? "┅" : "━", shown(found.length ? found.reduce((sum, value) => sum + value, 0) / found.length : null)];
     });
     const text = JSON.stringify(words);
     if (chart.told === text) return;
     chart.told = text;
-    chart.now.replaceChildren(...words.map(([hue, word]) => {
-      const span = document.createElement("span");
-      span.style.color = hue;
-      span.textContent = word;
+    chart.now.replaceChildren(...words.map(([hue, stroke, word]) => {
+      const span = document.createElement("span"), line = document.createElement("i");
+      line.style.color = hue;
+      line.textContent = stroke;
+      span.append(line, ` ${word}`);
       return span;
     }));
   }
