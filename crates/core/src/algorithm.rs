@@ -100,7 +100,7 @@ impl Value {
         given.pairs.iter().map(param).collect()
     }
 
-    /// The same, of which words that are numbers with a unit of their key are numbers: `epoch_ms=0.01s` is 10.
+    /// The same, with words that are a number with a unit converted to the unit of their key: `epoch_ms=0.01s` is 10.
     fn measured(params: Vec<(String, Value)>, keys: &[Key]) -> Vec<(String, Value)> {
         let number = |(key, value): (String, Value)| {
             let listed = keys.iter().find(|other| other.key == key);
@@ -221,7 +221,7 @@ pub fn catalogue() -> Vec<Entry> {
     Registry::installed().catalogue()
 }
 
-/// What schemes can name: this crate's algorithms, and those that a program adds of its own.
+/// The algorithms that schemes can name: this crate's, and those that a program adds.
 #[derive(Clone)]
 pub struct Registry {
     algorithms: Vec<Algorithm>,
@@ -232,7 +232,7 @@ pub struct Registry {
 /// programs: `None` if the text is not of that kind.
 pub type OpenElsewhere = fn(&str) -> Option<Result<Elsewhere, Problem>>;
 
-/// What came of such a scheme.
+/// A scheme that [`OpenElsewhere`] has opened.
 #[derive(Debug)]
 pub struct Elsewhere {
     /// Its bare name.
@@ -262,11 +262,11 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Makes this what all schemes of the program are read by, where no other registry is named. It comes first in `main`:
-    /// once a scheme was read or the list shown, what they were read by stays.
+    /// Makes this the registry by which the program reads all schemes, unless a call names another. Call it first in
+    /// `main`: once a scheme has been read or the list shown, the registry cannot be replaced.
     ///
     /// # Errors
-    /// Gives it back if that has happened.
+    /// Gives the registry back if it is too late.
     pub fn install(self) -> Result<(), Registry> {
         INSTALLED.set(self)
     }
@@ -276,17 +276,17 @@ impl Registry {
         INSTALLED.get_or_init(Registry::default)
     }
 
-    /// Schemes of another kind, which `open` tells by their text and is asked about first.
+    /// Adds schemes of another kind. `open` recognises them by their text, and is called before anything else is tried.
     #[must_use]
     pub fn with_elsewhere(mut self, open: OpenElsewhere) -> Self {
         self.open_elsewhere = Some(open);
         self
     }
 
-    /// Another algorithm, whose configuration is `C`: schemes call it `name`, lists say `summary` of it, a sentence.
+    /// Adds an algorithm with configuration `C`. `name` is its name in schemes, `summary` the sentence that lists show.
     ///
     /// # Panics
-    /// If the name is taken, or no word of lower-case letters, digits, hyphens and underscores.
+    /// If the name is taken, or contains anything but lower-case letters, digits, hyphens and underscores.
     #[must_use]
     pub fn with<C: Configuration>(mut self, name: &'static str, summary: &'static str) -> Self {
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_".contains(&c);
@@ -380,7 +380,7 @@ pub struct Scheme {
     config: Config,
 }
 
-/// Schemes are the same whose words are.
+/// Two schemes are equal if their texts are.
 impl PartialEq for Scheme {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && self.params == other.params
@@ -388,8 +388,8 @@ impl PartialEq for Scheme {
 }
 
 impl Scheme {
-    /// Parses `NAME[:key=value,…]` where no file may be read, as for whoever asks over a network:
-    /// a scheme that names one is refused. [`open`](Self::open) is for those whose files they are.
+    /// Parses `NAME[:key=value,…]` and refuses schemes that name a file, as for requests over a network.
+    /// [`open`](Self::open) also reads files.
     ///
     /// # Errors
     /// Names the unknown algorithm or key, or the value out of its range.
@@ -453,7 +453,7 @@ impl Scheme {
         }
     }
 
-    /// The rate at which a flow sends whatever becomes of its packets, for the scheme that does.
+    /// The flow's rate, for schemes that send at a constant rate whatever happens to their packets.
     pub fn fixed_rate(&self) -> Option<Rate> {
         self.config.fixed_rate()
     }
@@ -464,7 +464,7 @@ impl Scheme {
         self.config.build(seed)
     }
 
-    /// Why a controller that was built of it gave up, for those that can.
+    /// Why a controller built from it gave up, for controllers that can.
     pub fn failure(&self) -> Option<String> {
         self.config.failure()
     }

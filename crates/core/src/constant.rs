@@ -1,8 +1,8 @@
-//! Constant: a packet at each interval, whatever becomes of it.
+//! Constant: a packet at each interval, whatever happens to the packets.
 //!
-//! What the paper's measurements send (SIGCOMM 2015 §3: every 0.4 ms; §5.3: 1400-byte packets at 5 and 2.5
-//! Mbit/s). It heeds neither loss nor delay, so it is for recording a channel and for standing in for
-//! traffic that does not yield, not for carrying anything.
+//! What the paper's measurements send (SIGCOMM 2015 §3: every 0.4 ms; §5.3: 1400-byte packets at 5 and 2.5 Mbit/s). It
+//! reacts to neither loss nor delay, so it is for recording a channel and for imitating unresponsive traffic, not for
+//! carrying data.
 
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Allowance, Controller, Departure, Feedback, Timeout};
@@ -12,14 +12,14 @@ use crate::recovery::Recovery;
 use crate::spec::Row;
 use crate::units::{Bytes, Duration, Rate, Time};
 
-/// What a late timer makes up for at the most: departures further back are left out, since a flood after a
-/// pause is no constant rate either.
+/// A late timer makes up for at most this much time. Departures missed before are left out, since a burst after a pause
+/// is not a constant rate either.
 const MADE_UP: Duration = Duration::from_millis(100);
 
 /// A configuration of the constant rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// How much leaves, headers included, Mbit/s (§3: 10).
+    /// The rate of departures, headers included, in Mbit/s (§3: 10).
     pub rate_mbps: f64,
 }
 
@@ -72,7 +72,7 @@ pub struct Constant {
     rate: Rate,
     packet_size: Bytes,
     interval: Duration,
-    /// When the next packet falls due, and whether any has left: the peer may keep the first waiting.
+    /// When the next packet is due, and whether any has left: the first may have to wait for the peer.
     next: Time,
     has_begun: bool,
     /// Packets whose time has come.
@@ -140,7 +140,7 @@ impl Controller for Constant {
         self.interval = self.rate.time_for(size).max(Duration::from_nanos(1));
     }
 
-    /// There is none: for those who draw it, what is in flight and the next packet.
+    /// There is no window; for figures, the bytes in flight and the next packet.
     fn window(&self) -> Bytes {
         self.in_flight + self.packet_size
     }

@@ -1,4 +1,4 @@
-//! Names that are nearly right: what whoever mistyped one probably meant.
+//! Near matches for mistyped names.
 
 /// The few `names` that resemble `text`, nearest first; `None` if none does.
 pub fn near<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {

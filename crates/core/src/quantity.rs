@@ -1,8 +1,8 @@
 //! Numbers as people type them, with a unit behind them if they like: `2m`, `20ms`, `120kB`, `0.5%`, `12Mbit/s`.
 //!
-//! What a number without a unit means, the option or key that takes it says: `--delay-ms 20` and `--delay-ms 20ms` are
-//! the same. A kilobyte is 1000 bytes and a kibibyte 1024 (IEC 80000-13); a bare `120k` of bytes is refused, since
-//! programs differ in which of the two it is.
+//! The option or key that takes a number gives the unit of a bare number: `--delay-ms 20` and `--delay-ms 20ms` are the
+//! same. A kilobyte is 1000 bytes and a kibibyte 1024 (IEC 80000-13); a bare `120k` of bytes is refused, since programs
+//! differ in which of the two it is.
 
 use thiserror::Error;
 

@@ -7,13 +7,12 @@
 //! W = r × (rest of the round trip + T) + r × silence
 //! ```
 //!
-//! where r is what the path delivered at its best lately, T the queueing delay aimed for, and the rest
-//! of the round trip what remains of it without this direction's queue. Where W is limited by an underestimated
-//! r, each round multiplies it by up to (rest + T) / rest, so that any rate is found within seconds.
+//! where r is the highest recent delivery rate, T the queueing delay aimed for, and the rest of the round trip what
+//! remains of it without this direction's queue. Where W is limited by an underestimated r, each round multiplies it by
+//! up to (rest + T) / rest, so that any rate is found within seconds.
 //!
-//! * Rates and queues are measured by the *receiver's* clock where the transport carries it. Both directions
-//!   are loaded at once, and acknowledgements that queue on their way back must look like neither. Without
-//!   it, round trips have to do.
+//! * Rates and queues are measured by the *receiver's* clock where the transport carries it. Both directions are loaded
+//!   at once, and acknowledgements that queue on their way back must look like neither. Otherwise by round trips.
 //! * Silence may be an outage of the way back alone. For 5 s the window grows as if the path went
 //!   on delivering; a timeout then leaves a few packets that probe, and what was known of the rate stays known.
 //! * Where the queue is too short for T, the excess is lost. A round that loses more than a twentieth brings
@@ -30,27 +29,28 @@ use crate::recovery::{Recovery, TimeoutBase, TimeoutRule};
 use crate::spec::Row;
 use crate::units::{Bytes, Duration, Time};
 
-/// What a rate is measured over: longer than scheduling bursts and most gaps, shorter than fading.
+/// A rate is measured over this long: longer than scheduling bursts and most gaps, shorter than fading.
 const BIN: Duration = Duration::from_millis(250);
-/// How many bins in which anything arrived make "lately". Outages do not age what is known.
+/// r is the best of this many bins. Bins in which nothing arrived do not count, so that an outage does not make r
+/// forgotten.
 const BINS: usize = 3;
-/// A standing queue is never shorter than this, in packets: at low rates a delay is no queue.
+/// The queue aimed for is at least this many packets: at low rates T alone may be less than a packet.
 const FEWEST_QUEUED: u64 = 8;
 /// The window at the start (RFC 6928).
 const INITIAL_PACKETS: u64 = 10;
-/// What a timeout leaves to probe with.
+/// Packets that may leave after a timeout, to probe the path.
 const PROBE_PACKETS: u64 = 4;
-/// For so long without a word the path is taken to go on delivering.
+/// Without acknowledgements the path is assumed to go on delivering for this long.
 const SILENCE_BRIDGED: Duration = Duration::from_secs(5);
-/// The rest of a round trip counts for so long at the most: the first acknowledgement after an outage of the way
-/// back claims all of it.
+/// The rest of a round trip counts as at most this long: the first acknowledgement after an outage of the way back
+/// claims all of it.
 const LONGEST_REST: Duration = Duration::from_secs(10);
-/// How often silence is looked at.
+/// Interval at which silences are checked.
 const TICK: Duration = Duration::from_millis(50);
 /// A round that loses a larger share overflows the queue; smaller ones are the channel's own.
 const TOLERABLE_LOSS: f64 = 0.05;
-/// What an overflow leaves of the queue, by what share of itself T then grows each round, and what share of what was
-/// asked for it never falls below.
+/// The share of the queue that T keeps after an overflow; the share of itself by which T then grows each round; the
+/// share of the T asked for below which it never falls.
 const AFTER_OVERFLOW: f64 = 0.8;
 const RESTORED: u64 = 8;
 const LEAST_SHARE: u64 = 50;
@@ -131,7 +131,7 @@ impl Deliveries {
     }
 }
 
-/// What became of the packets of a round trip.
+/// The fate of the packets of a round trip.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     /// It ends with the first packet to leave after it began.
@@ -149,7 +149,7 @@ pub struct Saturate {
     deliveries: Deliveries,
     round: Round,
     newest_sent: u64,
-    /// T, as far as the queue is long enough.
+    /// T, lowered where the queue is too short for it.
     target: Duration,
     /// Whether the last round lost what a queue had no room for.
     overflowed: bool,
@@ -160,7 +160,7 @@ pub struct Saturate {
     queue: Duration,
     rest: Duration,
     window: Bytes,
-    /// What silence adds to the window.
+    /// What a silence adds to the window.
     bridged: Bytes,
     heard: Time,
     next_tick: Time,

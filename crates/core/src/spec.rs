@@ -1,7 +1,7 @@
 //! Texts of the form `NAME:key=value,key=value`, and the tables of keys that they set.
 //!
 //! A key stands once: as a [`Row`] in the file of the configuration that it sets, with its unit, its meaning and the
-//! two functions that read and write it. What is listed, what is parsed and what is the default follow from that.
+//! two functions that read and write it. The list of keys, the parser and the defaults all follow from this row.
 
 use serde::Serialize;
 use thiserror::Error;
@@ -11,7 +11,7 @@ use crate::quantity::{self, Unit};
 use crate::range::{OutOfRange, Within};
 use crate::units::Duration;
 
-/// The default of a key that has none.
+/// Stands for the default of a key that must be given.
 pub const REQUIRED: &str = "required";
 
 /// A key, as `verus list schemes` shows it.
@@ -30,27 +30,27 @@ pub struct Key {
 /// What is wrong with such a text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Problem {
-    /// Nothing has this name.
+    /// An unknown name.
     #[error("unknown {what} `{name}`; {known}")]
     UnknownName {
-        /// What there is none of.
+        /// The kind of thing that was looked for: a scheme, a queue.
         what: &'static str,
         /// The word.
         name: String,
         /// The nearest names, or all there are.
         known: String,
     },
-    /// There is no such key.
+    /// An unknown key.
     #[error("`{name}` has no key `{key}`; {known}")]
     UnknownKey {
-        /// What the text is of.
+        /// The name whose keys were looked up.
         name: String,
         /// The word.
         key: String,
         /// The nearest keys, or all there are.
         known: String,
     },
-    /// A key without a value, given twice, or with a value that is not of its kind.
+    /// A key without a value, a key given twice, or a value that the key does not take.
     #[error("{key} must be {expected}, not `{value}`")]
     BadValue {
         /// The key.
@@ -70,12 +70,13 @@ pub enum Problem {
         /// What is wrong with it.
         problem: String,
     },
-    /// Values that do not go together.
+    /// Values that contradict each other.
     #[error("{0}")]
     Together(String),
 }
 
-/// What `word` may have meant of `names`, or all of them: "the nearest is `ratio`", "its keys are min, max".
+/// A hint for a mistyped `word`: the nearest of `names`, or all of them: "the nearest is `ratio`", "its keys are min,
+/// max".
 fn hint(word: &str, all: &str, names: &[&str]) -> String {
     match near(word, names.iter().copied()) {
         Some(near) if near.contains(',') => format!("the nearest are {near}"),
@@ -109,7 +110,7 @@ impl Problem {
     }
 }
 
-/// One kind of a thing that a text describes: a queue, a traffic.
+/// One kind of something that texts describe: of queues, for example, or of traffic.
 #[derive(Debug)]
 pub struct Kind<T: 'static> {
     /// The word before the colon.
@@ -118,13 +119,13 @@ pub struct Kind<T: 'static> {
     pub summary: &'static str,
     /// A complete example.
     pub example: &'static str,
-    /// Its keys, for people.
+    /// Its keys, for display.
     pub keys: fn() -> Vec<Key>,
-    /// What such a text describes.
+    /// Makes the described thing from the text's keys.
     pub read: fn(&Given<'_>) -> Result<T, Problem>,
 }
 
-/// A [`Kind`], for people: what `verus list queues` prints.
+/// A [`Kind`], for display: what `verus list queues` prints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shown {
     /// The word before the colon.
@@ -138,7 +139,7 @@ pub struct Shown {
 }
 
 impl<T> Kind<T> {
-    /// What `text` describes, of one of `kinds`.
+    /// The thing that `text` describes, of one of `kinds`.
     ///
     /// # Errors
     /// If there is no such kind, or it has no such key, or a value is not of its key's kind.
@@ -150,7 +151,7 @@ impl<T> Kind<T> {
         (kind.read)(&given)
     }
 
-    /// `kinds`, for people.
+    /// `kinds`, for display.
     pub fn list(kinds: &'static [Kind<T>]) -> Vec<Shown> {
         let shown = |kind: &Kind<T>| Shown {
             name: kind.name,
@@ -162,7 +163,7 @@ impl<T> Kind<T> {
     }
 }
 
-/// `rows`, for people, with the values that `config` has.
+/// `rows`, for display, with the values of `config`.
 pub fn shown<C>(rows: &[Row<C>], config: &C) -> Vec<Key> {
     rows.iter().map(|row| row.shown(config)).collect()
 }
@@ -172,7 +173,7 @@ pub fn shown<C>(rows: &[Row<C>], config: &C) -> Vec<Key> {
 pub struct Given<'a> {
     /// The word before the colon.
     pub name: &'a str,
-    /// What follows it, in the order given.
+    /// The keys and values after the colon, in the order given.
     pub pairs: Vec<(&'a str, &'a str)>,
 }
 
@@ -206,7 +207,7 @@ impl<'a> Given<'a> {
         found.map(|&(_, value)| value)
     }
 
-    /// Sets in `config` all that is given, presets first.
+    /// Sets all given keys in `config`, presets first.
     ///
     /// # Errors
     /// Names the key that `rows` do not have, or the value that is not of its kind.
@@ -233,8 +234,8 @@ impl<'a> Given<'a> {
     }
 }
 
-/// How `text`, the beginning of `NAME:key=value,…`, may go on, of these names and their keys: whole names, `NAME:key=`, and
-/// the words that a key takes.
+/// Completions of `text`, the beginning of a `NAME:key=value,…`, from these names and their keys: whole names,
+/// `NAME:key=`, and the words that a key takes.
 pub fn complete(text: &str, known: &[(&str, &[Key])]) -> Vec<String> {
     let Some((name, rest)) = text.split_once(':') else {
         let names = known.iter().map(|(name, _)| (*name).to_owned());
@@ -269,7 +270,7 @@ pub fn complete(text: &str, known: &[(&str, &[Key])]) -> Vec<String> {
         .collect()
 }
 
-/// More texts than this from one are refused: a typing error more likely than a wish.
+/// An expansion into more texts than this is refused: it is more likely a typing error than intended.
 const MOST_EXPANDED: usize = 1000;
 
 /// Every text that `text` stands for: `x:a=1,2` is `x:a=1` and `x:a=2`, and `x:a=2..4` has 2, 3 and 4, `x:a=0..1..0.5`
@@ -312,7 +313,7 @@ pub fn expand(text: &str) -> Result<Vec<String>, Problem> {
     Ok(texts)
 }
 
-/// The values of `FROM..TO` or `FROM..TO..STEP`; what is no such range is one value.
+/// The values of `FROM..TO` or `FROM..TO..STEP`; any other text is one value.
 fn values(key: &str, value: &str) -> Result<Vec<String>, Problem> {
     let numbers: Option<Vec<f64>> = value
         .split("..")
@@ -353,7 +354,7 @@ impl<'a> Setting<'a> {
         self.value
     }
 
-    /// That the value must be something else.
+    /// The error that the value must be something else.
     pub fn bad(&self, expected: &str) -> Problem {
         Problem::bad(self.key, expected, self.value)
     }
@@ -394,7 +395,7 @@ impl<'a> Setting<'a> {
     /// If it is none.
     pub fn whole(&self) -> Result<u64, Problem> {
         const WORDS: &str = "a whole number above 0";
-        /// A double tells apart all whole numbers up to here.
+        /// Up to here a double represents every whole number exactly.
         const LARGEST: f64 = (1u64 << 53) as f64;
         if let Ok(number) = self.value.parse::<u64>() {
             return Some(number)
@@ -435,13 +436,13 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// What a key takes that takes words, and what each stands for.
+/// The words that a key takes, and the value of each.
 pub type Words<T> = &'static [(&'static str, T)];
 
 /// The words for yes and no.
 pub const FLAG: Words<bool> = &[("yes", true), ("no", false)];
 
-/// `words`, for people: "a, b or c".
+/// `words`, for display: "a, b or c".
 pub fn either<T>(words: Words<T>) -> String {
     let words: Vec<&str> = words.iter().map(|&(word, _)| word).collect();
     match words.split_last() {
@@ -461,7 +462,7 @@ pub fn word_for<T: PartialEq>(words: Words<T>, value: &T) -> String {
 pub struct Row<C: 'static> {
     key: &'static str,
     meaning: &'static str,
-    /// Whether it sets what other keys then change.
+    /// Whether it is a preset, whose values other keys then change.
     preset: bool,
     field: Field<C>,
 }
@@ -543,7 +544,7 @@ impl<C> Row<C> {
         Row::new(key, meaning, field)
     }
 
-    /// A whole number above 0, in `unit`; `none` says for people what it is where there is none.
+    /// A whole number above 0, in `unit`; `none` is displayed where there is no value.
     pub const fn whole(
         key: &'static str,
         unit: &'static str,
@@ -592,13 +593,13 @@ impl<C> Row<C> {
         Row::new(key, meaning, Field::Other { unit, get, set })
     }
 
-    /// This key sets what others change: it comes first, wherever it stands.
+    /// Makes this key a preset: it is applied before all others, wherever it stands in the text.
     pub const fn first(mut self) -> Self {
         self.preset = true;
         self
     }
 
-    /// What its values are measured in.
+    /// The unit of its values.
     fn unit(&self) -> Unit {
         match &self.field {
             Field::Number { unit, .. } | Field::Whole { unit, .. } => Unit::named(unit),
@@ -640,7 +641,7 @@ impl<C> Row<C> {
         }
     }
 
-    /// The row for people, with the value that `config` has.
+    /// The row for display, with the value of `config`.
     pub fn shown(&self, config: &C) -> Key {
         let (unit, default) = match &self.field {
             Field::Number { unit, get, .. } => ((*unit).to_owned(), get(config).to_string()),

@@ -15,12 +15,12 @@ pub struct Direction<P> {
     path: Path<P>,
     /// When the channel began.
     origin: Option<Time>,
-    /// Carries what arrives before.
+    /// Carries what arrives before `origin`.
     unlimited: Delay<P>,
 }
 
 impl<P: Packet> Direction<P> {
-    /// A direction whose random draws come from `seed` and its `way`. It knows one flow, that of number 0.
+    /// A direction whose random draws come from `seed` and its `way`. All packets belong to flow 0.
     pub fn new(config: &PathConfig, seed: u64, way: Way) -> Self {
         Direction {
             path: config.build(seed, way),
@@ -29,12 +29,13 @@ impl<P: Packet> Direction<P> {
         }
     }
 
-    /// From `now` on there is the path, at the beginning of its channel.
+    /// The path begins at `now`, at the beginning of its channel.
     pub fn begin(&mut self, now: Time) {
         self.origin = Some(now);
     }
 
-    /// A packet arrives at `now`; call [`Direction::catch_up`] first. What `watch` hears is in the path's own time.
+    /// A packet arrives at `now`; call [`Direction::catch_up`] first. `watch` hears times relative to the beginning of
+    /// the path.
     #[inline]
     pub fn arrive(&mut self, now: Time, size: Bytes, packet: P, watch: &mut impl Watch<P>) {
         match self.origin {
@@ -45,8 +46,8 @@ impl<P: Packet> Direction<P> {
         }
     }
 
-    /// Does what was due at the bottleneck before `now`, each at its own instant: at one instant, arrivals come
-    /// before departures, as in the simulator.
+    /// Serves what was due at the bottleneck before `now`, each packet at its own instant: at one instant, arrivals
+    /// come before departures, as in the simulator.
     #[inline]
     pub fn catch_up(&mut self, now: Time, watch: &mut impl Watch<P>) {
         if let Some(origin) = self.origin {
@@ -54,7 +55,8 @@ impl<P: Packet> Direction<P> {
         }
     }
 
-    /// The same including what is due at `now`, by when everything that arrived has.
+    /// As [`catch_up`](Self::catch_up), and also serves what is due at `now`. Everything that arrives at `now` must
+    /// have arrived.
     #[inline]
     pub fn advance(&mut self, now: Time, watch: &mut impl Watch<P>) {
         if let Some(origin) = self.origin {
@@ -75,10 +77,10 @@ impl<P: Packet> Direction<P> {
             .min()
     }
 
-    /// Takes the next packet that has arrived at the far end by `now`, and when it did.
+    /// Takes the next packet that has arrived at the far end by `now`, with the time of its arrival.
     #[inline]
     pub fn deliver(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<(Time, P)> {
-        // What came before the path began arrives before what came later: all take equally long.
+        // Packets from before the path began arrive before later ones: propagation is the same for all.
         if let Some(arrived) = self.unlimited.arrive(now, 0) {
             return Some(arrived);
         }
@@ -87,8 +89,8 @@ impl<P: Packet> Direction<P> {
         Some((origin + at.since(Time::ZERO), packet))
     }
 
-    /// Bytes that an idle link could have carried from `from` to `now`, while nobody looked whether there
-    /// were any: what reading late may have cost.
+    /// Bytes that an idle link could have carried from `from` to `now`, while the device was not read: the most that
+    /// late reading may have cost.
     pub fn missed(&self, from: Time, now: Time) -> Bytes {
         let idle = self.path.links().all(|link| link.queued_packets() == 0);
         let origin = self.origin.filter(|_| idle);
@@ -108,7 +110,7 @@ impl<P: Packet> Direction<P> {
     }
 }
 
-/// `now` in the path's own time.
+/// `now` relative to the beginning of the path.
 #[inline]
 fn since(origin: Time, now: Time) -> Time {
     Time::ZERO + now.since(origin)

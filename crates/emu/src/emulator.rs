@@ -1,4 +1,5 @@
-//! The loop: packets between two devices, through a direction each, on the real clock.
+//! The loop: carries packets between two devices on the real clock, with a [`Direction`](crate::direction::Direction)
+//! each way.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,7 +21,7 @@ use crate::device::Device;
 use crate::direction::Direction;
 use crate::packet::Packet;
 
-/// Reads at most this often from one device before deliveries get their turn.
+/// Reads at most this many times from one device before it handles deliveries.
 const READS: usize = 16;
 
 /// How well the emulator kept its time.
@@ -57,7 +58,7 @@ pub struct Emulator {
 struct End {
     device: Device,
     direction: Direction<Packet>,
-    /// Since when nobody has looked whether the device holds packets.
+    /// When the device was last checked for packets.
     unwatched: Time,
 }
 
@@ -92,7 +93,7 @@ impl Emulator {
         })
     }
 
-    /// The links begin, at the beginning of their channels.
+    /// Starts the links, at the beginning of their channels.
     pub fn begin(&mut self) {
         let now = self.clock.now();
         self.began = Some(now);
@@ -101,8 +102,8 @@ impl Emulator {
         }
     }
 
-    /// The links begin with the next packet on the way `way` that has `least_bytes` or more: what sets up a
-    /// connection does not use them up.
+    /// Starts the links with the next packet on the way `way` that has `least_bytes` or more, so that the packets that
+    /// set up a connection use none of the channel.
     pub fn begin_with(&mut self, way: Way, least_bytes: usize) {
         self.awaited = Some((way, least_bytes));
     }
@@ -118,7 +119,7 @@ impl Emulator {
         self.ends[way as usize].direction.capacity(from, to)
     }
 
-    /// How well the time was kept so far.
+    /// How punctual the emulator has been so far.
     pub fn timing(&self) -> Timing {
         Timing {
             lateness: self.lateness.clone(),
@@ -128,8 +129,8 @@ impl Emulator {
         }
     }
 
-    /// Does what is to be done now, then sleeps until there is more, until `until` has passed since
-    /// [`Emulator::begin`], or until `wake` can be read. What happens on either way is told to its watch, in times since
+    /// Does everything that is due now, then sleeps until more is due, until `until` has passed since
+    /// [`Emulator::begin`], or until `wake` is readable. The watch of each way hears its events, with times since
     /// [`Emulator::begin`].
     ///
     /// # Errors
@@ -175,7 +176,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// Hands over what has arrived at the far end.
+    /// Writes packets that have arrived at the far end to its device.
     fn deliver(&mut self, way: Way, watch: &mut impl Watch<Packet>) -> io::Result<()> {
         let now = self.clock.now();
         let [first, second] = &mut self.ends;
@@ -218,7 +219,7 @@ impl Emulator {
         };
         let mut more = true;
         for _ in 0..READS {
-            // What was joined arrived together.
+            // Segments that the kernel had joined arrived together.
             let mut stamped = None;
             more = device.read(|packet| {
                 let now = *stamped.get_or_insert_with(|| {
@@ -242,7 +243,7 @@ impl Emulator {
         Ok(more)
     }
 
-    /// Reads what the device holds, and begins with the packet that is waited for.
+    /// Reads what the device holds, and starts the links at the packet that [`Emulator::begin_with`] waits for.
     fn read_until_begun(
         &mut self,
         way: Way,
@@ -272,8 +273,7 @@ impl Emulator {
     }
 }
 
-/// Asks, for the calling thread, for a place before everything that is not as urgent; nothing depends on
-/// getting it.
+/// Asks for real-time priority for the calling thread; nothing depends on getting it.
 pub fn in_real_time() {
     /// Above everything ordinary, below what the kernel does for interrupts.
     const PRIORITY: u8 = 10;
@@ -287,7 +287,7 @@ pub fn in_real_time() {
     );
 }
 
-/// Passes on what happens, and keeps the packets that go no further: their buffers are used again.
+/// Passes events on, and keeps the dropped packets so that their buffers can be used again.
 struct Kept<'a, W> {
     watch: &'a mut W,
     refused: &'a mut Vec<Packet>,

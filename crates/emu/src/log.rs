@@ -23,7 +23,7 @@ enum Event {
     End,
 }
 
-/// Writes down what happens at one bottleneck.
+/// Logs the events at one bottleneck.
 #[derive(Debug)]
 pub struct LinkLog {
     batch: Vec<(Time, Bytes, Event)>,

@@ -46,7 +46,7 @@ impl Namespace {
         })?
     }
 
-    /// Takes the calling thread there, for good.
+    /// Moves the calling thread into it, permanently.
     ///
     /// # Errors
     /// If it may not enter.
@@ -54,7 +54,7 @@ impl Namespace {
         Ok(setns(self.0.as_fd(), CloneFlags::CLONE_NEWNET)?)
     }
 
-    /// What tells it from others: its inode.
+    /// Its inode, which identifies it.
     ///
     /// # Errors
     /// If the system does not tell.

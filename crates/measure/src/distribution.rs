@@ -1,13 +1,12 @@
-//! Spans of time, counted: exact mean and maximum, quantiles from a histogram.
+//! Distributions of time spans: exact mean and maximum, quantiles from a histogram.
 
 use verus_core::Duration;
 
-/// What the finest histogram step stands for. Ten microseconds is a twelfth of a 1500-byte packet's time
-/// at 100 Mbit/s.
+/// The finest histogram step, in ns. Ten microseconds is a twelfth of a 1500-byte packet's time at 100 Mbit/s.
 const UNIT_NANOS: u64 = 10_000;
 
-/// How finely a histogram tells spans apart: in units of 10 µs, or in so many binary digits after the leading one,
-/// whichever is coarser.
+/// The resolution of a histogram: units of 10 µs, or `digits` binary digits after the leading one, whichever is
+/// coarser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Resolution {
     digits: u32,

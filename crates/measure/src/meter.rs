@@ -12,11 +12,11 @@ const FAIRNESS_WINDOW: Duration = Duration::from_secs(1);
 
 /// Measures one bottleneck and the flows that cross it.
 ///
-/// Events come in time order. Every packet is told of when it reaches the bottleneck
+/// Events come in time order. Every packet is reported when it reaches the bottleneck
 /// ([`on_arrival`](Meter::on_arrival), dropped or not) and then at most once more, when it leaves
 /// ([`on_departure`](Meter::on_departure), in the order of entering) or is dropped
-/// ([`on_drop`](Meter::on_drop)). What the ends saw is optional: without it, goodput, round-trip
-/// times and retransmissions are reported as unknown.
+/// ([`on_drop`](Meter::on_drop)). Events at the ends are optional: without them, goodput,
+/// round-trip times and retransmissions are reported as unknown.
 ///
 /// Nothing is allocated per packet: bins grow with time and histograms with the longest delay.
 #[derive(Clone, Debug)]
@@ -35,9 +35,9 @@ pub struct Meter {
     next_roll: Time,
     jain: Average,
     jain_active: Average,
-    /// Whether anybody told which flows are on.
+    /// Whether any call has stated which flows are on.
     activity_known: bool,
-    /// Whether anybody told what the ends saw.
+    /// Whether any event of the ends was reported.
     ends_observed: bool,
     whole_millis: bool,
 }
@@ -63,7 +63,7 @@ struct Flow {
     /// `departed_bytes` when the current fairness window began.
     window_mark: u64,
     active: bool,
-    /// When it went on last, if it is on, and how long it was on before.
+    /// Since when it is on, if it is, and how long it was on in earlier periods.
     on_since: Option<Time>,
     on: Duration,
     /// How long its files took; none if it has none.
@@ -115,7 +115,7 @@ impl Flow {
         }
     }
 
-    /// What the current bin holds, and starts the next.
+    /// Returns what the current bin holds, and starts the next.
     fn take_bin(&mut self) -> Bin {
         let now = Mark {
             departures: self.departures,
@@ -184,8 +184,8 @@ impl Meter {
         self.begin(start);
     }
 
-    /// Every instant that will be told is a whole millisecond, so delays are too: reports quantiles
-    /// as such, exact below 16 s. Must come before the first event.
+    /// All times will be whole milliseconds, and so all delays: quantiles are then whole
+    /// milliseconds, exact below 16 s. Must come before the first event.
     pub fn whole_milliseconds(&mut self) {
         self.whole_millis = true;
         let resolution = self.resolution();
@@ -194,7 +194,7 @@ impl Meter {
         }
     }
 
-    /// How finely delays are told apart.
+    /// The resolution of delays.
     fn resolution(&self) -> Resolution {
         if self.whole_millis {
             Resolution::WHOLE_MILLISECONDS
@@ -242,7 +242,7 @@ impl Meter {
         flow.bin_max = flow.bin_max.max(delay.as_nanos());
     }
 
-    /// `new_bytes` that the receiver of `flow` did not have before reach it.
+    /// The receiver of `flow` gets `new_bytes` that it did not have before.
     #[inline]
     pub fn on_delivery(&mut self, flow: usize, new_bytes: Bytes) {
         self.ends_observed = true;
@@ -264,14 +264,14 @@ impl Meter {
         flow.retransmitted += u64::from(retransmission);
     }
 
-    /// `flow` goes on or off, for [`Metrics::jain_active`]. A flow is off until it is told to be
-    /// on; if no flow is ever told, all count as on.
+    /// `flow` goes on or off, for [`Metrics::jain_active`]. A flow is off until the first call; if
+    /// there are no calls for any flow, all count as on.
     pub fn set_active(&mut self, now: Time, flow: usize, active: bool) {
         if now >= self.next_roll {
             self.roll(now);
         }
         self.activity_known = true;
-        // Going off at the very instant at which a window begins is not being on in it.
+        // A flow that goes off at the instant at which a window begins was not on in that window.
         let window_begins = self.start <= now && now + FAIRNESS_WINDOW == self.window_end;
         let flow = &mut self.flows[flow];
         if let Some(since) = flow.on_since.take() {
@@ -282,13 +282,13 @@ impl Meter {
         flow.was_active = active || (flow.was_active && !window_begins);
     }
 
-    /// `flow` has files or frames to send, whose completion will be told.
+    /// `flow` has files or frames to send, whose completion will be reported.
     pub fn expect_pieces(&mut self, flow: usize) {
         let pieces = Distribution::new(self.resolution());
         self.flows[flow].completions = Some(Box::new(pieces));
     }
 
-    /// All of a file or a frame of `flow` has been delivered, so long after it was there to be sent.
+    /// All of a file or a frame of `flow` has been delivered, `took` after it was offered.
     pub fn on_completion(&mut self, flow: usize, took: Duration) {
         let resolution = self.resolution();
         let completions = &mut self.flows[flow].completions;
@@ -297,7 +297,7 @@ impl Meter {
             .record(took.as_nanos());
     }
 
-    /// So many frames of `flow` were late.
+    /// `frames` frames of `flow` were late.
     pub fn set_late(&mut self, flow: usize, frames: u64) {
         self.flows[flow].late = Some(frames);
     }
@@ -458,8 +458,8 @@ impl Meter {
         self.next_roll = bin_end.min(self.window_end);
     }
 
-    /// Closes every bin and fairness window that has ended by `now`. What happens at the end of
-    /// one belongs to the next.
+    /// Closes every bin and fairness window that has ended by `now`. An event at the end of a bin
+    /// or window belongs to the next.
     #[cold]
     fn roll(&mut self, now: Time) {
         while let Some(bin_end) = self.bin_end.filter(|&bin_end| bin_end <= now) {
@@ -497,7 +497,8 @@ impl Meter {
         for (index, flow) in self.flows.iter_mut().enumerate() {
             let last = flow.take_bin();
             match flow.bins.last_mut() {
-                // What leaves at the very end has a bin of no width: it joins the one before.
+                // Packets that leave at the very end would have a bin without width: they join the
+                // one before.
                 Some(before) if end <= open_since => {
                     before.departures += last.departures;
                     before.bytes += last.bytes;
@@ -593,7 +594,7 @@ fn power(throughput_mbps: f64, qdelay_ms: Option<f64>, base_ms: Option<f64>) -> 
     ratio(throughput_mbps, (qdelay_ms? + base_ms?) / 1e3)
 }
 
-/// How a quantile in ns is stated in ms.
+/// Converts a quantile in ns to ms.
 fn quantile_ms(whole: bool) -> impl Fn(u64) -> f64 + Copy {
     move |nanos| {
         if whole {

@@ -1,21 +1,20 @@
-//! What the two ends of a path can see of one flow, where nobody sees the bottleneck.
+//! Metrics of one flow from its two ends alone, where the bottleneck cannot be observed.
 //!
-//! The ends know when each packet left and arrived, each by a clock of its own. Between two clocks
-//! that were never set together only differences mean anything: the queueing delay is estimated as
-//! the one-way delay above the least of the run. It includes what the clocks drift apart (some
-//! tens of µs a second) and leaves out a queue that never drained.
+//! The ends know when each packet left and arrived, each by a clock of its own. Between two clocks that were never set
+//! together only differences mean anything: the queueing delay is estimated as the one-way delay above the least of the
+//! run. It includes the drift between the clocks (some tens of µs a second) and leaves out a queue that never drained.
 
 use hdrhistogram::Histogram;
 use verus_core::{Bytes, Duration, Time};
 
 use crate::meter::mbps;
 
-/// What one histogram step stands for.
+/// One histogram step, in ns.
 const UNIT_NANOS: u64 = 10_000;
 /// Three digits: quantiles are off by some 10 µs or 0.1 %, for 32 KiB a histogram; those of one-way
 /// delays by as much again for each time that a much smaller one moved all that was recorded.
 const DIGITS: u8 = 3;
-/// What a histogram covers before it grows: 1.3 s; and at most: 3 hours.
+/// The range of a histogram before it grows, 1.3 s, and at most, 3 hours; in steps.
 const COVERED: (u64, u64) = (1 << 17, 1 << 30);
 
 /// A histogram of spans of time with their exact mean.
@@ -106,11 +105,11 @@ pub struct PathMeter {
     rtt: Spans,
     /// One-way delays above `base`.
     delay: Spans,
-    /// The first one-way delay by the two clocks, ns; what is recorded counts from `base` below it.
+    /// The first one-way delay by the two clocks, ns.
     first_delay: Option<i64>,
     /// The least one-way delay relative to the first, ns: zero or less.
     least: i64,
-    /// What is recorded counts from here, relative to the first, ns: `least` or less.
+    /// The zero of the recorded delays, relative to the first, ns: `least` or less.
     base: i64,
 }
 
@@ -175,13 +174,13 @@ impl PathMeter {
         let delay = received.as_nanos().wrapping_sub(sent.as_nanos()) as i64;
         let first = *self.first_delay.get_or_insert(delay);
         let delay = delay.wrapping_sub(first);
-        // A peer may claim any time: what no path and no clock does is left out.
+        // A peer may claim any time: impossible delays are left out.
         if delay.unsigned_abs() > COVERED.1 * UNIT_NANOS {
             return;
         }
         self.least = self.least.min(delay);
         if delay < self.base {
-            // Seldom: a new least is found less and less often, and each step makes as much room again.
+            // This is rare: new minima become less and less frequent, and each step makes as much room again.
             let step = (2 * delay.abs_diff(self.base) + 1_000_000).next_multiple_of(UNIT_NANOS);
             self.delay.shift(step);
             self.base -= step as i64;
@@ -227,7 +226,7 @@ impl PathMeter {
         mbps(bin.delivered.get(), self.bin)
     }
 
-    /// What arrived in up to `most` whole bins before that of `now`, Mbit/s: how it is going.
+    /// The recent throughput, Mbit/s: of up to `most` whole bins before that of `now`.
     pub fn recent_mbps(&self, now: Time, most: usize) -> f64 {
         let end = (now.since(self.origin).as_nanos() / self.bin.as_nanos()) as usize;
         let from = end.saturating_sub(most);
