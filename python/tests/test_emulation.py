@@ -81,8 +81,8 @@ def test_flows_of_our_controllers_have_logs(format_: str, verus: Command, tmp_pa
     for path in logs.iterdir():
         found = path.read_bytes()
         sent = found.count(b":packet_sent")
-        assert sent > 100
-        assert found.count(b'"bytes_in_flight"') > 100
+        assert sent > 50
+        assert found.count(b'"bytes_in_flight"') > 10
 
 
 @pytest.mark.usefixtures("real_time")
