@@ -145,7 +145,8 @@ impl Flow {
             Load::Pages(pages) => {
                 self.ends.client = Some(Box::new(Client::new(pages, self.user.draws())));
             }
-            Load::Turns(turns) => self.ends.feed = Some(Box::new(Feed::new(turns))),
+            Load::Turns(_) => self.ends.feed = Some(Box::new(Feed::turns())),
+            Load::Media(media) => self.ends.feed = Some(Box::new(Feed::media(&media, now))),
             Load::Endless | Load::For(_) => self.ends.sender.offer_bulk(),
         }
     }
@@ -158,6 +159,9 @@ impl Flow {
                 Load::File(bytes) => bytes == self.ends.delivered,
                 Load::Frames(_) => (self.ends.frames.as_ref()).is_some_and(|f| f.is_complete()),
                 Load::Pages(_) => (self.ends.client.as_ref()).is_some_and(|c| c.is_complete()),
+                Load::Media(_) => (self.ends.feed.as_ref())
+                    .and_then(|feed| feed.streams())
+                    .is_some_and(|streams| streams.is_complete()),
                 Load::Endless | Load::For(_) | Load::Turns(_) => false,
             }
     }

@@ -1,51 +1,104 @@
 //! What a connection has to send, where that is decided as late as it can be: a packet at a time.
 
+use verus_core::receiver::DataRange;
 use verus_core::sender::Sender;
-use verus_core::{Bytes, Duration};
+use verus_core::{Bytes, Duration, Time};
 
+use crate::media::{Media, Streams};
 use crate::traffic::Turns;
 
 /// Hands a sender data a packet at a time: at most one that has not left, so that all else can still be decided.
 #[derive(Clone, Debug)]
 pub struct Feed {
-    /// Whether there is anything to send.
-    on: bool,
-    pauses: u64,
+    supply: Supply,
     /// Whether what was handed over has not left.
     handed: bool,
 }
 
+#[derive(Clone, Debug)]
+enum Supply {
+    /// Something to send in turns.
+    Turns { on: bool, pauses: u64 },
+    /// Audio and video.
+    Media(Streams),
+}
+
 impl Feed {
     /// That of a connection which begins with a turn.
-    pub fn new(_: Turns) -> Self {
-        Feed {
+    pub fn turns() -> Self {
+        Feed::of(Supply::Turns {
             on: true,
             pauses: 0,
+        })
+    }
+
+    /// That of a connection which carries live media from `start` on.
+    pub fn media(media: &Media, start: Time) -> Self {
+        Feed::of(Supply::Media(Streams::new(media, start)))
+    }
+
+    fn of(supply: Supply) -> Self {
+        Feed {
+            supply,
             handed: false,
         }
     }
 
     /// A turn is over, or a pause; how long what follows lasts, if it ends.
     pub fn turn(&mut self, turns: &Turns) -> Option<Duration> {
-        if !self.on {
-            self.on = true;
-            return (turns.pauses != Some(self.pauses)).then_some(turns.on);
+        let Supply::Turns { on, pauses } = &mut self.supply else {
+            return None;
+        };
+        if !*on {
+            *on = true;
+            return (turns.pauses != Some(*pauses)).then_some(turns.on);
         }
-        self.on = false;
-        self.pauses += 1;
+        *on = false;
+        *pauses += 1;
         Some(turns.off)
     }
 
+    /// The media that it carries, if it does.
+    pub fn streams(&self) -> Option<&Streams> {
+        match &self.supply {
+            Supply::Media(streams) => Some(streams),
+            Supply::Turns { .. } => None,
+        }
+    }
+
+    /// Frames of its media may be due; when to come again, if anything can happen then.
+    pub fn offer(&mut self, now: Time) -> Option<Time> {
+        match &mut self.supply {
+            Supply::Media(streams) => streams.offer(now),
+            Supply::Turns { .. } => None,
+        }
+    }
+
     /// Hands over the next packet, if there is one and the last has left.
-    pub fn feed(&mut self, sender: &mut Sender, packet: Bytes) {
-        if self.on && !self.handed {
+    pub fn feed(&mut self, now: Time, sender: &mut Sender, packet: Bytes) {
+        if self.handed {
+            return;
+        }
+        let next = match &mut self.supply {
+            Supply::Turns { on, .. } => on.then_some(packet),
+            Supply::Media(streams) => streams.hand_over(now, packet),
+        };
+        if let Some(bytes) = next {
             self.handed = true;
-            sender.offer(packet);
+            sender.offer(bytes);
         }
     }
 
     /// What was handed over has left.
     pub fn left(&mut self) {
         self.handed = false;
+    }
+
+    /// A packet's data has arrived; how long a frame took that is there by this, if it is measured.
+    pub fn on_arrived(&mut self, now: Time, data: DataRange) -> Option<Duration> {
+        match &mut self.supply {
+            Supply::Media(streams) => streams.on_arrived(now, data),
+            Supply::Turns { .. } => None,
+        }
     }
 }

@@ -9,6 +9,7 @@ pub mod event;
 mod feed;
 pub mod frames;
 mod half;
+pub mod media;
 mod network;
 mod observe;
 mod packet;

@@ -348,7 +348,9 @@ impl Network {
         flow.begin(now);
         match flow.load {
             Load::For(time) => self.events.push(now + time, Event::Pause(index as u32)),
-            Load::Frames(_) => self.events.push(now, Event::Frame(index as u32)),
+            Load::Frames(_) | Load::Media(_) => {
+                self.events.push(now, Event::Frame(index as u32));
+            }
             Load::Pages(_) => self.events.push(now, Event::Ask(index as u32)),
             Load::Turns(turns) => self.events.push(now + turns.on, Event::Turn(index as u32)),
             Load::Endless | Load::File(_) => (),
@@ -374,6 +376,17 @@ impl Network {
                 self.events.push(at, Event::Frame(index as u32));
             }
             self.pump(now, index);
+        } else if flow.phase == Phase::On
+            && let Some(feed) = &mut flow.ends.feed
+        {
+            if let Some(at) = feed.offer(now) {
+                self.events.push(at, Event::Frame(index as u32));
+            }
+            if flow.is_complete() {
+                self.complete(now, index);
+            } else {
+                self.pump(now, index);
+            }
         }
     }
 
@@ -475,7 +488,7 @@ impl Network {
         self.observers.before_sending(now, index, &ends.sender);
         let packet_size = Bytes::new(u64::from(self.plan.scenario.packet_bytes));
         if let Some(feed) = &mut ends.feed {
-            feed.feed(&mut ends.sender, packet_size);
+            feed.feed(now, &mut ends.sender, packet_size);
         }
         while let Some(transmit) = ends.sender.poll_transmit(now) {
             sent = true;
@@ -483,7 +496,7 @@ impl Network {
                 && !transmit.retransmission
             {
                 feed.left();
-                feed.feed(&mut ends.sender, packet_size);
+                feed.feed(now, &mut ends.sender, packet_size);
             }
             let packet = DataPacket {
                 flow: index as u32,
@@ -580,6 +593,11 @@ impl Network {
         if let Some(frames) = &mut ends.frames {
             let in_order = ends.receiver.in_order();
             frames.on_arrived(now, in_order, |took| self.observers.on_piece(index, took));
+        }
+        if let Some(feed) = &mut ends.feed
+            && let Some(took) = feed.on_arrived(now, packet.data)
+        {
+            self.observers.on_piece(index, took);
         }
         if let Some(client) = &mut ends.client
             && let Some(took) = client.on_delivered(now, ends.delivered)

@@ -238,6 +238,9 @@ impl Observers {
             if let Some(frames) = &flow.ends.frames {
                 self.meter.set_late(index, frames.late(end));
             }
+            if let Some(streams) = flow.ends.feed.as_ref().and_then(|feed| feed.streams()) {
+                self.meter.set_late(index, streams.late(end));
+            }
         }
         let capacity = |from, to| data.capacity(from, to).unwrap_or(Bytes::ZERO);
         let mut outcomes: Vec<FlowOutcome> = flows

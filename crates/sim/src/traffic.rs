@@ -1,5 +1,5 @@
-//! What a user has to send, and when: `full`, `turns`, `on-off`, `c.r1002`, `files`, `pages`, `video` or `cbr`, with settings as
-//! `KIND:key=value`.
+//! What a user has to send, and when: `full`, `turns`, `on-off`, `c.r1002`, `files`, `pages`, `video`, `media` or `cbr`, with settings
+//! as `KIND:key=value`.
 //!
 //! ```text
 //!  full      ├────────────────────────────────────────────────▶ one connection, always something to send
@@ -33,6 +33,7 @@ use verus_core::spec::{
 use verus_core::{Bytes, Duration, random};
 
 use crate::frames::Video;
+use crate::media::Media;
 
 const MB: f64 = 1e6;
 
@@ -199,6 +200,8 @@ struct Pieces {
     rate_mbps: f64,
     deadline_ms: f64,
     on_s: f64,
+    audio_count: Option<u64>,
+    unmeasured_s: f64,
 }
 
 /// The largest piece, so that no sum of them overflows in any run: 10¹⁵ bytes.
@@ -235,6 +238,8 @@ impl Pieces {
         rate_mbps: 1.0,
         deadline_ms: 250.0,
         on_s: 10.0,
+        audio_count: None,
+        unmeasured_s: 0.0,
     };
     const FRAMES: Pieces = Pieces {
         bytes: Some(3_750),
@@ -361,6 +366,33 @@ impl Pieces {
         ),
         Self::DEADLINE,
         Self::count("frames"),
+    ];
+    const MEDIA_ROWS: &'static [Row<Self>] = &[
+        Row::whole(
+            "audio_count",
+            "frames",
+            "how many frames of audio",
+            "no end",
+            |c| c.audio_count,
+            |c, v| c.audio_count = Some(v),
+        ),
+        Self::count("frames of each video"),
+        Row::within(
+            "deadline_ms",
+            "ms",
+            "when the better video has waited for so long, the rest of its group is given up",
+            DEADLINE,
+            |c| c.deadline_ms,
+            |c, v| c.deadline_ms = v,
+        ),
+        Row::within(
+            "unmeasured_s",
+            "s",
+            "frames of the first so much time are sent and not measured",
+            GAP,
+            |c| c.unmeasured_s,
+            |c, v| c.unmeasured_s = v,
+        ),
     ];
     const EVEN_ROWS: &'static [Row<Self>] = &[
         Row::within(
@@ -535,6 +567,21 @@ const KINDS: &[Kind<Traffic>] = &[
         },
     },
     Kind {
+        name: "media",
+        summary: "audio and video in two qualities, what matters most first; one connection (draft-huitema-ccwg-c4-test)",
+        example: "media:deadline_ms=250",
+        keys: || shown(Pieces::MEDIA_ROWS, &Pieces::NONE),
+        read: |given| {
+            let media = Pieces::NONE.read(Pieces::MEDIA_ROWS, given)?;
+            Ok(Traffic::Media(Media {
+                audio_frames: media.audio_count,
+                frames: media.count,
+                deadline: Duration::from_millis_f64(media.deadline_ms),
+                unmeasured: Duration::from_secs_f64(media.unmeasured_s),
+            }))
+        },
+    },
+    Kind {
         name: "cbr",
         summary: "pieces of one size at a constant bit rate, whether there is room for them or not; one connection",
         example: "cbr:rate_mbps=1,bytes=1200,deadline_ms=250",
@@ -619,6 +666,8 @@ pub enum Traffic {
     Pages(Pages),
     /// Frames at a fixed rate.
     Video(Video),
+    /// Audio and two videos.
+    Media(Media),
     /// On and off in turn.
     Turns(Turns),
 }
@@ -671,6 +720,8 @@ pub(crate) enum Load {
     Pages(Pages),
     /// Frames, each when it is due.
     Frames(Video),
+    /// Audio and two videos.
+    Media(Media),
     /// As much as goes through while it is on.
     Turns(Turns),
 }
@@ -691,7 +742,11 @@ impl Traffic {
     pub(crate) fn has_pieces(&self) -> bool {
         matches!(
             self,
-            Traffic::Ftp { .. } | Traffic::Files { .. } | Traffic::Pages(_) | Traffic::Video(_)
+            Traffic::Ftp { .. }
+                | Traffic::Files { .. }
+                | Traffic::Pages(_)
+                | Traffic::Video(_)
+                | Traffic::Media(_)
         )
     }
 
@@ -760,6 +815,7 @@ impl User {
         match &self.traffic {
             Traffic::Full => first.then_some((Duration::ZERO, Load::Endless)),
             Traffic::Video(video) => first.then_some((Duration::ZERO, Load::Frames(*video))),
+            Traffic::Media(media) => first.then_some((Duration::ZERO, Load::Media(*media))),
             Traffic::Pages(pages) => first.then_some((Duration::ZERO, Load::Pages(*pages))),
             Traffic::Turns(turns) => first.then_some((Duration::ZERO, Load::Turns(*turns))),
             Traffic::OnOff {
@@ -899,7 +955,7 @@ mod tests {
         let cases = [
             (
                 "",
-                "unknown kind ``; known are full, on-off, c.r1002, files, pages, video, cbr, turns",
+                "unknown kind ``; known are full, on-off, c.r1002, files, pages, video, media, cbr, turns",
             ),
             ("bursts", "unknown kind `bursts`"),
             (

@@ -332,6 +332,18 @@ fn house() -> Vec<(&'static str, Scenario)> {
             },
         ),
         (
+            "a call beside a file, over Wi-Fi that loses packets",
+            Scenario {
+                flows: vec![
+                    with("media:audio_count=400,count=240,unmeasured_s=0.5"),
+                    with("files:bytes=2000000"),
+                ],
+                loss: 0.01,
+                jitter: "wifi:mean_ms=7".to_owned(),
+                ..on("city-driving-lte-down@2", "droptail:delay_ms=100", 15.0)
+            },
+        ),
+        (
             "pages, turns and a constant rate over two links",
             Scenario {
                 flows: vec![
@@ -484,6 +496,11 @@ fn runs() -> Vec<Run> {
             "users on and off over a way back of theirs",
             "verus:ratio=4",
         ),
+        (
+            "a call beside a file, over Wi-Fi that loses packets",
+            "cubic",
+        ),
+        ("a call beside a file, over Wi-Fi that loses packets", "bbr"),
         ("pages, turns and a constant rate over two links", "cubic"),
         (
             "pages, turns and a constant rate over two links",

@@ -112,6 +112,32 @@ fn a_constant_bit_rate_offers_its_pieces_evenly() {
 }
 
 #[test]
+fn audio_does_not_wait_for_the_video_that_overloads_the_link() {
+    let call = |scheme: &str, mbps: f64| {
+        let outcome = run(&Scenario {
+            trace: format!("rate:{mbps}"),
+            ..users(
+                1,
+                scheme,
+                "media:audio_count=500,count=300,unmeasured_s=1",
+                30.0,
+            )
+        });
+        let metrics = outcome.metrics;
+        // Of each second 50 frames of audio and 30 of video, for 9 s.
+        assert_eq!(metrics.completions, Some(450 + 270));
+        assert!(metrics.completion_mean_s.is_some_and(|took| took < 0.15));
+        let end = outcome.connections[0].end;
+        let end = end.expect("all is there or given up").as_secs_f64();
+        assert!((9.97..10.6).contains(&end), "{end}");
+        metrics.late
+    };
+    // 1.2 and 2 Mbit/s of video, and audio in packets of its own: a key frame of the better one takes a second.
+    assert_eq!(call("verus:ratio=2", 2.5), Some(300));
+    assert_eq!(call("cubic", 20.0), Some(0));
+}
+
+#[test]
 fn a_small_file_takes_its_packets_and_the_propagation() {
     let outcome = run(&Scenario {
         records: true,

@@ -12,7 +12,7 @@ from verus.errors import FieldError
 from verus.runner import Ended, Progress, measure_each, run_each
 from verus.scenario import Contestant, Run
 from verus.suites import Case, Check, Row, Suite, near, with_sender
-from verus.suites.measures import MEASURES, METRICS, RECORDS, NotSeenError, Seen
+from verus.suites.measures import ENDS, MEASURES, METRICS, RECORDS, NotSeenError, Seen
 
 PASSED, MISSED, MEASURED = "passed", "missed", "measured"
 NOT_RUN, NOT_APPLICABLE = "cannot be run", "not applicable"
@@ -209,7 +209,7 @@ def scenario_of(case_scenario: Mapping[str, Any], row: Row, check: Check, scheme
     scenario["records"] = measure.keeps == RECORDS
     if measure.bin_ms is not None:
         scenario["bin_ms"] = measure.bin_ms
-    limits = [one.most for one in row.checks if one.measure == "completion" and one.most is not None]
+    limits = [one.most for one in row.checks if one.measure in ENDS and one.most is not None]
     if limits:
         scenario["duration_s"] = _PATIENCE * max(limits)
     return scenario

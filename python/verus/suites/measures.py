@@ -155,6 +155,24 @@ def _completion(seen: Seen) -> float | None:
     return float(seen.scenario["flows"][seen.flow].get("start_s", 0.0)) + float(seen.own["completion_mean_s"])
 
 
+def _session_end(seen: Seen) -> float | None:
+    connections = seen.outcome["connections"]
+    ends = np.asarray(connections["end_s"], dtype=float)[np.asarray(connections["flow"]) == seen.flow]
+    if not len(ends):
+        raise NotSeenError("the flow has no session that ends")
+    return None if np.isnan(ends[-1]) else float(ends[-1])
+
+
+def _frame_delay(key: str) -> Callable[[Seen], float | None]:
+    def of(seen: Seen) -> float | None:
+        # Frames that are still to come would be the latest.
+        if _session_end(seen) is None:
+            return None
+        return 1e3 * float(seen.own[key])
+
+    return of
+
+
 def _metric(name: str) -> Callable[[Seen], float | None]:
     def of(seen: Seen) -> float | None:
         found = seen.own.get(name)
@@ -477,6 +495,9 @@ def _state_measure(unit: str, about: str, of: Callable[[Seen], float | str | Non
     return Measure(unit=unit, about=about, keeps=SERIES, of=of, bin_ms=_FINE_MS)
 
 
+#: Measures of when something ends: a run lasts some times as long as the latest that a check allows.
+ENDS = ("completion", "session_end")
+
 #: Every quantity by name.
 MEASURES: Mapping[str, Measure] = {
     "completion": Measure(
@@ -484,6 +505,24 @@ MEASURES: Mapping[str, Measure] = {
         about="when the flow's transfer had been delivered completely, from the beginning of the run",
         keeps=METRICS,
         of=_completion,
+    ),
+    "frame_delay_mean": Measure(
+        unit="ms",
+        about="how long a measured frame of the flow's media takes, on average",
+        keeps=SERIES,
+        of=_frame_delay("completion_mean_s"),
+    ),
+    "frame_delay_max": Measure(
+        unit="ms",
+        about="how long a measured frame of the flow's media takes at the most",
+        keeps=SERIES,
+        of=_frame_delay("completion_max_s"),
+    ),
+    "session_end": Measure(
+        unit="s",
+        about="when the last frame of the flow's media was there, from the beginning of the run",
+        keeps=SERIES,
+        of=_session_end,
     ),
     "median_completion": Measure(
         unit="s",
