@@ -70,8 +70,8 @@ pub fn parse(name: &str, bytes: impl Read) -> Result<Trace, Error> {
     })
 }
 
-/// The trace of what arrived from `from` on, given in order as when and how much: an opportunity of
-/// `opportunity` bytes wherever so many more have arrived, at the nearest millisecond since `from`.
+/// The trace of what arrived from `from` on, given in order as (time, bytes): an opportunity of `opportunity` bytes
+/// each time that many more have arrived, at the nearest millisecond since `from`.
 ///
 /// # Errors
 /// If it is not enough for a trace.

@@ -199,9 +199,11 @@ impl Statistics {
 /// How often bursts of each size and gaps of each length occur, for drawing their distributions (Verus Fig. 2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bursts {
-    /// Bytes in a delivering millisecond, ascending, and how many milliseconds carried so many.
+    /// Histogram of the bytes carried in a delivering millisecond, ascending: the bytes, and the number of
+    /// milliseconds.
     pub burst_bytes: Vec<(u64, u64)>,
-    /// Milliseconds between successive delivering milliseconds, ascending, and how many gaps are so long.
+    /// Histogram of the gaps between successive delivering milliseconds, ascending: the length in ms, and the number of
+    /// gaps.
     pub gap_ms: Vec<(u64, u64)>,
 }
 

@@ -42,9 +42,9 @@ const LOSS_THRESHOLD: f64 = 0.02;
 const BETA: f64 = 0.7;
 /// Headroom: of the long-term bound, left free for others.
 const HEADROOM: f64 = 0.15;
-/// MinPipeCwnd: no window is smaller, a timeout apart; packets.
+/// MinPipeCwnd: the least window, in packets, except after a timeout.
 const MIN_WINDOW_PACKETS: u64 = 4;
-/// StartupFullLossCnt: so many gaps in a round end Startup.
+/// StartupFullLossCnt: this many gaps in a round end Startup.
 const STARTUP_GAPS: u32 = 6;
 /// MinRTTFilterLen.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
@@ -53,15 +53,16 @@ const PROBE_RTT_EVERY: Duration = Duration::from_secs(5);
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 /// ExtraAckedFilterLen, rounds; one in Startup.
 const EXTRA_ROUNDS: u64 = 10;
-/// Drain ends after so many rounds, whatever is in flight.
+/// Drain ends after this many rounds, whatever is in flight.
 const DRAIN_ROUNDS: u64 = 3;
-/// A probe is due after as many rounds as packets are aimed at, as Reno's would be, but after so many at the latest.
+/// A probe is due after as many rounds as the target in flight has packets, to coexist with Reno
+/// (IsRenoCoexistenceProbeTime), and after this many at the latest.
 const RENO_ROUNDS: u64 = 63;
 /// PacingMarginPercent: what is left of the rate.
 const PACING_MARGIN: f64 = 0.99;
-/// The step of the long-term bound doubles with each round of a probe, so many times.
+/// The step of the long-term bound doubles with each round of a probe, at most this many times.
 const MOST_DOUBLINGS: u32 = 30;
-/// A burst is what the rate carries in so long ("Send Quantum").
+/// A burst is what the rate carries in this time ("Send Quantum").
 const QUANTUM: Duration = Duration::from_millis(1);
 /// Before there is a sample, a round trip is taken to be this long.
 const UNKNOWN_RTT: Duration = Duration::from_millis(1);
@@ -251,7 +252,7 @@ pub struct Bbr {
     probe_rtt_expired: bool,
     probe_rtt_until: Option<Time>,
     probe_rtt_round: bool,
-    /// Samples of packets that left before so much was delivered say nothing of the bandwidth.
+    /// Samples of packets that left before this much was delivered say nothing about the bandwidth.
     limited_until: Bytes,
     /// The source, and nothing else, was silent before the flight under way (idle_restart).
     restarted: bool,

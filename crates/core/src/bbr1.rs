@@ -56,17 +56,17 @@ const CYCLE: [Gain; 8] = [
     UNIT,
     UNIT,
 ];
-/// The bandwidth is the greatest of so many round trips: a cycle, and two to spare.
+/// The bandwidth is the greatest sample of this many round trips: a cycle of eight, and two to spare.
 const BANDWIDTH_ROUNDS: u64 = 10;
-/// The least round-trip time counts for so long.
+/// A minimum of the round-trip time counts for this long.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
-/// ProbeRtt lasts so long at least once the window is that small.
+/// ProbeRtt lasts at least this long after the bytes in flight have come down to its window.
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
-/// No window is smaller, a timeout apart, and ProbeRtt's is this.
+/// The least window, in packets, except after a timeout; also ProbeRtt's window.
 const MIN_WINDOW_PACKETS: u64 = 4;
-/// The pipe is full after so many rounds in which the bandwidth grew by less than a quarter.
+/// The pipe is full after this many rounds in which the bandwidth grew by less than a quarter.
 const FULL_ROUNDS: u32 = 3;
-/// The rate stays below the bandwidth by so much, so that queues drain.
+/// The pacing rate stays this many percent below the bandwidth, so that queues drain.
 const PACING_MARGIN_PERCENT: u64 = 1;
 /// Below this rate packets leave singly, above it at least in pairs.
 const SINGLE_BELOW: Rate = Rate::from_bps(1_200_000);
@@ -162,7 +162,7 @@ pub struct Bbr1 {
     conserving: bool,
     /// Packets declared lost since the last acknowledgement.
     losses: u64,
-    /// Samples of packets that left before so much was delivered say nothing of the bandwidth.
+    /// Samples of packets that left before this much was delivered say nothing about the bandwidth.
     limited_until: Bytes,
     /// The source, and nothing else, was silent before the flight under way.
     restarted: bool,

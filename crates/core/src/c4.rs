@@ -34,24 +34,24 @@ const RECOVERY_ALPHA: f64 = 15.0 / 16.0;
 /// A push after one that worked, and after one that did not.
 const PUSH_ALPHA: f64 = 5.0 / 4.0;
 const CAREFUL_PUSH_ALPHA: f64 = 17.0 / 16.0;
-/// A push has worked if it brought so much of what it asked for; a careful one if it brought anything.
+/// A push has worked if the rate grew by at least this share of what the push tried; a careful one if it grew at all.
 const PUSH_SHARE: f64 = 0.25;
 /// Eras without growth that end Initial, and that let a delay do it.
 const INITIAL_ERAS: u32 = 3;
 const INITIAL_DELAY_ERAS: u32 = 2;
-/// Losses end Initial once so many packets have arrived.
+/// Losses end Initial only after this many packets have arrived.
 const INITIAL_LOSS_PACKETS: u64 = 20;
 const CRUISING_ERAS: u32 = 4;
-/// After so many pushes in a row that worked, Initial finds the rest sooner.
+/// After this many successful pushes in a row the flow returns to Initial, which finds the remaining capacity sooner.
 const PUSHES_TO_INITIAL: u32 = 3;
 /// Jitter adds no more to the nominal round-trip time.
 const MOST_JITTER: Duration = Duration::from_millis(250);
 /// Jitter is high where the least round-trip time is less than this of the nominal.
 const HIGH_JITTER: f64 = 2.0 / 5.0;
-/// No window is smaller, and this leaves after a timeout.
+/// The least window, in packets, which is also what may leave after a timeout.
 const MIN_WINDOW_PACKETS: u64 = 2;
-/// A burst is what the rate carries in so long. The draft's quantum, a quarter of the window, is how much unused time a pacer may
-/// save up; ours saves up none.
+/// A burst is what the rate carries in this time. The draft's quantum, a quarter of the window, is how much unused time
+/// a pacer may save up; ours saves up none.
 const QUANTUM: Duration = Duration::from_millis(1);
 
 /// A configuration of C4.

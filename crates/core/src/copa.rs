@@ -28,16 +28,18 @@ mod velocity;
 use competition::Competition;
 use velocity::{Direction, Velocity};
 
-/// The least round-trip time counts for so long (§2.1), and no less: forgotten early, while others fill the queue, it makes the queue
-/// seem empty.
+/// A minimum of the round-trip time counts for this long (§2.1), and not less: if it is forgotten while others fill the
+/// queue, the queue seems empty.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
-/// The window is never smaller, in packets.
+/// The least window, in packets.
 const MIN_WINDOW_PACKETS: f64 = 2.0;
-/// Packets leave so many times faster than window per round trip: bursts are smoothed, and the window still holds (§2.1).
+/// Packets leave at this many times the window per round trip: this smooths bursts, while the window still sets the
+/// rate (§2.1).
 const PACE: u64 = 2;
-/// A burst is what the pace carries in so long: it must be small beside a queue of 1/δ packets.
+/// A burst is what the pace carries in this time: it must be small compared with a queue of 1/δ packets.
 const QUANTUM: Duration = Duration::from_micros(100);
-/// One acknowledged packet changes the window of [`Variant::Mvfst`] by so many at the most: v has no bound of its own.
+/// One acknowledged packet changes the window of [`Variant::Mvfst`] by at most this many packets: v itself has no bound
+/// there.
 const MOST_PER_PACKET: f64 = 2.0;
 
 /// Whose Copa.

@@ -17,12 +17,12 @@ use crate::range::{OutOfRange, Within};
 use crate::spec::Row;
 use crate::units::{Bytes, Duration, Time};
 
-/// The least delay of each of so many minutes counts (RFC 6817 §2.4.2, BASE_HISTORY).
+/// The base delay is the least of the minima of this many minutes (RFC 6817 §2.4.2, BASE_HISTORY).
 const BASE_MINUTES: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
-/// The delay is the least of so many samples (RFC 6817 §2.4.2, CURRENT_FILTER; 4 in many implementations).
+/// The current delay is the least of this many samples (RFC 6817 §2.4.2, CURRENT_FILTER; 4 in many implementations).
 const CURRENT_SAMPLES: usize = 4;
-/// The gain is never smaller than one of so many parts.
+/// The gain is at least one divided by this.
 const LEAST_GAIN_PARTS: f64 = 16.0;
 /// The first slow start ends at this much of the target.
 const SLOW_START_SHARE: f64 = 0.75;

@@ -18,18 +18,19 @@ use crate::range::{OutOfRange, WINDOW_PACKETS};
 use crate::spec::Row;
 use crate::units::{Bytes, Duration, Rate, Time};
 
-/// Of each round trip in α.
+/// The weight of each round trip in α.
 const ALPHA_WEIGHT: f64 = 1.0 / 16.0;
 /// Shorter round trips count as this long.
 const REFERENCE_RTT: Duration = Duration::from_millis(25);
-/// No window is smaller, a timeout apart.
+/// The least window, in packets, except after a timeout.
 const MIN_WINDOW_PACKETS: f64 = 2.0;
 /// What a loss leaves of the window.
 const LOSS_FACTOR: f64 = 0.5;
-/// Packets leave at this of window per round trip while the window doubles, so that its growth is not held back, and then.
+/// Packets leave at this multiple of the window per round trip: while the window doubles, so that pacing does not hold
+/// its growth back, and afterwards.
 const SLOW_START_PACE: f64 = 2.0;
 const PACE: f64 = 1.03;
-/// A burst is what the pace carries in so long.
+/// A burst is what the pace carries in this time.
 const QUANTUM: Duration = Duration::from_micros(250);
 
 /// A configuration of Prague.
@@ -80,7 +81,7 @@ struct Marks {
 }
 
 impl Marks {
-    /// So many packets arrived, so many of them marked; `rtt` is the smoothed round-trip time.
+    /// `packets` packets arrived, `marked` of them with a mark; `rtt` is the smoothed round-trip time.
     fn on_arrivals(&mut self, now: Time, packets: u64, marked: u64, rtt: Duration) {
         self.packets += packets;
         self.marked += marked;
@@ -145,8 +146,8 @@ impl Prague {
         self.smoothed_rtt.max(REFERENCE_RTT)
     }
 
-    /// So many packets arrived without a mark: a packet in each round trip, or as much less as makes the rate grow as it would
-    /// over the reference round trip.
+    /// `packets` packets arrived without a mark: the window grows by a packet in each round trip; on paths shorter than
+    /// the reference round trip by less, so that the rate grows as it would over the reference.
     fn grow(&mut self, packets: f64) {
         if self.window < self.threshold {
             self.window += packets;

@@ -35,19 +35,20 @@ const MARK_BETA: f64 = 0.8;
 const CAUTIOUS_ROUND_TRIPS: f64 = 100.0;
 /// MUL_INCREASE_FACTOR: the share of the window that a round trip adds, at the most, beside a packet.
 const GROWTH: f64 = 0.02;
-/// BYTES_IN_FLIGHT_HEAD_ROOM: the window grows to so many times what was in flight.
+/// BYTES_IN_FLIGHT_HEAD_ROOM: the window grows to at most this many times what was in flight.
 const HEADROOM: f64 = 1.5;
-/// REF_WND_OVERHEAD_MAX: so many times the window may be in flight, where delays are not filtered for jitter.
+/// REF_WND_OVERHEAD_MAX: at most this many times the window may be in flight, where delays are not filtered for jitter.
 const OVERHEAD: f64 = 3.0;
 /// PACKET_PACING_HEADROOM and RATE_PACE_MIN.
 const PACING_HEADROOM: f64 = 1.5;
 const LEAST_PACE: Rate = Rate::from_bps(50_000);
 /// The pace before there is a round trip (pace_bitrate).
 const FIRST_PACE: Rate = Rate::from_bps(1_000_000);
-/// A burst is what the pace carries in so long, the least in the authors' record of runs: a queue of one millisecond is marked (L4S).
+/// A burst is what the pace carries in this time, the least in the authors' record of runs: a queue of one millisecond
+/// is marked already (L4S).
 const QUANTUM: Duration = Duration::from_micros(250);
-/// RELAXED_PACING_LIMIT_LOW and MAX_RELAXED_PACING_FACTOR: from this share of the greatest bitrate on the pace rises to so many
-/// times as much.
+/// RELAXED_PACING_LIMIT_LOW and MAX_RELAXED_PACING_FACTOR: from this share of the greatest bitrate on, the pace rises
+/// to up to this many times its value.
 const RELAXED_FROM: f64 = 0.8;
 const RELAXED_MOST: f64 = 4.0;
 /// PACKET_OVERHEAD, bytes of each packet that are no media.

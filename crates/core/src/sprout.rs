@@ -48,9 +48,9 @@ pub const TICK: Duration = Duration::from_millis(20);
 /// How many ticks a forecast looks ahead (§3.3).
 pub const TICKS: usize = 8;
 
-/// What arrives counts as so many packets of this many bytes (IP).
+/// Arrivals are counted in packets of this many bytes (IP).
 const RECEIVED_BYTES: u64 = 1460;
-/// What the forecast has room for is so many packets of this many bytes (IP).
+/// Forecasts count packets of this many bytes (IP).
 const SENT_BYTES: u64 = 1500;
 /// For how many ticks the window is meant (§3.4: 100 ms).
 const WINDOW_TICKS: usize = 5;
@@ -60,10 +60,10 @@ const HEARTBEAT: Duration = Duration::from_millis(50);
 /// but no size, while these are whole packets, with which an outage would fill the queue.
 const UNHEARD: Duration = Duration::from_millis(250);
 const SLOW_HEARTBEAT: Duration = Duration::from_secs(1);
-/// A receiver half whose reports are all older than the last one in use for so long has begun again, or lied
-/// then: an honest one has a new report every tick.
+/// If for this long all reports are older than the last one used, the receiver half has restarted, or that one was a
+/// lie: an honest receiver half has a new report every tick.
 const OUTDATED: Duration = Duration::from_secs(1);
-/// A packet that another has overtaken by so much is given up.
+/// A packet that left this much before one that has arrived is given up.
 const REORDERING: Duration = Duration::from_millis(10);
 
 /// A configuration of Sprout.

@@ -48,8 +48,8 @@ pub use wire::Trouble;
 /// The UDP port of a server, unless another is given.
 pub const DEFAULT_PORT: u16 = 9488;
 
-/// A connection on which nothing was heard for so long is over: a blackout of 30 s is survived, with
-/// the time that QUIC's probes need to notice its end.
+/// A connection on which nothing was heard for this long is over: it survives a blackout of 30 s and the time that
+/// QUIC's probes need to notice its end.
 pub const IDLE: Duration = Duration::from_secs(60);
 /// How often an idle client shows that it lives. A server does not: it would keep clients alive that are
 /// not.

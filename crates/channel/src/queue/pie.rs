@@ -20,7 +20,7 @@ const MARKS_BELOW: f64 = 0.1;
 const MEAN_PACKET: u64 = 1500;
 /// What the sum of probabilities since the last drop must reach before the next, and when that is certain (§5.4).
 const ACCUMULATED: (f64, f64) = (0.85, 8.5);
-/// From this probability on it rises by no more than so much at once (§5.5).
+/// From this probability on, an update raises it by at most [`CAP`] (§5.5).
 const CAPPED_FROM: f64 = 0.1;
 const CAP: f64 = 0.02;
 /// What an interval without delay leaves of the probability (§4.2).

@@ -2,7 +2,7 @@
 
 use crate::units::Rate;
 
-/// The pipe is full after so many rounds
+/// The pipe is full after this many rounds
 const ROUNDS: u32 = 3;
 /// that brought less than this over the greatest before.
 const GROWTH: f64 = 1.25;

@@ -6,15 +6,15 @@
 
 use crate::units::{Bytes, Rate, Time};
 
-/// A stretch is at least so many round trips long.
+/// A stretch is at least this many round trips long.
 const LEAST_ROUNDS: u32 = 4;
-/// After so many without an end the detector begins anew.
+/// If a stretch has not ended after this many round trips, the detector starts again.
 const MOST_ROUNDS: u32 = 16;
-/// Of what was delivered in a stretch, so much was lost: 50 of 256 (19.5 %).
+/// A stretch counts as policed if losses are at least 50 in 256 of what was delivered (19.5 %).
 const LOST_OF_256: u64 = 50;
 /// Rates are the same that differ by no more than an eighth, or by this.
 const SAME_BPS: u64 = 4000;
-/// For so many round trips the policer's rate is kept.
+/// The policer's rate is kept for this many round trips.
 const KEPT_ROUNDS: u32 = 48;
 
 /// What an acknowledgement brought.
@@ -39,7 +39,7 @@ enum State {
     Idle,
     /// A stretch is under way.
     Watching(Stretch),
-    /// The rate is known, and has been kept for so many rounds.
+    /// The rate is known, and has been kept for this many rounds.
     Known { rounds: u32 },
 }
 

@@ -5,10 +5,10 @@ use crate::units::{Duration, Rate};
 
 /// Sensitivity at these rates, in bytes per second, and linear in between.
 const CURVE: [(f64, f64); 3] = [(50_000.0, 0.0), (1_000_000.0, 0.92), (10_000_000.0, 1.0)];
-/// A queue of this is too long on any path.
+/// A queueing delay of this length is too long on any path.
 const MOST_DELAY: Duration = Duration::from_millis(25);
-/// The delay threshold is such a part of the nominal round-trip time for flows that are fully sensitive, and so much more for
-/// those that are not at all.
+/// The delay threshold as a part of the nominal round-trip time: for flows that are fully sensitive, and what is added
+/// for those that are not sensitive at all.
 const DELAY_PART: (f64, f64) = (1.0 / 16.0, 3.0 / 16.0);
 /// The loss threshold likewise.
 const LOSS_SHARE: (f64, f64) = (0.02, 0.5);

@@ -10,11 +10,11 @@
 use crate::units::{Duration, Time};
 use crate::windowed::{Windowed, WindowedMax};
 
-/// A queue that was not nearly empty for so many round trips is somebody else's.
+/// A queue that has not been nearly empty for this many round trips is attributed to competing flows.
 const EMPTY_WITHIN_RTTS: u64 = 5;
 /// Nearly empty: less than this of how far the round-trip time swings,
 const NEARLY: u64 = 10;
-/// within so many round trips.
+/// within this many round trips.
 const SWING_RTTS: u64 = 4;
 
 /// A flow's competitors, as far as it sees them.
@@ -109,7 +109,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Round trips in which the standing time is so long; the longest is 200 ms.
+    /// Round trips in which the standing time is this long; the longest is 200 ms.
     fn rounds(competition: &mut Competition, from: u64, count: u64, standing: u64) {
         for round in from..from + count {
             let now = Time::from_millis(round * 100);

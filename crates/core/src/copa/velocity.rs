@@ -2,7 +2,8 @@
 
 use crate::units::{Duration, Time};
 
-/// v doubles when the window has moved the same way in so many round trips after one (the paper; mvfst's default).
+/// v doubles when the window has moved the same way in this many round trips after a first one (the paper; mvfst's
+/// default).
 pub(super) const PAPER_REPEATS: u32 = 3;
 /// As mvfst has it with `useRttStanding`.
 pub(super) const MVFST_REPEATS: u32 = 4;
@@ -29,7 +30,7 @@ pub(super) struct Velocity {
 }
 
 impl Velocity {
-    /// v doubles after so many repeats.
+    /// v doubles after this many repeats.
     pub(super) fn new(needs: u32) -> Self {
         Velocity {
             packets: 1.0,

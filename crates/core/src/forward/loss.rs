@@ -35,7 +35,7 @@ impl LossShare {
         }
     }
 
-    /// So many bytes were acknowledged, declared lost, and found not to have been lost after all.
+    /// Counts bytes that were acknowledged, declared lost, and found not to have been lost after all.
     pub(super) fn update(
         &mut self,
         now: Time,

@@ -5,7 +5,7 @@ use crate::receiver_clock::ReceiverClock;
 use crate::units::{Duration, Time};
 use crate::windowed::{Windowed, WindowedMin};
 
-/// The least delay of so long is the path's own (RFC 6817: BASE_HISTORY is ten minutes).
+/// The least delay of this period is taken for the path's own (RFC 6817: BASE_HISTORY is ten minutes).
 const BASE_HISTORY: Duration = Duration::from_secs(600);
 /// QDELAY_AVG_G: the weight of a longer delay in the average; a shorter one replaces it.
 const WEIGHT: f64 = 0.25;

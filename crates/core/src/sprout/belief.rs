@@ -15,7 +15,7 @@ use super::TICK;
 /// How many rates the belief tells apart (Sprout §3.1).
 pub const BINS: usize = 256;
 
-/// Beyond so many standard deviations the motion of one tick is not followed.
+/// The motion of one tick is cut off beyond this many standard deviations.
 const REACH: f64 = 5.0;
 /// Less than this is nothing: spares the processor numbers too small for its fast path.
 const NEGLIGIBLE: f64 = 1e-30;

@@ -12,7 +12,7 @@ use crate::units::Duration;
 pub struct Tag {
     /// How many bytes the flow had sent before this packet.
     pub sent: u64,
-    /// So many of these, the last ones, may still arrive; the rest has arrived or is given up.
+    /// How many of these, counted from the last, may still arrive; the others have arrived or are given up.
     pub open: u32,
     /// When the next packet is due, at the latest, after this one.
     pub due: Duration,

@@ -14,8 +14,8 @@ use super::{Config, RECEIVED_BYTES, TICK};
 use crate::controller::{Arrival, Observer};
 use crate::units::{Duration, Time};
 
-/// After so long a silence the ticks stop, and those that passed meanwhile are not made up for:
-/// the belief has long been that of an outage.
+/// After a silence of this length the ticks stop, and are not made up for later: by then the belief has long settled on
+/// an outage.
 const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 /// How many packets that arrived lately are remembered one by one: bounds memory.
 const ARRIVALS_KEPT: usize = 4096;

@@ -87,7 +87,7 @@ impl Advice {
         limit_packets: None,
     };
 
-    /// The growth for so many acknowledged packets; `None` on exit.
+    /// The growth for the given number of acknowledged packets; `None` on exit.
     pub(crate) fn growth(self, acked_packets: f64) -> Option<f64> {
         match self {
             Advice::Grow {

@@ -6,14 +6,15 @@ use super::utility::utility;
 use crate::controller::Departure;
 use crate::units::{Bytes, Duration, Rate, Time};
 
-/// No interval has fewer packets.
+/// The least number of packets of an interval.
 const LEAST_PACKETS: u64 = 5;
-/// An interval of which so much is accounted for is judged once later packets are. With less it tells nothing, and is given up once
-/// packets of the interval after the next are: a QUIC stack does not say of each packet what became of it.
+/// An interval is judged once packets after it are accounted for (acknowledged or lost), if at least this share of its
+/// own is. With less it is discarded once packets of the interval after the next are accounted for: a QUIC stack does
+/// not report the fate of every packet.
 const ACCOUNTED: f64 = 0.8;
 /// Round-trip times that change by less, in seconds per second, are noise (NSDI 2018, §5: the low-pass filter).
 const FLAT: f64 = 0.01;
-/// So many are remembered; the last goes on while there are so many.
+/// The most intervals that are remembered; at this number the last one is extended instead of a new one begun.
 const MOST: usize = 64;
 
 /// What an interval is for.

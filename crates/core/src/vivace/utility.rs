@@ -7,7 +7,8 @@ const DELAY_COST: f64 = 900.0;
 /// What a loss costs: a share of 5 % is tolerated at 100 Mbit/s.
 const LOSS_COST: f64 = 11.35;
 
-/// The utility of `mbps` with so much of it lost, while round-trip times grow by `gradient` seconds in a second.
+/// The utility of sending `mbps`, of which a share `loss` is lost, while round-trip times grow by `gradient` seconds
+/// per second.
 pub(super) fn utility(mbps: f64, gradient: f64, loss: f64) -> f64 {
     libm::pow(mbps, EXPONENT) - DELAY_COST * mbps * gradient.max(0.0) - LOSS_COST * mbps * loss
 }

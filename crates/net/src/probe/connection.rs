@@ -30,7 +30,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// A close is repeated this far apart until it is answered, and this often.
 const CLOSE_EVERY: Duration = Duration::from_millis(200);
 const CLOSE_TRIES: u32 = 10;
-/// A server answers repeated closes for so long.
+/// A server answers repeated closes for this long.
 const LINGER: Duration = Duration::from_secs(3);
 /// Proof of a new address is asked for no more often than this.
 const CHALLENGE_EVERY: Duration = Duration::from_millis(200);
@@ -81,7 +81,7 @@ pub enum Ended {
     ByPeer(Reason, String),
     /// This end ended it for a reason other than being done.
     Here(Reason, String),
-    /// Nothing was heard from the peer for so long.
+    /// Nothing was heard from the peer for this long.
     Silent(Duration),
 }
 

@@ -25,7 +25,7 @@ pub const BIN: Duration = Duration::from_millis(100);
 /// lost acknowledgements cost no sample.
 const RUNS_REPEATED: usize = 8;
 
-/// Where an acknowledgement tells of many packets, each arrival is told in so many of them.
+/// Where acknowledgements carry the arrival times of many packets, each arrival time is repeated in this many of them.
 const REPEATS_OF_MANY: usize = 2;
 
 /// Arrivals that wait to be told, or are repeated: a burst read at once needs more than one acknowledgement.
@@ -34,8 +34,8 @@ const RUNS_KEPT: usize = 1024;
 /// Pieces of out-of-order data that a receiver remembers: 64 KiB a flow at the most.
 const PIECES_KEPT: usize = 4096;
 
-/// A receiver is believed to have held an acknowledgement back for so long at the most (the default of RFC
-/// 9000 §18.2): one that claims more would hide from the controller that its packets queue.
+/// A receiver is believed to have held an acknowledgement back for at most this long (the default of RFC 9000 §18.2):
+/// one that claims more would hide queueing from the controller.
 const LONGEST_HOLD: Duration = Duration::from_millis(25);
 
 /// A sender has at most this much in flight, whatever its window: bounds the ledger's memory.

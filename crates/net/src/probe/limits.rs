@@ -22,7 +22,7 @@ pub struct Limits {
     pub rate_per_client: Option<Rate>,
     /// How much of each direction all tests together may use; `None` for no limit.
     pub rate: Option<Rate>,
-    /// A client from which nothing was heard for so long is forgotten.
+    /// A client from which nothing was heard for this long is forgotten.
     pub silence: Duration,
 }
 
@@ -164,7 +164,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket, which saves up for so long; one without a rate grants everything.
+    /// A full bucket, which holds what its rate yields in the given time; one without a rate grants everything.
     pub fn new(rate: Option<Rate>, saves: Duration, now: Time) -> Self {
         let saved = rate.map_or(Bytes::ZERO, |rate| rate.bytes_in(saves));
         // Room for one packet of any size, or it could never leave.

@@ -21,9 +21,9 @@ use crate::network::Network;
 
 /// Answers to strangers that may wait to be sent; more are not answered.
 const MOST_REPLIES: usize = 256;
-/// Tests that were granted to clients who have not spoken yet: nothing but what they asked for is kept of them. Who
-/// comes when there are as many takes the place of the oldest; of the oldest of its own address, if that has
-/// so many.
+/// Tests that were granted to clients who have not spoken yet: nothing but what they asked for is kept of them. When
+/// there are this many, a new one replaces the oldest; when one address has [`MOST_OFFERS_OF_ONE`], it replaces the
+/// oldest of that address.
 const MOST_OFFERS: usize = 1024;
 const MOST_OFFERS_OF_ONE: usize = 64;
 /// Packets that all tests together may have in flight: 64 MiB of memory, and what [`connection::MOST_IN_FLIGHT`]

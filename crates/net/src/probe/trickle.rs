@@ -14,9 +14,9 @@ use verus_core::{Duration, Time};
 
 /// How long sending goes on with nothing acknowledged: many round trips of any path in use.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The most that who acknowledges earns: the silence that a recording bridges, and a round trip.
+/// The most patience that a peer earns by acknowledging: the silence that a recording bridges, and a round trip.
 const MOST_PATIENCE: Duration = Duration::from_secs(6);
-/// One part in so many of the time with acknowledgements is patience earned.
+/// The patience earned is the time with acknowledgements divided by this.
 const EARNED: u64 = 4;
 /// The first wait between two single packets, and the longest: what an outage's end may be noticed late by.
 const FIRST_WAIT: Duration = Duration::from_millis(500);

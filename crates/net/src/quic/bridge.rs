@@ -29,17 +29,17 @@ use super::told::{Counters, Event, Log};
 /// A packet no larger may be a bare acknowledgement: those of quinn have about 50 bytes, and 30 more
 /// where ten packets are missing.
 pub(super) const SMALL: u64 = 100;
-/// Before the first acknowledgement so many packets may be in flight (RFC 9002 §7.2), or a handshake
+/// Before the first acknowledgement at least this many packets may be in flight (RFC 9002 §7.2); otherwise a handshake
 /// would take a round trip for each of its packets.
 const INITIAL_PACKETS: u64 = 10;
-/// Least that may be in flight where nobody calls [`Bridge::tick`].
+/// The least that may be in flight where nothing calls [`Bridge::tick`].
 const MINIMUM_PACKETS: u64 = 2;
-/// After so many ticks in which nothing happened, something must leave.
+/// After this many ticks in which nothing happened, something must leave.
 const QUIET_TICKS: u32 = 2;
 /// A tick's length, for a controller that asks for none.
 const QUIET: Duration = Duration::from_millis(5);
-/// After so long without any callback nothing can be under way that epochs would matter to; what is in
-/// flight is stuck.
+/// After this long without any callback, nothing can be under way for which epochs would matter; what is in flight is
+/// stuck.
 const DORMANT: Duration = Duration::from_secs(1);
 /// Then as many packets may leave as a stack's own probes have (RFC 9002 §6.2.4), first at once, at last
 /// every so often.

@@ -233,7 +233,7 @@ struct Span {
     window: Bytes,
 }
 
-/// So many spans are kept; beyond, the oldest two become one.
+/// The most spans that are kept; beyond this, the oldest two are merged.
 const SPANS: usize = 32;
 
 impl Smalls {
