@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,9 @@ from verus.folder import check_folder, new_folder
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from verus.experiments.shared.experiment import Experiment
+    from verus.results import Results
 
 
 #: It ran, but a checked target was missed.
@@ -100,7 +104,6 @@ def reproduce(
         raise FieldError("short", f"`{long[0]}` has no short form")
     work = [experiment.prepare(options) for experiment in chosen]
 
-    from verus import report
     from verus.experiments.shared.overview import Overview
 
     several = len(chosen) > 1
@@ -113,23 +116,26 @@ def reproduce(
         if (own := folders[-1]) is not None:
             check_folder(own, force=force)
     parts, missed = [], 0
-    for experiment, do, own in zip(chosen, work, folders, strict=True):
-        with talk.progress(experiment.name) as progress:
-            results = do(progress)
-        missed += sum(not check.met for check in experiment.checks(results))
-        if experiment.judged is not None:
-            parts.append((experiment.name, experiment.title, experiment.judged(results)))
-        if json_:
-            tell_rows(results.to_rows())
-        elif not several or experiment.judged is None:
-            _show(experiment.summary(results), talk)
-        if own is not None:
+    # One is written while the next runs: to simulate takes all cores, to draw one.
+    with ThreadPoolExecutor(max_workers=1) as writer:
+        written: Future[None] | None = None
+        for experiment, do, own in zip(chosen, work, folders, strict=True):
+            with talk.progress(experiment.name) as progress:
+                results = do(progress)
+            missed += sum(not check.met for check in experiment.checks(results))
+            if experiment.judged is not None:
+                parts.append((experiment.name, experiment.title, experiment.judged(results)))
+            if json_:
+                tell_rows(results.to_rows())
+            elif not several or experiment.judged is None:
+                _show(experiment.summary(results), talk)
+            if written is not None:
+                written.result()
+            if own is not None:
+                written = writer.submit(_write, experiment, results, own, force=force)
+        if written is not None:
             talk.detail("drawing")
-            with new_folder(own, force=force) as folder:
-                results.write(folder)
-                report.write_page(results, folder)
-                for name, text in (experiment.files(results) if experiment.files else {}).items():
-                    write_whole(folder / name, text.encode())
+            written.result()
     if several:
         overview = Overview(parts=parts)
         if not json_:
@@ -139,6 +145,17 @@ def reproduce(
     if target is not None:
         talk.say(f"Report: {target / 'report.html'}")
     return TARGET_MISSED if missed else 0
+
+
+def _write(experiment: Experiment, results: Results, own: Path, *, force: bool) -> None:
+    """The folder of an experiment: results, report and whatever else it has."""
+    from verus import report
+
+    with new_folder(own, force=force) as folder:
+        results.write(folder)
+        report.write_page(results, folder)
+        for name, text in (experiment.files(results) if experiment.files else {}).items():
+            write_whole(folder / name, text.encode())
 
 
 def _modes(text: str) -> tuple[str, ...]:
