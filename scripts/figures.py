@@ -68,6 +68,7 @@ PRINTED = {
         ("cargo test --release --quiet -p verus-sim --test recordings -- --ignored --nocapture --test-threads 1",),
     ),
     "speed.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-sim --bench speed",), timed=True),
+    "speed-pgo.txt": Printed(BENCHMARKS, ("make --silent bench-pgo",), timed=True),
     "growth.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-sim --bench growth",), timed=True),
     "udp.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-net --bench udp",), timed=True),
     "quic.txt": Printed("quic.md", ("cargo bench --quiet -p verus-net --bench quic",), timed=True),

@@ -3,8 +3,9 @@
 //! Machines differ and drift, so what counts is the ratio of runs in turn: each case runs seven rounds of lean loop, Cubic
 //! and Verus, and the median of the ratios is reported.
 //!
-//! `cargo bench -p verus-sim --bench speed` prints the tables of BENCHMARKS.md; `-- --quick` runs fewer rounds, and
-//! `-- --one W2 cubic` one workload under one scheme (or `lean`), for a profiler; `-- --calls` what single calls cost.
+//! `cargo bench -p verus-sim --bench speed` prints the tables of BENCHMARKS.md; `-- --quick` runs fewer rounds,
+//! `-- --workloads` the first alone, `-- --calls` what single calls cost, and `-- --one W2 cubic` one workload under one
+//! scheme (or `lean`), for a profiler.
 
 // A benchmark reads clocks; that is all it does.
 #![allow(clippy::disallowed_methods)]
@@ -446,6 +447,8 @@ fn main() {
             ratio(2, 1),
         );
     }
-    println!();
-    micro();
+    if !arguments.iter().any(|argument| argument == "--workloads") {
+        println!();
+        micro();
+    }
 }
