@@ -302,3 +302,20 @@ def test_the_matrix_of_a_model_tells_its_transitions_and_is_looked_at_closely(
     drawn.get_by_role("button", name="whole").wait_for()
     low, high = across(drawn, 0)
     assert high - low < 0.3 * (whole[1] - whole[0])
+
+
+def test_pages_of_other_kinds_have_the_same_shell(chromium: Any, verus: Any, tmp_path: Path) -> None:
+    """A check, a published figure and a trace: drawn, within a phone's width, and led to by contents."""
+    assert verus("trace", "plot", "city-driving-3g-up", "--out", "trace.html").code == 0
+    assert verus("check", "cubic", "--row", "c4/cubic_alone", "--out", "checked", "--quiet").code in (0, 3)
+    assert verus("reproduce", "sigcomm-fig05", "--built-in", "--out", "figure", "--quiet").code in (0, 3)
+    for path in ("trace.html", "checked/report.html", "figure/report.html"):
+        page = chromium(tmp_path / path, width=390)
+        assert page.evaluate(DRAW) > 0, path
+        assert page.evaluate("document.documentElement.scrollWidth") == 390, path
+        assert page.locator("nav a").count() > 0, path
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": 700, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") == 700, path
+    titles = page.locator("h2").all_inner_texts()
+    assert titles.index("Results") < titles.index("Claims")

@@ -15,12 +15,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from verus.checks import whole
 from verus.commands.options import COUNT, Flag, one
 from verus.commands.talk import Talk, tell
 from verus.errors import FieldError
 from verus.files import write_whole
 from verus.folder import check_folder
-from verus.scenario import whole
 
 #: Where it is served if that is free.
 PORT = 8017
