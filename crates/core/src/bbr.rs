@@ -34,13 +34,13 @@ mod losses;
 use full_pipe::FullPipe;
 use losses::Losses;
 
-/// Of the rate in Startup: 4 ln 2, the least that doubles the delivery rate in each round (StartupPacingGain).
+/// The gain of the rate in Startup: 4 ln 2, the least that doubles the delivery rate in each round (StartupPacingGain).
 const STARTUP_GAIN: f64 = 2.77;
-/// LossThresh: more than this lost of what was in flight is too much.
+/// LossThresh: a loss of more than this share of what was in flight is too much.
 const LOSS_THRESHOLD: f64 = 0.02;
-/// Beta: what losses leave of a short-term bound at the least, and of the target.
+/// Beta: the least share of a short-term bound that losses leave, and the share of the target.
 const BETA: f64 = 0.7;
-/// Headroom: of the long-term bound, left free for others.
+/// Headroom: the share of the long-term bound that is left free for others.
 const HEADROOM: f64 = 0.15;
 /// MinPipeCwnd: the least window, in packets, except after a timeout.
 const MIN_WINDOW_PACKETS: u64 = 4;
@@ -58,7 +58,7 @@ const DRAIN_ROUNDS: u64 = 3;
 /// A probe is due after as many rounds as the target in flight has packets, to coexist with Reno
 /// (IsRenoCoexistenceProbeTime), and after this many at the latest.
 const RENO_ROUNDS: u64 = 63;
-/// PacingMarginPercent: what is left of the rate.
+/// PacingMarginPercent, as the factor that it leaves of the rate.
 const PACING_MARGIN: f64 = 0.99;
 /// The step of the long-term bound doubles with each round of a probe, at most this many times.
 const MOST_DOUBLINGS: u32 = 30;
@@ -133,35 +133,35 @@ impl State {
         }
     }
 
-    /// Whether it is one of those that take turns (IsInAProbeBWState).
+    /// Whether it is one of the states of ProbeBW (IsInAProbeBWState).
     fn is_probe_bw(self) -> bool {
         use State::{Cruise, Down, Refill, Up};
         matches!(self, Down | Cruise | Refill | Up)
     }
 
-    /// Whether losses are part of looking for more (IsProbingBW).
+    /// Whether it probes for more bandwidth, where losses are to be expected (IsProbingBW).
     fn is_probing(self) -> bool {
         use State::{Refill, Startup, Up};
         matches!(self, Startup | Refill | Up)
     }
 }
 
-/// What acknowledgements are of, around a probe (ack_phase).
+/// Which packets are being acknowledged, around a probe (ack_phase).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AckPhase {
-    /// Nothing special.
+    /// Packets that do not concern a probe.
     Init,
-    /// What filled the pipe before a probe.
+    /// Packets of the refill before a probe.
     Refilling,
-    /// The probe has begun, and nothing of it is acknowledged.
+    /// The probe has begun, and none of its packets is acknowledged yet.
     Starting,
-    /// It is being acknowledged.
+    /// The probe's packets are being acknowledged.
     Feedback,
-    /// It is over, and still being acknowledged.
+    /// The probe is over, and its packets are still being acknowledged.
     Stopping,
 }
 
-/// What a loss episode that was none gives back.
+/// The state to restore when a loss episode proves spurious.
 #[derive(Clone, Copy, Debug, Default)]
 struct Undo {
     /// The state that losses ended.
@@ -171,7 +171,7 @@ struct Undo {
     inflight_long: Option<Bytes>,
 }
 
-/// What an acknowledgement, or a loss, says (RS).
+/// The sample of an acknowledgement or a loss (RS).
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     rate: Rate,
@@ -196,7 +196,7 @@ pub struct Bbr {
     now: Time,
     state: State,
     window: Bytes,
-    /// What it was before a recovery or ProbeRtt (prior_cwnd).
+    /// The window before a recovery or ProbeRtt (prior_cwnd).
     window_before: Bytes,
     pacing_rate: Rate,
     has_seen_rtt: bool,
@@ -204,12 +204,12 @@ pub struct Bbr {
     round_start: bool,
     /// C.delivered.
     delivered: Bytes,
-    /// The window, and not the source or the pace, held back a packet: in this round, and in the last.
+    /// Whether the window, and not the source or the pace, held a packet back: in this round, and in the last.
     window_limited: (bool, bool),
 
     max_bw: TwoSpans<Rate>,
     bandwidth_short: Option<Rate>,
-    /// The rate that all follows (bw).
+    /// The bandwidth that rate and window follow (bw).
     bandwidth: Rate,
     bandwidth_latest: Rate,
     inflight_long: Option<Bytes>,
@@ -235,12 +235,13 @@ pub struct Bbr {
 
     drain_round: u64,
     ack_phase: AckPhase,
-    /// Acknowledgements are of packets that probe (is_bw_probe_sample).
+    /// Whether the packets being acknowledged are those of a probe (is_bw_probe_sample).
     probe_sample: bool,
     cycle_at: Time,
     probe_wait: Duration,
     rounds_since_probe: u64,
-    /// In a probe: bytes to be acknowledged for one packet more, those that were, and rounds.
+    /// In a probe: the bytes acknowledged for each packet by which the bound grows, those acknowledged towards the
+    /// next, and rounds.
     up_acked_per_packet: Bytes,
     up_acked: Bytes,
     up_rounds: u32,
@@ -254,7 +255,7 @@ pub struct Bbr {
     probe_rtt_round: bool,
     /// Samples of packets that left before this much was delivered say nothing about the bandwidth.
     limited_until: Bytes,
-    /// The source, and nothing else, was silent before the flight under way (idle_restart).
+    /// Whether the current flight began after the source had been idle (idle_restart).
     restarted: bool,
     heard_at: Time,
 }
@@ -384,7 +385,7 @@ impl Bbr {
         self.bdp(self.bandwidth, gain).max(self.least_window())
     }
 
-    /// Each lost packet (HandleLostPacket).
+    /// Called for each lost packet (HandleLostPacket).
     fn on_lost(&mut self, packet: &Departure) {
         if !self.loss_in_round {
             self.loss_round_ends_at = self.delivered;
@@ -856,7 +857,7 @@ impl Controller for Bbr {
         self.next_number = packet.number + 1;
         self.episode.on_sent(packet);
         self.window_limited.0 |= packet.in_flight + packet.size > self.window;
-        // Nothing was under way for longer than acknowledgements and pacing account for: the source was idle.
+        // Nothing was in flight for longer than acknowledgements and pacing explain: the source was idle.
         let alone = packet.in_flight == packet.size;
         let min_rtt = self.min_rtt.unwrap_or(Duration::MAX);
         if alone && !self.episode.timed_out() && packet.at.since(self.heard_at) > min_rtt {

@@ -37,15 +37,15 @@ use policer::Policer;
 /// A gain, in 256ths.
 type Gain = u64;
 
-/// Neither faster nor slower.
+/// The gain 1.
 const UNIT: Gain = 256;
-/// Of rate and window in Startup: 2/ln 2 doubles the delivery rate in each round trip.
+/// The gain of rate and window in Startup: 2/ln 2 doubles the delivery rate in each round trip.
 const HIGH_GAIN: Gain = UNIT * 2885 / 1000 + 1;
-/// Of the rate in Drain: what Startup queued in a round trip leaves in one.
+/// The gain of the rate in Drain: what Startup queued in a round trip drains in one.
 const DRAIN_GAIN: Gain = UNIT * 1000 / 2885;
-/// Of the window in ProbeBw: room for acknowledgements that are late or come together.
+/// The gain of the window in ProbeBw: it leaves room for acknowledgements that are late or come together.
 const WINDOW_GAIN: Gain = 2 * UNIT;
-/// Of the rate in ProbeBw, each for about a round trip.
+/// The gains of the rate in ProbeBw, each for about a round trip.
 const CYCLE: [Gain; 8] = [
     UNIT * 5 / 4,
     UNIT * 3 / 4,
@@ -78,7 +78,7 @@ const UNKNOWN_RTT: Duration = Duration::from_millis(1);
 pub struct Config {
     /// The window at the start, in packets (RFC 6928: 10).
     pub initial_window_packets: f64,
-    /// Whether a rate that a token bucket enforces is looked for (Linux: yes).
+    /// Whether to detect a rate that a token bucket enforces (Linux: yes).
     pub policer: bool,
 }
 
@@ -124,12 +124,12 @@ impl Configured for Config {
 enum Mode {
     /// Doubling, until the bandwidth grows no more.
     Startup,
-    /// The queue that this left drains.
+    /// The queue that Startup left drains.
     Drain,
-    /// Around the bandwidth: which gain of [`CYCLE`], and since when.
+    /// The rate cycles around the bandwidth: which gain of [`CYCLE`], and since when.
     ProbeBw { phase: usize, since: Time },
-    /// A bare path, to see its round-trip time: until when, known once the window is small enough, and whether a round has
-    /// passed since.
+    /// The path is emptied to measure its round-trip time: until when, known once little enough is in flight, and
+    /// whether a round has passed since.
     ProbeRtt { until: Option<Time>, round: bool },
 }
 
@@ -143,7 +143,7 @@ pub struct Bbr1 {
     mode: Mode,
     /// cwnd, in packets.
     window: u64,
-    /// What it was before a recovery or ProbeRtt.
+    /// The window before a recovery or ProbeRtt.
     window_before: u64,
     pacing_rate: Rate,
     rounds: Rounds,
@@ -152,7 +152,8 @@ pub struct Bbr1 {
     min_rtt_at: Time,
     /// Whether the smoothed round-trip time has set the first pacing rate.
     has_seen_rtt: bool,
-    /// The bandwidth that must grow by a quarter for the pipe not to be full, and rounds in which it did not.
+    /// The bandwidth that later samples must exceed by a quarter for the pipe not to count as full, and the rounds in
+    /// which none did.
     full_bandwidth: Rate,
     full_rounds: u32,
     aggregation: Aggregation,
@@ -164,7 +165,7 @@ pub struct Bbr1 {
     losses: u64,
     /// Samples of packets that left before this much was delivered say nothing about the bandwidth.
     limited_until: Bytes,
-    /// The source, and nothing else, was silent before the flight under way.
+    /// Whether the current flight began after the source had been idle.
     restarted: bool,
     /// When the last acknowledgement came.
     heard_at: Time,
@@ -209,12 +210,12 @@ impl Bbr1 {
         self.full_rounds >= FULL_ROUNDS
     }
 
-    /// Of the path, as far as it is known.
+    /// The bandwidth of the path, as far as it is known.
     fn max_bandwidth(&self) -> Rate {
         self.bandwidth.get().unwrap_or_default()
     }
 
-    /// What rate and window follow: the path's, or the policer's.
+    /// The bandwidth that rate and window follow: the path's, or the policer's.
     fn model_bandwidth(&self) -> Rate {
         self.policer.rate().unwrap_or_else(|| self.max_bandwidth())
     }
@@ -239,7 +240,7 @@ impl Bbr1 {
 
     /// Packets in a burst.
     fn burst_packets(&self) -> u64 {
-        // What the rate carries in 2^-10 s.
+        // The bytes that the rate carries in 2^-10 s.
         let bytes = Bytes::new(self.pacing_rate.as_bps() / 8 / 1024).min(pacer::MOST_IN_BURST);
         let least = if self.pacing_rate < SINGLE_BELOW {
             1
@@ -260,14 +261,14 @@ impl Bbr1 {
         u64::try_from(packets).unwrap_or(u64::MAX / 2)
     }
 
-    /// Room for what waits in both hosts to be sent and acknowledged together, and an even number.
+    /// `packets`, with room added for packets that both hosts hold back to send or acknowledge together, and made even.
     fn with_bursts(&self, packets: u64) -> u64 {
         let packets = packets.saturating_add(3 * self.burst_packets());
         let probes = matches!(self.mode, Mode::ProbeBw { phase: 0, .. });
         packets.next_multiple_of(2) + if probes { 2 } else { 0 }
     }
 
-    /// Packets in flight that a gain aims at.
+    /// The target for packets in flight at a gain.
     fn inflight(&self, bandwidth: Rate, gain: Gain) -> u64 {
         self.with_bursts(self.bdp_packets(bandwidth, gain))
     }
@@ -276,7 +277,7 @@ impl Bbr1 {
         bytes.get().div_ceil(self.packet_size.get())
     }
 
-    /// Any phase of the cycle but the one that drains what was not queued.
+    /// Enters the cycle at a random phase, except the draining one: there is no queue to drain yet.
     fn enter_probe_bw(&mut self, now: Time) {
         let back = self.random.random_range(0..7);
         let phase = (CYCLE.len() - back) % CYCLE.len();
@@ -352,7 +353,7 @@ impl Bbr1 {
         let before = self.packets(feedback.in_flight_before);
         let bandwidth = self.max_bandwidth();
         let next = if gain > UNIT {
-            // Until what is aimed at is in flight; a queue may be too short for that.
+            // Until the target is in flight, or losses show that the queue is too short for it.
             let in_flight = before + self.burst_packets();
             passed && (self.losses > 0 || in_flight >= self.inflight(bandwidth, gain))
         } else if gain < UNIT {
@@ -445,7 +446,7 @@ impl Bbr1 {
         }
     }
 
-    /// The first window, in a round trip, as Startup paces it.
+    /// The pacing rate of Startup with the first window in one round trip `rtt`.
     fn initial_rate(&self, rtt: Duration) -> Rate {
         let window = self.packet_size * self.window;
         scaled(window / rtt, HIGH_GAIN).max(Rate::from_bps(1))
@@ -509,7 +510,7 @@ impl Controller for Bbr1 {
 
     fn on_sent(&mut self, packet: &Departure) {
         self.episode.on_sent(packet);
-        // Nothing was under way for longer than acknowledgements and pacing account for: the source was idle.
+        // Nothing was in flight for longer than acknowledgements and pacing explain: the source was idle.
         let alone = packet.in_flight == packet.size;
         let min_rtt = self.min_rtt.unwrap_or(Duration::MAX);
         if alone && !self.episode.timed_out() && packet.at.since(self.heard_at) > min_rtt {
@@ -531,7 +532,7 @@ impl Controller for Bbr1 {
         let mut begun = false;
         if was_troubled || !feedback.lost.is_empty() || !feedback.recovered.is_empty() {
             if self.episode.undone_by(feedback).is_some() {
-                // It was no loss: the pipe may not be full, and nobody polices.
+                // Nothing was lost after all: the pipe may not be full, and there is no policer.
                 self.full_bandwidth = Rate::default();
                 if !self.is_full() {
                     self.full_rounds = 0;

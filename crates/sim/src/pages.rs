@@ -6,8 +6,8 @@
 //!  server                 ├───page───┤
 //! ```
 //!
-//! The client asks over the way back, which takes what an acknowledgement of that size would; the server has the page to
-//! send when the request comes. A page is there when all of it is, and has taken from the asking on.
+//! The client's request crosses the way back like an acknowledgement of its size; the server sends the page when the
+//! request arrives. A page has taken the time from its request to the arrival of its last byte.
 
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp};
@@ -18,23 +18,23 @@ use crate::traffic::Pages;
 /// How long a client waits for a page whose request was lost before it asks again: the first timeout of RFC 6298.
 pub const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// One connection's client: what it asked for, and what of it is there.
+/// One connection's client: which pages it requested, and which have arrived.
 #[derive(Clone, Debug)]
 pub struct Client {
     pages: Pages,
     draws: ChaCha8Rng,
-    /// Pages so far, the one that is awaited among them.
+    /// Pages requested so far, including the one that is awaited.
     asked: u64,
-    /// When that was asked for, if one is awaited.
+    /// When the awaited page was requested, if one is awaited.
     since: Option<Time>,
-    /// Whether its request has come.
+    /// Whether its request has reached the server.
     heard: bool,
     /// Where in the connection's data the last page ends.
     end: Bytes,
 }
 
 impl Client {
-    /// One that has asked for nothing.
+    /// A client that has not requested anything yet.
     pub fn new(pages: Pages, draws: ChaCha8Rng) -> Self {
         Client {
             pages,
@@ -46,7 +46,7 @@ impl Client {
         }
     }
 
-    /// Asks at `now`, for the first time or again; how large the request is.
+    /// Sends a request at `now`, for the first time or again; returns its size.
     pub fn ask(&mut self, now: Time) -> Bytes {
         if self.since.is_none() {
             self.since = Some(now);
@@ -56,7 +56,7 @@ impl Client {
         self.pages.request
     }
 
-    /// The request comes to the server; how large the page is.
+    /// The request reaches the server; returns the size of the page.
     pub fn on_asked(&mut self) -> Bytes {
         let size = self.pages.size.draw_bytes(&mut self.draws);
         self.heard = true;
@@ -64,7 +64,7 @@ impl Client {
         size
     }
 
-    /// So much has been delivered by `now`: how long the page took, if it is there by this.
+    /// `delivered` bytes have been delivered by `now`; returns how long the page took, if this completes it.
     pub fn on_delivered(&mut self, now: Time, delivered: Bytes) -> Option<Duration> {
         if !self.heard || delivered < self.end {
             return None;
@@ -73,7 +73,7 @@ impl Client {
         Some(now.since(since))
     }
 
-    /// How long the client thinks before it asks for the next page, if there is one.
+    /// How long the client thinks before it requests the next page, if there is one.
     pub fn think(&mut self) -> Option<Duration> {
         if self.pages.count == Some(self.asked) {
             return None;
@@ -85,7 +85,7 @@ impl Client {
         Some(Duration::from_secs_f64(times.sample(&mut self.draws)))
     }
 
-    /// Whether the last page is there.
+    /// Whether the last page has arrived.
     pub fn is_complete(&self) -> bool {
         self.since.is_none() && self.pages.count == Some(self.asked)
     }

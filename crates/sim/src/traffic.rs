@@ -19,10 +19,10 @@
 //! what exceeds the maximum is drawn again, as 3GPP and 3GPP2 evaluations do (capping instead would pile up files of
 //! just that size), so the mean of what is sent is a little below m. A megabyte is 10⁶ bytes.
 //!
-//! `on-off` is Table 3 of the model-driven paper, taken literally: mean 4 MB and "variance 3.3" in MB², which makes
-//! σ² = ln(1 + 3.3/16) = 0.1875 and μ = 1.2925; its §6.6 turns the size into a time at 4 Mbit/s. `c.r1002` is the FTP
+//! `on-off` is Table 3 of the model-driven paper, taken literally: mean 4 MB and "variance 3.3" in MB², which makes σ²
+//! = ln(1 + 3.3/16) = 0.1875 and μ = 1.2925; its §6.6 turns the size into a time at 4 Mbit/s. `c.r1002` is the FTP
 //! model of 3GPP2 C.R1002: mean 2 MB, standard deviation 0.722 MB, at most 5 MB, reading for 180 s. Neither says how a
-//! user begins. Here both begin with a pause, since users that all begin to send at once are none.
+//! user begins. Here both begin with a pause, since independent users do not all begin to send at the same moment.
 
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp, LogNormal};
@@ -41,14 +41,14 @@ const MB: f64 = 1e6;
 struct Asked {
     pause_s: f64,
     mean_mb: f64,
-    /// MB or MB², as the kind has it.
+    /// Spread of the sizes: in MB or MB², depending on the kind.
     spread: f64,
     max_mb: f64,
     rate_mbps: f64,
     pause_first: bool,
 }
 
-/// Below a millisecond a user would do nothing but switch; the upper end is that of a run.
+/// With less than a millisecond a user would do nothing but switch; the upper limit is that of a run's duration.
 const SECONDS: Within = Within {
     words: "a number of seconds between 0.001 and 1e6",
     valid: |value| (0.001..=1e6).contains(&value),
@@ -74,7 +74,7 @@ const VARIANCE: Within = Within {
     valid: |value| (0.0..=1e12).contains(&value),
 };
 
-/// What comes first.
+/// Whether a user begins with a pause.
 const BEGIN: Words<bool> = &[("off", true), ("on", false)];
 
 impl Asked {
@@ -189,7 +189,7 @@ impl Asked {
 struct Pieces {
     bytes: Option<u64>,
     count: Option<u64>,
-    /// From the end of one file to the beginning of the next, or how long a page is thought about on average.
+    /// Time from the end of one file to the beginning of the next, or mean thinking time after a page.
     gap_s: f64,
     request_bytes: u64,
     sd_bytes: f64,
@@ -204,11 +204,12 @@ struct Pieces {
     unmeasured_s: f64,
 }
 
-/// The largest piece, so that no sum of them overflows in any run: 10¹⁵ bytes.
+/// The largest piece: 10¹⁵ bytes, so that no sum of them overflows in any run.
 const LARGEST: u64 = 1_000_000_000_000_000;
 const REQUEST_BYTES: std::ops::RangeInclusive<u64> = 1..=65_535;
 
-/// A frame each microsecond is as fast as a clock of the kind that media have; each quarter of an hour is no video.
+/// The upper limit is a frame each microsecond, as fine as the clocks of media; one each quarter of an hour is not a
+/// video any more.
 const FPS: Within = Within {
     words: "a number of frames a second between 0.001 and 1e6",
     valid: |value| (0.001..=1e6).contains(&value),
@@ -440,7 +441,7 @@ impl Pieces {
         Ok(pieces)
     }
 
-    /// The size, where one must be given.
+    /// The size, for kinds that need one.
     fn needed_bytes(&self, given: &Given<'_>) -> Result<u64, Problem> {
         let missing = || Problem::Together(format!("`{}` needs bytes=N", given.name));
         self.bytes.ok_or_else(missing)
@@ -618,7 +619,7 @@ pub fn catalogue() -> Vec<Shown> {
     Kind::list(KINDS)
 }
 
-/// Why a text is no traffic.
+/// Why a text does not describe traffic.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("traffic `{text}`: {problem}")]
 pub struct TrafficError {
@@ -631,7 +632,7 @@ pub struct TrafficError {
 /// What a user has to send.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Traffic {
-    /// Always something.
+    /// Always something to send.
     Full,
     /// On and off by the clock.
     OnOff {
@@ -648,7 +649,7 @@ pub enum Traffic {
     Ftp {
         /// Mean reading time, s.
         reading_s: f64,
-        /// Of the files.
+        /// Size of the files.
         size: Size,
         /// Whether it begins with a pause.
         pause_first: bool,
@@ -662,7 +663,7 @@ pub enum Traffic {
         /// How many; without end if absent.
         count: Option<u64>,
     },
-    /// Pages that are asked for.
+    /// Pages, each sent when it is requested.
     Pages(Pages),
     /// Frames at a fixed rate.
     Video(Video),
@@ -672,12 +673,12 @@ pub enum Traffic {
     Turns(Turns),
 }
 
-/// Pages that are asked for, one after another.
+/// Pages that a client requests, one after another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pages {
-    /// How large a request is.
+    /// Size of a request.
     pub request: Bytes,
-    /// Of the pages; all of the mean size where there is no variance.
+    /// Size of the pages; all of the mean size if the variance is zero.
     pub size: Size,
     /// Mean time from a page to the next request, s.
     pub think_s: f64,
@@ -685,23 +686,23 @@ pub struct Pages {
     pub count: Option<u64>,
 }
 
-/// When a connection has something to send.
+/// On-off periods of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turns {
-    /// For how long it has.
+    /// Length of a period with data to send.
     pub on: Duration,
-    /// For how long it has not, then.
+    /// Length of the pause after it.
     pub off: Duration,
-    /// How often; without end if absent.
+    /// Number of pauses; without end if absent.
     pub pauses: Option<u64>,
 }
 
 /// A truncated lognormal size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// Before truncation, MB.
+    /// Mean before truncation, MB.
     pub mean_mb: f64,
-    /// Likewise, MB².
+    /// Variance before truncation, MB².
     pub variance: f64,
     /// The largest, MB.
     pub max_mb: f64,
@@ -710,19 +711,19 @@ pub struct Size {
 /// What a connection is to carry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Load {
-    /// As much as goes through, to the end.
+    /// Endless data.
     Endless,
-    /// As much as goes through in this time.
+    /// Endless data, for this time.
     For(Duration),
     /// A file.
     File(Bytes),
-    /// Pages, each when it is asked for.
+    /// Pages, each when it is requested.
     Pages(Pages),
     /// Frames, each when it is due.
     Frames(Video),
     /// Audio and two videos.
     Media(Media),
-    /// As much as goes through while it is on.
+    /// Endless data, in periods.
     Turns(Turns),
 }
 
@@ -738,7 +739,7 @@ impl Traffic {
         })
     }
 
-    /// Whether it has pieces, files or frames, whose delivery is told.
+    /// Whether it has pieces (files or frames) whose completion is measured.
     pub(crate) fn has_pieces(&self) -> bool {
         matches!(
             self,
@@ -761,7 +762,7 @@ impl Traffic {
 }
 
 impl Size {
-    /// The mean where there is no variance.
+    /// Draws a size; the mean if the variance is zero.
     pub(crate) fn draw_bytes(&self, draws: &mut ChaCha8Rng) -> Bytes {
         let mb = if self.variance > 0.0 {
             self.draw(draws)
@@ -793,12 +794,13 @@ pub(crate) struct User {
 }
 
 impl User {
-    /// The stream of what is drawn in a connection of its own.
+    /// A copy of the user's random stream, for what its connection draws.
     pub(crate) fn draws(&self) -> ChaCha8Rng {
         self.draws.clone()
     }
 
-    /// The next connection: how long after the one before (or the user's start) it begins, and what it carries.
+    /// The next connection: the time from the end of the one before (or the user's start) to its beginning, and what it
+    /// carries.
     pub(crate) fn next(&mut self) -> Option<(Duration, Load)> {
         let first = self.begun == 0;
         self.begun += 1;
