@@ -13,6 +13,9 @@ import pytest
 
 from verus import _verus, experiments
 from verus.experiments.others import arena
+from verus.experiments.others.arena import field
+from verus.experiments.others.arena.found import Found
+from verus.experiments.others.arena.questions import QUESTIONS
 from verus.experiments.others.dominance import Point, dominates, order
 from verus.experiments.shared.experiment import Options
 from verus.experiments.shared.reproduction import columns_for
@@ -72,7 +75,7 @@ def test_the_order_is_by_how_often_one_is_dominated() -> None:
 
 def test_everyone_that_sends_takes_part() -> None:
     listed = {name for name in map(_name, _schemes()) if name not in ("model", "saturate", "constant")}
-    assert {scheme.partition(":")[0] for scheme in arena.SENDERS.values()} == listed
+    assert {scheme.partition(":")[0] for scheme in field.SENDERS.values()} == listed
 
 
 def _schemes() -> list[dict[str, Any]]:
@@ -86,34 +89,34 @@ def _name(scheme: dict[str, Any]) -> str:
 
 def test_those_who_may_ask_for_marks_do_so_where_there_are_marks() -> None:
     able = {_name(scheme) for scheme in _schemes() if any(key["key"] == "ecn" for key in scheme["keys"])}
-    assert set(arena.ASK_FOR_MARKS) == able
-    columns, _ = columns_for("arena", arena._places(arena.FULL), Options(built_in=True))
-    alone = [run for run in arena.runs(columns[0], arena.FULL) if "|alone|" in run.part]
-    assert len(alone) == len(arena.CHANNELS) * len(arena.QUEUES) * len(arena.SENDERS) * arena.FULL.stretches
+    assert set(field.ASK_FOR_MARKS) == able
+    columns, _ = columns_for("arena", field.places(field.FULL), Options(built_in=True))
+    alone = [run for run in field.runs(columns[0], field.FULL) if "|alone|" in run.part]
+    assert len(alone) == len(field.CHANNELS) * len(field.QUEUES) * len(field.SENDERS) * field.FULL.stretches
     for run in alone:
-        marks = any(f"|{queue}|" in run.part for queue in arena.MARKING)
+        marks = any(f"|{queue}|" in run.part for queue in field.MARKING)
         asks = "ecn=yes" in run.scenario["flows"][0]["scheme"]
         assert asks == (marks and run.contestant.scheme in able)
 
 
 def test_recordings_are_read_in_stretches_that_do_not_overlap() -> None:
-    for size in (arena.FULL, arena.SHORT):
-        places = arena._places(size)
+    for size in (field.FULL, field.SHORT):
+        places = field.places(size)
         for channel in size.channels:
-            names = [arena.stretch(channel, number) for number in range(1, size.stretches + 1)]
+            names = [field.stretch(channel, number) for number in range(1, size.stretches + 1)]
             spans = [places[name].recording.partition("[")[2].rstrip("]").split(":") for name in names]
             assert [float(end) for _, end in spans[:-1]] == [float(start) for start, _ in spans[1:]]
-            assert float(spans[-1][1]) <= arena.RECORDED_S
+            assert float(spans[-1][1]) <= field.RECORDED_S
             assert len({places[name].built_in for name in names}) == size.stretches
 
 
 @pytest.fixture(scope="module")
 def short() -> Results:
-    return arena.prepare(Options(built_in=True, short=True))(None)
+    return field.prepare(Options(built_in=True, short=True))(None)
 
 
 def test_the_short_form_is_the_same_twice(short: Results) -> None:
-    again = arena.prepare(Options(built_in=True, short=True))(None)
+    again = field.prepare(Options(built_in=True, short=True))(None)
     assert arena.to_csv(again) == arena.to_csv(short)
     assert arena.to_markdown(again) == arena.to_markdown(short)
     assert [figure.spec for figure in arena.page(again).figures()] == [
@@ -123,10 +126,10 @@ def test_the_short_form_is_the_same_twice(short: Results) -> None:
 
 def test_each_question_has_a_table_with_everyone_and_a_chart(short: Results) -> None:
     page = page_for(short)
-    assert [section.title for section in page.sections] == [question.title for question in arena.QUESTIONS]
+    assert [section.title for section in page.sections] == [question.title for question in QUESTIONS]
     for section, (heads, *rows) in zip(page.sections, arena.tables(short).values(), strict=True):
         assert len(section.figures) == 1
-        assert {row[0] for row in rows} == set(arena.SENDERS)
+        assert {row[0] for row in rows} == set(field.SENDERS)
         assert all(len(row) == len(heads) for row in rows)
         assert all(cell in section.body for cell in rows[0])
 
@@ -138,7 +141,7 @@ def test_the_page_says_which_channels_were_used(short: Results) -> None:
 
 
 def test_the_order_of_the_table_is_that_of_dominance(short: Results) -> None:
-    found = arena.Found(short)
+    found = Found(short)
     assert [row[0] for row in arena.tables(short)["order"][1:]] == [one.sender for one in found.standings()]
     dominated = [int(row[1]) for row in arena.tables(short)["order"][1:]]
     assert dominated == sorted(dominated)
@@ -178,10 +181,10 @@ def test_the_documented_tables_are_the_result() -> None:
     docs = Path(__file__).parents[2] / "docs"
     with (docs / "results" / "arena.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert {row["sender"] for row in rows} == set(arena.SENDERS)
-    assert list(dict.fromkeys(row["question"] for row in rows)) == [question.name for question in arena.QUESTIONS]
+    assert {row["sender"] for row in rows} == set(field.SENDERS)
+    assert list(dict.fromkeys(row["question"] for row in rows)) == [question.name for question in QUESTIONS]
     text = (docs / "arena.md").read_text(encoding="utf-8")
-    for question in arena.QUESTIONS:
+    for question in QUESTIONS:
         own = [row for row in rows if row["question"] == question.name]
         heads = list(dict.fromkeys(row["column"] for row in own))
         senders = list(dict.fromkeys(row["sender"] for row in own))

@@ -20,12 +20,12 @@ from verus.files import write_whole
 from verus.page import Page, Section, to_html
 
 _ABOUT = (
-    "Each row is a sentence or number of the papers that can be measured, and what `verus reproduce all` measures, with "
-    "seed 1. The list (`claims.csv`) was written before anything was measured. A claim is checked on one of two sets of "
-    "channels, built-in or recorded: the one whose column comes first. The claims that matter most are bold. Verus is in "
-    "its default mode, robust. Further columns, where present, have the same claim with Verus in another mode instead of "
-    "the default one (`--modes paper,prototype`), on the channels on which the claim is checked; a value is bold where "
-    "the claim does not hold."
+    "Each row is a sentence or number of the papers that can be measured, and what `verus reproduce all` measures, "
+    "with seed 1. The list (`claims.csv`) was written before anything was measured. A claim is checked on one of "
+    "two sets of channels, built-in or recorded: the one whose column comes first. The claims that matter most are "
+    "bold. Verus is in its default mode, robust. Further columns, where present, have the same claim with Verus in "
+    "another mode instead of the default one (`--modes paper,prototype`), on the channels on which the claim is "
+    "checked; a value is bold where the claim does not hold."
 )
 
 
