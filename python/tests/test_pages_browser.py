@@ -319,3 +319,20 @@ def test_pages_of_other_kinds_have_the_same_shell(chromium: Any, verus: Any, tmp
         assert page.evaluate("document.documentElement.scrollWidth") == 700, path
     titles = page.locator("h2").all_inner_texts()
     assert titles.index("Results") < titles.index("Claims")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_name_in_a_chart_lies_on_another(chromium: Any, fifty: Path, width: int) -> None:
+    page = chromium(fifty, width=width)
+    found = figure(page, "delay-throughput")
+    overlaps = found.evaluate(
+        """(figure) => [...figure.querySelectorAll("g.mark-text")].flatMap((layer) => {
+          const names = [...layer.querySelectorAll("text")].filter((name) => name.style.visibility !== "hidden");
+          const boxes = names.map((name) => name.getBoundingClientRect());
+          return boxes.flatMap((a, index) => boxes.slice(index + 1).filter((b) =>
+            a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom));
+        })"""
+    )
+    assert overlaps == []
+    names = found.locator("g.mark-text text:visible").all_text_contents()
+    assert {"Cubic", "Copa", "Verus R=2"} <= set(names)

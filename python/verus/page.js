@@ -65,6 +65,11 @@ function fitted(figure, width) {
   const chosen = Math.max(120, Math.floor(Math.min(room(columns), most) - figure.excess / columns));
   if (spec.concat) spec.columns = columns;
   if (width < NARROW || figure.excess) narrow(spec, width);
+  for (const layer of panels.flatMap(layersOf)) {
+    // What stands right of a line stays at its end, which comes nearer as the chart gets narrower.
+    const beside = layer.mark?.dx?.expr;
+    if (beside) layer.mark.dx = {expr: `${beside} > 9 ? max(9, ${beside} * ${chosen / own}) : ${beside}`};
+  }
   for (const panel of panels) {
     if (panel.width === panel.height) panel.height = Math.min(chosen, panel.height);
     panel.width = panel.width === panel.height ? Math.min(chosen, panel.width) : chosen;
@@ -119,11 +124,29 @@ async function draw(place, width = place.clientWidth) {
     over = await once();
   }
   figure.panels = geometry(figure);
+  untangle(place);
   if (!place.dataset.drawn) {
     place.dataset.drawn = "yes";
     place.style.minHeight = 0;
     place.closest("figure").classList.add("drawn");
     attend(place, figure);
+  }
+}
+
+const MOST_NAMES = 40; // beyond these a layer of texts is no layer of names
+
+/** Leaves out names that would lie on another, as in a chart narrower than it was made: its legend has them all. */
+function untangle(place) {
+  for (const layer of place.querySelectorAll("g.mark-text")) {
+    const names = [...layer.querySelectorAll("text")];
+    if (names.length < 2 || names.length > MOST_NAMES) continue;
+    const taken = [];
+    for (const name of names) {
+      const {left, right, top, bottom} = name.getBoundingClientRect();
+      const free = taken.every((box) => left >= box.right || right <= box.left || top >= box.bottom || bottom <= box.top);
+      name.style.visibility = free ? "" : "hidden";
+      if (free) taken.push({left, right, top, bottom});
+    }
   }
 }
 
@@ -402,6 +425,7 @@ function legend(place) {
     if (!figure.view) return;
     await figure.view.signal("hidden", figure.hidden).runAsync();
     figure.panels = geometry(figure);
+    untangle(place);
   };
   for (const each of buttons) {
     const {name} = each.dataset;
