@@ -14,7 +14,7 @@ import pytest
 
 from verus import suites
 from verus.scenario import Contestant
-from verus.suites import Check, judge, measures
+from verus.suites import Check, bbr_states, judge
 from verus.suites.judge import Verdict
 
 Command = Callable[..., Any]
@@ -322,4 +322,4 @@ def test_what_passes_for_a_senders_own_rows_goes_on_passing() -> None:
 def test_states_of_bbr_are_told_apart() -> None:
     found = {one.row: one for one in judged(["bbr-draft"], ["bbr"])}
     assert found["bbr-draft/startup-plateau/next"].value == "DRAIN"
-    assert {measures.DRAIN, measures.STARTUP} <= {one.value for one in found.values()}
+    assert {bbr_states.DRAIN, bbr_states.STARTUP} <= {one.value for one in found.values()}

@@ -34,7 +34,7 @@ LAYERS = {
     "what came of many runs": ("sweep", "training"),
     "what is shown": ("summary", "style", "table", "figures*", "render"),
     "pages": ("page", "comparison", "recording", "notebook"),
-    "suites, run and judged": ("suites.measures", "suites.judge", "suites.explain"),
+    "suites, run and judged": ("suites.seen", "suites.bbr_states", "suites.measures", "suites.judge", "suites.explain"),
     "suites, shown": ("suites.show", "suites.junit", "suites.results", "suites.page"),
     "what experiments share": ("experiments.shared*",),
     "experiments": (

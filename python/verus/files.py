@@ -12,7 +12,7 @@ def refuse_existing(path: Path, *, force: bool, field: str = "out") -> None:
     """Refuses a folder, a folder that is not there, and a file that exists unless `force` is set."""
     if path.is_dir():
         raise FieldError(field, f"`{path}` is a folder")
-    if path.exists() and not force:
+    if path.exists() and not force and not _is_device(path):
         raise FieldError(field, f"`{path}` exists; --force replaces it")
     if not path.absolute().parent.is_dir():
         raise FieldError(field, f"`{path}` cannot be written: there is no folder `{path.parent}`")
@@ -21,9 +21,18 @@ def refuse_existing(path: Path, *, force: bool, field: str = "out") -> None:
 def write_whole(path: Path, content: bytes, *, field: str = "out") -> None:
     """Writes all of it or nothing, whoever else writes the same file at the same time.
 
+    A device or a pipe, such as `/dev/null` or `/dev/stdout`, is written to: a file in its place
+    would break it for everyone.
+
     Raises:
         FieldError: It cannot be written; what was there before is unharmed.
     """
+    if _is_device(path):
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise FieldError(field, f"`{path}` cannot be written ({error.strerror or error})") from error
+        return
     draft = path.with_name(f".{path.name}-{os.urandom(4).hex()}.part")
     try:
         draft.write_bytes(content)
@@ -31,3 +40,8 @@ def write_whole(path: Path, content: bytes, *, field: str = "out") -> None:
     except OSError as error:
         draft.unlink(missing_ok=True)
         raise FieldError(field, f"`{path}` cannot be written ({error.strerror or error})") from error
+
+
+def _is_device(path: Path) -> bool:
+    """Whether it is something other than a file; what is in `/dev` may be a file by way of where output was sent."""
+    return path.exists() and (not path.is_file() or path.absolute().parts[1:2] == ("dev",))

@@ -208,12 +208,6 @@ pub fn calibration(seed: u64, pieces: u64) -> Vec<CalibrationRow> {
         .collect()
 }
 
-/// A built-in channel as a trace of at least one opportunity, or `None` if there is no channel
-/// `name`. The trace's period is its last opportunity, at or just before `duration`.
-pub fn builtin(name: &str, seed: u64, duration: Duration) -> Option<Trace> {
-    Some(describe(name)?.trace(seed, duration))
-}
-
 /// The names of the built-in channels.
 pub fn names() -> impl Iterator<Item = &'static str> {
     CHANNELS.iter().map(|c| c.name)

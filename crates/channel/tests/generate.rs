@@ -200,10 +200,11 @@ fn a_longer_duration_extends_a_shorter_one() {
 #[test]
 fn the_shortest_duration_still_makes_a_trace() {
     for name in generate::names() {
-        let trace = generate::builtin(name, 1, Duration::ZERO).expect("a built-in name");
+        let channel = generate::describe(name).expect("a built-in name");
+        let trace = channel.trace(1, Duration::ZERO);
         assert!(trace.period() > Duration::ZERO, "{name}");
     }
-    assert!(generate::builtin("moon-lte-down", 1, Duration::ZERO).is_none());
+    assert!(generate::describe("moon-lte-down").is_none());
 }
 
 #[test]

@@ -149,6 +149,11 @@ impl Packet for Number {
     }
 }
 
+/// All bytes in the link: those that wait, and those of the packet being sent.
+fn bytes_in(link: &Link<Number>) -> u64 {
+    link.waiting_bytes().get() + link.being_sent().map_or(0, |packet| packet.size.get())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
@@ -188,7 +193,7 @@ proptest! {
                 prop_assert!(left.bytes <= capacity.get(), "{left:?} beyond {capacity:?}");
                 prop_assert_eq!(
                     arrived.bytes,
-                    refused.bytes + dropped.bytes + left.bytes + link.queued_bytes().get()
+                    refused.bytes + dropped.bytes + left.bytes + bytes_in(&link)
                 );
             }
             now = until;
@@ -209,7 +214,7 @@ proptest! {
                 _ => {}
             }
         }
-        let inside = Count { packets: link.queued_packets() as u64, bytes: link.queued_bytes().get() };
+        let inside = Count { packets: link.queued_packets() as u64, bytes: bytes_in(&link) };
         prop_assert_eq!(arrived.packets, refused.packets + dropped.packets + left.packets + inside.packets);
         prop_assert_eq!(arrived.bytes, refused.bytes + dropped.bytes + left.bytes + inside.bytes);
         if queue == QueueConfig::Infinite {

@@ -16,9 +16,9 @@
 //! Functions carry the names of the draft's pseudocode in their comments; constants are those of its "Core Algorithm Design
 //! Parameters". Marks (ECN) say nothing to it.
 
-use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::{Controller, Delivery, Departure, Feedback, Phase, Timeout};
-use crate::range::{OutOfRange, WINDOW_PACKETS};
+use crate::range::OutOfRange;
 use crate::rounds::Rounds;
 use crate::spec::Row;
 use crate::tcp::episode::{Episode, Period};
@@ -83,11 +83,7 @@ impl Default for Config {
 }
 
 impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[Row::within(
-        "initial_window_packets",
-        "packets",
-        "the window at the start (RFC 6928)",
-        WINDOW_PACKETS,
+    const ROWS: &'static [Row<Self>] = &[initial_window(
         |c| c.initial_window_packets,
         |c, v| c.initial_window_packets = v,
     )];

@@ -15,11 +15,11 @@
 //!             └──────────────────────── 200 ms and a round ────────────────────────┘
 //! ```
 
-use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::{Controller, Delivery, Departure, Feedback, Phase, Timeout};
 use crate::pacer;
 use crate::random;
-use crate::range::{OutOfRange, WINDOW_PACKETS};
+use crate::range::OutOfRange;
 use crate::rounds::Rounds;
 use crate::spec::Row;
 use crate::tcp::episode::{Episode, Period};
@@ -93,11 +93,7 @@ impl Default for Config {
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        Row::within(
-            "initial_window_packets",
-            "packets",
-            "the window at the start (RFC 6928)",
-            WINDOW_PACKETS,
+        initial_window(
             |c| c.initial_window_packets,
             |c, v| c.initial_window_packets = v,
         ),

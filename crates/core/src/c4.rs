@@ -17,10 +17,10 @@
 //! Marks (ECN) are left open by the draft, and say nothing here. Silence is no congestion ("Do not react to Probe Time Out"):
 //! until something is heard again two packets leave for each timeout (RFC 9002 §6.2.4).
 
-use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::pacer;
-use crate::range::{OutOfRange, WINDOW_PACKETS};
+use crate::range::OutOfRange;
 use crate::spec::Row;
 use crate::units::{Bytes, Duration, Rate, Time};
 
@@ -70,11 +70,7 @@ impl Default for Config {
 }
 
 impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[Row::within(
-        "initial_window_packets",
-        "packets",
-        "the window at the start",
-        WINDOW_PACKETS,
+    const ROWS: &'static [Row<Self>] = &[initial_window(
         |c| c.initial_window_packets,
         |c, v| c.initial_window_packets = v,
     )];

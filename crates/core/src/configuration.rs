@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::controller::{Controller, Observer};
-use crate::range::OutOfRange;
+use crate::range::{OutOfRange, WINDOW_PACKETS};
 use crate::receiver::ReceiverConfig;
 use crate::spec::{Problem, Row};
 use crate::units::Rate;
@@ -70,6 +70,18 @@ pub trait Configuration: Configured + Default + 'static {
     fn check(&self) -> Result<(), String> {
         self.validate().map_err(|error| error.to_string())
     }
+}
+
+/// The key of the window at the start.
+pub(crate) const fn initial_window<C>(get: fn(&C) -> f64, set: fn(&mut C, f64)) -> Row<C> {
+    Row::within(
+        "initial_window_packets",
+        "packets",
+        "the window at the start (RFC 6928)",
+        WINDOW_PACKETS,
+        get,
+        set,
+    )
 }
 
 /// What a controller says whose configuration was checked before.

@@ -205,6 +205,18 @@ pub trait Observer: fmt::Debug + Send {
 /// The longest report, in bytes.
 pub const REPORT_BYTES: usize = 255;
 
+impl dyn Observer + '_ {
+    /// Puts the observer's [report](Observer::report) in place of what `into` has. One longer than [`REPORT_BYTES`] has no
+    /// place in an acknowledgement: it is left out whole, since a part of it would say something else.
+    pub fn write_report(&self, into: &mut Vec<u8>) {
+        into.clear();
+        self.report(into);
+        if into.len() > REPORT_BYTES {
+            into.clear();
+        }
+    }
+}
+
 /// A packet as it arrived, for an [`Observer`].
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {

@@ -14,10 +14,10 @@
 //! round trip, the standing time is that of a whole one, v doubles from the fifth in one direction on, the pace is of the
 //! smoothed round trip, and there is no competitive mode.
 
-use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::{Acked, Controller, Feedback, Phase, Timeout};
 use crate::pacer;
-use crate::range::{OutOfRange, WINDOW_PACKETS, Within};
+use crate::range::{OutOfRange, Within};
 use crate::spec::{Row, Words, either, word_for};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::windowed::SlidingMin;
@@ -113,11 +113,7 @@ impl Configuration for Config {
             |c| c.competitive,
             |c, v| c.competitive = v,
         ),
-        Row::within(
-            "initial_window_packets",
-            "packets",
-            "the window at the start (RFC 6928)",
-            WINDOW_PACKETS,
+        initial_window(
             |c| c.initial_window_packets,
             |c, v| c.initial_window_packets = v,
         ),

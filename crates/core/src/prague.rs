@@ -10,11 +10,11 @@
 //! The draft's text and its implementations differ in where α begins: here at one with the first mark, as in Linux and mvfst, so
 //! that slow start ends with half the window. Where no queue marks, Prague is NewReno with a pace.
 
-use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::ecn::Ecn;
 use crate::pacer;
-use crate::range::{OutOfRange, WINDOW_PACKETS};
+use crate::range::OutOfRange;
 use crate::spec::Row;
 use crate::units::{Bytes, Duration, Rate, Time};
 
@@ -49,11 +49,7 @@ impl Default for Config {
 }
 
 impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[Row::within(
-        "initial_window_packets",
-        "packets",
-        "the window at the start (RFC 6928)",
-        WINDOW_PACKETS,
+    const ROWS: &'static [Row<Self>] = &[initial_window(
         |c| c.initial_window_packets,
         |c, v| c.initial_window_packets = v,
     )];

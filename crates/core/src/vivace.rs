@@ -17,11 +17,11 @@
 //! do, would send both alike: so the controller paces itself, by a credit. A window of two round trips at the rate bounds
 //! what is in flight, and is approached by no more than what has arrived; after a timeout two packets may be.
 
-use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::{Allowance, Controller, Departure, Feedback, Phase, Timeout};
 use crate::credit::Credit;
 use crate::random;
-use crate::range::{OutOfRange, WINDOW_PACKETS};
+use crate::range::OutOfRange;
 use crate::spec::Row;
 use crate::units::{Bytes, Duration, Rate, Time};
 use rand::RngExt;
@@ -67,11 +67,7 @@ impl Default for Config {
 }
 
 impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[Row::within(
-        "initial_window_packets",
-        "packets",
-        "the window at the start, which makes the first rate",
-        WINDOW_PACKETS,
+    const ROWS: &'static [Row<Self>] = &[initial_window(
         |c| c.initial_window_packets,
         |c, v| c.initial_window_packets = v,
     )];

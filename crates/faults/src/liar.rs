@@ -372,7 +372,7 @@ impl Liar {
             .collect();
         if let Some(observer) = &self.observer {
             let mut report = Vec::new();
-            observer.report(&mut report);
+            observer.write_report(&mut report);
             self.first_report.get_or_insert_with(|| report.clone());
             told.report = (!report.is_empty()).then_some(report);
         }

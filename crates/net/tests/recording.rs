@@ -329,8 +329,8 @@ const ONE_WAY: [&str; 7] = [
 fn check(place: &str, seed: u64, flows: [u16; 2]) {
     let truth = ["up", "down"].map(|way| {
         let name = format!("{place}-{way}");
-        let trace = generate::builtin(&name, seed, Duration::from_secs(120));
-        Arc::new(trace.expect("a built-in channel"))
+        let channel = generate::describe(&name).expect("a built-in channel");
+        Arc::new(channel.trace(seed, Duration::from_secs(120)))
     });
     let links = truth.clone().map(|trace| Service::Trace {
         trace,

@@ -20,7 +20,7 @@ enum Supply {
     /// Something to send in turns.
     Turns { on: bool, pauses: u64 },
     /// Audio and video.
-    Media(Streams),
+    Media(Box<Streams>),
 }
 
 impl Feed {
@@ -34,7 +34,7 @@ impl Feed {
 
     /// That of a connection which carries live media from `start` on.
     pub fn media(media: &Media, start: Time) -> Self {
-        Feed::of(Supply::Media(Streams::new(media, start)))
+        Feed::of(Supply::Media(Box::new(Streams::new(media, start))))
     }
 
     fn of(supply: Supply) -> Self {

@@ -79,8 +79,7 @@ impl ReceiverHalf {
     /// An acknowledgement leaves, perhaps to be dropped; returns the number of its report.
     pub fn report(&mut self) -> u32 {
         let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.clear();
-        self.observer.report(&mut bytes);
+        self.observer.write_report(&mut bytes);
         self.reported = self.reported.wrapping_add(1);
         self.reports.push_back((self.reported, bytes));
         self.reported

@@ -85,7 +85,7 @@ impl End {
         let ack = self.receiver.poll_ack(now);
         let mut report = Vec::new();
         if ack.is_some() {
-            self.observer.report(&mut report);
+            self.observer.write_report(&mut report);
         }
         Some(Packet {
             number: transmit.number,

@@ -12,7 +12,8 @@ from verus.errors import FieldError
 from verus.runner import Ended, Progress, measure_each, run_each
 from verus.scenario import Contestant, Run
 from verus.suites import Case, Check, Row, Suite, near, with_sender
-from verus.suites.measures import ENDS, MEASURES, METRICS, RECORDS, NotSeenError, Seen
+from verus.suites.measures import ENDS, MEASURES
+from verus.suites.seen import METRICS, RECORDS, NotSeenError, Seen
 
 PASSED, MISSED, MEASURED = "passed", "missed", "measured"
 NOT_RUN, NOT_APPLICABLE = "cannot be run", "not applicable"

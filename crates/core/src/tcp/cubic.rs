@@ -19,7 +19,7 @@
 use super::episode::Period;
 use super::hystart::{HyStart, Watch};
 use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
-use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::{Controller, Departure, Feedback};
 use crate::range::{OutOfRange, SHARE, WINDOW_PACKETS, Within};
 use crate::spec::{Row, Words, either, word_for};
@@ -128,11 +128,7 @@ impl Configuration for Config {
             |c| word_for(Lookahead::WORDS, &c.lookahead),
             |c, setting| setting.word(Lookahead::WORDS).map(|v| c.lookahead = v),
         ),
-        Row::within(
-            "initial_window_packets",
-            "packets",
-            "the first window (RFC 6928)",
-            WINDOW_PACKETS,
+        initial_window(
             |c| c.initial_window_packets,
             |c, v| c.initial_window_packets = v,
         ),

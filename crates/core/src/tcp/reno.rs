@@ -11,7 +11,7 @@
 use super::episode::Period;
 use super::hystart::{HyStart, Watch};
 use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
-use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::Controller;
 use crate::range::{OutOfRange, SHARE, WINDOW_PACKETS};
 use crate::spec::{Row, either, word_for};
@@ -60,11 +60,7 @@ impl Configuration for Config {
             |c| word_for(Period::WORDS, &c.period),
             |c, setting| setting.word(Period::WORDS).map(|v| c.period = v),
         ),
-        Row::within(
-            "initial_window_packets",
-            "packets",
-            "the first window (RFC 6928)",
-            WINDOW_PACKETS,
+        initial_window(
             |c| c.initial_window_packets,
             |c, v| c.initial_window_packets = v,
         ),

@@ -14,7 +14,7 @@
 
 use super::episode::Period;
 use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
-use crate::configuration::{CHECKED, Configuration, Configured};
+use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::Controller;
 use crate::range::{OutOfRange, SHARE, WINDOW_PACKETS, Within};
 use crate::spec::{Row, either, word_for};
@@ -101,11 +101,7 @@ impl Configuration for Config {
             |c| c.gamma_packets,
             |c, v| c.gamma_packets = v,
         ),
-        Row::within(
-            "initial_window_packets",
-            "packets",
-            "the first window (RFC 6928)",
-            WINDOW_PACKETS,
+        initial_window(
             |c| c.initial_window_packets,
             |c, v| c.initial_window_packets = v,
         ),

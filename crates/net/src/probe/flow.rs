@@ -751,7 +751,7 @@ impl Incoming {
         }
         self.report.clear();
         if let Some(observer) = &self.observer {
-            observer.report(&mut self.report);
+            observer.write_report(&mut self.report);
         }
         let report = (!self.report.is_empty()).then_some(&self.report[..]);
         let covered = self.body.encode(self.flow, connection, report, buffer);

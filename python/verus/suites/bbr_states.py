@@ -1,0 +1,290 @@
+"""BBR's states, and what the draft's test cases ask of them, from what a run shows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from verus.suites.seen import SERIES, Measure, NotSeenError, Seen
+
+# BBR's states, from what it shows: its pacing gain tells most of them apart (draft-ietf-ccwg-bbr, "State Machine
+# Overview").
+
+STARTUP, DRAIN, DOWN, STEADY, UP, PROBE_RTT = "STARTUP", "DRAIN", "PROBE_DOWN", "PROBE_CRUISE", "PROBE_UP", "PROBE_RTT"
+REFILL = "PROBE_REFILL"
+
+#: States of ProbeBW, in which the draft's text speaks of the whole as one.
+_PROBE_BW = (DOWN, STEADY, REFILL, UP)
+
+
+@dataclass(frozen=True)
+class Stay:
+    """A stay in one state: its bins, the last one excluded."""
+
+    state: str
+    first: int
+    end: int
+
+
+def states(seen: Seen) -> list[Stay]:
+    """The states that BBR went through.
+
+    Cruise and refill have the same gains; a refill is what comes before a probe upward, as long as a round trip.
+    """
+    gains, phases = seen.over_time("pacing_gain"), seen.phases
+    stays: list[Stay] = []
+    for index, (gain, phase) in enumerate(zip(gains, phases, strict=True)):
+        if np.isnan(gain):
+            continue
+        state = _state(float(gain), phase)
+        if stays and stays[-1].state == state:
+            stays[-1] = Stay(state, stays[-1].first, index + 1)
+        else:
+            stays.append(Stay(state, index, index + 1))
+    return [part for index, stay in enumerate(stays) for part in _refilled(seen, stays, index, stay)]
+
+
+def _state(gain: float, phase: str | None) -> str:
+    if phase == "drain":
+        return DRAIN if gain < 1 else PROBE_RTT
+    if gain > 2:
+        return STARTUP
+    return UP if gain > 1 else DOWN if gain < 1 else STEADY
+
+
+def _refilled(seen: Seen, stays: Sequence[Stay], index: int, stay: Stay) -> list[Stay]:
+    """A stay at the rate of the path, its last round before a probe as a refill."""
+    if stay.state != STEADY or index + 1 == len(stays) or stays[index + 1].state != UP:
+        return [stay]
+    # A packet-timed round ends when what left in it is acknowledged: one round trip, the packet's own time included.
+    length = round(1.5 * seen.base_rtt_s * 1e3 / float(seen.scenario["bin_ms"]))
+    if stay.end - stay.first <= length:
+        return [Stay(REFILL, stay.first, stay.end)]
+    middle = stay.end - length
+    return [Stay(STEADY, stay.first, middle), Stay(REFILL, middle, stay.end)]
+
+
+def _first(seen: Seen, state: str, after: int = 0) -> tuple[int, list[Stay]]:
+    """Which stay is the first in a state, of those that begin in bin `after` or later; and all of them."""
+    stays = states(seen)
+    for index, stay in enumerate(stays):
+        if stay.state == state and stay.first >= after:
+            return index, stays
+    raise NotSeenError(f"it was never in {state}")
+
+
+def _bdp_packets(seen: Seen, at: int) -> float:
+    """The bandwidth-delay product as the sender knows it in a bin."""
+    mbps, ms = seen.over_time("max_bandwidth_mbps")[at], seen.over_time("delay_min_ms")[at]
+    return float(mbps * 1e6 / 8 * ms / 1e3 / float(seen.scenario["packet_bytes"]))
+
+
+def _in_flight_packets(seen: Seen, at: int) -> float:
+    return float(seen.over_time("in_flight_bytes")[at]) / float(seen.scenario["packet_bytes"])
+
+
+def _startup_bandwidth_error(seen: Seen) -> float:
+    index, stays = _first(seen, STARTUP)
+    at = stays[index].end
+    return abs(float(seen.over_time("max_bandwidth_mbps")[at]) / float(seen.capacity[at]) - 1)
+
+
+def _next(state: str) -> Callable[[Seen], str | None]:
+    def of(seen: Seen) -> str | None:
+        index, stays = _first(seen, state, _bin(seen))
+        if index + 1 == len(stays):
+            return None
+        found = stays[index + 1].state
+        return "PROBE_BW" if state == PROBE_RTT and found in _PROBE_BW else found
+
+    return of
+
+
+def _bin(seen: Seen) -> int:
+    """The bin in which the interval begins."""
+    return round(seen.interval[0] * 1e3 / float(seen.scenario["bin_ms"]))
+
+
+def _gain(state: str) -> Callable[[Seen], float]:
+    def of(seen: Seen) -> float:
+        index, stays = _first(seen, state)
+        return float(seen.over_time("pacing_gain")[stays[index].first])
+
+    return of
+
+
+def _drain_exit(seen: Seen) -> float:
+    index, stays = _first(seen, DRAIN)
+    at = stays[index].end
+    return _in_flight_packets(seen, at) / _bdp_packets(seen, at)
+
+
+#: A burst at rates of a few Mbit/s (SetSendQuantum).
+_BURST_PACKETS = 2
+
+
+def _down_exit(seen: Seen) -> float:
+    """The headroom is 15 % of the long-term bound, if there is one; a burst leaves in the millisecond that is seen."""
+    stays = states(seen)
+    worst = []
+    for before, stay in itertools.pairwise(stays):
+        if before.state == DOWN and stay.state == STEADY:
+            at = stay.first
+            bound = float(seen.over_time("longterm_packets")[at])
+            limit = _bdp_packets(seen, at)
+            if not np.isnan(bound):
+                limit = min(limit, 0.85 * bound)
+            worst.append((_in_flight_packets(seen, at) - _BURST_PACKETS) / max(limit, 4.0))
+    if not worst:
+        raise NotSeenError("it never went from PROBE_DOWN to PROBE_CRUISE")
+    return max(worst)
+
+
+def _rounds_in(state: str) -> Callable[[Seen], float]:
+    def of(seen: Seen) -> float:
+        index, stays = _first(seen, state, _bin(seen))
+        stay = stays[index]
+        bin_s = float(seen.scenario["bin_ms"]) / 1e3
+        waited = seen.over_time("qdelay_ms")[stay.first : stay.end]
+        queue_s = float(np.nanmean(waited)) / 1e3 if not np.isnan(waited).all() else 0.0
+        return (stay.end - stay.first) * bin_s / (seen.base_rtt_s + queue_s)
+
+    return of
+
+
+def _probe_rtt_interval(seen: Seen) -> float:
+    """From the end of one to the beginning of the next: the path is bare towards the end of each."""
+    stays = [stay for stay in states(seen) if stay.state == PROBE_RTT]
+    if len(stays) < 2:
+        raise NotSeenError(f"it was in {PROBE_RTT} {len(stays)} times")
+    return (stays[1].first - stays[0].end) * float(seen.scenario["bin_ms"]) / 1e3
+
+
+def _probe_rtt_entered(seen: Seen) -> str:
+    """Whether a stay in it begins in the interval."""
+    entered = [seen.during[stay.first] for stay in states(seen) if stay.state == PROBE_RTT]
+    return "yes" if any(entered) else "no"
+
+
+def _probe_rtt_length(seen: Seen) -> float:
+    stays = [stay for stay in states(seen)[:-1] if stay.state == PROBE_RTT]
+    if not stays:
+        raise NotSeenError(f"it was never in {PROBE_RTT}")
+    return min(stay.end - stay.first for stay in stays) * float(seen.scenario["bin_ms"]) / 1e3
+
+
+def _last_state(seen: Seen) -> str:
+    return states(seen)[-1].state
+
+
+def _startup_window(seen: Seen) -> float:
+    index, stays = _first(seen, STARTUP)
+    stay = stays[index]
+    window = seen.over_time("window_bytes")[stay.first : stay.end] / float(seen.scenario["packet_bytes"])
+    return float(np.nanmax(window)) / _bdp_packets(seen, stay.end)
+
+
+def _startup_rate(seen: Seen) -> float:
+    index, stays = _first(seen, STARTUP)
+    at = stays[index].end
+    return float(seen.over_time("max_bandwidth_mbps")[at]) / float(seen.capacity[at])
+
+
+def _cruise_utilization(seen: Seen) -> float:
+    carried, capacity = seen.over_time("throughput_mbps"), seen.capacity
+    chosen = np.zeros(len(carried), dtype=bool)
+    for stay in states(seen):
+        if stay.state == STEADY:
+            chosen[stay.first : stay.end] = True
+    if not chosen.any():
+        raise NotSeenError(f"it was never in {STEADY}")
+    return float(np.nansum(carried[chosen])) / float(np.sum(capacity[chosen]))
+
+
+def _least_window(seen: Seen) -> float:
+    return float(np.nanmin(seen.over_time("window_bytes"))) / float(seen.scenario["packet_bytes"])
+
+
+def _rounds_to_rate(seen: Seen) -> float | None:
+    """From the beginning of the first probe after the change."""
+    index, stays = _first(seen, UP, _bin(seen))
+    start = stays[index].first
+    known, capacity = seen.over_time("max_bandwidth_mbps")[start:], seen.capacity[start:]
+    there = known >= 0.98 * capacity
+    if not there.any():
+        return None
+    return int(np.argmax(there)) * float(seen.scenario["bin_ms"]) / 1e3 / seen.base_rtt_s
+
+
+def _short_term_falls(seen: Seen) -> str:
+    """Whether the rate in force falls below the long-term maximum in the interval."""
+    chosen = seen.during
+    lowered = seen.over_time("bandwidth_mbps")[chosen] < 0.99 * seen.over_time("max_bandwidth_mbps")[chosen]
+    return "yes" if lowered.any() else "no"
+
+
+def _cycles_to_rate(seen: Seen) -> float | None:
+    """Cycles completed from the change on until the maximum has come down to the rate."""
+    after = _bin(seen)
+    known, capacity = seen.over_time("max_bandwidth_mbps"), seen.capacity
+    there = np.flatnonzero(known[after:] <= 1.02 * capacity[after:])
+    if not len(there):
+        return None
+    stays = states(seen)
+    # A probe that PROBE_RTT cuts short completes no cycle.
+    ends = [stay.end for stay, then in itertools.pairwise(stays) if (stay.state, then.state) == (UP, DOWN)]
+    return float(sum(after < end <= after + int(there[0]) for end in ends))
+
+
+#: Of states that last a few milliseconds.
+_FINE_MS = 1.0
+
+
+def _state_measure(unit: str, about: str, of: Callable[[Seen], float | str | None]) -> Measure:
+    return Measure(unit=unit, about=about, keeps=SERIES, of=of, bin_ms=_FINE_MS)
+
+
+#: By name.
+STATE_MEASURES: Mapping[str, Measure] = {
+    "startup_bandwidth_error": _state_measure(
+        "", "how far the bandwidth that BBR knows is from the link's rate when STARTUP ends", _startup_bandwidth_error
+    ),
+    "after_startup": _state_measure("", "the state after STARTUP", _next(STARTUP)),
+    "after_down": _state_measure("", "the state after the first PROBE_DOWN from `from_s` on", _next(DOWN)),
+    "after_probe_rtt": _state_measure("", "the state after the first PROBE_RTT from `from_s` on", _next(PROBE_RTT)),
+    "last_state": _state_measure("", "the state at the end of the run", _last_state),
+    "drain_gain": _state_measure("", "pacing gain in DRAIN", _gain(DRAIN)),
+    "down_gain": _state_measure("", "pacing gain in PROBE_DOWN", _gain(DOWN)),
+    "drain_exit": _state_measure("", "in flight over the bandwidth-delay product when DRAIN ends", _drain_exit),
+    "down_exit": _state_measure(
+        "",
+        "in flight over the least of the bandwidth-delay product and the bound less its headroom, in cruise",
+        _down_exit,
+    ),
+    "drain_rounds": _state_measure("rounds", "round trips in DRAIN", _rounds_in(DRAIN)),
+    "probe_rtt_interval": _state_measure("s", "from the end of one PROBE_RTT to the next", _probe_rtt_interval),
+    "probe_rtt_entered": _state_measure("", "whether it goes into PROBE_RTT", _probe_rtt_entered),
+    "probe_rtt_length": _state_measure("s", "the shortest stay in PROBE_RTT", _probe_rtt_length),
+    "startup_window": _state_measure(
+        "", "the largest window of STARTUP over the bandwidth-delay product", _startup_window
+    ),
+    "startup_rate": _state_measure("", "the bandwidth known when STARTUP ends over the link's rate", _startup_rate),
+    "cruise_utilization": _state_measure("", "utilization in PROBE_CRUISE", _cruise_utilization),
+    "least_window": _state_measure("packets", "the smallest window", _least_window),
+    "rounds_to_rate": _state_measure(
+        "rounds",
+        "round trips from the first probe after `from_s` until 98 % of the link's rate is known",
+        _rounds_to_rate,
+    ),
+    "short_term_falls": _state_measure(
+        "", "whether the rate in force falls below the long-term maximum", _short_term_falls
+    ),
+    "cycles_to_rate": _state_measure(
+        "cycles",
+        "cycles completed after `from_s` until the known bandwidth is at most 102 % of the link's rate",
+        _cycles_to_rate,
+    ),
+}

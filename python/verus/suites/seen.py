@@ -1,0 +1,145 @@
+"""A run as a check looks at it, and what a quantity is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from verus.errors import FieldError
+from verus.runner import Outcome
+
+Array = npt.NDArray[np.float64]
+
+#: What a run must keep: metrics alone, time series, or each packet's fate.
+METRICS, SERIES, RECORDS = "metrics", "series", "records"
+
+
+class NotSeenError(ValueError):
+    """The run has nothing of the kind: a state that never came, a controller that does not show it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """A run and what a check wants to know of it.
+
+    Attributes:
+        scenario: What ran.
+        outcome: What came of it.
+        options: What the check says of the quantity: `flow`, `from_s`, `to_s` and others.
+    """
+
+    scenario: Mapping[str, Any]
+    outcome: Outcome
+    options: Mapping[str, Any]
+
+    @property
+    def flow(self) -> int:
+        """The flow asked about, counted from 0: the sender under test unless something else is said."""
+        return int(self.options.get("flow", 0))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """From when to when, s: the whole run unless something else is said."""
+        return float(self.options.get("from_s", 0.0)), float(self.options.get("to_s", self.scenario["duration_s"]))
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        """Those of the whole link; `per_flow` has each flow's."""
+        found: Mapping[str, Any] = self.outcome["metrics"]
+        return found
+
+    @property
+    def own(self) -> Mapping[str, Any]:
+        """Those of the flow asked about."""
+        found: Mapping[str, Any] = self.metrics["per_flow"][self.flow]
+        return found
+
+    def over_time(self, name: str, flow: int | None = None) -> Array:
+        """A column of the flow's time series, a value a bin."""
+        series = self.outcome["series"]
+        if name not in series:
+            raise NotSeenError(f"the sender does not show `{name}`")
+        return np.asarray(series[name], dtype=float)[self._of(flow)]
+
+    @property
+    def phases(self) -> list[str | None]:
+        """The flow's phase in each bin."""
+        if "phase" not in self.outcome["series"]:
+            raise NotSeenError("the sender does not show its phase")
+        phases = self.outcome["series"]["phase"]
+        return [phases[index] for index in np.flatnonzero(self._of(None))]
+
+    @property
+    def times(self) -> Array:
+        """The beginning of each bin, s."""
+        return np.asarray(self.outcome["capacity"]["time_s"], dtype=float)
+
+    @property
+    def capacity(self) -> Array:
+        """What the link could carry in each bin, Mbit/s."""
+        return np.asarray(self.outcome["capacity"]["capacity_mbps"], dtype=float)
+
+    @property
+    def during(self) -> npt.NDArray[np.bool_]:
+        """Which bins lie in the interval asked about."""
+        start, end = self.interval
+        return (self.times >= start - 1e-9) & (self.times < end - 1e-9)
+
+    def _of(self, flow: int | None) -> npt.NDArray[np.bool_]:
+        chosen: npt.NDArray[np.bool_] = np.asarray(self.outcome["series"]["flow"]) == (
+            self.flow if flow is None else flow
+        )
+        return chosen
+
+    def packets(self, name: str, at: str = "sent_ms") -> Array:
+        """A column of the flow's packets, of those for which `at` lies in the interval."""
+        records = self.outcome["records"]
+        when = np.asarray(records[at], dtype=float) / 1e3
+        start, end = self.interval
+        chosen = (np.asarray(records["flow"]) == self.flow) & (when >= start) & (when < end)
+        found: Array = np.asarray(records[name], dtype=float)[chosen]
+        return found
+
+    @property
+    def base_rtt_s(self) -> float:
+        """The flow's round trip without a queue, at the beginning."""
+        own = self.scenario["flows"][self.flow].get("delay_ms")
+        return 2e-3 * float(self.scenario["delay_ms"] if own is None else own)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A quantity.
+
+    Attributes:
+        unit: Of its values, empty for a share or a word.
+        about: What it is.
+        keeps: What the run must keep for it.
+        of: Its value in a run; None if what it waits for did not happen in time.
+        options: What a check may say of it, beside `flow`, `from_s` and `to_s`.
+        bin_ms: How fine its time series must be.
+    """
+
+    unit: str
+    about: str
+    keeps: str
+    of: Callable[[Seen], float | str | None]
+    options: Sequence[str] = ()
+    bin_ms: float | None = None
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Refuses options that it has not.
+
+        Raises:
+            FieldError: One is unknown or no number.
+        """
+        known = ("flow", "from_s", "to_s", *self.options)
+        for name, value in options.items():
+            if name not in known:
+                raise FieldError(f"options.{name}", f"is none of {', '.join(known)}")
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise FieldError(f"options.{name}", f"must be a number, not {value!r}")
