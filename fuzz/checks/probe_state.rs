@@ -107,7 +107,8 @@ pub fn check(bytes: &[u8]) {
     };
     let mut world = World {
         now: Time::ZERO,
-        client: Client::new(config, scheme, [1; 32], Time::ZERO),
+        client: Client::new(config, scheme, [1; 32], Time::ZERO)
+            .with_echoes(Duration::from_millis(200)),
         server: Server::new(ServerConfig::default(), Catalogue, [2; 32], Time::ZERO),
         up: VecDeque::new(),
         down: VecDeque::new(),

@@ -98,7 +98,7 @@ def test_a_signal_ends_a_client_with_the_results_so_far(name: str) -> None:
         with server() as (serving, address):
             client = started(way, "probe", "client", address, "--rate-mbps", 5, "--duration", 20)
             assert line(serving)["event"] == "began"
-            time.sleep(0.7)
+            time.sleep(1.7)  # the load begins after a second
             began = time.monotonic()
             client.send_signal(getattr(signal, name))
             code, out, err = ended(client)

@@ -41,6 +41,8 @@ def compare_page(results: Results) -> Page:
             body="".join(results_table(block) for block in parts) + f"<p class=note>{html.escape(note)}</p>",
         )
     )
+    if (echoes := results.config.get("echoes")) and echoes["time_s"]:
+        sections.append(_round_trips(results, echoes))
     names = ", ".join(dict.fromkeys(cell.label for block in parts for cell in block.cells))
     channels = ", ".join(dict.fromkeys(block.short for block in parts))
     if results.emulated:
@@ -48,6 +50,27 @@ def compare_page(results: Results) -> Page:
         return Page(title="Verus: a program behind a link", lead=f"{names} behind {channels}.", sections=sections)
     title = "Verus: a live path" if results.live else "Verus: comparison"
     return Page(title=title, lead=f"{names} over {channels}.", sections=sections)
+
+
+def _round_trips(results: Results, echoes: Mapping[str, Any]) -> Section:
+    """Delay without load and with it, in one picture, and responsiveness."""
+    # All rows of a test have the same.
+    row = results.rows.slice(0, 1).to_pylist()[0]
+    told = [
+        ("idle, median", f"{number(row.get('idle_rtt_p50_ms'), 1)} ms"),
+        ("idle, 95th percentile", f"{number(row.get('idle_rtt_p95_ms'), 1)} ms"),
+        ("loaded, median", f"{number(row.get('loaded_rtt_p50_ms'), 1)} ms"),
+        ("loaded, 95th percentile", f"{number(row.get('loaded_rtt_p95_ms'), 1)} ms"),
+        ("loaded, 99th percentile", f"{number(row.get('loaded_rtt_p99_ms'), 1)} ms"),
+        ("RPM (ours: over Verus's UDP, not HTTP/2)", number(row.get("rpm"), 0)),
+    ]
+    body = [f"<tr><th scope=row>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in told]
+    note = "RPM: 60 s / the mean of the least 95 % of loaded round trips."
+    return Section(
+        title="Round trips, idle and loaded",
+        body=table(["", ""], body) + f"<p class=note>{note}</p>",
+        figures=[figures.echoes(echoes)],
+    )
 
 
 def _timing_table(timing: Mapping[str, Any]) -> str:

@@ -17,6 +17,16 @@ from verus.rows import NUMBERS, SCHEMA
 #: In a row, what nobody sees on a live path, or saw on this one.
 _UNSEEN = (*NUMBERS, "delay_ms", "trace_sha256")
 
+#: What a test's echoes amount to, both directions together.
+ROUND_TRIPS = (
+    "idle_rtt_p50_ms",
+    "idle_rtt_p95_ms",
+    "loaded_rtt_p50_ms",
+    "loaded_rtt_p95_ms",
+    "loaded_rtt_p99_ms",
+    "rpm",
+)
+
 _ROWS = pa.schema(
     [
         *(field.with_nullable(field.name in _UNSEEN) for field in ROW_SCHEMA),
@@ -24,6 +34,8 @@ _ROWS = pa.schema(
         pa.field("cut", pa.bool_()),
         # The most that a server granted, if it had a limit.
         pa.field("server_limit_mbps", pa.float64()),
+        # Round trips of echoes, and how many make a minute; what `verus shell` leaves has none.
+        *(pa.field(name, pa.float64()) for name in ROUND_TRIPS),
     ]
 )
 

@@ -18,6 +18,7 @@ mod probe;
 mod progress;
 mod qlog;
 mod receive;
+mod scaled;
 mod scheme;
 mod send;
 mod serve;

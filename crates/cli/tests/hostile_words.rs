@@ -110,6 +110,7 @@ fn hello<T>(
         let hello = Hello {
             nonce: [7; 16],
             token: &token,
+            quiet_millis: 0,
             request: Request {
                 upload_flows: 1,
                 download_flows: 0,

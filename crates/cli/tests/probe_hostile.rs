@@ -86,7 +86,8 @@ fn a_server_that_dies_in_a_test_fails_it_and_what_was_measured_is_marked_as_cut(
         let child = client(&server, &[&load[..], &more[..]].concat()).spawn();
         running.push((direction, server, out, child.expect("the binary runs")));
     }
-    sleep(Duration::from_secs(2));
+    // A second of quiet, and two of load.
+    sleep(Duration::from_secs(3));
     for (_, server, ..) in &mut running {
         server.child.kill().expect("it is ours");
     }

@@ -356,6 +356,7 @@ fn from_port_0(from: [u8; 4], to: [u8; 4]) {
     let hello = Hello {
         nonce: [7; 16],
         token: &[],
+        quiet_millis: 0,
         request: Request {
             upload_flows: 1,
             download_flows: 0,

@@ -18,6 +18,7 @@ mod meter;
 mod metrics;
 mod path;
 pub mod qlog;
+mod responsiveness;
 mod signal;
 
 pub use clocks::{Clocks, Passage};
@@ -27,3 +28,4 @@ pub use fairness::jain;
 pub use meter::{Meter, rate_series};
 pub use metrics::{FlowMetrics, FlowSeries, Metrics};
 pub use path::{PathBin, PathMeter};
+pub use responsiveness::RoundTrips;

@@ -19,13 +19,13 @@ const COVERED: (u64, u64) = (1 << 17, 1 << 30);
 
 /// A histogram of spans of time with their exact mean.
 #[derive(Clone, Debug)]
-struct Spans {
+pub(crate) struct Spans {
     counts: Histogram<u32>,
     sum_nanos: i128,
 }
 
 impl Spans {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut counts = Histogram::new_with_bounds(1, COVERED.0, DIGITS)
             .expect("constant bounds within the library's limits");
         counts.auto(true);
@@ -35,7 +35,7 @@ impl Spans {
         }
     }
 
-    fn record(&mut self, nanos: u64) {
+    pub(crate) fn record(&mut self, nanos: u64) {
         let step = (nanos / UNIT_NANOS).min(COVERED.1);
         let recorded = self.counts.record(step);
         debug_assert!(recorded.is_ok(), "the histogram resizes itself");
@@ -58,12 +58,29 @@ impl Spans {
         *self = moved;
     }
 
-    fn mean_ms(&self, less: u64) -> Option<f64> {
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.len()
+    }
+
+    /// The mean of the least `count`, ms.
+    pub(crate) fn mean_of_least_ms(&self, count: u64) -> Option<f64> {
+        let mut left = count;
+        let mut sum = 0.0;
+        for step in self.counts.iter_recorded() {
+            let taken = step.count_since_last_iteration().min(left);
+            let middle = self.counts.median_equivalent(step.value_iterated_to());
+            sum += (middle * UNIT_NANOS) as f64 * taken as f64;
+            left -= taken;
+        }
+        (count > 0 && left == 0).then(|| sum / count as f64 / 1e6)
+    }
+
+    pub(crate) fn mean_ms(&self, less: u64) -> Option<f64> {
         let count = self.counts.len();
         (count > 0).then(|| (self.sum_nanos as f64 / count as f64 - less as f64) / 1e6)
     }
 
-    fn quantile_ms(&self, q: f64, less: u64) -> Option<f64> {
+    pub(crate) fn quantile_ms(&self, q: f64, less: u64) -> Option<f64> {
         (!self.counts.is_empty()).then(|| {
             let step = self.counts.value_at_quantile(q);
             let nanos = self.counts.median_equivalent(step) * UNIT_NANOS;

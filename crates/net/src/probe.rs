@@ -20,6 +20,7 @@
 pub mod client;
 pub mod connection;
 pub mod driver;
+pub mod echo;
 pub mod flow;
 pub mod limits;
 pub mod recording;

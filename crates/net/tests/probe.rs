@@ -248,6 +248,65 @@ fn a_test_of_a_given_time_ends_in_time_at_both_ends() {
     assert!(delay < 0.01, "an empty path has no queue: {delay}");
 }
 
+/// A world whose client sends echoes and leaves the path idle for `quiet`.
+fn echoing(request: Request, quiet: Duration) -> World<Scheme, Catalogue> {
+    let mut world = world(request);
+    world.client = world.client.with_echoes(quiet);
+    world
+}
+
+#[test]
+fn the_path_is_idle_until_its_delay_is_known_whichever_way_the_data_goes() {
+    for (upload_flows, download_flows) in [(1, 0), (0, 1), (2, 2)] {
+        let asked = Request {
+            upload_flows,
+            download_flows,
+            bytes: 0,
+            duration_nanos: 3_000_000_000,
+            scheme: "cubic".to_owned(),
+            ..request()
+        };
+        let mut world = echoing(asked, Duration::from_secs(1));
+        world.run(Duration::from_millis(900));
+        let connection = world.client.connection().expect("it was connected");
+        assert!(connection.started() > world.now + AHEAD);
+        assert_eq!(connection.in_flight(), 0);
+        assert!(connection.incoming().all(|(flow, _)| flow.distinct() == 0));
+        world.run(Duration::from_secs(20));
+        assert_eq!(world.client.outcome(), Some(Ok(())));
+        // A second of quiet, three of load, and the last round trip.
+        let took = world.now.as_millis();
+        assert!((4000..4500).contains(&took), "{took}");
+        let connection = world.client.connection().expect("it was connected");
+        let echoes = connection.echoes().expect("it sends them");
+        let (idle, loaded) = (echoes.idle(), echoes.loaded());
+        assert!((9..=10).contains(&idle.count()), "{}", idle.count());
+        assert!((28..=31).contains(&loaded.count()), "{}", loaded.count());
+        for trips in [idle, loaded] {
+            let median = trips.quantile_ms(0.5).expect("some came back");
+            assert!((median - 40.0).abs() < 0.1, "{median}");
+        }
+        let sent = |bytes: u64| assert!(bytes > 500_000, "{bytes}");
+        connection
+            .outgoing()
+            .iter()
+            .for_each(|flow| sent(flow.distinct()));
+        connection
+            .incoming()
+            .for_each(|(flow, _)| sent(flow.distinct()));
+    }
+}
+
+#[test]
+fn no_client_makes_a_server_wait_for_longer_than_the_format_allows() {
+    let mut world = echoing(request(), Duration::from_secs(3600));
+    world.run(Duration::from_secs(4));
+    let connection = world.client.connection().expect("it was connected");
+    assert_eq!(connection.outgoing()[0].distinct(), 0);
+    world.run(Duration::from_secs(4));
+    assert_eq!(world.client.outcome(), Some(Ok(())));
+}
+
 #[test]
 fn marks_on_the_way_are_counted_and_come_back_to_senders_that_asked_for_them() {
     for (scheme, asks) in [("prague", true), ("cubic:ecn=yes", true), ("cubic", false)] {

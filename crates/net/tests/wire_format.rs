@@ -39,6 +39,16 @@ fn vectors() -> Vec<(&'static str, Key, Encode)> {
                 client_nonce: CLIENT_NONCE,
                 server_nonce: SERVER_NONCE,
                 limit_bps: Some(100_000_000),
+                quiet_millis: 0,
+            }
+            .encode(CONNECTION, buffer)
+        }),
+        ("accept-quiet", open.clone(), |buffer| {
+            Accept {
+                client_nonce: CLIENT_NONCE,
+                server_nonce: SERVER_NONCE,
+                limit_bps: None,
+                quiet_millis: 1000,
             }
             .encode(CONNECTION, buffer)
         }),
@@ -104,6 +114,7 @@ fn hello(buffer: &mut [u8]) -> usize {
         nonce: CLIENT_NONCE,
         token: &[0x70; 24],
         request: request(),
+        quiet_millis: 0,
     }
     .encode(buffer)
 }
@@ -113,6 +124,7 @@ fn accept(buffer: &mut [u8]) -> usize {
         client_nonce: CLIENT_NONCE,
         server_nonce: SERVER_NONCE,
         limit_bps: None,
+        quiet_millis: 0,
     }
     .encode(CONNECTION, buffer)
 }

@@ -7,6 +7,7 @@ drawn in `currentColor`, so that one figure suits a light page and a dark one.
 
 from verus.figures.bursts import arrivals, distributions
 from verus.figures.chart import Figure, Frame, Spec, grid, heading, short, slug
+from verus.figures.echoes import echoes
 from verus.figures.flows import flows
 from verus.figures.live import live
 from verus.figures.packets import packets
@@ -24,6 +25,7 @@ __all__ = [
     "arrivals",
     "bars",
     "distributions",
+    "echoes",
     "flows",
     "grid",
     "heading",

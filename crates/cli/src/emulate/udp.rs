@@ -86,7 +86,7 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
         let now = driver.clock().now();
         if now >= next_sample {
             next_sample = now + Recorder::INTERVAL;
-            if let Some(connection) = client.connection() {
+            if let Some(connection) = client.connection_mut() {
                 recorder.sample(now, connection);
             }
         }

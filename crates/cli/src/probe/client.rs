@@ -21,7 +21,7 @@ use crate::ui::Ui;
 use super::contents::{Asked, contents};
 use super::packet_log::PacketLog;
 use super::session::{Session, Watched};
-use super::table::table;
+use super::table::{round_trips, table};
 
 /// Measure the path to a `probe server`.
 #[derive(clap::Args)]
@@ -173,6 +173,8 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let mut logs = args.qlog.open()?;
     let mut log = args.log.as_deref().map(PacketLog::create).transpose()?;
     let mut session = Session::open(&args.server()?, args.family(), secret, ui)?;
+    session.echoes = true;
+    session.lines = !args.json;
     let request = request(args);
     let recorder = Recorder::new(&args.host.name, args.scheme.clone(), request.clone());
     let watched = Watched {
@@ -275,7 +277,10 @@ pub(super) fn tell(args: &Args, ui: &Ui, record: &Record) -> Result<(), Failure>
         }
         return Ok(());
     }
-    for line in table(&record.rows) {
+    for line in table(&record.rows)
+        .into_iter()
+        .chain(round_trips(&record.rows))
+    {
         ui.line(line)?;
     }
     limited(ui, record);

@@ -45,6 +45,7 @@ pub fn contents(asked: &Asked<'_>, record: &Record) -> Contents {
     let series = record.series.iter();
     let profiles = record.profiles.iter();
     let request = asked.request;
+    let (sent_s, rtt_ms): (Vec<f64>, Vec<f64>) = record.echoes.iter().copied().unzip();
     let run = json!({
         "kind": "probe",
         "settings": {
@@ -59,6 +60,7 @@ pub fn contents(asked: &Asked<'_>, record: &Record) -> Contents {
             "packet_bytes": request.packet_bytes,
             "seed": request.seed,
         },
+        "echoes": {"time_s": sent_s, "rtt_ms": rtt_ms},
         "seeds": [request.seed],
         "channels": record.rows.iter().map(|(_, row)| json!({
             "name": row.trace, "kind": "live", "sha256": null, "duration_s": row.duration_s,

@@ -6,19 +6,20 @@ use std::os::fd::AsFd;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use verus_core::algorithm::Scheme;
-use verus_core::{Duration, Time};
+use verus_core::{Bytes, Duration, Time};
 use verus_measure::qlog::{Qlog, Written};
 use verus_net::probe::DEFAULT_PORT;
 use verus_net::probe::client::{Client, ClientConfig, ClientError};
 use verus_net::probe::connection::Connection;
 use verus_net::probe::driver::Driver;
-use verus_net::probe::results::{Record, Recorder};
+use verus_net::probe::results::{Direction, Record, Recorder};
 use verus_net::probe::seal::Secret;
 use verus_net::probe::server::overhead;
 use verus_net::probe::socket::UdpSocket;
 use verus_net::probe::wire::Request;
 
 use crate::failure::Failure;
+use crate::scaled;
 use crate::server_address::{Family, Host};
 use crate::signals::Signals;
 use crate::ui::Ui;
@@ -29,6 +30,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// A system that says that nobody listens, or that nothing can be sent there, is believed after this long: a
 /// server that is just starting is given a chance.
 const REFUSED: Duration = Duration::from_secs(2);
+/// How long the path is left idle before the load, to know its delay: ten echoes.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// A socket to the server, and a person who may have had enough.
 pub(super) struct Session<'a> {
@@ -37,6 +40,10 @@ pub(super) struct Session<'a> {
     pub(super) driver: Driver,
     signals: Signals,
     pub(super) stopped_by: Option<i32>,
+    /// Whether the tests send echoes, and leave the path idle at first.
+    pub(super) echoes: bool,
+    /// Whether a line a second is told of them.
+    pub(super) lines: bool,
     ui: &'a Ui,
 }
 
@@ -89,6 +96,8 @@ impl<'a> Session<'a> {
             driver,
             signals,
             stopped_by: None,
+            echoes: false,
+            lines: false,
             ui,
         })
     }
@@ -116,7 +125,10 @@ impl<'a> Session<'a> {
         let began = self.driver.clock().now();
         let mut client = Client::new(config, scheme.clone(), super::entropy()?, began);
         client.log_to(watched.flows);
-        let line = Line::new(self.ui, &address);
+        if self.echoes {
+            client = client.with_echoes(IDLE);
+        }
+        let mut line = Lines::new(self.ui, &address, self.lines);
         let mut next_sample = began;
         let mut aborted = false;
         while client.outcome().is_none() && !aborted {
@@ -126,9 +138,10 @@ impl<'a> Session<'a> {
             let now = self.driver.clock().now();
             if now >= next_sample {
                 next_sample = now + Recorder::INTERVAL;
-                if let Some(connection) = client.connection() {
+                if let Some(connection) = client.connection_mut() {
                     recorder.sample(now, connection);
-                    line.show(now, &recorder, connection, request);
+                    line.show_idle();
+                    line.show(now, &recorder, connection);
                 }
             }
             if let Some(connection) = client.connection_mut() {
@@ -176,45 +189,77 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The line that overwrites itself while a test runs.
-struct Line(Option<ProgressBar>);
+/// What a person sees while a test runs: a line a second for each direction, of that second.
+struct Lines<'a> {
+    ui: &'a Ui,
+    asking: Option<ProgressBar>,
+    told: bool,
+    /// Whole seconds of the load that were told.
+    seconds: u64,
+    /// Of each direction, what was lost and what had arrived by then.
+    before: [(u64, Bytes); 2],
+}
 
-impl Line {
-    fn new(ui: &Ui, address: &SocketAddr) -> Self {
-        if !ui.progress() {
-            return Line(None);
+impl<'a> Lines<'a> {
+    fn new(ui: &'a Ui, address: &SocketAddr, told: bool) -> Self {
+        let asking = ui.progress().then(|| {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+                bar.set_style(style);
+            }
+            bar.set_message(format!("asking {address}"));
+            bar
+        });
+        Lines {
+            ui,
+            asking,
+            told,
+            seconds: 0,
+            before: [(0, Bytes::ZERO); 2],
         }
-        let bar = ProgressBar::new_spinner();
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-            bar.set_style(style);
-        }
-        bar.set_message(format!("asking {address}"));
-        Line(Some(bar))
     }
 
-    fn show(&self, now: Time, recorder: &Recorder, connection: &Connection, request: &Request) {
-        let Some(bar) = &self.0 else {
+    /// While the path is still idle.
+    fn show_idle(&self) {
+        if let Some(bar) = &self.asking {
+            bar.set_message("measuring the idle path");
+            bar.tick();
+        }
+    }
+
+    fn show(&mut self, now: Time, recorder: &Recorder, connection: &Connection) {
+        let elapsed = now.since(connection.started()).as_nanos() / 1_000_000_000;
+        if elapsed <= self.seconds {
             return;
-        };
-        let progress = recorder.progress(now, connection);
-        let elapsed = now.since(connection.started()).as_secs_f64();
-        let time = match request.duration_nanos {
-            0 => format!("{elapsed:.0} s"),
-            nanos => format!("{elapsed:.0} of {:.0} s", nanos as f64 / 1e9),
-        };
-        bar.set_message(format!(
-            "{time}   {:.2} Mbit/s   RTT {:.1} ms   window {:.0} packets   lost {} of {}",
-            progress.throughput_mbps,
-            progress.rtt_ms,
-            progress.window_packets,
-            progress.lost,
-            progress.sent
-        ));
-        bar.tick();
+        }
+        self.clear();
+        let from = std::mem::replace(&mut self.seconds, elapsed);
+        for (direction, before) in [Direction::Up, Direction::Down]
+            .iter()
+            .zip(&mut self.before)
+        {
+            let Some(progress) = recorder.progress(now, connection, *direction) else {
+                continue;
+            };
+            let (lost, delivered) = std::mem::replace(before, (progress.lost, progress.delivered));
+            if !self.told {
+                continue;
+            }
+            self.ui.note(format_args!(
+                "{:>9}  {:<4} {:>11}  {:>8}  RTT {:>7.2} ms  window {:>5.0} packets  lost {}",
+                format!("{from}–{elapsed} s"),
+                direction.name(),
+                scaled::rate(progress.throughput_mbps),
+                scaled::size(progress.delivered.saturating_sub(delivered).get()),
+                progress.rtt_ms,
+                progress.window_packets,
+                progress.lost.saturating_sub(lost),
+            ));
+        }
     }
 
     fn clear(&self) {
-        if let Some(bar) = &self.0 {
+        if let Some(bar) = &self.asking {
             bar.finish_and_clear();
         }
     }

@@ -28,6 +28,48 @@ pub fn table(rows: &[(Direction, Row)]) -> Vec<String> {
     table
 }
 
+/// Round trips, idle and under load, and how many make a minute; nothing where no echoes were sent.
+pub fn round_trips(rows: &[(Direction, Row)]) -> Vec<String> {
+    // All rows of a test have the same.
+    let Some((_, Row { responsiveness, .. })) = rows.first() else {
+        return Vec::new();
+    };
+    let known = |name: &str, p50: Option<f64>, more: String| {
+        p50.map(|p50| format!("{name}: {p50:.1} ms at the median{more}"))
+    };
+    let at = |value: Option<f64>, p: u32| {
+        value.map_or_else(String::new, |value| format!(", {value:.1} ms at p{p}"))
+    };
+    let found = responsiveness;
+    let idle = known(
+        "round trip, idle",
+        found.idle_rtt_p50_ms,
+        at(found.idle_rtt_p95_ms, 95),
+    );
+    let loaded = known(
+        "round trip, loaded",
+        found.loaded_rtt_p50_ms,
+        at(found.loaded_rtt_p95_ms, 95) + &at(found.loaded_rtt_p99_ms, 99),
+    );
+    let rpm = found.rpm.map(|rpm| {
+        format!(
+            "RPM: {rpm:.0}, {} (ours: over Verus's UDP, not HTTP/2: 60 s / trimmed mean of loaded round trips)",
+            verdict(rpm)
+        )
+    });
+    [idle, loaded, rpm].into_iter().flatten().collect()
+}
+
+/// The words of draft-ietf-ippm-responsiveness, § Round-Trips per Minute.
+fn verdict(rpm: f64) -> &'static str {
+    match rpm {
+        ..300.0 => "poor",
+        ..1000.0 => "fair",
+        ..6000.0 => "good",
+        _ => "excellent",
+    }
+}
+
 fn cells(name: String, metrics: &PathMetrics) -> [String; HEADINGS.len()] {
     [
         name,

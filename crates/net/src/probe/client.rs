@@ -13,8 +13,8 @@ use super::flow::Algorithms;
 use super::limits::Bucket;
 use super::seal::{Key, Keys, Secret};
 use super::wire::{
-    self, Accept, Ending, Hello, Kind, MAX_TOKEN_BYTES, MIN_HELLO_BYTES, Packet, Reason, Request,
-    Retry,
+    self, Accept, Ending, Hello, Kind, MAX_QUIET_MILLIS, MAX_TOKEN_BYTES, MIN_HELLO_BYTES, Packet,
+    Reason, Request, Retry,
 };
 
 /// The first hello is repeated after this, then after twice as long each time.
@@ -94,6 +94,8 @@ enum Phase {
 #[derive(Debug)]
 pub struct Client<A> {
     config: ClientConfig,
+    /// How long the path stays idle at first, where that is measured.
+    quiet: Option<Duration>,
     algorithms: A,
     nonce: [u8; 16],
     handshake: Key,
@@ -115,6 +117,7 @@ impl<A: Algorithms> Client<A> {
         Client {
             handshake: Key::handshake(config.secret.as_ref()),
             config,
+            quiet: None,
             algorithms,
             nonce,
             secret,
@@ -133,6 +136,19 @@ impl<A: Algorithms> Client<A> {
     /// Has each flow that this end will send write what its sender does to one of these, in order.
     pub fn log_to(&mut self, logs: Vec<Qlog>) {
         self.logs = logs;
+    }
+
+    /// Sends echoes, and leaves the path idle for `quiet` (5 s at the most) before the load; so does a server that sends data,
+    /// unless it is of an earlier version.
+    pub fn with_echoes(mut self, quiet: Duration) -> Self {
+        self.quiet = Some(quiet.min(Duration::from_millis(u64::from(MAX_QUIET_MILLIS))));
+        self
+    }
+
+    /// What is asked of the server, ms.
+    fn quiet_millis(&self) -> u16 {
+        let quiet = self.quiet.unwrap_or_default();
+        u16::try_from(quiet.as_nanos() / 1_000_000).unwrap_or(MAX_QUIET_MILLIS)
     }
 
     /// A datagram arrived from the server at `arrival` and is read at `now`.
@@ -163,6 +179,7 @@ impl<A: Algorithms> Client<A> {
             self.ignored += 1;
             return;
         }
+        let asked = self.quiet_millis();
         let Phase::Asking { token, due, .. } = &mut self.phase else {
             return;
         };
@@ -207,6 +224,12 @@ impl<A: Algorithms> Client<A> {
                         return;
                     }
                     let keys = Keys::new(&self.handshake, &self.nonce, &accept.server_nonce);
+                    // A server that knows nothing of it sends at once; one that receives only does not mind.
+                    let quiet = if self.config.request.download_flows == 0 {
+                        asked
+                    } else {
+                        accept.quiet_millis.min(asked)
+                    };
                     let terms = Terms {
                         role: Role::Client,
                         id: packet.connection,
@@ -216,6 +239,8 @@ impl<A: Algorithms> Client<A> {
                         rate: limit,
                         accepted: None,
                         secret: &self.secret,
+                        quiet: Duration::from_millis(u64::from(quiet)),
+                        echoes: self.quiet.is_some(),
                         log: self.config.log,
                     };
                     let mut connection = Connection::new(&terms, &self.algorithms, now);
@@ -250,6 +275,7 @@ impl<A: Algorithms> Client<A> {
 
     /// Fills `batch` with the next packets for the server; returns whether there are any.
     pub fn poll_transmit(&mut self, now: Time, batch: &mut Batch) -> bool {
+        let quiet_millis = self.quiet_millis();
         match &mut self.phase {
             Phase::Connected(connection) => {
                 let overhead = self.config.overhead;
@@ -262,6 +288,7 @@ impl<A: Algorithms> Client<A> {
                     nonce: self.nonce,
                     token: token.as_deref().unwrap_or_default(),
                     request: self.config.request.clone(),
+                    quiet_millis,
                 };
                 debug_assert!(hello.token.len() <= MAX_TOKEN_BYTES);
                 let buffer = batch.control();

@@ -16,6 +16,7 @@ use std::net::{IpAddr, SocketAddr};
 use verus_core::{Bytes, Duration, Ecn, Rate, Time};
 use verus_measure::qlog::{Qlog, Written};
 
+use super::echo::Echoes;
 use super::flow::{Algorithms, Event, Incoming, Load, Outgoing};
 use super::limits::Bucket;
 use super::seal::{Freshness, Key, Keys, ReplayWindow};
@@ -233,6 +234,10 @@ pub struct Terms<'a> {
     pub accepted: Option<Rate>,
     /// Known to this end alone: chooses the packet numbers that are skipped.
     pub secret: &'a Key,
+    /// How long no data is sent at first.
+    pub quiet: Duration,
+    /// Whether to send echoes.
+    pub echoes: bool,
     /// Whether to keep an event for each packet.
     pub log: bool,
 }
@@ -271,7 +276,10 @@ pub struct Connection {
     /// Packets in flight, all flows together.
     in_flight: u64,
     trickle: Trickle,
+    /// When the load begins: the test's time counts from there.
     started: Time,
+    quiet: Duration,
+    echoes: Option<Echoes>,
     heard: Option<Time>,
     stopped: bool,
     /// When it was closed from this side, nothing was under way any more, as far as the peer had told.
@@ -304,6 +312,9 @@ impl Connection {
     /// A connection that begins now.
     pub fn new(terms: &Terms<'_>, algorithms: &dyn Algorithms, now: Time) -> Self {
         let request = terms.request;
+        let began = now;
+        // Controllers and meters know nothing of what comes before the load.
+        let now = began + terms.quiet;
         let load = Load {
             packet_size: Bytes::new(u64::from(request.packet_bytes)),
             bytes: (request.bytes > 0).then(|| Bytes::new(request.bytes)),
@@ -354,13 +365,15 @@ impl Connection {
             in_flight: 0,
             trickle: Trickle::default(),
             started: now,
+            quiet: terms.quiet,
+            echoes: terms.echoes.then(|| Echoes::new(terms.secret, began, now)),
             heard: None,
             stopped: false,
             finished: false,
             phase: Phase::Running,
             ended: None,
             status_every: Duration::from_millis(u64::from(request.status_millis)),
-            status_due: now,
+            status_due: began,
             status_number: 0,
             status_turn: 0,
             statuses_owed: 0,
@@ -385,7 +398,17 @@ impl Connection {
         self.id
     }
 
-    /// When it began.
+    /// The echoes, if it sends any.
+    pub fn echoes(&self) -> Option<&Echoes> {
+        self.echoes.as_ref()
+    }
+
+    /// The same, to look at what came back.
+    pub fn echoes_mut(&mut self) -> Option<&mut Echoes> {
+        self.echoes.as_mut()
+    }
+
+    /// When its load began, or will.
     pub fn started(&self) -> Time {
         self.started
     }
@@ -493,7 +516,7 @@ impl Connection {
         }
         if self.heard.is_none() && self.role == Role::Server {
             // The test's time counts from when the client is known to be there.
-            self.started = now;
+            self.started = now + self.quiet;
             self.status_due = now;
         }
         self.heard = Some(now);
@@ -583,8 +606,13 @@ impl Connection {
                 }
             }
             Kind::Challenge => self.answer_challenge = Some(wire::decode_challenge(packet)?),
-            // The server looks at the address that a response came from.
-            Kind::Response => drop(wire::decode_challenge(packet)?),
+            // The server looks at the address that a response came from, the client at how long it took.
+            Kind::Response => {
+                let bytes = wire::decode_challenge(packet)?;
+                if let Some(echoes) = &mut self.echoes {
+                    echoes.on_answer(arrival, &bytes);
+                }
+            }
             Kind::Hello | Kind::Retry | Kind::Accept | Kind::Refuse => {
                 return Err(Malformed::Kind(packet.kind as u8));
             }
@@ -770,12 +798,18 @@ impl Connection {
                             .next_timer()
                             .map(|time| time.max(granted.unwrap_or(time))));
                     }
+                    at(Some(self.started).filter(|&at| at > now));
                     at(granted.filter(|_| !self.outgoing.is_empty()));
                 }
                 for flow in &self.incoming {
                     at(flow.next_timer());
                 }
                 at(Some(self.status_due).filter(|_| self.may_send()));
+                at(self
+                    .echoes
+                    .as_ref()
+                    .filter(|_| !self.stopped)
+                    .map(Echoes::due));
                 at(Some(self.last_heard() + self.silence));
                 if let Some(end) = self.ends_at() {
                     at(Some(if now < end { end } else { end + DRAIN }).filter(|&at| at > now));
@@ -840,7 +874,8 @@ impl Connection {
             }
             self.acks_due = false;
         }
-        if !matches!(self.phase, Phase::Running) || !self.may_send() || self.outgoing.is_empty() {
+        let running = matches!(self.phase, Phase::Running) && now >= self.started;
+        if !running || !self.may_send() || self.outgoing.is_empty() {
             return false;
         }
         let room = room.min(MOST_IN_FLIGHT.saturating_sub(self.in_flight));
@@ -899,6 +934,13 @@ impl Connection {
     fn control(&mut self, now: Time, buffer: &mut [u8]) -> Option<usize> {
         if let Some(challenge) = self.answer_challenge.take() {
             let covered = wire::encode_plain(Kind::Response, self.id, &challenge, buffer);
+            return Some(self.seal.seal(buffer, covered));
+        }
+        if matches!(self.phase, Phase::Running)
+            && !self.stopped
+            && let Some(bytes) = self.echoes.as_mut().and_then(|echoes| echoes.poll(now))
+        {
+            let covered = wire::encode_plain(Kind::Challenge, self.id, &bytes, buffer);
             return Some(self.seal.seal(buffer, covered));
         }
         if self.statuses_owed > 0 {

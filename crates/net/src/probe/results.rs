@@ -10,6 +10,7 @@ use verus_core::{Bytes, Duration, Rate, Time};
 use verus_measure::{PathFlow, PathMeter, PathMetrics, PathTotals};
 
 use super::connection::Connection;
+use super::echo::{Echo, Echoes};
 use super::flow::BIN;
 use super::wire::{FlowStatus, Request};
 
@@ -60,6 +61,37 @@ pub struct FlowRow {
     pub delivered_bytes: u64,
 }
 
+/// The round trips of a test's echoes: of the idle path, and under the load of all its flows, both directions together.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Responsiveness {
+    /// Median round trip before the load, ms; null where that was not measured. So with what follows.
+    pub idle_rtt_p50_ms: Option<f64>,
+    /// Its 95th percentile, ms.
+    pub idle_rtt_p95_ms: Option<f64>,
+    /// Median round trip under the load, ms.
+    pub loaded_rtt_p50_ms: Option<f64>,
+    /// Its 95th percentile, ms.
+    pub loaded_rtt_p95_ms: Option<f64>,
+    /// Its 99th percentile, ms.
+    pub loaded_rtt_p99_ms: Option<f64>,
+    /// Round trips a minute under the load ([`verus_measure::RoundTrips::rpm`]): ours, of echoes within the test's UDP flow.
+    pub rpm: Option<f64>,
+}
+
+impl Responsiveness {
+    fn of(echoes: &Echoes) -> Self {
+        let (idle, loaded) = (echoes.idle(), echoes.loaded());
+        Responsiveness {
+            idle_rtt_p50_ms: idle.quantile_ms(0.5),
+            idle_rtt_p95_ms: idle.quantile_ms(0.95),
+            loaded_rtt_p50_ms: loaded.quantile_ms(0.5),
+            loaded_rtt_p95_ms: loaded.quantile_ms(0.95),
+            loaded_rtt_p99_ms: loaded.quantile_ms(0.99),
+            rpm: loaded.rpm(),
+        }
+    }
+}
+
 /// The metrics of one direction, all flows together.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -103,6 +135,9 @@ pub struct Row {
     pub utilization: Option<f64>,
     /// Unknown, null.
     pub signal_delay_p95_ms: Option<f64>,
+    /// How long a round trip took, idle and loaded.
+    #[serde(flatten)]
+    pub responsiveness: Responsiveness,
     /// What all flows together amount to.
     #[serde(flatten)]
     pub totals: PathTotals,
@@ -159,6 +194,42 @@ pub struct Record {
     pub series: Vec<SeriesRow>,
     /// Delay profiles; those of downloads are the server's and stay there.
     pub profiles: Vec<ProfileRow>,
+    /// Round trips of echoes over time: when each left, s since the load began (before it, below zero), and how long it
+    /// took, ms. Of a long test every second, fourth, … is left.
+    pub echoes: Vec<(f64, f64)>,
+}
+
+/// Echoes over time, of which half are left out whenever there are too many.
+#[derive(Debug)]
+struct EchoSeries {
+    points: Vec<(f64, f64)>,
+    /// One of so many is kept.
+    stride: u64,
+    seen: u64,
+}
+
+impl EchoSeries {
+    /// A quarter of an hour of ten a second.
+    const MOST: usize = 10_000;
+
+    fn add(&mut self, echo: Echo, load_from: Time) {
+        let at = self.seen;
+        self.seen += 1;
+        if !at.is_multiple_of(self.stride) {
+            return;
+        }
+        let (sent, from) = (echo.sent.as_nanos() as f64, load_from.as_nanos() as f64);
+        self.points
+            .push(((sent - from) / 1e9, echo.rtt.as_millis_f64()));
+        if self.points.len() >= Self::MOST {
+            let mut odd = false;
+            self.points.retain(|_| {
+                odd = !odd;
+                odd
+            });
+            self.stride *= 2;
+        }
+    }
 }
 
 /// What one sample saw of a flow that does not stay in its meter.
@@ -180,8 +251,8 @@ pub struct Progress {
     pub window_packets: f64,
     /// Packets lost so far.
     pub lost: u64,
-    /// Packets sent so far.
-    pub sent: u64,
+    /// Bytes that arrived so far.
+    pub delivered: Bytes,
 }
 
 /// Watches a client's connection and says in the end what it amounted to.
@@ -195,6 +266,7 @@ pub struct Recorder {
     up: Vec<Vec<Sample>>,
     down: Vec<Vec<Sample>>,
     profiles: Vec<ProfileRow>,
+    echoes: EchoSeries,
     next_profile: Time,
     /// What rates are over; `None` for until the last arrival.
     interval: Option<Duration>,
@@ -213,6 +285,11 @@ impl Recorder {
             down: vec![Vec::new(); usize::from(request.download_flows)],
             request,
             profiles: Vec::new(),
+            echoes: EchoSeries {
+                points: Vec::new(),
+                stride: 1,
+                seen: 0,
+            },
             next_profile: Time::ZERO,
             interval: None,
             cut: false,
@@ -238,7 +315,16 @@ impl Recorder {
     pub const INTERVAL: Duration = BIN;
 
     /// Looks at the connection at `now`.
-    pub fn sample(&mut self, now: Time, connection: &Connection) {
+    pub fn sample(&mut self, now: Time, connection: &mut Connection) {
+        let load_from = connection.started();
+        if let Some(echoes) = connection.echoes_mut() {
+            for echo in echoes.drain() {
+                self.echoes.add(echo, load_from);
+            }
+        }
+        if now < load_from {
+            return;
+        }
         let elapsed = now.since(connection.started());
         let bin = (elapsed.as_nanos() / BIN.as_nanos()) as usize;
         for (samples, flow) in self.up.iter_mut().zip(connection.outgoing()) {
@@ -292,24 +378,35 @@ impl Recorder {
         }
     }
 
-    /// How the test is going: the last second, all flows of the direction that was asked for.
-    pub fn progress(&self, now: Time, connection: &Connection) -> Progress {
-        // The bin under way is left out: it is not full.
-        let last_second = |meter: &PathMeter| meter.recent_mbps(now, BINS_A_SECOND);
-        let mut progress = Progress::default();
-        let mut note = |rate: f64, status: &FlowStatus| {
-            progress.throughput_mbps += rate;
+    /// How the flows of `direction` are going: the last second, all of them together; `None` where there are none.
+    pub fn progress(
+        &self,
+        now: Time,
+        connection: &Connection,
+        direction: Direction,
+    ) -> Option<Progress> {
+        let mut progress: Option<Progress> = None;
+        let mut note = |meter: &PathMeter, status: &FlowStatus| {
+            let progress = progress.get_or_insert_default();
+            // The bin under way is left out: it is not full.
+            progress.throughput_mbps += meter.recent_mbps(now, BINS_A_SECOND);
             progress.rtt_ms = progress.rtt_ms.max(f64::from(status.rtt_micros) / 1e3);
             progress.window_packets += status.window as f64 / f64::from(self.request.packet_bytes);
-            // A peer states these of what it sends.
+            // A peer states this of what it sends.
             progress.lost = progress.lost.saturating_add(status.lost);
-            progress.sent = progress.sent.saturating_add(status.sent);
+            progress.delivered += meter.delivered();
         };
-        for flow in connection.outgoing() {
-            note(last_second(flow.meter()), &flow.status());
-        }
-        for (flow, status) in connection.incoming() {
-            note(last_second(flow.meter()), status);
+        match direction {
+            Direction::Up => {
+                for flow in connection.outgoing() {
+                    note(flow.meter(), &flow.status());
+                }
+            }
+            Direction::Down => {
+                for (flow, status) in connection.incoming() {
+                    note(flow.meter(), status);
+                }
+            }
         }
         progress
     }
@@ -323,6 +420,7 @@ impl Recorder {
     /// of it; in a test of a given size, until the last arrival. One that was cut is measured until the server was
     /// last heard.
     pub fn finish(mut self, now: Time, connection: &Connection) -> Record {
+        let responsiveness = connection.echoes().map(Responsiveness::of);
         self.limit_mbps = connection.limit().map(Rate::as_mbps);
         if self.request.duration_nanos > 0 && self.request.bytes == 0 {
             let passed = if self.cut {
@@ -336,6 +434,7 @@ impl Recorder {
             rows: Vec::new(),
             series: Vec::new(),
             profiles: self.profiles.clone(),
+            echoes: std::mem::take(&mut self.echoes.points),
         };
         let up: Vec<Ended<'_>> = connection
             .outgoing()
@@ -364,7 +463,9 @@ impl Recorder {
             for (index, flow) in flows.iter().enumerate() {
                 add_series(run, index, flow, &mut record.series);
             }
-            record.rows.push((direction, self.row(direction, &flows)));
+            let mut row = self.row(direction, &flows);
+            row.responsiveness = responsiveness.unwrap_or_default();
+            record.rows.push((direction, row));
         }
         record
     }
@@ -402,6 +503,7 @@ impl Recorder {
             capacity_mbps: None,
             utilization: None,
             signal_delay_p95_ms: None,
+            responsiveness: Responsiveness::default(),
             totals,
             per_flow: flows.iter().enumerate().map(row).collect(),
         }

@@ -283,6 +283,7 @@ mod tests {
             client_nonce: [1; 16],
             server_nonce: [2; 16],
             limit_bps: None,
+            quiet_millis: 0,
         }
         .encode(7, &mut buffer);
         let end = Key::handshake(None).seal(&mut buffer, covered);

@@ -128,6 +128,8 @@ struct Session {
     network: Network,
     nonce: [u8; 16],
     accept: [u8; 16],
+    /// How long no data is sent at first, ms: the wire format bounds it.
+    quiet_millis: u16,
     owes_accept: bool,
     /// When its timer is in the heap, to know stale entries.
     armed: Time,
@@ -467,6 +469,7 @@ impl<L: Library> Server<L> {
             network,
             nonce: hello.nonce,
             accept,
+            quiet_millis: hello.quiet_millis,
             owes_accept: true,
             armed: Time::MAX,
             queued: false,
@@ -549,6 +552,8 @@ impl<L: Library> Server<L> {
             rate: limits.rate_per_client,
             accepted: limits.rate_per_client,
             secret: &self.secret,
+            quiet: Duration::from_millis(u64::from(session.quiet_millis)),
+            echoes: false,
             log: self.config.log,
         };
         let connection = Connection::new(&terms, &*algorithms, now);
@@ -679,6 +684,7 @@ impl<L: Library> Server<L> {
                 client_nonce: session.nonce,
                 server_nonce: session.accept,
                 limit_bps: self.config.limits.rate_of_one().map(Rate::as_bps),
+                quiet_millis: session.quiet_millis,
             };
             let buffer = batch.control();
             let covered = accept.encode(session.id, buffer);

@@ -272,6 +272,23 @@ impl<'a> Fields<'a> {
         Ok(found)
     }
 
+    /// What an option says of the quiet before the load, ms.
+    fn quiet(&mut self) -> Result<u16, Malformed> {
+        let value = self.option(OPTION_QUIET)?;
+        self.quiet_of(value)
+    }
+
+    fn quiet_of(&self, value: Option<&[u8]>) -> Result<u16, Malformed> {
+        let Some(value) = value else {
+            return Ok(0);
+        };
+        let millis = value.try_into().map(u16::from_be_bytes);
+        match millis {
+            Ok(millis) if (1..=MAX_QUIET_MILLIS).contains(&millis) => Ok(millis),
+            _ => Err(self.bad("quiet")),
+        }
+    }
+
     /// The same of several types.
     #[inline]
     fn options<const N: usize>(
@@ -324,6 +341,12 @@ impl<'a> Writer<'a> {
         self.bytes(value);
     }
 
+    fn quiet(&mut self, millis: u16) {
+        if millis > 0 {
+            self.option(OPTION_QUIET, &millis.to_be_bytes());
+        }
+    }
+
     /// Fills in the length; returns how many bytes the tag must cover.
     #[inline]
     fn finish(self) -> usize {
@@ -342,6 +365,10 @@ pub const OPTION_REPORT: u8 = 2;
 pub const OPTION_LIMIT: u8 = 3;
 /// Option of an acknowledgement: how many packets arrived with a congestion mark.
 pub const OPTION_MARKS: u8 = 4;
+/// Option of a hello and of an accept: how long no data is sent at first, ms.
+pub const OPTION_QUIET: u8 = 5;
+/// Longest such time.
+pub const MAX_QUIET_MILLIS: u16 = 5000;
 
 /// Body of a [`Kind::Data`] packet. What follows the tag is padding up to the packet's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -558,6 +585,8 @@ pub struct Hello<'a> {
     pub token: &'a [u8],
     /// What is asked for.
     pub request: Request,
+    /// How long neither end is to send data at first, ms; 0 for at once.
+    pub quiet_millis: u16,
 }
 
 impl<'a> Hello<'a> {
@@ -590,11 +619,12 @@ impl<'a> Hello<'a> {
                 fields.text("scheme", len)?.to_owned()
             },
         };
-        fields.option(0)?;
+        let quiet_millis = fields.quiet()?;
         Ok(Hello {
             nonce,
             token,
             request,
+            quiet_millis,
         })
     }
 
@@ -619,6 +649,7 @@ impl<'a> Hello<'a> {
         let len = u16::try_from(request.scheme.len()).expect("a scheme is short");
         writer.bytes(&len.to_be_bytes());
         writer.bytes(request.scheme.as_bytes());
+        writer.quiet(self.quiet_millis);
         writer.finish()
     }
 }
@@ -668,6 +699,8 @@ pub struct Accept {
     pub server_nonce: [u8; 16],
     /// The most that the test may use of each direction, bit/s, if the server limits that.
     pub limit_bps: Option<u64>,
+    /// How long neither end sends data at first, ms: what was asked for, where the server does that.
+    pub quiet_millis: u16,
 }
 
 impl Accept {
@@ -679,7 +712,9 @@ impl Accept {
         let mut fields = packet.fields();
         let (client_nonce, server_nonce) =
             (fields.array("client nonce")?, fields.array("server nonce")?);
-        let limit_bps = match fields.option(OPTION_LIMIT)? {
+        let [limit, quiet] = fields.options([OPTION_LIMIT, OPTION_QUIET])?;
+        let quiet_millis = fields.quiet_of(quiet)?;
+        let limit_bps = match limit {
             None => None,
             Some(bytes) => {
                 let bytes = bytes.try_into().map_err(|_| fields.bad("limit"))?;
@@ -694,6 +729,7 @@ impl Accept {
             client_nonce,
             server_nonce,
             limit_bps,
+            quiet_millis,
         })
     }
 
@@ -705,6 +741,7 @@ impl Accept {
         if let Some(limit) = self.limit_bps {
             writer.option(OPTION_LIMIT, &limit.to_be_bytes());
         }
+        writer.quiet(self.quiet_millis);
         writer.finish()
     }
 }
