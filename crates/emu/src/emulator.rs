@@ -1,4 +1,4 @@
-//! The loop: carries packets between two devices on the real clock, with a [`Direction`](crate::direction::Direction)
+//! The loop: carries packets between two devices on the real clock, with a [`Direction`]
 //! each way.
 
 use std::io;
