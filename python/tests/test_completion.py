@@ -92,7 +92,7 @@ def in_bash(script: Path, line: str) -> list[str]:
 
 def in_zsh(script: Path, line: str) -> list[str]:
     # Away from its line editor: `compadd` tells what it is given.
-    asked = f"""autoload -Uz compinit; compinit -u -D -d /dev/null
+    asked = f"""autoload -Uz compinit; compinit -u -D -d {script.parent}/zcompdump
 source {script}
 compadd() {{ local -a given=("$@"); print -rl -- ${{(P)given[-1]}} }}
 _files() {{ : }}

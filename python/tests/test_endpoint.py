@@ -118,7 +118,8 @@ def test_a_signal_ends_a_server(name: str) -> None:
         with server(way) as (serving, address):
             client = started("verus-endpoint", "probe", "client", address, "--rate-mbps", 5, "--duration", 20)
             assert line(serving)["event"] == "began"
-            time.sleep(0.5)
+            # Half a second of load, after a second in which the path is idle.
+            time.sleep(1.5)
             serving.send_signal(getattr(signal, name))
             code, out, err = ended(serving)
             told = ended(client)

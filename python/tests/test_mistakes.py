@@ -41,7 +41,7 @@ MISTAKES = {
     f"{COMPARE} --scheme versu": "unknown algorithm `versu`; the nearest is `verus`",
     f"{COMPARE} --scheme bbr3": "unknown algorithm `bbr3`; the nearest are `bbr`, `bbr1`",
     f"{COMPARE} --scheme verus:rato=2": "`verus` has no key `rato`; the nearest is `ratio`",
-    f"{COMPARE} --scheme verus:ratio=fast": "ratio must be a number, not `fast`",
+    f"{COMPARE} --scheme verus:ratio=fast": "ratio must be above 1 and at most 1000000, not `fast`",
     f"{COMPARE} --scheme verus:ratio=6..2": "ratio must be FROM..TO or FROM..TO..STEP that leads upwards, not `6..2`",
     f"{COMPARE} --scheme linux:cc=cubic": "it runs in real time only (--emulate)",
     f"{COMPARE} --queue drptail:bytes=9": "unknown kind `drptail`; the nearest is `droptail`",
