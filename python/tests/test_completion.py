@@ -87,7 +87,7 @@ def in_bash(script: Path, line: str) -> list[str]:
     # Bash puts in what follows the last of its word breaks.
     before = line.split()[-1]
     kept = before[: max(before.rfind("="), before.rfind(":")) + 1]
-    return [kept + word for word in _said(["bash", "-c", asked])]
+    return [kept + word for word in _said(["bash", "-c", asked], script.parent)]
 
 
 def in_zsh(script: Path, line: str) -> list[str]:
@@ -97,17 +97,18 @@ source {script}
 compadd() {{ local -a given=("$@"); print -rl -- ${{(P)given[-1]}} }}
 _files() {{ : }}
 words=({line}) CURRENT=$#words; _verus"""
-    return _said(["zsh", "-f", "-c", asked])
+    return _said(["zsh", "-f", "-c", asked], script.parent)
 
 
 def in_fish(script: Path, line: str) -> list[str]:
     asked = f"source {script}; complete -C '{line}'"
-    return [word.split("\t")[0] for word in _said(["fish", "--no-config", "-c", asked])]
+    return [word.split("\t")[0] for word in _said(["fish", "--no-config", "-c", asked], script.parent)]
 
 
-def _said(command: list[str]) -> list[str]:
-    path = {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": "/nonexistent"}
-    ran = subprocess.run(command, capture_output=True, text=True, env=path, check=False)
+def _said(command: list[str], home: Path) -> list[str]:
+    # A shell that finds no home makes one.
+    environment = {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": str(home)}
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.split()
 
