@@ -33,6 +33,22 @@ pub struct Video {
 }
 
 impl Video {
+    /// The size of the frame with this number, from 0.
+    pub(crate) fn size(&self, number: u64) -> Bytes {
+        if number.is_multiple_of(self.group) {
+            self.key
+        } else {
+            self.frame
+        }
+    }
+
+    /// When the frame with this number is there to be sent, if there are so many.
+    pub(crate) fn due(&self, start: Time, number: u64) -> Option<Time> {
+        let more = self.count.is_none_or(|count| number < count);
+        // Counted from the start, so that rounding errors do not add up.
+        more.then(|| start + Duration::from_secs_f64(number as f64 / self.fps))
+    }
+
     /// Factor by which frames are larger than these at a bitrate of `rate`.
     fn scale(&self, rate: Rate) -> f64 {
         let group = self.key + self.frame * (self.group - 1);
@@ -70,8 +86,7 @@ impl Frames {
     /// A frame is due at `now`, at this bitrate: returns its size, and when the next one is due.
     pub fn offer(&mut self, now: Time, rate: Option<Rate>) -> (Bytes, Option<Time>) {
         let video = &self.video;
-        let is_key = self.offered.is_multiple_of(video.group);
-        let own = if is_key { video.key } else { video.frame };
+        let own = video.size(self.offered);
         let size = match rate {
             Some(rate) => own.mul_f64(video.scale(rate)).max(Bytes::new(1)),
             None => own,
@@ -79,9 +94,7 @@ impl Frames {
         self.offered += 1;
         self.offered_bytes = self.offered_bytes.saturating_add(size.get());
         self.under_way.push_back((self.offered_bytes, now));
-        // Counted from the start, so that rounding errors do not add up.
-        let due = self.start + Duration::from_secs_f64(self.offered as f64 / video.fps);
-        (size, (!self.is_all_offered()).then_some(due))
+        (size, video.due(self.start, self.offered))
     }
 
     /// All data before `in_order` has arrived; calls `took` with the time that each frame took which this completes.

@@ -70,9 +70,7 @@ struct Stream {
 impl Stream {
     /// When the next frame is there to be sent, if there is one.
     fn due(&self, start: Time) -> Option<Time> {
-        let more = self.video.count.is_none_or(|count| self.offered < count);
-        // From the start, so that no rounding adds up.
-        more.then(|| start + Duration::from_secs_f64(self.offered as f64 / self.video.fps))
+        self.video.due(start, self.offered)
     }
 }
 
@@ -154,12 +152,7 @@ impl Streams {
             self.late += 1;
             return;
         }
-        let is_key = index.is_multiple_of(stream.video.group);
-        let size = if is_key {
-            stream.video.key
-        } else {
-            stream.video.frame
-        };
+        let size = stream.video.size(index);
         let frame = Frame {
             stream: at,
             index,

@@ -22,6 +22,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from verus import _verus
+from verus.experiments.shared import markdown
 from verus.experiments.shared.experiment import Experiment, Options, Work
 from verus.experiments.shared.reproduction import Column, Place, columns_for
 from verus.page import Page, Section, table
@@ -344,9 +345,7 @@ def to_markdown(results: Results) -> str:
     for name, (heads, *rows) in tables(results).items():
         legend = LEGENDS[name]
         lines += [f"{legend[0].upper()}{legend[1:]}.", ""]
-        lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-        lines += ["| " + " | ".join(row) + " |" for row in rows]
-        lines.append("")
+        lines += [*markdown.table(heads, rows), ""]
     return "\n".join(lines)
 
 

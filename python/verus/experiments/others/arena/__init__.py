@@ -20,6 +20,7 @@ from rich.table import Table as Grid
 from verus.experiments.others.arena.field import NAME, SENDERS, prepare
 from verus.experiments.others.arena.found import Found
 from verus.experiments.others.arena.questions import QUESTIONS
+from verus.experiments.shared import markdown
 from verus.experiments.shared.experiment import Experiment
 from verus.page import Page, Section, table
 from verus.results import Results
@@ -97,9 +98,7 @@ def to_markdown(results: Results) -> str:
     lines = [lead(results), ""]
     for question, (heads, *rows) in zip(QUESTIONS, tables(results).values(), strict=True):
         lines += [f"## {question.title}", "", question.rule, ""]
-        lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-        lines += ["| " + " | ".join(row) + " |" for row in rows]
-        lines.append("")
+        lines += [*markdown.table(heads, rows), ""]
     return "\n".join(lines)
 
 

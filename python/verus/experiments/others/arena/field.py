@@ -147,20 +147,28 @@ def _told(label: str, queue: str = BLOATED) -> str:
     return f"{scheme}:ecn=yes" if queue in MARKING and scheme in ASK_FOR_MARKS else scheme
 
 
+def _stretches(
+    column: Column, size: Size, label: str, channel: str, part: str, queue: str = BLOATED, **settings: Any
+) -> Iterator[Run]:
+    """A sender by itself, once for each stretch of a channel."""
+    for number in range(1, size.stretches + 1):
+        yield column.run(
+            stretch(channel, number),
+            _told(label, queue),
+            label=label,
+            part=f"{part}|{channel}",
+            seed=column.seed + number - 1,
+            queue=QUEUES[queue],
+            duration_s=size.stretch_s,
+            delay_ms=DELAY_MS,
+            series=False,
+            **settings,
+        )
+
+
 def _alone(column: Column, size: Size) -> Iterator[Run]:
     for queue, channel, label in itertools.product(size.queues, size.channels, SENDERS):
-        for number in range(1, size.stretches + 1):
-            yield column.run(
-                stretch(channel, number),
-                _told(label, queue),
-                label=label,
-                part=f"alone|{queue}|{channel}",
-                seed=column.seed + number - 1,
-                queue=QUEUES[queue],
-                duration_s=size.stretch_s,
-                delay_ms=DELAY_MS,
-                series=False,
-            )
+        yield from _stretches(column, size, label, channel, f"alone|{queue}", queue)
 
 
 def _shared(
@@ -230,19 +238,7 @@ def _outages(column: Column, size: Size) -> Iterator[Run]:
 
 def _video(column: Column, size: Size) -> Iterator[Run]:
     for channel, label in itertools.product((name for name in VIDEO_CHANNELS if name in size.channels), SENDERS):
-        for number in range(1, size.stretches + 1):
-            yield column.run(
-                stretch(channel, number),
-                SENDERS[label],
-                label=label,
-                part=f"video|{channel}",
-                seed=column.seed + number - 1,
-                queue=QUEUES[BLOATED],
-                duration_s=size.stretch_s,
-                delay_ms=DELAY_MS,
-                series=False,
-                flows=[{"traffic": "video"}],
-            )
+        yield from _stretches(column, size, label, channel, "video", flows=[{"traffic": "video"}])
 
 
 def prepare(options: Options) -> Work:
