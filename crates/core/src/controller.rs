@@ -319,7 +319,8 @@ pub struct Feedback<'a> {
     /// Packets declared lost before (by a gap or a timeout) and acknowledged after all.
     pub recovered: &'a [Acked],
     /// How many of the packets that this event says have arrived bore a congestion mark (ECN). Zero where
-    /// [`Controller::ecn`] did not ask for marks, except over QUIC, whose stack always asks for classic marks.
+    /// [`Controller::ecn`] did not ask for marks. A QUIC stack that does not count them makes it 1 for each event that
+    /// tells of marks.
     pub marked: usize,
     /// What the algorithm's receiver half reports, where it has one.
     pub report: Option<&'a [u8]>,
@@ -388,4 +389,31 @@ pub struct Timeout<'a> {
     pub presumed_lost: &'a [Departure],
     /// How many timeouts have fired in a row, this one included (1 for the first).
     pub backoff: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reports this many bytes.
+    #[derive(Debug)]
+    struct Wordy(usize);
+
+    impl Observer for Wordy {
+        fn on_packet(&mut self, _: &Arrival<'_>) {}
+
+        fn report(&self, into: &mut Vec<u8>) {
+            into.resize(into.len() + self.0, 7);
+        }
+    }
+
+    #[test]
+    fn a_report_that_no_acknowledgement_has_room_for_is_left_out_whole() {
+        let mut said = vec![1, 2, 3];
+        for (bytes, left) in [(REPORT_BYTES, REPORT_BYTES), (REPORT_BYTES + 1, 0), (0, 0)] {
+            let observer: &dyn Observer = &Wordy(bytes);
+            observer.write_report(&mut said);
+            assert_eq!(said.len(), left);
+        }
+    }
 }
