@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use rand::Rng;
 use transfer_common::{Scene, Server};
-use verus_core::random;
-use verus_faults::{Proxy, ProxyConfig};
+use verus_channel::{QueueConfig, RateSchedule, Service};
+use verus_core::{Rate, random};
+use verus_faults::{Bottleneck, Proxy, ProxyConfig};
 
 /// How a file is disturbed on its way.
 #[derive(Clone, Copy)]
@@ -28,6 +29,8 @@ struct Disturbance {
     bytes: u64,
     /// How often an end is killed.
     kills: u64,
+    /// The rate of the link on the file's way, in Mbit/s, where it has one.
+    link: Option<f64>,
     /// The share of the file that may cross twice: at most a piece, and what was under way, for each kill.
     twice: f64,
 }
@@ -38,14 +41,17 @@ const CUBIC: Disturbance = Disturbance {
     scheme: "cubic",
     bytes: 1_000_000_000,
     kills: 10,
+    link: None,
     twice: 0.01,
 };
-/// What users have unless they ask for another. Each attempt begins with a slow start of its own, and what that
-/// loses at its end is sent again by QUIC.
+/// What users have unless they ask for another. Each attempt begins with a slow start of its own. Without a link,
+/// that ends where a process has no time to read its socket, and how much QUIC then sends again says how busy the
+/// machine is. What the queue of a link refuses has not crossed.
 const VERUS: Disturbance = Disturbance {
     scheme: "verus",
-    bytes: 400_000_000,
+    bytes: 200_000_000,
     kills: 4,
+    link: Some(200.0),
     twice: 0.02,
 };
 
@@ -59,7 +65,17 @@ enum Way {
     Down,
 }
 
+/// Waits for 40 ms at most at [`VERUS`]'s rate, so that little is under way when an end is killed.
+const QUEUE: &str = "droptail:bytes=1000000";
+
 impl Disturbance {
+    fn bottleneck(&self) -> Option<Bottleneck> {
+        self.link.map(|mbps| Bottleneck {
+            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
+            queue: QueueConfig::parse(QUEUE).expect("a queue"),
+        })
+    }
+
     fn bytes(&self) -> u64 {
         match std::env::var("VERUS_KILL_BYTES") {
             Ok(bytes) => bytes.parse().expect("VERUS_KILL_BYTES is a number"),
@@ -102,9 +118,15 @@ struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    fn new(scene: &'a Scene, way: Way, scheme: &'static str) -> Stage<'a> {
+    fn new(scene: &'a Scene, way: Way, how: Disturbance) -> Stage<'a> {
+        let scheme = how.scheme;
         let server = scene.serve(&["--scheme", scheme]);
-        let proxy = Proxy::start(ProxyConfig::new(server.address)).expect("a few sockets");
+        let mut config = ProxyConfig::new(server.address);
+        match way {
+            Way::Up => config.up = how.bottleneck(),
+            Way::Down => config.down = how.bottleneck(),
+        }
+        let proxy = Proxy::start(config).expect("a few sockets");
         Stage {
             scene,
             way,
@@ -133,12 +155,12 @@ impl<'a> Stage<'a> {
             .expect("the binary runs")
     }
 
-    /// Bytes that have set out with the file, so far.
+    /// Bytes that have come through, the file's way, so far.
     fn crossed(&self) -> u64 {
         let stats = self.proxy.stats();
         match self.way {
-            Way::Up => stats.up.sent_bytes,
-            Way::Down => stats.down.sent_bytes,
+            Way::Up => stats.up.delivered_bytes,
+            Way::Down => stats.down.delivered_bytes,
         }
     }
 
@@ -172,7 +194,7 @@ fn now() -> Instant {
 
 /// Kills one end after the other; returns how much crossed.
 fn disturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
-    let mut stage = Stage::new(scene, way, how.scheme);
+    let mut stage = Stage::new(scene, way, how);
     for kill in 1..=how.kills {
         let mut client = stage.client();
         let point = how.bytes() / (how.kills + 1) * kill;
@@ -203,7 +225,7 @@ fn disturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
 }
 
 fn undisturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
-    let stage = Stage::new(scene, way, how.scheme);
+    let stage = Stage::new(scene, way, how);
     stage.finish(stage.client());
     stage.crossed()
 }
