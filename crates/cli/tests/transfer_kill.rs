@@ -29,29 +29,28 @@ struct Disturbance {
     bytes: u64,
     /// How often an end is killed.
     kills: u64,
-    /// The rate of the link on the file's way, in Mbit/s, where it has one.
-    link: Option<f64>,
+    /// The rate of the link on the file's way, in Mbit/s, which this machine has time to follow: what a process has
+    /// no time to read from its socket is sent again by QUIC, and would say how busy the machine is.
+    mbps: f64,
     /// The share of the file that may cross twice: at most a piece, and what was under way, for each kill.
     twice: f64,
 }
 
-/// Between two processes on one machine nothing limits the rate, and these tests are about files: a controller
-/// that fills whatever there is makes them short.
+/// What fills a link soonest.
 const CUBIC: Disturbance = Disturbance {
     scheme: "cubic",
     bytes: 1_000_000_000,
     kills: 10,
-    link: None,
+    mbps: 800.0,
     twice: 0.01,
 };
-/// What users have unless they ask for another. Each attempt begins with a slow start of its own. Without a link,
-/// that ends where a process has no time to read its socket, and how much QUIC then sends again says how busy the
-/// machine is. What the queue of a link refuses has not crossed.
+/// What users have unless they ask for another. Each attempt begins with a slow start of its own; what the link's
+/// queue refuses then has not crossed.
 const VERUS: Disturbance = Disturbance {
     scheme: "verus",
     bytes: 200_000_000,
     kills: 4,
-    link: Some(200.0),
+    mbps: 300.0,
     twice: 0.02,
 };
 
@@ -65,15 +64,15 @@ enum Way {
     Down,
 }
 
-/// Waits for 40 ms at most at [`VERUS`]'s rate, so that little is under way when an end is killed.
-const QUEUE: &str = "droptail:bytes=1000000";
+/// Little is under way when an end is killed: 2.5 ms at 800 Mbit/s.
+const QUEUE: &str = "droptail:bytes=250000";
 
 impl Disturbance {
-    fn bottleneck(&self) -> Option<Bottleneck> {
-        self.link.map(|mbps| Bottleneck {
-            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
+    fn bottleneck(&self) -> Bottleneck {
+        Bottleneck {
+            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(self.mbps))),
             queue: QueueConfig::parse(QUEUE).expect("a queue"),
-        })
+        }
     }
 
     fn bytes(&self) -> u64 {
@@ -123,8 +122,8 @@ impl<'a> Stage<'a> {
         let server = scene.serve(&["--scheme", scheme]);
         let mut config = ProxyConfig::new(server.address);
         match way {
-            Way::Up => config.up = how.bottleneck(),
-            Way::Down => config.down = how.bottleneck(),
+            Way::Up => config.up = Some(how.bottleneck()),
+            Way::Down => config.down = Some(how.bottleneck()),
         }
         let proxy = Proxy::start(config).expect("a few sockets");
         Stage {
