@@ -20,6 +20,7 @@ import json
 import os
 import platform
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from verus.experiments.others import arena
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = DOCS / "results"
+VERUS = Path(sys.executable).with_name("verus")
 BENCHMARKS = "../BENCHMARKS.md"
 
 #: `verus …` that writes a table of its own and the page's text: what is run, and the page that quotes it.
@@ -46,7 +48,7 @@ REPRODUCED = {
     "check.csv": ("check cubic bbr1 bbr c4 prague copa ledbatpp forward verus:ratio=2", "check.md"),
 }
 #: Those that read no recordings.
-WITHOUT_RECORDINGS = {"check.csv", "arena-cost.txt"}
+WITHOUT_RECORDINGS = {"check.csv", "arena-cost.txt", "compare-rate.txt"}
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,35 @@ def arena_cost(_: str) -> Iterator[str]:
         yield f"| {label} | {statistics.median(ratios):.2f} | {min(ratios):.2f} | {max(ratios):.2f} |"
 
 
+def compare_rate(_: str) -> Iterator[str]:
+    """What `verus compare --json` adds to a packet's cost in the bench, its start left out: CPU time, in turn."""
+    fixed = ["--queue", "droptail:bytes=500000", "--scheme", "cubic", "--json"]
+    long, short, rounds = 600, 10, 7
+    bench = ["cargo", "bench", "--quiet", "-p", "verus-sim", "--bench", "speed", "--", "--one"]
+
+    def compare(flows: int, seconds: int) -> tuple[float, float]:
+        """CPU seconds of the whole process, and the packets that it simulated."""
+        words = [*fixed, "--flows", str(flows), "--duration", str(seconds)]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([VERUS, "compare", "--trace", "rate:100", *words], stdout=subprocess.PIPE, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        packets = json.loads(done.stdout)["throughput_mbps"] * 1e6 * seconds / (8 * 1500)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, packets
+
+    yield "| workload | bench, ns a packet | `verus compare --json`, ns a packet | rate of this over the bench's |"
+    yield "|---|---|---|---|"
+    for name, flows in (("W1, 1 flow", 1), ("W1, 10 flows", 10)):
+        found = []
+        for _round in range(rounds):
+            told = subprocess.run([*bench, name, "cubic"], stdout=subprocess.PIPE, text=True, check=True).stdout
+            alone = float(told.split()[-3])
+            (cpu, packets), (start, few) = compare(flows, long), compare(flows, short)
+            found.append((alone, (cpu - start) * 1e9 / (packets - few)))
+        alone, compared = (statistics.median(column) for column in zip(*found, strict=True))
+        ratio = statistics.median(one / other for one, other in found)
+        yield f"| {name} | {alone:.0f} | {compared:.0f} | {ratio:.2f} |"
+
+
 #: Tables that are made here: the page, and what makes them.
 MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "losses.txt": (BENCHMARKS, losses),
@@ -196,9 +227,10 @@ MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "umts.txt": (BENCHMARKS, umts),
     "forward-parts.txt": ("forward.md", forward_parts),
     "arena-cost.txt": ("arena.md", arena_cost),
+    "compare-rate.txt": (BENCHMARKS, compare_rate),
 }
 #: Of these, those that a busy machine would falsify.
-MADE_TIMED = {"arena-cost.txt"}
+MADE_TIMED = {"arena-cost.txt", "compare-rate.txt"}
 
 
 def compared(traces: list[str], schemes: list[str], **options: Any) -> list[dict[str, Any]]:
@@ -310,7 +342,7 @@ def reproduced(name: str, traces: str, folder: Path, *, run: bool) -> str:
     if run:
         recordings = [] if name in WITHOUT_RECORDINGS else ["--traces", traces]
         words = [*REPRODUCED[name][0].split(), *recordings, "--out", str(out)]
-        done = subprocess.run([Path(sys.executable).with_name("verus"), *words], check=False)
+        done = subprocess.run([VERUS, *words], check=False)
         if done.returncode not in (0, 3):  # 3: a claim does not hold
             sys.exit(done.returncode)
     (RESULTS / name).write_bytes((out / name).read_bytes())
