@@ -16,11 +16,10 @@
 //! Functions carry the names of the draft's pseudocode in their comments; constants are those of its "Core Algorithm Design
 //! Parameters". Marks (ECN) say nothing to it.
 
-use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
+use crate::configuration::{Configuration, initial_window_alone};
 use crate::controller::{Controller, Delivery, Departure, Feedback, Phase, Timeout};
 use crate::range::OutOfRange;
 use crate::rounds::Rounds;
-use crate::spec::Row;
 use crate::tcp::episode::{Episode, Period};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::windowed::{TwoSpans, Windowed, WindowedMax};
@@ -67,37 +66,11 @@ const QUANTUM: Duration = Duration::from_millis(1);
 /// Before there is a sample, a round trip is taken to be this long.
 const UNKNOWN_RTT: Duration = Duration::from_millis(1);
 
-/// A configuration of BBR version 3.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// The window at the start, in packets (RFC 6928: 10).
-    pub initial_window_packets: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            initial_window_packets: 10.0,
-        }
-    }
-}
-
-impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[initial_window(
-        |c| c.initial_window_packets,
-        |c, v| c.initial_window_packets = v,
-    )];
-}
-
-impl Configured for Config {
-    fn label(&self) -> (String, &'static [&'static str]) {
-        ("BBR v3".to_owned(), &[])
-    }
-
-    fn build(&self, seed: u64) -> Box<dyn Controller> {
-        Box::new(Bbr::new(self, seed).expect(CHECKED))
-    }
-}
+initial_window_alone!(
+    /// A configuration of BBR version 3.
+    "BBR v3",
+    Bbr::new
+);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {

@@ -21,7 +21,7 @@ use crate::pacer;
 use crate::random;
 use crate::range::OutOfRange;
 use crate::rounds::Rounds;
-use crate::spec::Row;
+use crate::spec::{Row, field};
 use crate::tcp::episode::{Episode, Period};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::windowed::{Windowed, WindowedMax};
@@ -93,16 +93,8 @@ impl Default for Config {
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        initial_window(
-            |c| c.initial_window_packets,
-            |c, v| c.initial_window_packets = v,
-        ),
-        Row::flag(
-            "policer",
-            "a rate that a token bucket enforces is looked for (Linux)",
-            |c| c.policer,
-            |c, v| c.policer = v,
-        ),
+        initial_window(field!(initial_window_packets)),
+        field!(policer).flag("a rate that a token bucket enforces is looked for (Linux)"),
     ];
 }
 

@@ -17,11 +17,10 @@
 //! Marks (ECN) are left open by the draft, and say nothing here. Silence is no congestion ("Do not react to Probe Time Out"):
 //! until something is heard again two packets leave for each timeout (RFC 9002 §6.2.4).
 
-use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
+use crate::configuration::{Configuration, initial_window_alone};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::pacer;
 use crate::range::OutOfRange;
-use crate::spec::Row;
 use crate::units::{Bytes, Duration, Rate, Time};
 
 mod signals;
@@ -54,37 +53,11 @@ const MIN_WINDOW_PACKETS: u64 = 2;
 /// a pacer may save up; ours saves up none.
 const QUANTUM: Duration = Duration::from_millis(1);
 
-/// A configuration of C4.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// The window at the start, in packets (the draft: 10).
-    pub initial_window_packets: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            initial_window_packets: 10.0,
-        }
-    }
-}
-
-impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[initial_window(
-        |c| c.initial_window_packets,
-        |c, v| c.initial_window_packets = v,
-    )];
-}
-
-impl Configured for Config {
-    fn label(&self) -> (String, &'static [&'static str]) {
-        ("C4".to_owned(), &[])
-    }
-
-    fn build(&self, _seed: u64) -> Box<dyn Controller> {
-        Box::new(C4::new(self).expect(CHECKED))
-    }
-}
+initial_window_alone!(
+    /// A configuration of C4.
+    "C4",
+    |config, _| C4::new(config)
+);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {

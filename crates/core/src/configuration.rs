@@ -5,7 +5,7 @@ use std::fmt;
 use crate::controller::{Controller, Observer};
 use crate::range::{OutOfRange, WINDOW_PACKETS};
 use crate::receiver::ReceiverConfig;
-use crate::spec::{Problem, Row};
+use crate::spec::{Field, Problem, Row};
 use crate::units::Rate;
 
 /// A checked configuration, from which controllers are made.
@@ -55,7 +55,7 @@ pub trait Configuration: Configured + Default + 'static {
         self.together()
     }
 
-    /// Checks what a range of one key cannot say ([`Row::within`]).
+    /// Checks what a range of one key cannot say ([`Field::within`]).
     ///
     /// # Errors
     /// Names the first field that is out of range.
@@ -73,16 +73,54 @@ pub trait Configuration: Configured + Default + 'static {
 }
 
 /// The key of the window at the start.
-pub(crate) const fn initial_window<C>(get: fn(&C) -> f64, set: fn(&mut C, f64)) -> Row<C> {
-    Row::within(
-        "initial_window_packets",
+pub(crate) const fn initial_window<C>(field: Field<C, f64>) -> Row<C> {
+    field.within(
         "packets",
         "the window at the start (RFC 6928)",
         WINDOW_PACKETS,
-        get,
-        set,
     )
 }
+
+/// The `Config` of an algorithm that has no key but the window at the start: its documentation, its label, and what makes
+/// a controller of it and a seed.
+macro_rules! initial_window_alone {
+    ($(#[$doc:meta])* $label:literal, $new:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Config {
+            /// The window at the start, in packets (RFC 6928: 10).
+            pub initial_window_packets: f64,
+        }
+
+        impl Default for Config {
+            fn default() -> Self {
+                Config {
+                    initial_window_packets: 10.0,
+                }
+            }
+        }
+
+        impl $crate::configuration::Configuration for Config {
+            const ROWS: &'static [$crate::spec::Row<Self>] =
+                &[$crate::configuration::initial_window(
+                    $crate::spec::field!(initial_window_packets),
+                )];
+        }
+
+        impl $crate::configuration::Configured for Config {
+            fn label(&self) -> (String, &'static [&'static str]) {
+                ($label.to_owned(), &[])
+            }
+
+            fn build(&self, seed: u64) -> Box<dyn Controller> {
+                let new: fn(&Self, u64) -> Result<_, OutOfRange> = $new;
+                Box::new(new(self, seed).expect($crate::configuration::CHECKED))
+            }
+        }
+    };
+}
+
+pub(crate) use initial_window_alone;
 
 /// What a controller says whose configuration was checked before.
 pub(crate) const CHECKED: &str = "the configuration was checked when the scheme was parsed";

@@ -9,7 +9,7 @@ use crate::controller::{Allowance, Controller, Departure, Feedback, Timeout};
 use crate::range::{OutOfRange, Within};
 use crate::receiver::ReceiverConfig;
 use crate::recovery::Recovery;
-use crate::spec::Row;
+use crate::spec::{Row, field};
 use crate::units::{Bytes, Duration, Rate, Time};
 
 /// A late timer makes up for at most this much time. Departures missed before are left out, since a burst after a pause
@@ -35,13 +35,10 @@ const MBPS: Within = Within {
 };
 
 impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[Row::within(
-        "rate_mbps",
+    const ROWS: &'static [Row<Self>] = &[field!(rate_mbps).within(
         "Mbit/s",
         "what leaves, headers included (SIGCOMM 2015 §3)",
         MBPS,
-        |c| c.rate_mbps,
-        |c, v| c.rate_mbps = v,
     )];
 }
 

@@ -18,7 +18,7 @@ use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::{Acked, Controller, Feedback, Phase, Timeout};
 use crate::pacer;
 use crate::range::{OutOfRange, Within};
-use crate::spec::{Row, Words, either, word_for};
+use crate::spec::{Row, Words, either, field, word_for};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::windowed::SlidingMin;
 
@@ -99,24 +99,13 @@ impl Configuration for Config {
             },
         )
         .first(),
-        Row::within(
-            "delta",
+        field!(delta).within(
             "",
             "δ, one over the packets that a flow keeps queued (§2.1)",
             DELTA,
-            |c| c.delta,
-            |c, v| c.delta = v,
         ),
-        Row::flag(
-            "competitive",
-            "δ falls where others fill the queue (§2.2)",
-            |c| c.competitive,
-            |c, v| c.competitive = v,
-        ),
-        initial_window(
-            |c| c.initial_window_packets,
-            |c, v| c.initial_window_packets = v,
-        ),
+        field!(competitive).flag("δ falls where others fill the queue (§2.2)"),
+        initial_window(field!(initial_window_packets)),
     ];
 }
 

@@ -27,7 +27,7 @@ use crate::credit::{Credit, TICK};
 use crate::range::{OutOfRange, Within};
 use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutRule};
-use crate::spec::{Row, either, word_for};
+use crate::spec::{Row, either, field, word_for};
 use crate::units::{Bytes, Duration, Rate, Time};
 
 use drain::{Allowed, Drains, Seen, Turn};
@@ -150,13 +150,10 @@ const QUEUE_MS: Within = Within {
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        Row::within(
-            "queue_ms",
+        field!(queue_ms).within(
             "ms",
             "the queue that one will bear on 10 Mbit/s; elsewhere by the cube root of the rate",
             QUEUE_MS,
-            |c| c.queue_ms,
-            |c, v| c.queue_ms = v,
         ),
         Row::other(
             "without",

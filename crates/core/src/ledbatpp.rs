@@ -14,7 +14,7 @@
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::range::{OutOfRange, Within};
-use crate::spec::Row;
+use crate::spec::{Row, field};
 use crate::units::{Bytes, Duration, Time};
 
 /// The base delay is the least of the minima of this many minutes (RFC 6817 §2.4.2, BASE_HISTORY).
@@ -58,20 +58,8 @@ const TARGET: Within = Within {
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        Row::within(
-            "target_ms",
-            "ms",
-            "the queueing delay that is aimed at",
-            TARGET,
-            |c| c.target_ms,
-            |c, v| c.target_ms = v,
-        ),
-        Row::flag(
-            "slowdowns",
-            "it slows down to see the bare path",
-            |c| c.slowdowns,
-            |c, v| c.slowdowns = v,
-        ),
+        field!(target_ms).within("ms", "the queueing delay that is aimed at", TARGET),
+        field!(slowdowns).flag("it slows down to see the bare path"),
     ];
 }
 

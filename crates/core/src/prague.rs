@@ -10,12 +10,11 @@
 //! The draft's text and its implementations differ in where α begins: here at one with the first mark, as in Linux and mvfst, so
 //! that slow start ends with half the window. Where no queue marks, Prague is NewReno with a pace.
 
-use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
+use crate::configuration::{Configuration, initial_window_alone};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::ecn::Ecn;
 use crate::pacer;
 use crate::range::OutOfRange;
-use crate::spec::Row;
 use crate::units::{Bytes, Duration, Rate, Time};
 
 /// The weight of each round trip in α.
@@ -33,37 +32,11 @@ const PACE: f64 = 1.03;
 /// A burst is what the pace carries in this time.
 const QUANTUM: Duration = Duration::from_micros(250);
 
-/// A configuration of Prague.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// The window at the start, in packets (RFC 6928: 10).
-    pub initial_window_packets: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            initial_window_packets: 10.0,
-        }
-    }
-}
-
-impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[initial_window(
-        |c| c.initial_window_packets,
-        |c, v| c.initial_window_packets = v,
-    )];
-}
-
-impl Configured for Config {
-    fn label(&self) -> (String, &'static [&'static str]) {
-        ("Prague".to_owned(), &[])
-    }
-
-    fn build(&self, _seed: u64) -> Box<dyn Controller> {
-        Box::new(Prague::new(self).expect(CHECKED))
-    }
-}
+initial_window_alone!(
+    /// A configuration of Prague.
+    "Prague",
+    |config, _| Prague::new(config)
+);
 
 /// α: the share of packets that are marked, once for each round trip.
 #[derive(Clone, Copy, Debug, Default)]

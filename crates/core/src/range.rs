@@ -64,10 +64,8 @@ mod tests {
     use crate::tcp::cubic;
 
     fn refused(decrease_factor: f64) -> String {
-        let config = cubic::Config {
-            decrease_factor,
-            ..Default::default()
-        };
+        let mut config = cubic::Config::default();
+        config.common.decrease_factor = decrease_factor;
         config.validate().unwrap_err().to_string()
     }
 

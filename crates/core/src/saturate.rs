@@ -26,7 +26,7 @@ use crate::range::OutOfRange;
 use crate::receiver::ReceiverConfig;
 use crate::receiver_clock::ReceiverClock;
 use crate::recovery::{Recovery, TimeoutBase, TimeoutRule};
-use crate::spec::Row;
+use crate::spec::{Row, field};
 use crate::units::{Bytes, Duration, Time};
 
 /// A rate is measured over this long: longer than scheduling bursts and most gaps, shorter than fading.
@@ -72,12 +72,8 @@ impl Default for Config {
 }
 
 impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[Row::millis(
-        "delay_ms",
-        "T, the queueing delay that is kept standing",
-        |c| c.delay,
-        |c, v| c.delay = v,
-    )];
+    const ROWS: &'static [Row<Self>] =
+        &[field!(delay, "delay_ms").millis("T, the queueing delay that is kept standing")];
 
     fn together(&self) -> Result<(), OutOfRange> {
         let delay = self.delay.as_millis_f64();

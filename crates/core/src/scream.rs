@@ -15,7 +15,7 @@ use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::ecn::Ecn;
 use crate::pacer;
 use crate::range::{OutOfRange, Within};
-use crate::spec::Row;
+use crate::spec::{Row, field};
 use crate::units::{Bytes, Duration, Rate, Time};
 
 mod queue;
@@ -90,28 +90,17 @@ const RATE: Within = Within {
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        Row::within(
-            "min_rate_mbps",
+        field!(min_rate_mbps).within(
             "Mbit/s",
             "the least bitrate that the source is asked for",
             RATE,
-            |c| c.min_rate_mbps,
-            |c, v| c.min_rate_mbps = v,
         ),
-        Row::within(
-            "max_rate_mbps",
+        field!(max_rate_mbps).within(
             "Mbit/s",
             "the greatest bitrate that the source is asked for",
             RATE,
-            |c| c.max_rate_mbps,
-            |c, v| c.max_rate_mbps = v,
         ),
-        Row::flag(
-            "l4s",
-            "marks are answered by their share (L4S), not each like a loss",
-            |c| c.l4s,
-            |c, v| c.l4s = v,
-        ),
+        field!(l4s).flag("marks are answered by their share (L4S), not each like a loss"),
     ];
 
     fn together(&self) -> Result<(), OutOfRange> {

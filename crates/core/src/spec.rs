@@ -458,36 +458,34 @@ pub fn word_for<T: PartialEq>(words: Words<T>, value: &T) -> String {
     found.map_or("none", |&(word, _)| word).to_owned()
 }
 
-/// A key of the configuration `C`.
+/// A key of the configuration `C`. What sets a [`Field`] says which values it takes; [`words!`] is a key of words, and
+/// [`Row::other`] anything else.
 pub struct Row<C: 'static> {
     key: &'static str,
     meaning: &'static str,
     /// Whether it is a preset, whose values other keys then change.
     preset: bool,
-    field: Field<C>,
+    value: Value<C>,
 }
 
-enum Field<C: 'static> {
+/// What a key takes, and how the configuration's value is read and written.
+enum Value<C: 'static> {
     Number {
         unit: &'static str,
         within: Option<Within>,
-        get: fn(&C) -> f64,
-        set: fn(&mut C, f64),
+        field: Field<C, f64>,
     },
     Whole {
         unit: &'static str,
+        field: Field<C, u64>,
+    },
+    WholeOr {
         none: &'static str,
-        get: fn(&C) -> Option<u64>,
-        set: fn(&mut C, u64),
+        unit: &'static str,
+        field: Field<C, Option<u64>>,
     },
-    Millis {
-        get: fn(&C) -> Duration,
-        set: fn(&mut C, Duration),
-    },
-    Flag {
-        get: fn(&C) -> bool,
-        set: fn(&mut C, bool),
-    },
+    Millis(Field<C, Duration>),
+    Flag(Field<C, bool>),
     Other {
         unit: fn() -> String,
         get: fn(&C) -> String,
@@ -497,92 +495,139 @@ enum Field<C: 'static> {
 
 type Set<C> = fn(&mut C, &Setting<'_>) -> Result<(), Problem>;
 
+/// A field of the configuration `C`, and the key that sets it.
+pub struct Field<C, T> {
+    key: &'static str,
+    get: fn(&C) -> T,
+    set: fn(&mut C, T),
+}
+
+impl<C, T> Field<C, T> {
+    /// What `get` and `set` read and write; [`field!`] where this is a field as it stands.
+    pub const fn new(key: &'static str, get: fn(&C) -> T, set: fn(&mut C, T)) -> Self {
+        Field { key, get, set }
+    }
+}
+
+/// The [`Field`] of this name of the configuration `Self`, set by the key of the same name or of another:
+/// `field!(ratio)`, `field!(recovery.tail_probe)`, `field!(epoch, "epoch_ms")`.
+#[macro_export]
+macro_rules! field {
+    ($field:ident) => {
+        $crate::spec::field!($field, stringify!($field))
+    };
+    ($outer:ident . $($rest:ident).+) => {
+        $crate::spec::field!(@last $($rest).+, $outer.$($rest).+)
+    };
+    (@last $last:ident, $($path:ident).+) => {
+        $crate::spec::field!($($path).+, stringify!($last))
+    };
+    (@last $first:ident . $($rest:ident).+, $($path:ident).+) => {
+        $crate::spec::field!(@last $($rest).+, $($path).+)
+    };
+    ($($path:ident).+, $key:expr) => {
+        $crate::spec::Field::new($key, |c: &Self| c.$($path).+, |c: &mut Self, v| c.$($path).+ = v)
+    };
+}
+
+/// The [`Row`] of a field of `Self` that takes one of [`Words`], set by the key of the same name or of another:
+/// `words!(fit, FITS, "what it does")`, `words!(fit, "curve", FITS, "what it does")`.
+#[macro_export]
+macro_rules! words {
+    ($field:ident, $words:expr, $meaning:expr) => {
+        $crate::spec::words!($field, stringify!($field), $words, $meaning)
+    };
+    ($($path:ident).+, $key:expr, $words:expr, $meaning:expr) => {
+        $crate::spec::Row::other(
+            $key,
+            || $crate::spec::either($words),
+            $meaning,
+            |c: &Self| $crate::spec::word_for($words, &c.$($path).+),
+            |c: &mut Self, setting| setting.word($words).map(|v| c.$($path).+ = v),
+        )
+    };
+}
+
+pub use crate::{field, words};
+
+impl<C> Field<C, f64> {
+    /// A number, in `unit`.
+    pub const fn number(self, unit: &'static str, meaning: &'static str) -> Row<C> {
+        self.any(unit, meaning, None)
+    }
+
+    /// A number within a range, in `unit`.
+    pub const fn within(self, unit: &'static str, meaning: &'static str, range: Within) -> Row<C> {
+        self.any(unit, meaning, Some(range))
+    }
+
+    const fn any(
+        self,
+        unit: &'static str,
+        meaning: &'static str,
+        within: Option<Within>,
+    ) -> Row<C> {
+        let key = self.key;
+        let field = self;
+        Row::new(
+            key,
+            meaning,
+            Value::Number {
+                unit,
+                within,
+                field,
+            },
+        )
+    }
+}
+
+impl<C> Field<C, u64> {
+    /// A whole number above 0, in `unit`.
+    pub const fn whole(self, unit: &'static str, meaning: &'static str) -> Row<C> {
+        Row::new(self.key, meaning, Value::Whole { unit, field: self })
+    }
+}
+
+impl<C> Field<C, Option<u64>> {
+    /// A whole number above 0, in `unit`; `none` is displayed where there is no value.
+    pub const fn whole_or(
+        self,
+        none: &'static str,
+        unit: &'static str,
+        meaning: &'static str,
+    ) -> Row<C> {
+        let key = self.key;
+        let field = self;
+        Row::new(key, meaning, Value::WholeOr { none, unit, field })
+    }
+}
+
+impl<C> Field<C, Duration> {
+    /// A time, in ms.
+    pub const fn millis(self, meaning: &'static str) -> Row<C> {
+        Row::new(self.key, meaning, Value::Millis(self))
+    }
+}
+
+impl<C> Field<C, bool> {
+    /// Yes or no.
+    pub const fn flag(self, meaning: &'static str) -> Row<C> {
+        Row::new(self.key, meaning, Value::Flag(self))
+    }
+}
+
 impl<C> Row<C> {
-    const fn new(key: &'static str, meaning: &'static str, field: Field<C>) -> Self {
+    const fn new(key: &'static str, meaning: &'static str, value: Value<C>) -> Self {
         Row {
             key,
             meaning,
             preset: false,
-            field,
+            value,
         }
     }
 
-    /// A number, in `unit`.
-    pub const fn number(
-        key: &'static str,
-        unit: &'static str,
-        meaning: &'static str,
-        get: fn(&C) -> f64,
-        set: fn(&mut C, f64),
-    ) -> Self {
-        let within = None;
-        let field = Field::Number {
-            unit,
-            within,
-            get,
-            set,
-        };
-        Row::new(key, meaning, field)
-    }
-
-    /// A number within a range, in `unit`.
-    pub const fn within(
-        key: &'static str,
-        unit: &'static str,
-        meaning: &'static str,
-        range: Within,
-        get: fn(&C) -> f64,
-        set: fn(&mut C, f64),
-    ) -> Self {
-        let within = Some(range);
-        let field = Field::Number {
-            unit,
-            within,
-            get,
-            set,
-        };
-        Row::new(key, meaning, field)
-    }
-
-    /// A whole number above 0, in `unit`; `none` is displayed where there is no value.
-    pub const fn whole(
-        key: &'static str,
-        unit: &'static str,
-        meaning: &'static str,
-        none: &'static str,
-        get: fn(&C) -> Option<u64>,
-        set: fn(&mut C, u64),
-    ) -> Self {
-        let field = Field::Whole {
-            unit,
-            none,
-            get,
-            set,
-        };
-        Row::new(key, meaning, field)
-    }
-
-    /// A time, in ms.
-    pub const fn millis(
-        key: &'static str,
-        meaning: &'static str,
-        get: fn(&C) -> Duration,
-        set: fn(&mut C, Duration),
-    ) -> Self {
-        Row::new(key, meaning, Field::Millis { get, set })
-    }
-
-    /// Yes or no.
-    pub const fn flag(
-        key: &'static str,
-        meaning: &'static str,
-        get: fn(&C) -> bool,
-        set: fn(&mut C, bool),
-    ) -> Self {
-        Row::new(key, meaning, Field::Flag { get, set })
-    }
-
-    /// Anything else: words ([`either`], [`word_for`], [`Setting::word`]), or a value with a word for none.
+    /// Anything else: words that set several fields ([`either`], [`word_for`], [`Setting::word`]), or a value with a word
+    /// for none.
     pub const fn other(
         key: &'static str,
         unit: fn() -> String,
@@ -590,7 +635,7 @@ impl<C> Row<C> {
         get: fn(&C) -> String,
         set: Set<C>,
     ) -> Self {
-        Row::new(key, meaning, Field::Other { unit, get, set })
+        Row::new(key, meaning, Value::Other { unit, get, set })
     }
 
     /// Makes this key a preset: it is applied before all others, wherever it stands in the text.
@@ -601,40 +646,43 @@ impl<C> Row<C> {
 
     /// The unit of its values.
     fn unit(&self) -> Unit {
-        match &self.field {
-            Field::Number { unit, .. } | Field::Whole { unit, .. } => Unit::named(unit),
-            Field::Millis { .. } => Unit::Millis,
-            Field::Flag { .. } => Unit::Plain,
-            Field::Other { unit, .. } => Unit::named(&unit()),
+        match &self.value {
+            Value::Number { unit, .. }
+            | Value::Whole { unit, .. }
+            | Value::WholeOr { unit, .. } => Unit::named(unit),
+            Value::Millis(_) => Unit::Millis,
+            Value::Flag(_) => Unit::Plain,
+            Value::Other { unit, .. } => Unit::named(&unit()),
         }
     }
 
     fn set(&self, config: &mut C, setting: &Setting<'_>) -> Result<(), Problem> {
-        match &self.field {
-            Field::Number { within, set, .. } => match within {
-                Some(range) => set(config, setting.within(range)?),
-                None => set(config, setting.number()?),
+        match &self.value {
+            Value::Number { within, field, .. } => match within {
+                Some(range) => (field.set)(config, setting.within(range)?),
+                None => (field.set)(config, setting.number()?),
             },
-            Field::Whole { set, .. } => set(config, setting.whole()?),
-            Field::Millis { set, .. } => set(config, setting.millis()?),
-            Field::Flag { set, .. } => set(config, setting.word(FLAG)?),
-            Field::Other { set, .. } => set(config, setting)?,
+            Value::Whole { field, .. } => (field.set)(config, setting.whole()?),
+            Value::WholeOr { field, .. } => (field.set)(config, Some(setting.whole()?)),
+            Value::Millis(field) => (field.set)(config, setting.millis()?),
+            Value::Flag(field) => (field.set)(config, setting.word(FLAG)?),
+            Value::Other { set, .. } => set(config, setting)?,
         }
         Ok(())
     }
 
-    /// Whether the value that `config` has lies in the range of [`Row::within`].
+    /// Whether the value that `config` has lies in the range of [`Field::within`].
     ///
     /// # Errors
     /// If it does not.
     pub fn check(&self, config: &C) -> Result<(), OutOfRange> {
-        match &self.field {
-            Field::Number {
+        match &self.value {
+            Value::Number {
                 within: Some(range),
-                get,
+                field,
                 ..
             } => {
-                let value = get(config);
+                let value = (field.get)(config);
                 OutOfRange::unless((range.valid)(value), self.key, range.words, value)
             }
             _ => Ok(()),
@@ -643,17 +691,22 @@ impl<C> Row<C> {
 
     /// The row for display, with the value of `config`.
     pub fn shown(&self, config: &C) -> Key {
-        let (unit, default) = match &self.field {
-            Field::Number { unit, get, .. } => ((*unit).to_owned(), get(config).to_string()),
-            Field::Whole {
-                unit, none, get, ..
-            } => {
-                let value = get(config).map_or((*none).to_owned(), |value| value.to_string());
+        let (unit, default) = match &self.value {
+            Value::Number { unit, field, .. } => {
+                ((*unit).to_owned(), (field.get)(config).to_string())
+            }
+            Value::Whole { unit, field } => ((*unit).to_owned(), (field.get)(config).to_string()),
+            Value::WholeOr { none, unit, field } => {
+                let value = (field.get)(config);
+                let value = value.map_or((*none).to_owned(), |value| value.to_string());
                 ((*unit).to_owned(), value)
             }
-            Field::Millis { get, .. } => ("ms".to_owned(), get(config).as_millis_f64().to_string()),
-            Field::Flag { get, .. } => (either(FLAG), word_for(FLAG, &get(config))),
-            Field::Other { unit, get, .. } => (unit(), get(config)),
+            Value::Millis(field) => {
+                let millis = (field.get)(config).as_millis_f64();
+                ("ms".to_owned(), millis.to_string())
+            }
+            Value::Flag(field) => (either(FLAG), word_for(FLAG, &(field.get)(config))),
+            Value::Other { unit, get, .. } => (unit(), get(config)),
         };
         Key {
             key: self.key,
@@ -678,28 +731,30 @@ mod tests {
 
     const KINDS: Words<u8> = &[("small", 0), ("middle", 1), ("large", 2)];
 
-    const ROWS: &[Row<Config>] = &[
-        Row::number("share", "%", "a share", |c| c.share, |c, v| c.share = v),
-        Row::millis("wait_ms", "a wait", |c| c.wait, |c, v| c.wait = v),
-        Row::flag("on", "a switch", |c| c.on, |c, v| c.on = v),
-        Row::<Config>::other(
-            "kind",
-            || either(KINDS),
-            "sets the share, too",
-            |c| word_for(KINDS, &c.kind),
-            |c, s| {
-                c.kind = s.word(KINDS)?;
-                c.share = f64::from(c.kind);
-                Ok(())
-            },
-        )
-        .first(),
-    ];
+    impl Config {
+        const ROWS: &'static [Row<Self>] = &[
+            field!(share).number("%", "a share"),
+            field!(wait, "wait_ms").millis("a wait"),
+            field!(on).flag("a switch"),
+            Row::<Config>::other(
+                "kind",
+                || either(KINDS),
+                "sets the share, too",
+                |c| word_for(KINDS, &c.kind),
+                |c, s| {
+                    c.kind = s.word(KINDS)?;
+                    c.share = f64::from(c.kind);
+                    Ok(())
+                },
+            )
+            .first(),
+        ];
+    }
 
     fn read(text: &str) -> Result<Config, String> {
         let mut config = Config::default();
         let given = Given::parse(text).map_err(|problem| problem.to_string())?;
-        let applied = given.apply(ROWS, &mut config);
+        let applied = given.apply(Config::ROWS, &mut config);
         applied
             .map(|()| config)
             .map_err(|problem| problem.to_string())
@@ -758,7 +813,7 @@ mod tests {
 
     #[test]
     fn a_beginning_goes_on_with_names_then_keys_then_words() {
-        let keys = shown(ROWS, &Config::default());
+        let keys = shown(Config::ROWS, &Config::default());
         let known = [("small", &keys[..]), ("smart", &[])];
         for (text, expected) in [
             ("sm", &["small", "smart"][..]),
@@ -810,7 +865,7 @@ mod tests {
 
     #[test]
     fn a_row_is_shown_with_the_configurations_value() {
-        let keys: Vec<_> = ROWS
+        let keys: Vec<_> = Config::ROWS
             .iter()
             .map(|row| row.shown(&Config::default()))
             .collect();

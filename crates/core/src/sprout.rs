@@ -31,7 +31,7 @@ use crate::controller::{
 };
 use crate::range::{OutOfRange, Within};
 use crate::recovery::Recovery;
-use crate::spec::Row;
+use crate::spec::{Row, field};
 use crate::units::{Bytes, Duration, Time};
 
 pub mod belief;
@@ -115,14 +115,7 @@ const PERCENTILE: Within = Within {
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        Row::within(
-            "max_rate",
-            "packets/s",
-            "no higher rate is believed (§3.1; binds first, at 11.2 to 11.5 Mbit/s)",
-            MAX_RATE,
-            |c| c.max_rate,
-            |c, v| c.max_rate = v,
-        ),
+        field!(max_rate).within("packets/s", "no higher rate is believed (§3.1; binds first, at 11.2 to 11.5 Mbit/s)", MAX_RATE),
         Row::other(
             "max_arrivals_per_tick",
             || "packets".to_owned(),
@@ -134,36 +127,10 @@ impl Configuration for Config {
                 Ok(())
             },
         ),
-        Row::within(
-            "volatility",
-            "packets/s/√s",
-            "σ, how the rate wanders (§3.1)",
-            VOLATILITY,
-            |c| c.volatility,
-            |c, v| c.volatility = v,
-        ),
-        Row::within(
-            "escape_rate",
-            "1/s",
-            "λ_z, how often an outage ends (§3.1)",
-            ESCAPE_RATE,
-            |c| c.escape_rate,
-            |c, v| c.escape_rate = v,
-        ),
-        Row::within(
-            "percentile",
-            "%",
-            "the chance that less is delivered than forecast (§3.3)",
-            PERCENTILE,
-            |c| c.percentile,
-            |c, v| c.percentile = v,
-        ),
-        Row::flag(
-            "receiver",
-            "whether the receiver makes the forecast; no, and over QUIC: a forecast at the sender, from acknowledgements",
-            |c| c.receiver,
-            |c, v| c.receiver = v,
-        ),
+        field!(volatility).within("packets/s/√s", "σ, how the rate wanders (§3.1)", VOLATILITY),
+        field!(escape_rate).within("1/s", "λ_z, how often an outage ends (§3.1)", ESCAPE_RATE),
+        field!(percentile).within("%", "the chance that less is delivered than forecast (§3.3)", PERCENTILE),
+        field!(receiver).flag("whether the receiver makes the forecast; no, and over QUIC: a forecast at the sender, from acknowledgements"),
     ];
 
     fn together(&self) -> Result<(), OutOfRange> {

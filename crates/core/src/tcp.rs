@@ -110,16 +110,29 @@ impl Window {
 /// What every law's configuration says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Common {
-    /// The window at the start, in packets.
+    /// The window at the start, in packets (RFC 6928, RFC 9002 §7.2: 10).
     pub initial_window_packets: f64,
-    /// No loss takes the window below this, in packets; a timeout does.
+    /// No loss takes the window below this, in packets (RFC 9002 §7.2, RFC 9438 §4.6: 2); a timeout does.
     pub min_window_packets: f64,
-    /// What a loss leaves of the window.
+    /// What a loss leaves of the window (kLossReductionFactor, RFC 9002 §7.3.2: 0.5; β, RFC 9438 §4.6: 0.7).
     pub decrease_factor: f64,
-    /// How long losses count towards a reduction already made.
+    /// How long losses count towards a reduction already made (RFC 9002: a round; RFC 6675 and Linux: until what was
+    /// lost has been delivered).
     pub period: Period,
-    /// Whether it asks queues for marks, and answers them.
+    /// Whether its packets ask queues for marks (ECT(0), RFC 3168), which it answers as losses.
     pub ecn: bool,
+}
+
+impl Default for Common {
+    fn default() -> Self {
+        Common {
+            initial_window_packets: 10.0,
+            min_window_packets: 2.0,
+            decrease_factor: 0.5,
+            period: Period::Repair,
+            ecn: false,
+        }
+    }
 }
 
 /// What the laws' key `ecn` does.
@@ -140,7 +153,7 @@ pub trait Law: Clone + fmt::Debug + Send {
     fn new(config: Self::Config) -> Result<Self, OutOfRange>;
 
     /// What it shares with the other laws' configurations.
-    fn common(&self) -> Common;
+    fn common(&self) -> &Common;
 
     /// What a reduction may have to give back.
     fn memory(&self) -> Self::Memory;
@@ -233,7 +246,7 @@ impl<L: Law> Tcp<L> {
     /// If the configuration is out of range.
     pub fn new(config: L::Config) -> Result<Self, OutOfRange> {
         let law = L::new(config)?;
-        let common = law.common();
+        let common = *law.common();
         let initial = common.initial_window_packets;
         let mut controller = Tcp {
             law,

@@ -17,12 +17,11 @@
 //! do, would send both alike: so the controller paces itself, by a credit. A window of two round trips at the rate bounds
 //! what is in flight, and is approached by no more than what has arrived; after a timeout two packets may be.
 
-use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
+use crate::configuration::{Configuration, initial_window_alone};
 use crate::controller::{Allowance, Controller, Departure, Feedback, Phase, Timeout};
 use crate::credit::Credit;
 use crate::random;
 use crate::range::OutOfRange;
-use crate::spec::Row;
 use crate::units::{Bytes, Duration, Rate, Time};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
@@ -51,37 +50,11 @@ const UNKNOWN_RTT: Duration = Duration::from_millis(100);
 const WINDOW_ROUND_TRIPS: u64 = 2;
 const MIN_WINDOW_PACKETS: u64 = 2;
 
-/// A configuration of PCC Vivace.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// The window at the start, in packets; with a round trip of 100 ms it makes the first rate.
-    pub initial_window_packets: f64,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            initial_window_packets: 10.0,
-        }
-    }
-}
-
-impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[initial_window(
-        |c| c.initial_window_packets,
-        |c, v| c.initial_window_packets = v,
-    )];
-}
-
-impl Configured for Config {
-    fn label(&self) -> (String, &'static [&'static str]) {
-        ("PCC Vivace".to_owned(), &[])
-    }
-
-    fn build(&self, seed: u64) -> Box<dyn Controller> {
-        Box::new(Vivace::new(self, seed).expect(CHECKED))
-    }
-}
+initial_window_alone!(
+    /// A configuration of PCC Vivace. With a round trip of 100 ms the window at the start makes the first rate.
+    "PCC Vivace",
+    Vivace::new
+);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {

@@ -28,7 +28,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Exp, LogNormal};
 use verus_core::range::Within;
 use verus_core::spec::{
-    Given, Kind, Problem, REQUIRED, Row, Setting, Shown, Words, either, shown, word_for,
+    Given, Kind, Problem, REQUIRED, Row, Setting, Shown, Words, field, shown, words,
 };
 use verus_core::{Bytes, Duration, random};
 
@@ -95,73 +95,32 @@ impl Asked {
     };
 
     const fn pause(key: &'static str, meaning: &'static str) -> Row<Self> {
-        Row::within(
-            key,
-            "s",
-            meaning,
-            SECONDS,
-            |c| c.pause_s,
-            |c, v| c.pause_s = v,
-        )
+        field!(pause_s, key).within("s", meaning, SECONDS)
     }
 
-    const MEAN: Row<Self> = Row::within(
-        "mean_mb",
-        "MB",
-        "mean size (lognormal, before truncation)",
-        SIZE,
-        |c| c.mean_mb,
-        |c, v| c.mean_mb = v,
-    );
-    const MAX: Row<Self> = Row::within(
-        "max_mb",
-        "MB",
-        "largest size; larger ones are drawn again",
-        SIZE,
-        |c| c.max_mb,
-        |c, v| c.max_mb = v,
-    );
-    const FIRST: Row<Self> = Row::other(
+    const MEAN: Row<Self> =
+        field!(mean_mb).within("MB", "mean size (lognormal, before truncation)", SIZE);
+    const MAX: Row<Self> =
+        field!(max_mb).within("MB", "largest size; larger ones are drawn again", SIZE);
+    const FIRST: Row<Self> = words!(
+        pause_first,
         "begin",
-        || either(BEGIN),
-        "what comes first, a pause or a file",
-        |c| word_for(BEGIN, &c.pause_first),
-        |c, setting| setting.word(BEGIN).map(|v| c.pause_first = v),
+        BEGIN,
+        "what comes first, a pause or a file"
     );
 
     const ON_OFF_ROWS: &'static [Row<Self>] = &[
         Self::pause("off_s", "mean time off (exponential)"),
         Self::MEAN,
-        Row::within(
-            "variance",
-            "MB²",
-            "variance of the size",
-            VARIANCE,
-            |c| c.spread,
-            |c, v| c.spread = v,
-        ),
+        field!(spread, "variance").within("MB²", "variance of the size", VARIANCE),
         Self::MAX,
-        Row::within(
-            "rate_mbps",
-            "Mbit/s",
-            "rate that turns a size into a time on",
-            RATE,
-            |c| c.rate_mbps,
-            |c, v| c.rate_mbps = v,
-        ),
+        field!(rate_mbps).within("Mbit/s", "rate that turns a size into a time on", RATE),
         Self::FIRST,
     ];
     const FTP_ROWS: &'static [Row<Self>] = &[
         Self::pause("reading_s", "mean reading time (exponential)"),
         Self::MEAN,
-        Row::within(
-            "sd_mb",
-            "MB",
-            "standard deviation of the size",
-            DEVIATION,
-            |c| c.spread,
-            |c, v| c.spread = v,
-        ),
+        field!(spread, "sd_mb").within("MB", "standard deviation of the size", DEVIATION),
         Self::MAX,
         Self::FIRST,
     ];
@@ -267,26 +226,13 @@ impl Pieces {
         )
     }
     const fn count(unit: &'static str) -> Row<Self> {
-        Row::whole(
-            "count",
-            unit,
-            "how many",
-            "no end",
-            |c| c.count,
-            |c, v| c.count = Some(v),
-        )
+        field!(count).whole_or("no end", unit, "how many")
     }
     const fn gap(key: &'static str, meaning: &'static str) -> Row<Self> {
-        Row::within(key, "s", meaning, GAP, |c| c.gap_s, |c, v| c.gap_s = v)
+        field!(gap_s, key).within("s", meaning, GAP)
     }
-    const DEADLINE: Row<Self> = Row::within(
-        "deadline_ms",
-        "ms",
-        "a frame that takes longer is late",
-        DEADLINE,
-        |c| c.deadline_ms,
-        |c, v| c.deadline_ms = v,
-    );
+    const DEADLINE: Row<Self> =
+        field!(deadline_ms).within("ms", "a frame that takes longer is late", DEADLINE);
 
     const FILES_ROWS: &'static [Row<Self>] = &[
         Self::size("bytes", "size of a file"),
@@ -298,13 +244,10 @@ impl Pieces {
             "bytes",
             "size of a page; its mean where sd_bytes is above 0",
         ),
-        Row::within(
-            "sd_bytes",
+        field!(sd_bytes).within(
             "bytes",
             "standard deviation of the size (lognormal, before truncation)",
             SPREAD,
-            |c| c.sd_bytes,
-            |c, v| c.sd_bytes = v,
         ),
         Row::other(
             "max_bytes",
@@ -349,90 +292,35 @@ impl Pieces {
                 Ok(())
             },
         ),
-        Row::whole(
-            "group",
-            "frames",
-            "from one key frame to the next",
-            REQUIRED,
-            |c| Some(c.group),
-            |c, v| c.group = v,
-        ),
-        Row::within(
-            "fps",
-            "1/s",
-            "frames a second",
-            FPS,
-            |c| c.fps,
-            |c, v| c.fps = v,
-        ),
+        field!(group).whole("frames", "from one key frame to the next"),
+        field!(fps).within("1/s", "frames a second", FPS),
         Self::DEADLINE,
         Self::count("frames"),
     ];
     const MEDIA_ROWS: &'static [Row<Self>] = &[
-        Row::whole(
-            "audio_count",
-            "frames",
-            "how many frames of audio",
-            "no end",
-            |c| c.audio_count,
-            |c, v| c.audio_count = Some(v),
-        ),
+        field!(audio_count).whole_or("no end", "frames", "how many frames of audio"),
         Self::count("frames of each video"),
-        Row::within(
-            "deadline_ms",
+        field!(deadline_ms).within(
             "ms",
             "when the better video has waited for so long, the rest of its group is given up",
             DEADLINE,
-            |c| c.deadline_ms,
-            |c, v| c.deadline_ms = v,
         ),
-        Row::within(
-            "unmeasured_s",
+        field!(unmeasured_s).within(
             "s",
             "frames of the first so much time are sent and not measured",
             GAP,
-            |c| c.unmeasured_s,
-            |c, v| c.unmeasured_s = v,
         ),
     ];
     const EVEN_ROWS: &'static [Row<Self>] = &[
-        Row::within(
-            "rate_mbps",
-            "Mbit/s",
-            "rate of the data",
-            RATE,
-            |c| c.rate_mbps,
-            |c, v| c.rate_mbps = v,
-        ),
+        field!(rate_mbps).within("Mbit/s", "rate of the data", RATE),
         Self::size("bytes", "size of each piece"),
         Self::DEADLINE,
         Self::count("pieces"),
     ];
     const TURNS_ROWS: &'static [Row<Self>] = &[
-        Row::within(
-            "on_s",
-            "s",
-            "how long there is something to send",
-            SECONDS,
-            |c| c.on_s,
-            |c, v| c.on_s = v,
-        ),
-        Row::within(
-            "off_s",
-            "s",
-            "how long there is nothing then",
-            SECONDS,
-            |c| c.gap_s,
-            |c, v| c.gap_s = v,
-        ),
-        Row::whole(
-            "count",
-            "pauses",
-            "how many pauses",
-            "no end",
-            |c| c.count,
-            |c, v| c.count = Some(v),
-        ),
+        field!(on_s).within("s", "how long there is something to send", SECONDS),
+        field!(gap_s, "off_s").within("s", "how long there is nothing then", SECONDS),
+        field!(count).whole_or("no end", "pauses", "how many pauses"),
     ];
 
     fn read(&self, rows: &[Row<Self>], given: &Given<'_>) -> Result<Self, Problem> {

@@ -2,7 +2,7 @@
 
 use verus_core::algorithm::Registry;
 use verus_core::configuration::{Configuration, Configured};
-use verus_core::spec::Row;
+use verus_core::spec::{Row, field};
 use verus_core::{Bytes, Controller, Feedback, Time, Timeout};
 
 /// What schemes can name in this program.
@@ -29,13 +29,7 @@ impl Default for Tide {
 }
 
 impl Configuration for Tide {
-    const ROWS: &'static [Row<Self>] = &[Row::number(
-        "queue_ms",
-        "ms",
-        "the queue that it keeps",
-        |c| c.queue_ms,
-        |c, v| c.queue_ms = v,
-    )];
+    const ROWS: &'static [Row<Self>] = &[field!(queue_ms).number("ms", "the queue that it keeps")];
 }
 
 impl Configured for Tide {

@@ -1,7 +1,7 @@
 //! A controller of one's own beside one of Verus's, on a simulated cellular channel. `cargo run` prints what came of it.
 
 use verus_core::configuration::{Configuration, Configured};
-use verus_core::spec::Row;
+use verus_core::spec::{Row, field};
 use verus_core::{Bytes, Controller, Feedback, Time, Timeout, algorithm::Registry};
 use verus_sim::{FlowSpec, Scenario};
 
@@ -14,13 +14,7 @@ struct Tide {
 }
 
 impl Configuration for Tide {
-    const ROWS: &'static [Row<Self>] = &[Row::number(
-        "queue_ms",
-        "ms",
-        "queue",
-        |c| c.queue_ms,
-        |c, v| c.queue_ms = v,
-    )];
+    const ROWS: &'static [Row<Self>] = &[field!(queue_ms).number("ms", "queue")];
 }
 
 impl Configured for Tide {

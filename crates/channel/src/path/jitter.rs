@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
 use verus_core::range::Within;
-use verus_core::spec::{Given, Kind, Problem, REQUIRED, Row, Shown, shown};
+use verus_core::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, shown};
 use verus_core::{Duration, Time};
 
 use crate::dice::Dice;
@@ -104,14 +104,12 @@ const WIFI_MILLIS: Within = Within {
 
 impl Asked {
     const fn row(key: &'static str, meaning: &'static str, range: Within) -> Row<Self> {
-        Row::within(
+        Field::new(
             key,
-            "ms",
-            meaning,
-            range,
-            |c| c.ms.unwrap_or(f64::NAN),
+            |c: &Self| c.ms.unwrap_or(f64::NAN),
             |c, v| c.ms = Some(v),
         )
+        .within("ms", meaning, range)
     }
     const UNIFORM: &'static [Row<Self>] = &[Self::row("max_ms", "the most", MILLIS)];
     const GAUSS: &'static [Row<Self>] = &[Self::row("mean_ms", "the mean", MILLIS)];

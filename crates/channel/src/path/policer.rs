@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use verus_core::range::Within;
-use verus_core::spec::{Given, Kind, Problem, REQUIRED, Row, Shown, shown};
+use verus_core::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, field, shown};
 use verus_core::{Bytes, Rate, Time};
 
 use crate::schedule::BYTE;
@@ -44,21 +44,16 @@ const MBPS: Within = Within {
 
 impl Asked {
     const ROWS: &'static [Row<Self>] = &[
-        Row::within(
+        Field::new(
             "rate_mbps",
-            "Mbit/s",
-            "at which the bucket fills",
-            MBPS,
-            |c| c.rate_mbps.unwrap_or(f64::NAN),
+            |c: &Self| c.rate_mbps.unwrap_or(f64::NAN),
             |c, v| c.rate_mbps = Some(v),
-        ),
-        Row::whole(
-            "burst",
+        )
+        .within("Mbit/s", "at which the bucket fills", MBPS),
+        field!(burst).whole_or(
+            REQUIRED,
             "bytes",
             "what the bucket holds: a packet larger than that never passes",
-            REQUIRED,
-            |c| c.burst,
-            |c, v| c.burst = Some(v),
         ),
     ];
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use rand_chacha::ChaCha8Rng;
 use verus_core::Duration;
 use verus_core::range::Within;
-use verus_core::spec::{Given, Kind, Problem, REQUIRED, Row, Shown, shown};
+use verus_core::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, shown};
 
 use super::loss::uniform;
 
@@ -47,21 +47,23 @@ const PROBABILITY: Within = Within {
 };
 
 impl Asked {
-    const P: Row<Self> = Row::within(
+    const P: Row<Self> = Field::new(
         "p",
+        |c: &Self| c.p.unwrap_or(f64::NAN),
+        |c, v| c.p = Some(v),
+    )
+    .within(
         "probability",
         "that a packet is taken out of its order",
         PROBABILITY,
-        |c| c.p.unwrap_or(f64::NAN),
-        |c, v| c.p = Some(v),
     );
     const fn time(key: &'static str, meaning: &'static str) -> Row<Self> {
-        Row::millis(
+        Field::new(
             key,
-            meaning,
-            |c| c.time.unwrap_or_default(),
+            |c: &Self| c.time.unwrap_or_default(),
             |c, v| c.time = Some(v),
         )
+        .millis(meaning)
     }
     const LATE: &'static [Row<Self>] = &[Self::P, Self::time("ms", "how much later it is")];
     const UNIFORM: &'static [Row<Self>] =

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use verus_core::spec::{Given, Problem, Row};
+use verus_core::spec::{Given, Problem, Row, field};
 use verus_core::{Duration, Time};
 
 use super::{Arrival, ECN, LIMIT, MILLIS};
@@ -33,31 +33,14 @@ impl Default for CoDelConfig {
 
 impl CoDelConfig {
     pub(super) const ROWS: &'static [Row<Self>] = &[
-        Row::within(
-            "target_ms",
-            "ms",
-            "acceptable standing delay",
-            MILLIS,
-            |c| c.target_ms,
-            |c, v| c.target_ms = v,
-        ),
-        Row::within(
-            "interval_ms",
+        field!(target_ms).within("ms", "acceptable standing delay", MILLIS),
+        field!(interval_ms).within(
             "ms",
             "how long it may be exceeded before the first drop",
             MILLIS,
-            |c| c.interval_ms,
-            |c, v| c.interval_ms = v,
         ),
-        Row::whole(
-            LIMIT.0,
-            LIMIT.1,
-            LIMIT.2,
-            "none",
-            |c| c.limit,
-            |c, v| c.limit = Some(v),
-        ),
-        Row::flag(ECN.0, ECN.1, |c| c.ecn, |c, v| c.ecn = v),
+        field!(limit, LIMIT.0).whole_or("none", LIMIT.1, LIMIT.2),
+        field!(ecn, ECN.0).flag(ECN.1),
     ];
 
     pub(super) fn read(given: &Given<'_>) -> Result<Self, Problem> {

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use verus_core::Duration;
-use verus_core::spec::{Given, Problem, Row};
+use verus_core::spec::{Given, Problem, Row, field};
 
 use super::MILLIS;
 
@@ -35,22 +35,8 @@ pub(super) struct DropTail {
 impl DropTail {
     const NEEDED: &'static str = "one of the three is needed";
     pub(super) const ROWS: &'static [Row<Self>] = &[
-        Row::whole(
-            "bytes",
-            "bytes",
-            "bytes that may wait",
-            Self::NEEDED,
-            |c| c.bytes,
-            |c, v| c.bytes = Some(v),
-        ),
-        Row::whole(
-            "packets",
-            "packets",
-            "packets that may wait",
-            Self::NEEDED,
-            |c| c.packets,
-            |c, v| c.packets = Some(v),
-        ),
+        field!(bytes).whole_or(Self::NEEDED, "bytes", "bytes that may wait"),
+        field!(packets).whole_or(Self::NEEDED, "packets", "packets that may wait"),
         Row::other(
             "delay_ms",
             || "ms".to_owned(),

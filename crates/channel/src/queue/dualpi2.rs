@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use rand_chacha::ChaCha8Rng;
-use verus_core::spec::{Given, Problem, Row, Words, either, word_for};
+use verus_core::spec::{Given, Problem, Row, Words, either, field, word_for};
 use verus_core::{Duration, Time};
 
 use super::{GAIN, MILLIS, Ticks, UPDATE};
@@ -115,84 +115,29 @@ impl DualPi2Config {
             },
         )
         .first(),
-        Row::within(
-            "target_ms",
+        field!(target_ms).within(
             "ms",
             "delay aimed at in the classic queue (RFC 9332 A.1)",
             MILLIS,
-            |c| c.target_ms,
-            |c, v| c.target_ms = v,
         ),
-        Row::within(
-            "update_ms",
-            "ms",
-            "how often the probability is set (Tupdate)",
-            UPDATE,
-            |c| c.update_ms,
-            |c, v| c.update_ms = v,
-        ),
-        Row::within(
-            "alpha_hz",
-            "Hz",
-            "weight of the distance to the target",
-            GAIN,
-            |c| c.alpha_hz,
-            |c, v| c.alpha_hz = v,
-        ),
-        Row::within(
-            "beta_hz",
-            "Hz",
-            "weight of the delay's change",
-            GAIN,
-            |c| c.beta_hz,
-            |c, v| c.beta_hz = v,
-        ),
-        Row::within(
-            "coupling",
+        field!(update_ms).within("ms", "how often the probability is set (Tupdate)", UPDATE),
+        field!(alpha_hz).within("Hz", "weight of the distance to the target", GAIN),
+        field!(beta_hz).within("Hz", "weight of the delay's change", GAIN),
+        field!(coupling).within(
             "",
             "k, how many times p' is the probability in the L queue",
             COUPLING,
-            |c| c.coupling,
-            |c, v| c.coupling = v,
         ),
-        Row::within(
-            "step_ms",
-            "ms",
-            "delay in the L queue above which it marks",
-            MILLIS,
-            |c| c.step_ms,
-            |c, v| c.step_ms = v,
-        ),
-        Row::within(
-            "ramp_ms",
-            "ms",
-            "over how much more delay that becomes certain",
-            RAMP,
-            |c| c.ramp_ms,
-            |c, v| c.ramp_ms = v,
-        ),
-        Row::within(
-            "c_share",
+        field!(step_ms).within("ms", "delay in the L queue above which it marks", MILLIS),
+        field!(ramp_ms).within("ms", "over how much more delay that becomes certain", RAMP),
+        field!(c_share).within(
             "fraction",
             "share of the link that the classic queue has when both wait",
             SHARE,
-            |c| c.c_share,
-            |c, v| c.c_share = v,
         ),
-        Row::whole(
-            "packets",
-            "packets",
-            "packets that may wait in both",
-            "",
-            |c| Some(c.packets),
-            |c, v| c.packets = v,
-        ),
-        Row::flag(
-            "drop_overload",
-            "the L queue drops, too, where marks do not help (RFC 9332 A.2)",
-            |c| c.drop_overload,
-            |c, v| c.drop_overload = v,
-        ),
+        field!(packets).whole("packets", "packets that may wait in both"),
+        field!(drop_overload)
+            .flag("the L queue drops, too, where marks do not help (RFC 9332 A.2)"),
     ];
 
     pub(super) fn read(given: &Given<'_>) -> Result<Self, Problem> {

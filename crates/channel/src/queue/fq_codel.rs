@@ -10,7 +10,7 @@ use std::fmt;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use verus_core::Time;
-use verus_core::spec::{Given, Problem, Row};
+use verus_core::spec::{Given, Problem, Row, field};
 
 use super::codel::{CoDel, CoDelConfig, Head};
 use super::{ECN, MILLIS};
@@ -55,47 +55,16 @@ impl FqCodelConfig {
     const MOST_QUEUES: u64 = 65_536;
 
     pub(super) const ROWS: &'static [Row<Self>] = &[
-        Row::within(
-            "target_ms",
-            "ms",
-            "acceptable standing delay of each queue",
-            MILLIS,
-            |c| c.target_ms,
-            |c, v| c.target_ms = v,
-        ),
-        Row::within(
-            "interval_ms",
+        field!(target_ms).within("ms", "acceptable standing delay of each queue", MILLIS),
+        field!(interval_ms).within(
             "ms",
             "how long it may be exceeded before the first signal",
             MILLIS,
-            |c| c.interval_ms,
-            |c, v| c.interval_ms = v,
         ),
-        Row::whole(
-            "quantum",
-            "bytes",
-            "bytes that a turn carries",
-            "",
-            |c| Some(c.quantum),
-            |c, v| c.quantum = v,
-        ),
-        Row::whole(
-            "queues",
-            "",
-            "queues that connections are hashed to",
-            "",
-            |c| Some(c.queues),
-            |c, v| c.queues = v,
-        ),
-        Row::whole(
-            "packets",
-            "packets",
-            "packets that may wait in all",
-            "",
-            |c| Some(c.packets),
-            |c, v| c.packets = v,
-        ),
-        Row::flag(ECN.0, ECN.1, |c| c.ecn, |c, v| c.ecn = v),
+        field!(quantum).whole("bytes", "bytes that a turn carries"),
+        field!(queues).whole("", "queues that connections are hashed to"),
+        field!(packets).whole("packets", "packets that may wait in all"),
+        field!(ecn, ECN.0).flag(ECN.1),
     ];
 
     pub(super) fn read(given: &Given<'_>) -> Result<Self, Problem> {

@@ -8,7 +8,7 @@
 use std::fmt;
 
 use rand_chacha::ChaCha8Rng;
-use verus_core::spec::{Given, Problem, Row};
+use verus_core::spec::{Given, Problem, Row, field};
 use verus_core::{Duration, Time};
 
 use super::{Arrival, ECN, LIMIT, MILLIS, Ticks, Verdict};
@@ -61,55 +61,29 @@ impl Default for PieConfig {
 
 impl PieConfig {
     pub(super) const ROWS: &'static [Row<Self>] = &[
-        Row::within(
-            "target_ms",
-            "ms",
-            "delay aimed at (§4.2)",
-            MILLIS,
-            |c| c.target_ms,
-            |c, v| c.target_ms = v,
-        ),
-        Row::within(
-            "update_ms",
+        field!(target_ms).within("ms", "delay aimed at (§4.2)", MILLIS),
+        field!(update_ms).within(
             "ms",
             "how often the drop probability is set (§4.2)",
             super::UPDATE,
-            |c| c.update_ms,
-            |c, v| c.update_ms = v,
         ),
-        Row::within(
-            "alpha_hz",
+        field!(alpha_hz).within(
             "Hz",
             "weight of the distance to the target (Appendix A)",
             super::GAIN,
-            |c| c.alpha_hz,
-            |c, v| c.alpha_hz = v,
         ),
-        Row::within(
-            "beta_hz",
+        field!(beta_hz).within(
             "Hz",
             "weight of the delay's change (Appendix A)",
             super::GAIN,
-            |c| c.beta_hz,
-            |c, v| c.beta_hz = v,
         ),
-        Row::within(
-            "burst_ms",
+        field!(burst_ms).within(
             "ms",
             "how long a burst passes after an empty queue (§4.4)",
             MILLIS,
-            |c| c.burst_ms,
-            |c, v| c.burst_ms = v,
         ),
-        Row::whole(
-            LIMIT.0,
-            LIMIT.1,
-            LIMIT.2,
-            "none",
-            |c| c.limit,
-            |c, v| c.limit = Some(v),
-        ),
-        Row::flag(ECN.0, ECN.1, |c| c.ecn, |c, v| c.ecn = v),
+        field!(limit, LIMIT.0).whole_or("none", LIMIT.1, LIMIT.2),
+        field!(ecn, ECN.0).flag(ECN.1),
     ];
 
     pub(super) fn read(given: &Given<'_>) -> Result<Self, Problem> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use rand_chacha::ChaCha8Rng;
 use verus_core::Time;
-use verus_core::spec::{Given, Problem, Row, Words, either, word_for};
+use verus_core::spec::{Given, Problem, Row, Words, field, words};
 
 use super::{Arrival, ECN, LIMIT, PROBABILITY, Verdict};
 use crate::path::loss::uniform;
@@ -70,54 +70,25 @@ impl RedPreset {
 
 impl RedConfig {
     pub(super) const ROWS: &'static [Row<Self>] = &[
-        Row::whole(
-            "min",
-            "bytes",
-            "average queue below which nothing is dropped",
-            "",
-            |c| Some(c.min),
-            |c, v| c.min = v,
-        ),
-        Row::whole(
-            "max",
-            "bytes",
-            "average queue above which everything is dropped",
-            "",
-            |c| Some(c.max),
-            |c, v| c.max = v,
-        ),
-        Row::within(
-            "p",
+        field!(min).whole("bytes", "average queue below which nothing is dropped"),
+        field!(max).whole("bytes", "average queue above which everything is dropped"),
+        field!(p).within(
             "probability",
             "drop probability as the average reaches max",
             PROBABILITY,
-            |c| c.p,
-            |c, v| c.p = v,
         ),
-        Row::whole(
-            LIMIT.0,
-            LIMIT.1,
-            LIMIT.2,
-            "none",
-            |c| c.limit,
-            |c, v| c.limit = Some(v),
-        ),
-        Row::within(
-            "weight",
+        field!(limit, LIMIT.0).whole_or("none", LIMIT.1, LIMIT.2),
+        field!(weight).within(
             "fraction",
             "weight of each arrival in the average",
             PROBABILITY,
-            |c| c.weight,
-            |c, v| c.weight = v,
         ),
-        Row::other(
-            "preset",
-            || either(RedPreset::WORDS),
-            "as published; dropping ever more between max and 2 max; as in the 2017 reproduction",
-            |c| word_for(RedPreset::WORDS, &c.preset),
-            |c, setting| setting.word(RedPreset::WORDS).map(|v| c.preset = v),
+        words!(
+            preset,
+            RedPreset::WORDS,
+            "as published; dropping ever more between max and 2 max; as in the 2017 reproduction"
         ),
-        Row::flag(ECN.0, ECN.1, |c| c.ecn, |c, v| c.ecn = v),
+        field!(ecn, ECN.0).flag(ECN.1),
     ];
 
     pub(super) fn read(given: &Given<'_>) -> Result<Self, Problem> {

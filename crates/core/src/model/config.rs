@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Model, ModelDriven, WalkKind};
 use crate::configuration::{Configured, Read, Refusal};
 use crate::controller::Controller;
-use crate::spec::{Given, Key, REQUIRED, Row, Words, either, shown, word_for};
+use crate::spec::{Given, Key, REQUIRED, Row, Words, shown, words};
 
 const WALKS: Words<WalkKind> = &[("paper", WalkKind::Paper), ("sampled", WalkKind::Sampled)];
 
@@ -16,25 +16,25 @@ struct Asked {
     walk: WalkKind,
 }
 
-const ROWS: &[Row<Asked>] = &[
-    Row::other(
-        "file",
-        || "path without a comma".to_owned(),
-        "the model, as `verus train` writes it",
-        |_| REQUIRED.to_owned(),
-        |c, setting| {
-            setting.text().clone_into(&mut c.file);
-            Ok(())
-        },
-    ),
-    Row::other(
-        "walk",
-        || either(WALKS),
-        "nearest probability to an even draw (§3.2), or drawn by probability",
-        |c| word_for(WALKS, &c.walk),
-        |c, setting| setting.word(WALKS).map(|walk| c.walk = walk),
-    ),
-];
+impl Asked {
+    const ROWS: &'static [Row<Self>] = &[
+        Row::other(
+            "file",
+            || "path without a comma".to_owned(),
+            "the model, as `verus train` writes it",
+            |_| REQUIRED.to_owned(),
+            |c, setting| {
+                setting.text().clone_into(&mut c.file);
+                Ok(())
+            },
+        ),
+        words!(
+            walk,
+            WALKS,
+            "nearest probability to an even draw (§3.2), or drawn by probability"
+        ),
+    ];
+}
 
 /// A model that was read.
 #[derive(Debug)]
@@ -55,13 +55,13 @@ impl Configured for Config {
 
 /// Its keys, for people.
 pub(crate) fn keys() -> Vec<Key> {
-    shown(ROWS, &Asked::default())
+    shown(Asked::ROWS, &Asked::default())
 }
 
 /// Reads the file that is named.
 pub(crate) fn open(given: &Given<'_>, read: Read<'_>) -> Result<Arc<dyn Configured>, Refusal> {
     let mut asked = Asked::default();
-    given.apply(ROWS, &mut asked)?;
+    given.apply(Asked::ROWS, &mut asked)?;
     let Asked { file, walk } = asked;
     if file.is_empty() {
         let problem = "file must name a model, as `verus train` writes it";

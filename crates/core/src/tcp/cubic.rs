@@ -22,7 +22,7 @@ use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::{Controller, Departure, Feedback};
 use crate::range::{OutOfRange, SHARE, WINDOW_PACKETS, Within};
-use crate::spec::{Row, Words, either, word_for};
+use crate::spec::{Row, Words, field, words};
 use crate::units::{Duration, Time};
 
 /// A flow's Cubic.
@@ -52,17 +52,10 @@ impl Lookahead {
 /// A configuration of Cubic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The window at the start, in packets (RFC 6928: 10).
-    pub initial_window_packets: f64,
-    /// No loss takes the window below this, in packets (§4.6: 2); a timeout does.
-    pub min_window_packets: f64,
+    /// What the TCPs share.
+    pub common: Common,
     /// C: how fast the cubic function grows, in packets/s³ (§5.1: 0.4).
     pub c: f64,
-    /// β: what a loss leaves of the window (§4.6: 0.7).
-    pub decrease_factor: f64,
-    /// How long losses count towards a reduction already made (RFC 9002: a round; RFC 6675 and
-    /// Linux: until what was lost has been delivered).
-    pub period: Period,
     /// Whether a flow whose window did not reach its last maximum makes room for others (§4.7).
     pub fast_convergence: bool,
     /// Whether the window is never less than Reno's would be (§4.3).
@@ -74,24 +67,21 @@ pub struct Config {
     /// While no maximum is known (no loss yet, or a timeout since), the window grows by at least
     /// this share of itself in a round (Linux: 0.05; the RFC has no such rule: 0).
     pub uncharted_growth: f64,
-    /// Whether its packets ask queues for marks (ECT(0), RFC 3168), which it answers as losses.
-    pub ecn: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Config {
-            initial_window_packets: 10.0,
-            min_window_packets: 2.0,
+            common: Common {
+                decrease_factor: 0.7,
+                ..Common::default()
+            },
             c: 0.4,
-            decrease_factor: 0.7,
-            period: Period::Repair,
             fast_convergence: true,
             reno_friendly: true,
             hystart: HyStart::Classic,
             lookahead: Lookahead::MinRtt,
             uncharted_growth: 0.05,
-            ecn: false,
         }
     }
 }
@@ -99,7 +89,7 @@ impl Default for Config {
 impl Config {
     /// α_cubic = 3 (1 − β) / (1 + β): Reno's additive increase, fitted to Cubic's decrease (§4.3).
     fn alpha(&self) -> f64 {
-        3.0 * (1.0 - self.decrease_factor) / (1.0 + self.decrease_factor)
+        3.0 * (1.0 - self.common.decrease_factor) / (1.0 + self.common.decrease_factor)
     }
 }
 
@@ -114,76 +104,41 @@ const GROWTH: Within = Within {
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        Row::other(
-            "period",
-            || either(Period::WORDS),
-            Period::MEANING,
-            |c| word_for(Period::WORDS, &c.period),
-            |c, setting| setting.word(Period::WORDS).map(|v| c.period = v),
+        words!(common.period, "period", Period::WORDS, Period::MEANING),
+        words!(
+            lookahead,
+            Lookahead::WORDS,
+            "how far ahead the cubic function is read (Linux; §4.2)"
         ),
-        Row::other(
-            "lookahead",
-            || either(Lookahead::WORDS),
-            "how far ahead the cubic function is read (Linux; §4.2)",
-            |c| word_for(Lookahead::WORDS, &c.lookahead),
-            |c, setting| setting.word(Lookahead::WORDS).map(|v| c.lookahead = v),
-        ),
-        initial_window(
-            |c| c.initial_window_packets,
-            |c, v| c.initial_window_packets = v,
-        ),
-        Row::within(
-            "min_window_packets",
+        initial_window(field!(common.initial_window_packets)),
+        field!(common.min_window_packets).within(
             "packets",
             "no loss takes the window below (RFC 9438 §4.6)",
             WINDOW_PACKETS,
-            |c| c.min_window_packets,
-            |c, v| c.min_window_packets = v,
         ),
-        Row::within(
-            "c",
+        field!(c).within(
             "packets/s³",
             "C, how fast the cubic function grows (§5.1)",
             C,
-            |c| c.c,
-            |c, v| c.c = v,
         ),
-        Row::within(
-            "decrease_factor",
+        field!(common.decrease_factor).within(
             "",
             "β, what a loss leaves of the window (§4.6)",
             SHARE,
-            |c| c.decrease_factor,
-            |c, v| c.decrease_factor = v,
         ),
-        Row::flag(
-            "fast_convergence",
-            "makes room for new flows (§4.7)",
-            |c| c.fast_convergence,
-            |c, v| c.fast_convergence = v,
+        field!(fast_convergence).flag("makes room for new flows (§4.7)"),
+        field!(reno_friendly).flag("never slower than Reno (§4.3)"),
+        words!(
+            hystart,
+            HyStart::WORDS,
+            "how slow start ends before a loss (§4.10, RFC 9406)"
         ),
-        Row::flag(
-            "reno_friendly",
-            "never slower than Reno (§4.3)",
-            |c| c.reno_friendly,
-            |c, v| c.reno_friendly = v,
-        ),
-        Row::other(
-            "hystart",
-            || either(HyStart::WORDS),
-            "how slow start ends before a loss (§4.10, RFC 9406)",
-            |c| word_for(HyStart::WORDS, &c.hystart),
-            |c, setting| setting.word(HyStart::WORDS).map(|v| c.hystart = v),
-        ),
-        Row::within(
-            "uncharted_growth",
+        field!(uncharted_growth).within(
             "",
             "least growth a round while no maximum is known (Linux)",
             GROWTH,
-            |c| c.uncharted_growth,
-            |c, v| c.uncharted_growth = v,
         ),
-        Row::flag("ecn", ECN_MEANING, |c| c.ecn, |c, v| c.ecn = v),
+        field!(common.ecn).flag(ECN_MEANING),
     ];
 }
 
@@ -337,7 +292,10 @@ impl Law for Curve {
             alpha: config.alpha(),
             memory: Memory {
                 w_max: None,
-                prior: config.initial_window_packets.max(config.min_window_packets),
+                prior: config
+                    .common
+                    .initial_window_packets
+                    .max(config.common.min_window_packets),
                 epoch: None,
             },
             watch: Watch::new(config.hystart, Time::ZERO),
@@ -346,14 +304,8 @@ impl Law for Curve {
         })
     }
 
-    fn common(&self) -> Common {
-        Common {
-            initial_window_packets: self.config.initial_window_packets,
-            min_window_packets: self.config.min_window_packets,
-            decrease_factor: self.config.decrease_factor,
-            period: self.config.period,
-            ecn: self.config.ecn,
-        }
+    fn common(&self) -> &Common {
+        &self.config.common
     }
 
     fn memory(&self) -> Memory {
@@ -395,11 +347,11 @@ impl Law for Curve {
 
     /// §4.6, §4.7.
     fn reduce(&mut self, window: &mut Window) {
-        let Config {
+        let Common {
             decrease_factor,
             min_window_packets,
             ..
-        } = self.config;
+        } = self.config.common;
         let cwnd = window.packets;
         self.memory.prior = cwnd;
         self.memory.w_max = Some(match self.memory.w_max {
@@ -755,7 +707,11 @@ mod tests {
         fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {
             for hystart in [HyStart::Off, HyStart::Classic, HyStart::PlusPlus] {
                 let period = if hystart == HyStart::Off { Period::Round } else { Period::Repair };
-                let config = Config { hystart, period, ..Config::default() };
+                let config = Config {
+                    common: Common { period, ..Common::default() },
+                    hystart,
+                    ..Config::default()
+                };
                 testing::assert_sound(|| Cubic::new(config.clone()).expect("in range"), &steps);
             }
         }

@@ -14,7 +14,7 @@ use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::Controller;
 use crate::range::{OutOfRange, SHARE, WINDOW_PACKETS};
-use crate::spec::{Row, either, word_for};
+use crate::spec::{Row, field, words};
 use crate::units::Time;
 
 /// A flow's NewReno.
@@ -23,71 +23,37 @@ pub type NewReno = Tcp<Reno>;
 /// A configuration of NewReno.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The window at the start, in packets (RFC 6928, RFC 9002 §7.2: 10).
-    pub initial_window_packets: f64,
-    /// No loss takes the window below this, in packets (RFC 9002 §7.2: 2); a timeout does.
-    pub min_window_packets: f64,
-    /// What a loss leaves of the window (kLossReductionFactor, RFC 9002 §7.3.2: 0.5).
-    pub decrease_factor: f64,
-    /// How long losses count towards a reduction already made (RFC 9002: a round; RFC 6675 and
-    /// Linux: until what was lost has been delivered).
-    pub period: Period,
+    /// What the TCPs share.
+    pub common: Common,
     /// How slow start is left before a loss (Linux's Reno has nothing of the kind: off).
     pub hystart: HyStart,
-    /// Whether its packets ask queues for marks (ECT(0), RFC 3168), which it answers as losses.
-    pub ecn: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Config {
-            initial_window_packets: 10.0,
-            min_window_packets: 2.0,
-            decrease_factor: 0.5,
-            period: Period::Repair,
+            common: Common::default(),
             hystart: HyStart::Off,
-            ecn: false,
         }
     }
 }
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        Row::other(
-            "period",
-            || either(Period::WORDS),
-            Period::MEANING,
-            |c| word_for(Period::WORDS, &c.period),
-            |c, setting| setting.word(Period::WORDS).map(|v| c.period = v),
-        ),
-        initial_window(
-            |c| c.initial_window_packets,
-            |c, v| c.initial_window_packets = v,
-        ),
-        Row::within(
-            "min_window_packets",
+        words!(common.period, "period", Period::WORDS, Period::MEANING),
+        initial_window(field!(common.initial_window_packets)),
+        field!(common.min_window_packets).within(
             "packets",
             "no loss takes the window below (RFC 9002 §7.2)",
             WINDOW_PACKETS,
-            |c| c.min_window_packets,
-            |c, v| c.min_window_packets = v,
         ),
-        Row::within(
-            "decrease_factor",
+        field!(common.decrease_factor).within(
             "",
             "what a loss leaves of the window (RFC 9002 §7.3.2)",
             SHARE,
-            |c| c.decrease_factor,
-            |c, v| c.decrease_factor = v,
         ),
-        Row::other(
-            "hystart",
-            || either(HyStart::WORDS),
-            "how slow start ends before a loss",
-            |c| word_for(HyStart::WORDS, &c.hystart),
-            |c, setting| setting.word(HyStart::WORDS).map(|v| c.hystart = v),
-        ),
-        Row::flag("ecn", ECN_MEANING, |c| c.ecn, |c, v| c.ecn = v),
+        words!(hystart, HyStart::WORDS, "how slow start ends before a loss"),
+        field!(common.ecn).flag(ECN_MEANING),
     ];
 }
 
@@ -118,14 +84,8 @@ impl Law for Reno {
         Ok(Reno { config, watch })
     }
 
-    fn common(&self) -> Common {
-        Common {
-            initial_window_packets: self.config.initial_window_packets,
-            min_window_packets: self.config.min_window_packets,
-            decrease_factor: self.config.decrease_factor,
-            period: self.config.period,
-            ecn: self.config.ecn,
-        }
+    fn common(&self) -> &Common {
+        &self.config.common
     }
 
     fn memory(&self) {}
@@ -238,7 +198,10 @@ mod tests {
     /// One of ten packets is lost, and packet 10 repeats it.
     fn recovering(period: Period) -> (Path<NewReno>, u64) {
         let mut path = at_ten_packets_with(Config {
-            period,
+            common: Common {
+                period,
+                ..Common::default()
+            },
             ..Config::default()
         });
         let first = path.in_flight_numbers()[0];
@@ -302,7 +265,10 @@ mod tests {
     fn no_loss_takes_the_window_below_two_packets() {
         let mut path = Path::new(
             NewReno::new(Config {
-                period: Period::Round,
+                common: Common {
+                    period: Period::Round,
+                    ..Common::default()
+                },
                 ..Config::default()
             })
             .expect("in range"),
@@ -427,12 +393,18 @@ mod tests {
     #[test]
     fn values_out_of_range_are_refused_by_name() {
         let config = Config {
-            decrease_factor: 1.0,
+            common: Common {
+                decrease_factor: 1.0,
+                ..Common::default()
+            },
             ..Config::default()
         };
         assert_eq!(NewReno::new(config).unwrap_err().field, "decrease_factor");
         let config = Config {
-            min_window_packets: 0.0,
+            common: Common {
+                min_window_packets: 0.0,
+                ..Common::default()
+            },
             ..Config::default()
         };
         assert_eq!(
@@ -445,7 +417,7 @@ mod tests {
         #[test]
         fn whatever_happens_the_window_stays_sound_and_repeats(steps in testing::steps()) {
             for period in [Period::Round, Period::Repair] {
-                let config = Config { period, ..Config::default() };
+                let config = Config { common: Common { period, ..Common::default() }, ..Config::default() };
                 testing::assert_sound(|| NewReno::new(config.clone()).expect("in range"), &steps);
             }
         }

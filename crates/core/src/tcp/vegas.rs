@@ -17,7 +17,7 @@ use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::Controller;
 use crate::range::{OutOfRange, SHARE, WINDOW_PACKETS, Within};
-use crate::spec::{Row, either, word_for};
+use crate::spec::{Row, field, words};
 use crate::units::{Duration, Time};
 
 /// A flow's Vegas.
@@ -29,36 +29,23 @@ const TOO_FEW_SAMPLES: u64 = 2;
 /// A configuration of Vegas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// What the TCPs share. A queue, too, takes the window no lower than `min_window_packets`.
+    pub common: Common,
     /// α: the window grows while fewer packets than this wait (§III.C; 2 in Linux).
     pub alpha_packets: f64,
     /// β: the window shrinks while more packets than this wait (§III.C; 4 in Linux).
     pub beta_packets: f64,
     /// γ: slow start ends when more packets than this wait (§III.D: 1).
     pub gamma_packets: f64,
-    /// The window at the start, in packets (RFC 6928: 10).
-    pub initial_window_packets: f64,
-    /// Neither a loss nor a queue takes the window below this, in packets (2); a timeout does.
-    pub min_window_packets: f64,
-    /// What a loss leaves of the window (as NewReno: 0.5).
-    pub decrease_factor: f64,
-    /// How long losses count towards a reduction already made (RFC 9002: a round; RFC 6675 and
-    /// Linux: until what was lost has been delivered).
-    pub period: Period,
-    /// Whether its packets ask queues for marks (ECT(0), RFC 3168), which it answers as losses.
-    pub ecn: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Config {
+            common: Common::default(),
             alpha_packets: 2.0,
             beta_packets: 4.0,
             gamma_packets: 1.0,
-            initial_window_packets: 10.0,
-            min_window_packets: 2.0,
-            decrease_factor: 0.5,
-            period: Period::Repair,
-            ecn: false,
         }
     }
 }
@@ -70,58 +57,30 @@ const QUEUE_PACKETS: Within = Within {
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        Row::other(
-            "period",
-            || either(Period::WORDS),
-            Period::MEANING,
-            |c| word_for(Period::WORDS, &c.period),
-            |c, setting| setting.word(Period::WORDS).map(|v| c.period = v),
-        ),
-        Row::within(
-            "alpha_packets",
+        words!(common.period, "period", Period::WORDS, Period::MEANING),
+        field!(alpha_packets).within(
             "packets",
             "α, the window grows while fewer wait",
             QUEUE_PACKETS,
-            |c| c.alpha_packets,
-            |c, v| c.alpha_packets = v,
         ),
-        Row::within(
-            "beta_packets",
+        field!(beta_packets).within(
             "packets",
             "β, the window shrinks while more wait",
             QUEUE_PACKETS,
-            |c| c.beta_packets,
-            |c, v| c.beta_packets = v,
         ),
-        Row::within(
-            "gamma_packets",
+        field!(gamma_packets).within(
             "packets",
             "γ, slow start ends when more wait",
             QUEUE_PACKETS,
-            |c| c.gamma_packets,
-            |c, v| c.gamma_packets = v,
         ),
-        initial_window(
-            |c| c.initial_window_packets,
-            |c, v| c.initial_window_packets = v,
-        ),
-        Row::within(
-            "min_window_packets",
+        initial_window(field!(common.initial_window_packets)),
+        field!(common.min_window_packets).within(
             "packets",
             "neither loss nor queue takes the window below",
             WINDOW_PACKETS,
-            |c| c.min_window_packets,
-            |c, v| c.min_window_packets = v,
         ),
-        Row::within(
-            "decrease_factor",
-            "",
-            "what a loss leaves of the window",
-            SHARE,
-            |c| c.decrease_factor,
-            |c, v| c.decrease_factor = v,
-        ),
-        Row::flag("ecn", ECN_MEANING, |c| c.ecn, |c, v| c.ecn = v),
+        field!(common.decrease_factor).within("", "what a loss leaves of the window", SHARE),
+        field!(common.ecn).flag(ECN_MEANING),
     ];
 
     fn together(&self) -> Result<(), OutOfRange> {
@@ -188,7 +147,7 @@ impl Queue {
         };
         let queued = window - unqueued;
         self.queued = Some(queued);
-        let floor = self.config.min_window_packets;
+        let floor = self.config.common.min_window_packets;
         if slow_start {
             if queued > self.config.gamma_packets {
                 // What the path holds without a queue, and one more (Linux).
@@ -227,14 +186,8 @@ impl Law for Queue {
         Ok(queue)
     }
 
-    fn common(&self) -> Common {
-        Common {
-            initial_window_packets: self.config.initial_window_packets,
-            min_window_packets: self.config.min_window_packets,
-            decrease_factor: self.config.decrease_factor,
-            period: self.config.period,
-            ecn: self.config.ecn,
-        }
+    fn common(&self) -> &Common {
+        &self.config.common
     }
 
     fn memory(&self) {}

@@ -10,7 +10,7 @@ use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::Controller;
 use crate::range::{OutOfRange, SHARE, Within};
 use crate::recovery::{LossRule, TimeoutBase};
-use crate::spec::{Row, Words, either, word_for};
+use crate::spec::{Field, Row, Words, either, field, word_for, words};
 use crate::units::Duration;
 
 const MODES: Words<Mode> = &[
@@ -72,14 +72,7 @@ const TOLD_DELAY: Within = Within {
 
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
-        Row::within(
-            "ratio",
-            "",
-            "R, the largest D_max/D_min tolerated (Eq. 4)",
-            RATIO,
-            |c| c.ratio,
-            |c, v| c.ratio = v,
-        ),
+        field!(ratio).within("", "R, the largest D_max/D_min tolerated (Eq. 4)", RATIO),
         Row::<Config>::other(
             "mode",
             || either(MODES),
@@ -88,44 +81,11 @@ impl Configuration for Config {
             |c, setting| setting.word(MODES).map(|mode| *c = Config::preset(mode)),
         )
         .first(),
-        Row::millis(
-            "epoch_ms",
-            "ε, the time between decisions (§5.3)",
-            |c| c.epoch,
-            |c, v| c.epoch = v,
-        ),
-        Row::within(
-            "decrement_ms",
-            "ms",
-            "δ₁, how far D_est falls when delay rises (Eq. 4)",
-            STEP,
-            |c| c.decrement_ms,
-            |c, v| c.decrement_ms = v,
-        ),
-        Row::within(
-            "increment_ms",
-            "ms",
-            "δ₂, how far D_est rises, and falls above R (Eq. 4)",
-            STEP,
-            |c| c.increment_ms,
-            |c, v| c.increment_ms = v,
-        ),
-        Row::within(
-            "history_weight",
-            "",
-            "α, the weight of history in D_max (Eq. 2)",
-            WEIGHT,
-            |c| c.history_weight,
-            |c, v| c.history_weight = v,
-        ),
-        Row::within(
-            "decrease_factor",
-            "",
-            "M, the multiplicative decrease (Eq. 6)",
-            SHARE,
-            |c| c.decrease_factor,
-            |c, v| c.decrease_factor = v,
-        ),
+        field!(epoch, "epoch_ms").millis("ε, the time between decisions (§5.3)"),
+        field!(decrement_ms).within("ms", "δ₁, how far D_est falls when delay rises (Eq. 4)", STEP),
+        field!(increment_ms).within("ms", "δ₂, how far D_est rises, and falls above R (Eq. 4)", STEP),
+        field!(history_weight).within("", "α, the weight of history in D_max (Eq. 2)", WEIGHT),
+        field!(decrease_factor).within("", "M, the multiplicative decrease (Eq. 6)", SHARE),
         Row::other(
             "exit_multiple",
             String::new,
@@ -152,45 +112,12 @@ impl Configuration for Config {
                 Ok(())
             },
         ),
-        Row::millis(
-            "update_interval_ms",
-            "how often the profile is fitted (§5.3)",
-            |c| c.update_interval,
-            |c, v| c.update_interval = v,
-        ),
-        Row::other(
-            "fit",
-            || either(FITS),
-            "how the points become a curve (§5.1)",
-            |c| word_for(FITS, &c.fit),
-            |c, setting| setting.word(FITS).map(|v| c.fit = v),
-        ),
-        Row::within(
-            "point_weight",
-            "",
-            "weight of history in a point of the profile",
-            WEIGHT,
-            |c| c.point_weight,
-            |c, v| c.point_weight = v,
-        ),
-        Row::millis(
-            "point_memory_ms",
-            "age at which a point has lost half its weight; 0: never",
-            |c| c.robust.point_memory.unwrap_or(Duration::ZERO),
-            |c, v| c.robust.point_memory = (!v.is_zero()).then_some(v),
-        ),
-        Row::flag(
-            "capacity_bounds",
-            "whether the delivery rate of the last seconds bounds curve and window",
-            |c| c.robust.capacity_bounds,
-            |c, v| c.robust.capacity_bounds = v,
-        ),
-        Row::flag(
-            "skip_stalls",
-            "whether outages longer than R × D_min are kept out of profile and decisions",
-            |c| c.robust.skip_stalls,
-            |c, v| c.robust.skip_stalls = v,
-        ),
+        field!(update_interval, "update_interval_ms").millis("how often the profile is fitted (§5.3)"),
+        words!(fit, FITS, "how the points become a curve (§5.1)"),
+        field!(point_weight).within("", "weight of history in a point of the profile", WEIGHT),
+        Field::new("point_memory_ms", |c: &Self| c.robust.point_memory.unwrap_or(Duration::ZERO), |c, v| c.robust.point_memory = (!v.is_zero()).then_some(v)).millis("age at which a point has lost half its weight; 0: never"),
+        field!(robust.capacity_bounds).flag("whether the delivery rate of the last seconds bounds curve and window"),
+        field!(robust.skip_stalls).flag("whether outages longer than R × D_min are kept out of profile and decisions"),
         Row::other(
             "window_reference",
             || either(WINDOW_REFERENCES),
@@ -202,64 +129,14 @@ impl Configuration for Config {
                     .map(|v| c.window_reference = v)
             },
         ),
-        Row::other(
-            "charted_window",
-            || either(CHARTED_WINDOWS),
-            "the window that a delay is charted against",
-            |c| word_for(CHARTED_WINDOWS, &c.charted_window),
-            |c, setting| setting.word(CHARTED_WINDOWS).map(|v| c.charted_window = v),
-        ),
-        Row::other(
-            "delay_change",
-            || either(DELAY_CHANGES),
-            "ΔD (Eq. 3)",
-            |c| word_for(DELAY_CHANGES, &c.delay_change),
-            |c, setting| setting.word(DELAY_CHANGES).map(|v| c.delay_change = v),
-        ),
-        Row::within(
-            "change_threshold_ms",
-            "ms",
-            "a smaller ΔD is no rise",
-            DELAY,
-            |c| c.change_threshold_ms,
-            |c, v| c.change_threshold_ms = v,
-        ),
-        Row::flag(
-            "floor",
-            "whether case 1 of Eq. 4 stops at D_min",
-            |c| c.floor,
-            |c, v| c.floor = v,
-        ),
-        Row::other(
-            "silent_epoch",
-            || either(SILENT_EPOCHS),
-            "D_max of an epoch without ACKs",
-            |c| word_for(SILENT_EPOCHS, &c.silent_epoch),
-            |c, setting| setting.word(SILENT_EPOCHS).map(|v| c.silent_epoch = v),
-        ),
-        Row::other(
-            "delay_min",
-            || either(DRAINS),
-            "whether D_min can rise again",
-            |c| word_for(DRAINS, &c.robust.drains),
-            |c, setting| setting.word(DRAINS).map(|v| c.robust.drains = v),
-        ),
-        Row::within(
-            "least_delay_ms",
-            "ms",
-            "D_min is never shorter",
-            DELAY,
-            |c| c.robust.least_delay_ms,
-            |c, v| c.robust.least_delay_ms = v,
-        ),
-        Row::within(
-            "epoch_jitter",
-            "",
-            "share of an epoch by which its end is late at random, lest flows keep step",
-            WEIGHT,
-            |c| c.robust.epoch_jitter,
-            |c, v| c.robust.epoch_jitter = v,
-        ),
+        words!(charted_window, CHARTED_WINDOWS, "the window that a delay is charted against"),
+        words!(delay_change, DELAY_CHANGES, "ΔD (Eq. 3)"),
+        field!(change_threshold_ms).within("ms", "a smaller ΔD is no rise", DELAY),
+        field!(floor).flag("whether case 1 of Eq. 4 stops at D_min"),
+        words!(silent_epoch, SILENT_EPOCHS, "D_max of an epoch without ACKs"),
+        words!(robust.drains, "delay_min", DRAINS, "whether D_min can rise again"),
+        field!(robust.least_delay_ms).within("ms", "D_min is never shorter", DELAY),
+        field!(robust.epoch_jitter).within("", "share of an epoch by which its end is late at random, lest flows keep step", WEIGHT),
         Row::other(
             "loss_delays",
             String::new,
@@ -288,100 +165,28 @@ impl Configuration for Config {
                 Ok(())
             },
         ),
-        Row::number(
-            "timeout_delays",
-            "",
-            "the timeout is so many times the last delay (prototype mode: 5); 0: smoothed RTT + 4 × its deviation (RFC 6298)",
-            |c| match c.recovery.timeout.base {
+        Field::new("timeout_delays", |c: &Self| match c.recovery.timeout.base {
                 TimeoutBase::Smoothed => 0.0,
                 TimeoutBase::LastDelay { factor } => factor,
-            },
-            |c, v| {
+            }, |c, v| {
                 c.recovery.timeout.base = if v == 0.0 {
                     TimeoutBase::Smoothed
                 } else {
                     TimeoutBase::LastDelay { factor: v }
                 };
-            },
-        ),
-        Row::millis(
-            "timeout_initial_ms",
-            "the timeout before the first delay is known",
-            |c| c.recovery.timeout.initial,
-            |c, v| c.recovery.timeout.initial = v,
-        ),
-        Row::millis(
-            "timeout_min_ms",
-            "the timeout is never shorter",
-            |c| c.recovery.timeout.min,
-            |c, v| c.recovery.timeout.min = v,
-        ),
-        Row::millis(
-            "timeout_max_ms",
-            "the timeout is never longer, however often it has doubled",
-            |c| c.recovery.timeout.max,
-            |c, v| c.recovery.timeout.max = v,
-        ),
-        Row::flag(
-            "timeout_backoff",
-            "whether each timeout in a row doubles the next (RFC 6298 §5.5)",
-            |c| c.recovery.timeout.backoff,
-            |c, v| c.recovery.timeout.backoff = v,
-        ),
-        Row::flag(
-            "tail_probe",
-            "whether the end of a flight is probed before the timeout (RFC 8985 §7)",
-            |c| c.recovery.tail_probe,
-            |c, v| c.recovery.tail_probe = v,
-        ),
-        Row::flag(
-            "new_data_first",
-            "whether new data leaves before lost data between a timeout and the next ACK (as F-RTO, RFC 5682)",
-            |c| c.recovery.probe_with_new_data,
-            |c, v| c.recovery.probe_with_new_data = v,
-        ),
-        Row::within(
-            "regrowth",
-            "packets/ms",
-            "rate that a flow alone may regain each second after a loss; 0: no limit",
-            REGROWTH,
-            |c| c.robust.regrowth.unwrap_or(0.0),
-            |c, v| c.robust.regrowth = (v != 0.0).then_some(v),
-        ),
-        Row::within(
-            "additive_increase",
-            "packets",
-            "what a window has beyond the curve's, so that shares even out",
-            INCREASE,
-            |c| c.robust.additive_increase,
-            |c, v| c.robust.additive_increase = v,
-        ),
-        Row::flag(
-            "refill",
-            "whether a window is kept full, not filled once, in an epoch longer than a round trip",
-            |c| c.robust.refill,
-            |c, v| c.robust.refill = v,
-        ),
-        Row::flag(
-            "pacing",
-            "whether a budget above 32 packets is spread over its epoch",
-            |c| c.robust.pacing,
-            |c, v| c.robust.pacing = v,
-        ),
-        Row::flag(
-            "retransmit",
-            "whether lost data is sent again",
-            |c| c.recovery.retransmit,
-            |c, v| c.recovery.retransmit = v,
-        ),
-        Row::within(
-            "told_delay_min_ms",
-            "ms",
-            "D_min, told rather than learned, for research (not in prototype mode); 0: learned",
-            TOLD_DELAY,
-            |c| c.told_delay_min_ms.unwrap_or(0.0),
-            |c, v| c.told_delay_min_ms = (v != 0.0).then_some(v),
-        ),
+            }).number("", "the timeout is so many times the last delay (prototype mode: 5); 0: smoothed RTT + 4 × its deviation (RFC 6298)"),
+        field!(recovery.timeout.initial, "timeout_initial_ms").millis("the timeout before the first delay is known"),
+        field!(recovery.timeout.min, "timeout_min_ms").millis("the timeout is never shorter"),
+        field!(recovery.timeout.max, "timeout_max_ms").millis("the timeout is never longer, however often it has doubled"),
+        field!(recovery.timeout.backoff, "timeout_backoff").flag("whether each timeout in a row doubles the next (RFC 6298 §5.5)"),
+        field!(recovery.tail_probe).flag("whether the end of a flight is probed before the timeout (RFC 8985 §7)"),
+        field!(recovery.probe_with_new_data, "new_data_first").flag("whether new data leaves before lost data between a timeout and the next ACK (as F-RTO, RFC 5682)"),
+        Field::new("regrowth", |c: &Self| c.robust.regrowth.unwrap_or(0.0), |c, v| c.robust.regrowth = (v != 0.0).then_some(v)).within("packets/ms", "rate that a flow alone may regain each second after a loss; 0: no limit", REGROWTH),
+        field!(robust.additive_increase).within("packets", "what a window has beyond the curve's, so that shares even out", INCREASE),
+        field!(robust.refill).flag("whether a window is kept full, not filled once, in an epoch longer than a round trip"),
+        field!(robust.pacing).flag("whether a budget above 32 packets is spread over its epoch"),
+        field!(recovery.retransmit).flag("whether lost data is sent again"),
+        Field::new("told_delay_min_ms", |c: &Self| c.told_delay_min_ms.unwrap_or(0.0), |c, v| c.told_delay_min_ms = (v != 0.0).then_some(v)).within("ms", "D_min, told rather than learned, for research (not in prototype mode); 0: learned", TOLD_DELAY),
         Row::other(
             "without",
             || format!("none, {}", either(&Part::ALL)),
