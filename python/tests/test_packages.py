@@ -44,6 +44,8 @@ def test_a_published_crate_says_what_it_is(name: str) -> None:
     inherited = {"version", "edition", "license", "repository", "keywords", "categories", "rust-version"}
     assert all(package[key] == {"workspace": True} for key in inherited)
     assert package["metadata"]["docs"]["rs"]["all-features"] is True
+    for licence in ("LICENSE-MIT", "LICENSE-APACHE"):
+        assert (folder / licence).read_bytes() == (ROOT / licence).read_bytes()
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
