@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 TARGET = "wasm32-unknown-unknown"
-BUILT = ROOT / "target" / TARGET / "play" / "verus_play.wasm"
 MODULE = ROOT / "python" / "verus" / "play" / "play.wasm"
 
 
@@ -21,8 +21,11 @@ def build() -> bool:
         )
         return False
     command = ["cargo", "build", "--quiet", "--locked", "--profile", "play", "--package", "verus-play", "--lib"]
-    subprocess.run([*command, "--target", TARGET], cwd=ROOT, check=True)
-    shutil.copyfile(BUILT, MODULE)
+    told = [*command, "--target", TARGET, "--message-format=json"]
+    built = subprocess.run(told, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    files = [file for line in built.stdout.splitlines() for file in json.loads(line).get("filenames", ())]
+    (module,) = (file for file in files if Path(file).name == "verus_play.wasm")
+    shutil.copyfile(module, MODULE)
     return True
 
 
