@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 
 def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
-    """The sources that maturin packs, which are the extension's, and those of the program."""
+    """The sources that maturin packs, which are the extension's, and those of the program and the playground."""
     with _scripts():
         name: str = maturin.build_sdist(sdist_directory, config_settings)
     path = Path(sdist_directory, name)
@@ -80,11 +81,23 @@ def build_sdist(sdist_directory: str, config_settings: Any = None) -> str:
             have.add(member.name)
             if member.name != f"{top}/Cargo.toml":  # maturin leaves the other crates out of it
                 whole.addfile(member, packed.extractfile(member))
-        for extra in [Path("Cargo.toml"), *sorted(Path("crates").rglob("*")), *sorted(Path("scripts").glob("*.py"))]:
+        for extra in [Path("Cargo.toml"), *_members(), *sorted(Path("scripts").glob("*.py"))]:
             if extra.is_file() and (extra == Path("Cargo.toml") or f"{top}/{extra}" not in have):
-                whole.add(extra, f"{top}/{extra}")
+                whole.add(extra, f"{top}/{extra}", filter=_of_nobody)
     draft.replace(path)
     return name
+
+
+def _members() -> Iterator[Path]:
+    """What lies in the crates of the workspace, of which cargo wants all to be there, whichever it builds."""
+    workspace = tomllib.loads(Path("Cargo.toml").read_text(encoding="utf-8"))["workspace"]
+    for member in workspace["members"]:
+        yield from sorted(Path(member).rglob("*"))
+
+
+def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Without the user who packs."""
+    return entry.replace(uid=0, gid=0, uname="", gname="", deep=False)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import subprocess
+import sys
 import tarfile
 import tomllib
 from pathlib import Path
@@ -54,6 +56,43 @@ def test_wheels_are_made_for_the_oldest_python_and_serve_all() -> None:
     assert PROJECT["tool"]["cibuildwheel"]["build"] == f"cp{oldest}-*"
     manifests = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("crates/*/Cargo.toml"))
     assert set(re.findall(r'"(abi3-py\w+)"', manifests)) == {f"abi3-py{oldest}"}
+
+
+def test_what_is_tried_of_a_wheel_is_each_part_of_it() -> None:
+    tried = PROJECT["tool"]["cibuildwheel"]["test-command"]
+    # The extension, the program, the playground's module, and pages' scripts.
+    assert any(command.startswith("verus compare ") and "--report" in command for command in tried)
+    assert any(command.startswith("verus-endpoint ") for command in tried)
+    assert any(command.startswith("verus play --export ") for command in tried)
+
+
+def test_the_sources_for_python_hold_what_a_wheel_is_built_from(tmp_path: Path) -> None:
+    copy = tmp_path / "checkout"
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, tracked.split("\0")):
+        if not name.startswith("fuzz/"):
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, copy / name, follow_symlinks=False)
+
+    packing = "import sys, build_backend; print(build_backend.build_sdist(sys.argv[1]))"
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": "scripts"}
+    command = [sys.executable, "-c", packing, tmp_path]
+    packed = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, check=True)
+    file = tmp_path / packed.stdout.split()[-1]
+    with tarfile.open(file) as archive:
+        archive.extractall(tmp_path, filter="data")
+        assert {entry.uname for entry in archive} == {""}
+    sources = tmp_path / file.name.removesuffix(".tar.gz")
+
+    # Nothing is built, but cargo reads every crate of the workspace.
+    asked = ["cargo", "metadata", "--no-deps", "--format-version=1"]
+    read = subprocess.run(asked, cwd=sources, capture_output=True, text=True, check=False)
+    assert read.returncode == 0, read.stderr
+    built_from = ("python/verus/", "crates/", "LICENSE", "README.md", "Cargo.", "pyproject.toml")
+    wanted = [name for name in tracked.split("\0") if name.startswith(built_from)]
+    assert wanted
+    assert [name for name in wanted if not (sources / name).is_file()] == []
 
 
 def test_the_container_compiles_with_the_pinned_rust() -> None:
