@@ -29,6 +29,7 @@ mod receiver_clock;
 pub mod recovery;
 mod resend;
 mod rounds;
+pub mod rtt;
 pub mod saturate;
 pub mod scream;
 pub mod sender;

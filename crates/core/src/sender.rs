@@ -12,12 +12,13 @@ use rand_chacha::ChaCha8Rng;
 use crate::controller::{Controller, Feedback, Stamp, Timeout};
 use crate::direct::{Direct, call};
 use crate::ecn::Ecn;
-use crate::flight::{Ledger, Revealed, RttEstimate};
+use crate::flight::{Ledger, Revealed};
 use crate::pacer::Pacer;
 use crate::random;
 use crate::receiver::{Ack, DataRange, Received};
 use crate::recovery::Recovery;
 use crate::resend::Resend;
+use crate::rtt::RttEstimate;
 use crate::units::{Bytes, Duration, Time};
 
 /// A tail probe waits two smoothed round trips (RFC 8985 §7.2), and never less than this.

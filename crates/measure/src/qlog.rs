@@ -14,7 +14,7 @@ use std::io::{self, Write};
 
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
-use verus_core::flight::RttEstimate;
+use verus_core::rtt::RttEstimate;
 use verus_core::sender::{Sender, Transmit};
 use verus_core::{Bytes, Controller, Duration, Phase, Time};
 

@@ -19,7 +19,7 @@
 //! lost for three of them. quinn does not even acknowledge while it may not send. So, when nothing has
 //! happened for a second, two packets may leave, and again after twice the time.
 
-use verus_core::flight::RttEstimate;
+use verus_core::rtt::RttEstimate;
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Time, Timeout};
 use verus_measure::qlog::{Qlog, Trigger};
 
