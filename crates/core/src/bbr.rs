@@ -24,14 +24,16 @@ use crate::tcp::episode::{Episode, Period};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::windowed::{TwoSpans, Windowed, WindowedMax};
 use crate::{pacer, random};
-use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 mod full_pipe;
 mod losses;
+mod probe;
+mod probe_rtt;
 
 use full_pipe::FullPipe;
 use losses::Losses;
+use probe::AckPhase;
 
 /// The gain of the rate in Startup: 4 ln 2, the least that doubles the delivery rate in each round (StartupPacingGain).
 const STARTUP_GAIN: f64 = 2.77;
@@ -45,22 +47,12 @@ const HEADROOM: f64 = 0.15;
 const MIN_WINDOW_PACKETS: u64 = 4;
 /// StartupFullLossCnt: this many gaps in a round end Startup.
 const STARTUP_GAPS: u32 = 6;
-/// MinRTTFilterLen.
-const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
-/// ProbeRTTInterval and ProbeRTTDuration.
-const PROBE_RTT_EVERY: Duration = Duration::from_secs(5);
-const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 /// ExtraAckedFilterLen, rounds; one in Startup.
 const EXTRA_ROUNDS: u64 = 10;
 /// Drain ends after this many rounds, whatever is in flight.
 const DRAIN_ROUNDS: u64 = 3;
-/// A probe is due after as many rounds as the target in flight has packets, to coexist with Reno
-/// (IsRenoCoexistenceProbeTime), and after this many at the latest.
-const RENO_ROUNDS: u64 = 63;
 /// PacingMarginPercent, as the factor that it leaves of the rate.
 const PACING_MARGIN: f64 = 0.99;
-/// The step of the long-term bound doubles with each round of a probe, at most this many times.
-const MOST_DOUBLINGS: u32 = 30;
 /// A burst is what the rate carries in this time ("Send Quantum").
 const QUANTUM: Duration = Duration::from_millis(1);
 /// Before there is a sample, a round trip is taken to be this long.
@@ -113,21 +105,6 @@ impl State {
         use State::{Refill, Startup, Up};
         matches!(self, Startup | Refill | Up)
     }
-}
-
-/// Which packets are being acknowledged, around a probe (ack_phase).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AckPhase {
-    /// Packets that do not concern a probe.
-    Init,
-    /// Packets of the refill before a probe.
-    Refilling,
-    /// The probe has begun, and none of its packets is acknowledged yet.
-    Starting,
-    /// The probe's packets are being acknowledged.
-    Feedback,
-    /// The probe is over, and its packets are still being acknowledged.
-    Stopping,
 }
 
 /// The state to restore when a loss episode proves spurious.
@@ -556,209 +533,6 @@ impl Bbr {
         }
     }
 
-    /// StartProbeBW_DOWN.
-    fn start_down(&mut self) {
-        self.reset_congestion_signals();
-        self.up_acked_per_packet = Bytes::MAX;
-        // PickProbeWait.
-        self.rounds_since_probe = self.random.random_range(0..2);
-        self.probe_wait = Duration::from_secs_f64(self.random.random_range(2.0..3.0));
-        self.cycle_at = self.now;
-        self.ack_phase = AckPhase::Stopping;
-        self.rounds.begin(self.delivered);
-        self.state = State::Down;
-    }
-
-    /// StartProbeBW_REFILL.
-    fn start_refill(&mut self) {
-        self.reset_short_term();
-        (self.up_rounds, self.up_acked) = (0, Bytes::ZERO);
-        self.prev_precautionary = false;
-        self.ack_phase = AckPhase::Refilling;
-        self.rounds.begin(self.delivered);
-        self.state = State::Refill;
-    }
-
-    /// StartProbeBW_UP.
-    fn start_up(&mut self, sample: &Sample) {
-        self.ack_phase = AckPhase::Starting;
-        self.rounds.begin(self.delivered);
-        self.full.restart(sample.rate);
-        self.state = State::Up;
-        self.raise_slope();
-    }
-
-    /// RaiseInflightLongtermSlope.
-    fn raise_slope(&mut self) {
-        self.up_acked_per_packet = (self.window / (1 << self.up_rounds)).max(self.packet_size);
-        self.up_rounds = (self.up_rounds + 1).min(MOST_DOUBLINGS);
-    }
-
-    /// UpdateProbeBWCyclePhase.
-    fn turn_cycle(&mut self, sample: &Sample) {
-        if !self.full.is_reached() || self.adapt_long_term(sample) {
-            return;
-        }
-        let state = self.state;
-        match state {
-            State::Down => {
-                if self.is_time_to_probe() {
-                    self.start_refill();
-                } else if self.is_time_to_cruise(sample) {
-                    self.state = State::Cruise;
-                }
-            }
-            State::Cruise if self.is_time_to_probe() => self.start_refill(),
-            State::Refill if self.round_start => {
-                self.probe_sample = true;
-                self.start_up(sample);
-            }
-            State::Up if self.is_time_to_go_down(sample) => {
-                self.prev_too_high = false;
-                self.start_down();
-            }
-            _ => {}
-        }
-    }
-
-    /// IsTimeToProbeBW, with IsRenoCoexistenceProbeTime.
-    fn is_time_to_probe(&self) -> bool {
-        let packets = self.target().get() / self.packet_size.get();
-        self.now > self.cycle_at + self.probe_wait
-            || self.rounds_since_probe >= packets.min(RENO_ROUNDS)
-    }
-
-    /// IsTimeToCruise.
-    fn is_time_to_cruise(&self, sample: &Sample) -> bool {
-        let free = self
-            .with_headroom()
-            .is_none_or(|most| sample.in_flight <= most);
-        free && sample.in_flight <= self.inflight(self.max_bw.get(), 1.0)
-    }
-
-    /// IsTimeToGoDown.
-    fn is_time_to_go_down(&mut self, sample: &Sample) -> bool {
-        if let Some(long) = self.inflight_long {
-            if self.prev_too_high && sample.in_flight >= long {
-                self.prev_precautionary = true;
-                return true;
-            }
-            if self.is_window_limited() && self.window >= long {
-                // The bound holds the bandwidth, not the path.
-                self.full.restart(sample.rate);
-                return false;
-            }
-        }
-        self.full.is_now()
-    }
-
-    /// AdaptLongTermModel: whether it has decided the state.
-    fn adapt_long_term(&mut self, sample: &Sample) -> bool {
-        if self.round_start {
-            match self.ack_phase {
-                AckPhase::Starting => self.ack_phase = AckPhase::Feedback,
-                AckPhase::Stopping => {
-                    self.probe_sample = false;
-                    self.ack_phase = AckPhase::Init;
-                    if self.state.is_probe_bw() {
-                        if !sample.limited {
-                            self.max_bw.advance();
-                        }
-                        if self.prev_precautionary && !self.prev_too_high {
-                            self.start_refill();
-                            return true;
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        if let Some(long) = self.inflight_long
-            && !is_too_high(sample.lost, sample.in_flight_at_send)
-        {
-            self.inflight_long = Some(long.max(sample.in_flight_at_send));
-            if self.state == State::Up {
-                self.probe_long_term_upward(sample);
-            }
-        }
-        false
-    }
-
-    /// ProbeInflightLongtermUpward.
-    fn probe_long_term_upward(&mut self, sample: &Sample) {
-        let Some(long) = self.inflight_long else {
-            return;
-        };
-        if !self.is_window_limited() || self.window < long {
-            return;
-        }
-        self.up_acked += sample.newly_acked;
-        let packets = self.up_acked.get() / self.up_acked_per_packet.get();
-        self.up_acked -= self.up_acked_per_packet * packets;
-        self.inflight_long = Some(long + self.packet_size * packets);
-        if self.round_start {
-            self.raise_slope();
-        }
-    }
-
-    /// UpdateMinRTT.
-    fn update_min_rtt(&mut self, sample: &Sample) {
-        self.probe_rtt_expired = self.now > self.probe_rtt_at + PROBE_RTT_EVERY;
-        if sample.rtt < self.probe_rtt_delay || self.probe_rtt_expired {
-            (self.probe_rtt_delay, self.probe_rtt_at) = (sample.rtt, self.now);
-        }
-        let expired = self.now > self.min_rtt_at + MIN_RTT_WINDOW;
-        if expired
-            || self
-                .min_rtt
-                .is_none_or(|least| self.probe_rtt_delay < least)
-        {
-            (self.min_rtt, self.min_rtt_at) = (Some(self.probe_rtt_delay), self.probe_rtt_at);
-        }
-    }
-
-    /// CheckProbeRTT.
-    fn check_probe_rtt(&mut self, sample: &Sample) {
-        if self.state != State::ProbeRtt && self.probe_rtt_expired && !self.restarted {
-            self.save_window(self.is_troubled());
-            self.state = State::ProbeRtt;
-            self.probe_rtt_until = None;
-            self.ack_phase = AckPhase::Stopping;
-            self.rounds.begin(self.delivered);
-        }
-        if self.state == State::ProbeRtt {
-            self.limited_until = self.delivered + sample.in_flight;
-            match self.probe_rtt_until {
-                None if sample.in_flight <= self.probe_rtt_window() => {
-                    self.probe_rtt_until = Some(self.now + PROBE_RTT_TIME);
-                    self.probe_rtt_round = false;
-                    self.rounds.begin(self.delivered);
-                }
-                None => {}
-                Some(until) => {
-                    self.probe_rtt_round |= self.round_start;
-                    if self.probe_rtt_round && self.now > until {
-                        self.leave_probe_rtt();
-                    }
-                }
-            }
-        }
-        self.restarted = false;
-    }
-
-    /// CheckProbeRTTDone, with ExitProbeRTT.
-    fn leave_probe_rtt(&mut self) {
-        self.probe_rtt_at = self.now;
-        self.window = self.window.max(self.window_before);
-        self.reset_short_term();
-        if self.full.is_reached() {
-            self.start_down();
-            self.state = State::Cruise;
-        } else {
-            self.state = State::Startup;
-        }
-    }
-
     /// SetPacingRateWithGain.
     fn set_pacing_rate(&mut self, gain: f64) {
         let rate = self.bandwidth.mul_f64(gain * PACING_MARGIN);
@@ -949,6 +723,7 @@ impl Controller for Bbr {
 
 #[cfg(test)]
 mod tests {
+    use super::probe_rtt::{PROBE_RTT_EVERY, PROBE_RTT_TIME};
     use super::*;
     use crate::testing::{self, Path, SIZE};
     use proptest::prelude::*;
