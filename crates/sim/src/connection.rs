@@ -8,7 +8,7 @@ use crate::feed::Feed;
 use crate::frames::Frames;
 use crate::half::ReceiverHalf;
 use crate::pages::Client;
-use crate::scenario::Plan;
+use crate::plan::Plan;
 use crate::timer::Timer;
 use crate::traffic::{Load, User};
 

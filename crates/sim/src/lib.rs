@@ -5,6 +5,7 @@
 //! same [`Scenario`] gives the same bytes.
 
 mod connection;
+mod contestant;
 pub mod event;
 mod feed;
 pub mod frames;
@@ -14,17 +15,20 @@ mod network;
 mod observe;
 mod packet;
 mod pages;
+mod paths;
+mod plan;
 mod record;
 mod scenario;
 mod schema;
 mod timer;
 pub mod traffic;
 
+pub use contestant::{FileProblem, model_bytes, open_scheme};
 pub use network::Simulation;
+pub use paths::Paths;
+pub use plan::Plan;
 pub use record::{ChannelInfo, Connection, FlowOutcome, Outcome, Records, Totals};
-pub use scenario::{
-    Change, Error, FileProblem, FlowSpec, Paths, Plan, Scenario, model_bytes, open_scheme,
-};
+pub use scenario::{Change, Error, FlowSpec, Scenario};
 pub use schema::FieldError;
 pub use traffic::Traffic;
 

@@ -34,8 +34,9 @@ use crate::event::{Event, EventQueue};
 use crate::observe::Observers;
 use crate::packet::{AckPacket, DataPacket, Says};
 use crate::pages::ASK_AGAIN;
+use crate::plan::Plan;
 use crate::record::{Outcome, Records};
-use crate::scenario::{Error, Plan};
+use crate::scenario::Error;
 use crate::timer::Timer;
 use crate::traffic::{Load, Traffic};
 

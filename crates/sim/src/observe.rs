@@ -20,8 +20,8 @@ use verus_measure::{Meter, Metrics};
 
 use crate::connection::Flow;
 use crate::packet::DataPacket;
+use crate::plan::Plan;
 use crate::record::{FlowOutcome, Outcome, Records, Totals};
-use crate::scenario::Plan;
 use crate::traffic::Load;
 use connections::Connections;
 use epochs::Epochs;

@@ -1,31 +1,20 @@
 //! What to run, as data: the one schema that the command line, Python and files share.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
 use std::sync::LazyLock;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
-use verus_channel::catalogue::{self, Channel};
 use verus_channel::path::bursts::{BurstsConfig, BurstsError};
-use verus_channel::path::config::Crosses;
 use verus_channel::path::jitter::{JitterConfig, JitterError};
-use verus_channel::path::link::{Service, WhenOver};
 use verus_channel::path::policer::{PolicerConfig, PolicerError};
 use verus_channel::path::reorder::{ReorderConfig, ReorderError};
-use verus_channel::queue::{QueueConfig, SpecError};
-use verus_channel::schedule::Schedule;
-use verus_channel::{PathConfig, delays};
-use verus_core::algorithm::{Registry, Scheme, SchemeError};
-use verus_core::model::MAX_BYTES;
-use verus_core::{Bytes, Duration, Rate, Time};
+use verus_channel::queue::SpecError;
+use verus_core::algorithm::SchemeError;
 
-use crate::record::ChannelInfo;
 use crate::schema::{FieldError, refuse};
-use crate::traffic::{Traffic, TrafficError};
+use crate::traffic::TrafficError;
 
 /// A run: flows over one shared bottleneck.
 ///
@@ -272,47 +261,7 @@ pub enum Error {
     Cancelled,
 }
 
-/// Parses a scheme, and reads the model that it may name.
-///
-/// # Errors
-/// What is wrong with the scheme or its file.
-pub fn open_scheme(text: &str) -> Result<Scheme, SchemeError> {
-    open_in(Registry::installed(), text)
-}
-
-fn open_in(registry: &Registry, text: &str) -> Result<Scheme, SchemeError> {
-    registry.open(text, |path| {
-        model_bytes(Path::new(path)).map_err(|error| error.to_string())
-    })
-}
-
-/// The bytes of a model file.
-///
-/// # Errors
-/// Why there are none, to follow the file's name.
-pub fn model_bytes(path: &Path) -> Result<Vec<u8>, FileProblem> {
-    let mut bytes = Vec::new();
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(FileProblem::NoFile);
-    }
-    // One byte more than there may be, so that the reader notices.
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Why a model file cannot be read. The message goes on from its name.
-#[derive(Debug, Error)]
-pub enum FileProblem {
-    /// The system refused.
-    #[error("cannot be read: {0}")]
-    Io(#[from] io::Error),
-    /// It is a folder, a pipe or a device.
-    #[error("is not a file")]
-    NoFile,
-}
-
-fn check(
+pub(crate) fn check(
     ok: bool,
     field: impl Into<String>,
     expected: &str,
@@ -329,7 +278,7 @@ fn check(
     }
 }
 
-fn jitter(field: String, text: &str) -> Result<JitterConfig, Error> {
+pub(crate) fn jitter(field: String, text: &str) -> Result<JitterConfig, Error> {
     let refused = |problem| {
         let problem = Box::new(problem);
         Error::Jitter { field, problem }
@@ -337,7 +286,7 @@ fn jitter(field: String, text: &str) -> Result<JitterConfig, Error> {
     text.parse().map_err(refused)
 }
 
-fn bursts(field: String, text: &str) -> Result<BurstsConfig, Error> {
+pub(crate) fn bursts(field: String, text: &str) -> Result<BurstsConfig, Error> {
     let refused = |error: BurstsError| {
         Error::Field(FieldError::Value {
             field,
@@ -348,99 +297,7 @@ fn bursts(field: String, text: &str) -> Result<BurstsConfig, Error> {
     text.parse().map_err(refused)
 }
 
-/// A checked scenario, with its files read and its texts parsed.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    pub(crate) scenario: Scenario,
-    pub(crate) paths: Paths,
-    pub(crate) schemes: Vec<Scheme>,
-    pub(crate) traffic: Vec<Traffic>,
-}
-
-/// What the packets of a scenario cross, whatever sends them.
-#[derive(Clone, Debug)]
-pub struct Paths {
-    /// The way of the data.
-    pub there: PathConfig,
-    /// The way of the acknowledgements.
-    pub back: PathConfig,
-    /// What is known of the channel.
-    pub channel: ChannelInfo,
-    /// And of the acknowledgements', if it is another.
-    pub ack_channel: Option<ChannelInfo>,
-}
-
-impl Plan {
-    /// What the packets cross.
-    pub fn paths(&self) -> &Paths {
-        &self.paths
-    }
-
-    /// Why a controller of this plan's gave up, if one did.
-    ///
-    /// # Errors
-    /// Its words.
-    pub(crate) fn check_controllers(&self) -> Result<(), Error> {
-        let failure = self.schemes.iter().find_map(Scheme::failure);
-        failure.map_or(Ok(()), |failure| Err(Error::Controller(failure)))
-    }
-}
-
 impl Scenario {
-    /// Checks every field and reads what it names.
-    ///
-    /// # Errors
-    /// The first thing that is wrong, by name.
-    pub fn plan(&self) -> Result<Plan, Error> {
-        self.plan_with(Registry::installed())
-    }
-
-    /// As [`plan`](Self::plan), where schemes may name what `registry` has.
-    ///
-    /// # Errors
-    /// As [`plan`](Self::plan).
-    pub fn plan_with(&self, registry: &Registry) -> Result<Plan, Error> {
-        self.check()?;
-        let mut schemes: Vec<Scheme> = Vec::with_capacity(self.flows.len());
-        for flow in &self.flows {
-            // Flows of one scheme share what it read.
-            let known = schemes
-                .iter()
-                .rev()
-                .find(|known| known.text() == flow.scheme.trim());
-            let scheme = match known {
-                Some(known) => known.clone(),
-                None => open_in(registry, &flow.scheme)?,
-            };
-            schemes.push(scheme);
-        }
-        Ok(Plan {
-            scenario: self.clone(),
-            traffic: self.traffic()?,
-            paths: self.paths()?,
-            schemes,
-        })
-    }
-
-    /// What each flow has to send.
-    fn traffic(&self) -> Result<Vec<Traffic>, Error> {
-        let traffic = |(index, flow): (usize, &FlowSpec)| match (flow.bytes, &flow.traffic) {
-            (None, None) => Ok(Traffic::Full),
-            (None, Some(text)) => Ok(Traffic::parse(text)?),
-            (Some(bytes), None) => Ok(Traffic::Files {
-                bytes,
-                gap_s: 0.0,
-                count: Some(1),
-            }),
-            (Some(bytes), Some(_)) => Err(Error::Field(FieldError::Value {
-                field: format!("flows[{index}].bytes"),
-                expected: "left out where traffic says what there is to send".to_owned(),
-                value: bytes.to_string(),
-            })),
-        };
-        self.flows.iter().enumerate().map(traffic).collect()
-    }
-
     /// Its JSON Schema (draft 2020-12): type, range, default and meaning of each field, for editors, forms and Python's
     /// types.
     pub fn schema() -> &'static Value {
@@ -491,248 +348,6 @@ impl Scenario {
             text.try_for_each(|text| bursts(named("loss_bursts"), text).map(drop))?;
         }
         self.traffic().map(drop)
-    }
-
-    /// Checks every field but the flows' schemes, and reads the channels.
-    ///
-    /// # Errors
-    /// The first thing that is wrong, by name.
-    pub fn paths(&self) -> Result<Paths, Error> {
-        self.check()?;
-        let queue = QueueConfig::parse(&self.queue)?;
-        let channel = catalogue::open(
-            &self.trace,
-            self.seed,
-            Duration::from_secs_f64(self.duration_s),
-        )?;
-        let opportunity = Bytes::new(u64::from(self.opportunity_bytes));
-        let info = |name: &str, channel: &Channel| ChannelInfo {
-            name: name.to_owned(),
-            sha256: channel.trace().map(|trace| trace.sha256()),
-            duration_s: channel.trace().map(|trace| trace.period().as_secs_f64()),
-            mean_mbps: match channel {
-                Channel::Trace(trace) => trace.mean_rate(opportunity).as_mbps(),
-                Channel::Rate(rate) => rate.as_mbps(),
-            },
-        };
-        let mut ack_channel = None;
-        let serving = |channel: &Channel, of: fn(&Change) -> Option<f64>| match channel {
-            Channel::Rate(rate) => {
-                Service::Rate(self.over_time(*rate, |change| of(change).map(Rate::from_mbps)))
-            }
-            Channel::Trace(_) => self.service(channel),
-        };
-        let ack = match self.ack.as_str() {
-            "ideal" => None,
-            "same" => Some(channel.clone()),
-            text => {
-                let channel =
-                    catalogue::open(text, self.seed, Duration::from_secs_f64(self.duration_s))?;
-                ack_channel = Some(info(text, &channel));
-                Some(channel)
-            }
-        };
-        self.check_changes(&channel, ack.as_ref())?;
-        let back_link = match &ack {
-            None => None,
-            Some(channel) => {
-                let service = serving(channel, |change| change.ack_rate_mbps);
-                Some((service, QueueConfig::parse(&self.ack_queue)?))
-            }
-        };
-        let second = match &self.second_trace {
-            None => None,
-            Some(text) => {
-                let channel =
-                    catalogue::open(text, self.seed, Duration::from_secs_f64(self.duration_s))?;
-                let queue = QueueConfig::parse(&self.second_queue)?;
-                Some((self.service(&channel), queue))
-            }
-        };
-        let series = match &self.delay_series {
-            None => None,
-            Some(path) => Some(delays::read(Path::new(path))?),
-        };
-        let delays = |of: &dyn Fn(&FlowSpec) -> f64| {
-            let delay = |flow: &FlowSpec| match &series {
-                Some(series) => series.clone(),
-                None => self.over_time(Duration::from_millis_f64(of(flow)), |change| {
-                    change.delay_ms.map(Duration::from_millis_f64)
-                }),
-            };
-            self.flows.iter().map(delay).collect()
-        };
-        let there_ms = |flow: &FlowSpec| flow.delay_ms.unwrap_or(self.delay_ms);
-        let back_ms =
-            |flow: &FlowSpec| flow.delay_ms.or(self.ack_delay_ms).unwrap_or(self.delay_ms);
-        Ok(Paths {
-            there: PathConfig {
-                loss: self.over_time(self.loss, |change| change.loss),
-                bursts: self.texts_over_time(
-                    "loss_bursts",
-                    &self.loss_bursts,
-                    &|change| change.loss_bursts.as_deref(),
-                    &bursts,
-                )?,
-                policer: self.policer.parse()?,
-                link: Some((serving(&channel, |change| change.rate_mbps), queue)),
-                second,
-                crosses: self.crosses()?,
-                jitter: self.texts_over_time(
-                    "jitter",
-                    &self.jitter,
-                    &|change| change.jitter.as_deref(),
-                    &jitter,
-                )?,
-                reorder: self.reorder.parse()?,
-                delays: delays(&there_ms),
-                overtaking: series.is_some(),
-            },
-            back: PathConfig {
-                loss: Schedule::constant(self.ack_loss),
-                link: back_link,
-                jitter: self.texts_over_time(
-                    "ack_jitter",
-                    &self.ack_jitter,
-                    &|change| change.ack_jitter.as_deref(),
-                    &jitter,
-                )?,
-                delays: delays(&back_ms),
-                overtaking: series.is_some(),
-                ..PathConfig::default()
-            },
-            channel: info(&self.trace, &channel),
-            ack_channel,
-        })
-    }
-
-    /// Which of two links each flow crosses; none if there is one.
-    fn crosses(&self) -> Result<Vec<Crosses>, Error> {
-        let of = |(index, flow): (usize, &FlowSpec)| {
-            let Some(text) = &flow.crosses else {
-                return Ok(Crosses::Both);
-            };
-            let name = || format!("flows[{index}].crosses");
-            check(
-                self.second_trace.is_some(),
-                name(),
-                "left out where there is no second_trace",
-                format!("`{text}`"),
-            )?;
-            match text.as_str() {
-                "both" => Ok(Crosses::Both),
-                "first" => Ok(Crosses::First),
-                "second" => Ok(Crosses::Second),
-                _ => Err(Error::Field(FieldError::Value {
-                    field: name(),
-                    expected: "first, second or both".to_owned(),
-                    value: format!("`{text}`"),
-                })),
-            }
-        };
-        let found: Vec<Crosses> = (self.flows.iter().enumerate())
-            .map(of)
-            .collect::<Result<_, Error>>()?;
-        let all = found.iter().all(|crosses| *crosses == Crosses::Both);
-        Ok(if all { Vec::new() } else { found })
-    }
-
-    /// What a field's text says at first, and then those of the changes.
-    fn texts_over_time<T: Copy>(
-        &self,
-        field: &str,
-        first: &str,
-        of: &dyn Fn(&Change) -> Option<&str>,
-        read: &dyn Fn(String, &str) -> Result<T, Error>,
-    ) -> Result<Schedule<T>, Error> {
-        let mut found = Vec::with_capacity(self.changes.len());
-        for (index, change) in self.changes.iter().enumerate() {
-            let name = || format!("changes[{index}].{field}");
-            found.push(of(change).map(|text| read(name(), text)).transpose()?);
-        }
-        let mut found = found.into_iter();
-        let first = read(field.to_owned(), first)?;
-        Ok(self.over_time(first, |_| found.next().flatten()))
-    }
-
-    /// What is `first` at first, and then as the changes say. Of two at one instant the later one counts.
-    fn over_time<T: Copy>(
-        &self,
-        first: T,
-        mut of: impl FnMut(&Change) -> Option<T>,
-    ) -> Schedule<T> {
-        let mut steps = vec![(Time::ZERO, first)];
-        for change in &self.changes {
-            let Some(value) = of(change) else { continue };
-            let at = Time::from_secs_f64(change.at_s);
-            steps.pop_if(|(last, _)| *last == at);
-            steps.push((at, value));
-        }
-        let once = Schedule::new(steps).expect("changes were checked to be in order");
-        match self.changes_repeat_s {
-            // What never changes needs no laps.
-            Some(period) if once.steps().len() > 1 => once
-                .repeating(Duration::from_secs_f64(period))
-                .expect("changes were checked to be within their period"),
-            _ => once,
-        }
-    }
-
-    /// Checks the changes.
-    fn check_changes(&self, channel: &Channel, ack: Option<&Channel>) -> Result<(), Error> {
-        let mut last = 0.0;
-        for (index, change) in self.changes.iter().enumerate() {
-            let named = |field: &str| format!("changes[{index}].{field}");
-            check(
-                change.at_s >= last,
-                named("at_s"),
-                "in order of time",
-                change.at_s,
-            )?;
-            last = change.at_s;
-            let rate = |field: &str, rate: Option<f64>, channel: Option<&Channel>| match rate {
-                Some(rate) => check(
-                    matches!(channel, Some(Channel::Rate(_))),
-                    named(field),
-                    "left out but where the channel is a rate",
-                    rate,
-                ),
-                None => Ok(()),
-            };
-            rate("rate_mbps", change.rate_mbps, Some(channel))?;
-            rate("ack_rate_mbps", change.ack_rate_mbps, ack)?;
-            if let (Some(delay), Some(_)) = (change.delay_ms, &self.delay_series) {
-                let expected = "left out beside delay_series";
-                check(false, named("delay_ms"), expected, delay)?;
-            }
-        }
-        if let Some(period) = self.changes_repeat_s {
-            let within = Time::from_secs_f64(last) < Time::from_secs_f64(period);
-            let expected = "after the last change";
-            check(within, "changes_repeat_s", expected, period)?;
-        }
-        if self.delay_series.is_some() {
-            let own = self.flows.iter().enumerate();
-            for (index, delay) in own.filter_map(|(index, flow)| Some((index, flow.delay_ms?))) {
-                let field = format!("flows[{index}].delay_ms");
-                check(false, field, "left out beside delay_series", delay)?;
-            }
-            if let Some(delay) = self.ack_delay_ms {
-                let expected = "left out beside delay_series";
-                check(false, "ack_delay_ms", expected, delay)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The channel without the changes.
-    fn service(&self, channel: &Channel) -> Service {
-        let end = if self.looped {
-            WhenOver::Loop
-        } else {
-            WhenOver::End
-        };
-        channel.service(Bytes::new(u64::from(self.opportunity_bytes)), end)
     }
 }
 

@@ -1,0 +1,123 @@
+//! Who competes: each flow's scheme, with the model that it may name, what it has to send and which links it crosses.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use thiserror::Error;
+use verus_channel::path::config::Crosses;
+use verus_core::algorithm::{Registry, Scheme, SchemeError};
+use verus_core::model::MAX_BYTES;
+
+use crate::scenario::{Error, FlowSpec, Scenario, check};
+use crate::schema::FieldError;
+use crate::traffic::Traffic;
+
+/// Parses a scheme, and reads the model that it may name.
+///
+/// # Errors
+/// What is wrong with the scheme or its file.
+pub fn open_scheme(text: &str) -> Result<Scheme, SchemeError> {
+    open_in(Registry::installed(), text)
+}
+
+fn open_in(registry: &Registry, text: &str) -> Result<Scheme, SchemeError> {
+    registry.open(text, |path| {
+        model_bytes(Path::new(path)).map_err(|error| error.to_string())
+    })
+}
+
+/// The bytes of a model file.
+///
+/// # Errors
+/// Why there are none, to follow the file's name.
+pub fn model_bytes(path: &Path) -> Result<Vec<u8>, FileProblem> {
+    let mut bytes = Vec::new();
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(FileProblem::NoFile);
+    }
+    // One byte more than there may be, so that the reader notices.
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Why a model file cannot be read. The message goes on from its name.
+#[derive(Debug, Error)]
+pub enum FileProblem {
+    /// The system refused.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// It is a folder, a pipe or a device.
+    #[error("is not a file")]
+    NoFile,
+}
+
+impl Scenario {
+    /// The scheme of each flow, of those that `registry` has. Flows of one scheme share what it read.
+    pub(crate) fn schemes(&self, registry: &Registry) -> Result<Vec<Scheme>, Error> {
+        let mut schemes: Vec<Scheme> = Vec::with_capacity(self.flows.len());
+        for flow in &self.flows {
+            let known = schemes
+                .iter()
+                .rev()
+                .find(|known| known.text() == flow.scheme.trim());
+            let scheme = match known {
+                Some(known) => known.clone(),
+                None => open_in(registry, &flow.scheme)?,
+            };
+            schemes.push(scheme);
+        }
+        Ok(schemes)
+    }
+
+    /// What each flow has to send.
+    pub(crate) fn traffic(&self) -> Result<Vec<Traffic>, Error> {
+        let traffic = |(index, flow): (usize, &FlowSpec)| match (flow.bytes, &flow.traffic) {
+            (None, None) => Ok(Traffic::Full),
+            (None, Some(text)) => Ok(Traffic::parse(text)?),
+            (Some(bytes), None) => Ok(Traffic::Files {
+                bytes,
+                gap_s: 0.0,
+                count: Some(1),
+            }),
+            (Some(bytes), Some(_)) => Err(Error::Field(FieldError::Value {
+                field: format!("flows[{index}].bytes"),
+                expected: "left out where traffic says what there is to send".to_owned(),
+                value: bytes.to_string(),
+            })),
+        };
+        self.flows.iter().enumerate().map(traffic).collect()
+    }
+
+    /// Which of two links each flow crosses; none if there is one.
+    pub(crate) fn crosses(&self) -> Result<Vec<Crosses>, Error> {
+        let of = |(index, flow): (usize, &FlowSpec)| {
+            let Some(text) = &flow.crosses else {
+                return Ok(Crosses::Both);
+            };
+            let name = || format!("flows[{index}].crosses");
+            check(
+                self.second_trace.is_some(),
+                name(),
+                "left out where there is no second_trace",
+                format!("`{text}`"),
+            )?;
+            match text.as_str() {
+                "both" => Ok(Crosses::Both),
+                "first" => Ok(Crosses::First),
+                "second" => Ok(Crosses::Second),
+                _ => Err(Error::Field(FieldError::Value {
+                    field: name(),
+                    expected: "first, second or both".to_owned(),
+                    value: format!("`{text}`"),
+                })),
+            }
+        };
+        let found: Vec<Crosses> = (self.flows.iter().enumerate())
+            .map(of)
+            .collect::<Result<_, Error>>()?;
+        let all = found.iter().all(|crosses| *crosses == Crosses::Both);
+        Ok(if all { Vec::new() } else { found })
+    }
+}

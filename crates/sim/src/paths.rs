@@ -1,0 +1,270 @@
+//! What the packets of a scenario cross, both ways: its channels, queues and delays, and how they change over time.
+
+use std::path::Path;
+
+use verus_channel::catalogue::{self, Channel};
+use verus_channel::path::link::{Service, WhenOver};
+use verus_channel::queue::QueueConfig;
+use verus_channel::schedule::Schedule;
+use verus_channel::{PathConfig, delays};
+use verus_core::{Bytes, Duration, Rate, Time};
+
+use crate::record::ChannelInfo;
+use crate::scenario::{Change, Error, FlowSpec, Scenario, bursts, check, jitter};
+
+/// What the packets of a scenario cross, whatever sends them.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// The way of the data.
+    pub there: PathConfig,
+    /// The way of the acknowledgements.
+    pub back: PathConfig,
+    /// What is known of the channel.
+    pub channel: ChannelInfo,
+    /// And of the acknowledgements', if it is another.
+    pub ack_channel: Option<ChannelInfo>,
+}
+
+impl Scenario {
+    /// Checks every field but the flows' schemes, and reads the channels.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, by name.
+    pub fn paths(&self) -> Result<Paths, Error> {
+        self.check()?;
+        let queue = QueueConfig::parse(&self.queue)?;
+        let channel = self.open(&self.trace)?;
+        let (ack, ack_channel) = match self.ack.as_str() {
+            "ideal" => (None, None),
+            "same" => (Some(channel.clone()), None),
+            text => {
+                let ack = self.open(text)?;
+                let info = self.info(text, &ack);
+                (Some(ack), Some(info))
+            }
+        };
+        self.check_changes(&channel, ack.as_ref())?;
+        let back_link = match &ack {
+            None => None,
+            Some(channel) => {
+                let service = self.serving(channel, |change| change.ack_rate_mbps);
+                Some((service, QueueConfig::parse(&self.ack_queue)?))
+            }
+        };
+        let second = match &self.second_trace {
+            None => None,
+            Some(text) => {
+                let channel = self.open(text)?;
+                let queue = QueueConfig::parse(&self.second_queue)?;
+                Some((self.service(&channel), queue))
+            }
+        };
+        let series = self.delay_series.as_ref().map(Path::new);
+        let series = series.map(delays::read).transpose()?;
+        let link = (self.serving(&channel, |change| change.rate_mbps), queue);
+        Ok(Paths {
+            there: PathConfig {
+                second,
+                ..self.there(link, series.as_ref())?
+            },
+            back: self.back(back_link, series.as_ref())?,
+            channel: self.info(&self.trace, &channel),
+            ack_channel,
+        })
+    }
+
+    /// The way of the data over one link.
+    fn there(
+        &self,
+        link: (Service, QueueConfig),
+        series: Option<&Schedule<Duration>>,
+    ) -> Result<PathConfig, Error> {
+        Ok(PathConfig {
+            loss: self.over_time(self.loss, |change| change.loss),
+            bursts: self.texts_over_time(
+                "loss_bursts",
+                &self.loss_bursts,
+                &|change| change.loss_bursts.as_deref(),
+                &bursts,
+            )?,
+            policer: self.policer.parse()?,
+            link: Some(link),
+            second: None,
+            crosses: self.crosses()?,
+            jitter: self.texts_over_time(
+                "jitter",
+                &self.jitter,
+                &|change| change.jitter.as_deref(),
+                &jitter,
+            )?,
+            reorder: self.reorder.parse()?,
+            delays: self.delays(series, |flow| flow.delay_ms.unwrap_or(self.delay_ms)),
+            overtaking: series.is_some(),
+        })
+    }
+
+    /// The way of the acknowledgements.
+    fn back(
+        &self,
+        link: Option<(Service, QueueConfig)>,
+        series: Option<&Schedule<Duration>>,
+    ) -> Result<PathConfig, Error> {
+        Ok(PathConfig {
+            loss: Schedule::constant(self.ack_loss),
+            link,
+            jitter: self.texts_over_time(
+                "ack_jitter",
+                &self.ack_jitter,
+                &|change| change.ack_jitter.as_deref(),
+                &jitter,
+            )?,
+            delays: self.delays(series, |flow| {
+                flow.delay_ms.or(self.ack_delay_ms).unwrap_or(self.delay_ms)
+            }),
+            overtaking: series.is_some(),
+            ..PathConfig::default()
+        })
+    }
+
+    /// The propagation delay of each flow: the recorded `series`, or what `ms` says of it and the changes.
+    fn delays(
+        &self,
+        series: Option<&Schedule<Duration>>,
+        ms: impl Fn(&FlowSpec) -> f64,
+    ) -> Vec<Schedule<Duration>> {
+        let delay = |flow| match series {
+            Some(series) => series.clone(),
+            None => self.over_time(Duration::from_millis_f64(ms(flow)), |change| {
+                change.delay_ms.map(Duration::from_millis_f64)
+            }),
+        };
+        self.flows.iter().map(delay).collect()
+    }
+
+    /// The channel of this name, as long as the run where it is generated.
+    fn open(&self, name: &str) -> Result<Channel, Error> {
+        let duration = Duration::from_secs_f64(self.duration_s);
+        Ok(catalogue::open(name, self.seed, duration)?)
+    }
+
+    fn info(&self, name: &str, channel: &Channel) -> ChannelInfo {
+        let opportunity = Bytes::new(u64::from(self.opportunity_bytes));
+        ChannelInfo {
+            name: name.to_owned(),
+            sha256: channel.trace().map(|trace| trace.sha256()),
+            duration_s: channel.trace().map(|trace| trace.period().as_secs_f64()),
+            mean_mbps: match channel {
+                Channel::Trace(trace) => trace.mean_rate(opportunity).as_mbps(),
+                Channel::Rate(rate) => rate.as_mbps(),
+            },
+        }
+    }
+
+    /// What a field's text says at first, and then those of the changes.
+    fn texts_over_time<T: Copy>(
+        &self,
+        field: &str,
+        first: &str,
+        of: &dyn Fn(&Change) -> Option<&str>,
+        read: &dyn Fn(String, &str) -> Result<T, Error>,
+    ) -> Result<Schedule<T>, Error> {
+        let mut found = Vec::with_capacity(self.changes.len());
+        for (index, change) in self.changes.iter().enumerate() {
+            let name = || format!("changes[{index}].{field}");
+            found.push(of(change).map(|text| read(name(), text)).transpose()?);
+        }
+        let mut found = found.into_iter();
+        let first = read(field.to_owned(), first)?;
+        Ok(self.over_time(first, |_| found.next().flatten()))
+    }
+
+    /// What is `first` at first, and then as the changes say. Of two at one instant the later one counts.
+    fn over_time<T: Copy>(
+        &self,
+        first: T,
+        mut of: impl FnMut(&Change) -> Option<T>,
+    ) -> Schedule<T> {
+        let mut steps = vec![(Time::ZERO, first)];
+        for change in &self.changes {
+            let Some(value) = of(change) else { continue };
+            let at = Time::from_secs_f64(change.at_s);
+            steps.pop_if(|(last, _)| *last == at);
+            steps.push((at, value));
+        }
+        let once = Schedule::new(steps).expect("changes were checked to be in order");
+        match self.changes_repeat_s {
+            // What never changes needs no laps.
+            Some(period) if once.steps().len() > 1 => once
+                .repeating(Duration::from_secs_f64(period))
+                .expect("changes were checked to be within their period"),
+            _ => once,
+        }
+    }
+
+    /// Checks the changes.
+    fn check_changes(&self, channel: &Channel, ack: Option<&Channel>) -> Result<(), Error> {
+        let mut last = 0.0;
+        for (index, change) in self.changes.iter().enumerate() {
+            let named = |field: &str| format!("changes[{index}].{field}");
+            check(
+                change.at_s >= last,
+                named("at_s"),
+                "in order of time",
+                change.at_s,
+            )?;
+            last = change.at_s;
+            let rate = |field: &str, rate: Option<f64>, channel: Option<&Channel>| match rate {
+                Some(rate) => check(
+                    matches!(channel, Some(Channel::Rate(_))),
+                    named(field),
+                    "left out but where the channel is a rate",
+                    rate,
+                ),
+                None => Ok(()),
+            };
+            rate("rate_mbps", change.rate_mbps, Some(channel))?;
+            rate("ack_rate_mbps", change.ack_rate_mbps, ack)?;
+            if let (Some(delay), Some(_)) = (change.delay_ms, &self.delay_series) {
+                let expected = "left out beside delay_series";
+                check(false, named("delay_ms"), expected, delay)?;
+            }
+        }
+        if let Some(period) = self.changes_repeat_s {
+            let within = Time::from_secs_f64(last) < Time::from_secs_f64(period);
+            let expected = "after the last change";
+            check(within, "changes_repeat_s", expected, period)?;
+        }
+        if self.delay_series.is_some() {
+            let own = self.flows.iter().enumerate();
+            for (index, delay) in own.filter_map(|(index, flow)| Some((index, flow.delay_ms?))) {
+                let field = format!("flows[{index}].delay_ms");
+                check(false, field, "left out beside delay_series", delay)?;
+            }
+            if let Some(delay) = self.ack_delay_ms {
+                let expected = "left out beside delay_series";
+                check(false, "ack_delay_ms", expected, delay)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The channel, with the rates in Mbit/s that the changes give it where it is a rate.
+    fn serving(&self, channel: &Channel, mbps: fn(&Change) -> Option<f64>) -> Service {
+        match channel {
+            Channel::Rate(rate) => {
+                Service::Rate(self.over_time(*rate, |change| mbps(change).map(Rate::from_mbps)))
+            }
+            Channel::Trace(_) => self.service(channel),
+        }
+    }
+
+    /// The channel without the changes.
+    fn service(&self, channel: &Channel) -> Service {
+        let end = if self.looped {
+            WhenOver::Loop
+        } else {
+            WhenOver::End
+        };
+        channel.service(Bytes::new(u64::from(self.opportunity_bytes)), end)
+    }
+}
