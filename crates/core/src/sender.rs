@@ -359,10 +359,16 @@ impl Sender {
         &self.state.revealed
     }
 
+    /// Whether data waits to leave, new or lost.
+    #[inline]
+    pub fn has_data(&self) -> bool {
+        let state = &self.state;
+        !state.source.is_dry() || !state.resend.is_empty()
+    }
+
     /// Whether everything offered has been sent and acknowledged.
     pub fn is_idle(&self) -> bool {
-        let state = &self.state;
-        state.source.is_dry() && state.resend.is_empty() && state.ledger.in_flight().is_zero()
+        !self.has_data() && self.in_flight().is_zero()
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Meter {
     /// Base round-trip times, one per flow, or none if unknown.
     base_rtt: Vec<Duration>,
     signal: SignalDelay,
+    /// How many flows have data that waits to leave.
+    waiting: usize,
     bin: Duration,
     /// When the current bin ends; `None` where there are no time series.
     bin_end: Option<Time>,
@@ -63,6 +65,8 @@ struct Flow {
     /// `departed_bytes` when the current fairness window began.
     window_mark: u64,
     active: bool,
+    /// Whether it has data that waits to leave.
+    waiting: bool,
     /// Since when it is on, if it is, and how long it was on in earlier periods.
     on_since: Option<Time>,
     on: Duration,
@@ -107,6 +111,7 @@ impl Flow {
             bins: Vec::new(),
             window_mark: 0,
             active: false,
+            waiting: false,
             on_since: None,
             on: Duration::ZERO,
             completions: None,
@@ -148,6 +153,7 @@ impl Meter {
             flows: (0..flows).map(|_| Flow::new(Resolution::SPANS)).collect(),
             base_rtt: base_rtt.to_vec(),
             signal: SignalDelay::new(),
+            waiting: 0,
             bin,
             bin_end: Some(Time::ZERO + bin),
             start: Time::MAX,
@@ -280,6 +286,21 @@ impl Meter {
         flow.on_since = active.then_some(now);
         flow.active = active;
         flow.was_active = active || (flow.was_active && !window_begins);
+    }
+
+    /// Whether the sender of `flow` has data that waits to leave, for [`Metrics::signal_delay_p95_ms`]. A flow has none
+    /// until the first call; if there are no calls for any flow, somebody always has some.
+    #[inline]
+    pub fn set_waiting(&mut self, now: Time, flow: usize, waiting: bool) {
+        if self.flows[flow].waiting != waiting {
+            self.flows[flow].waiting = waiting;
+            self.waiting = if waiting {
+                self.waiting + 1
+            } else {
+                self.waiting - 1
+            };
+            self.signal.set_wanted(now, self.waiting > 0);
+        }
     }
 
     /// `flow` has files or frames to send, whose completion will be reported.

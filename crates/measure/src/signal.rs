@@ -1,6 +1,6 @@
 //! Signal delay: what a packet entering the queue at each millisecond would have waited, at least.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use verus_core::{Duration, Time};
 
@@ -14,9 +14,13 @@ const DENSE_MS: u64 = 1 << 20;
 /// none did, 1 ms + the value of the next millisecond (Sprout, NSDI 2013, §5.1; as Mahimahi's
 /// `mm-delay-graph` computes it).
 ///
+/// The latter takes a silence as a link that serves nobody, which it is only if somebody waits for it. Where it is known
+/// that no sender had anything to send all through an empty millisecond, that counts what the queue still needed to run
+/// empty, and nothing if it was empty: nobody has seen what the link would have done then.
+///
 /// Departures come in the order of entering, so a millisecond is complete when a later one is
 /// entered, and the empty ones before it then count down to it: one comparison per packet, and two
-/// additions for each run of milliseconds. Delays are counted in whole ms, rounded down.
+/// additions for each stretch of milliseconds. Delays are counted in whole ms, rounded down.
 #[derive(Clone, Debug)]
 pub(crate) struct SignalDelay {
     /// How many samples more (or fewer) there are of each whole ms than of the one before it.
@@ -27,8 +31,15 @@ pub(crate) struct SignalDelay {
     end: u64,
     /// Least delay of the packets that entered in it, ns.
     least: u64,
-    /// Milliseconds without a packet just before it.
-    gap: u64,
+    /// Where the milliseconds without a packet just before it begin; itself if there are none.
+    gap_start: u64,
+    /// When the last packet left, ns, and when the last had left that entered before that millisecond.
+    left: u64,
+    left_before: u64,
+    /// Spans during which no sender had anything to send, ns, of those that no packet has entered behind yet.
+    idle: VecDeque<(u64, u64)>,
+    /// Since when no sender has anything to send, ns; `None` if one has, or if nobody knows.
+    idle_since: Option<u64>,
 }
 
 impl SignalDelay {
@@ -39,7 +50,11 @@ impl SignalDelay {
             start: 0,
             end: 0,
             least: 0,
-            gap: 0,
+            gap_start: 0,
+            left: 0,
+            left_before: 0,
+            idle: VecDeque::new(),
+            idle_since: None,
         }
     }
 
@@ -55,24 +70,77 @@ impl SignalDelay {
         } else {
             self.next_millisecond(entered, delay);
         }
+        self.left = self.left.max(entered.saturating_add(delay));
+    }
+
+    /// Whether any sender has something to send, from `now` on. Comes in time order, before the departures of packets
+    /// that enter later.
+    pub(crate) fn set_wanted(&mut self, now: Time, wanted: bool) {
+        let now = now.as_nanos();
+        if !wanted {
+            self.idle_since.get_or_insert(now);
+        } else if let Some(since) = self.idle_since.take()
+            && since.next_multiple_of(MILLI) + MILLI <= now
+        {
+            self.idle.push_back((since, now));
+        }
     }
 
     fn next_millisecond(&mut self, entered: u64, delay: u64) {
         let start = entered - entered % MILLI;
         if self.end > 0 {
-            self.end_run();
-            self.gap = (start - self.end) / MILLI;
+            self.end_millisecond();
         }
+        self.gap_start = if self.end > 0 { self.end } else { start };
+        self.left_before = self.left;
         self.start = start;
         self.end = start.saturating_add(MILLI);
         self.least = delay;
     }
 
-    /// The millisecond that is full and the empty ones before it: the values from its own up.
-    fn end_run(&mut self) {
-        let from = self.least / MILLI;
-        self.step(from, 1);
-        self.step(from.saturating_add(self.gap).saturating_add(1), -1);
+    /// The millisecond that is full, and the empty ones before it.
+    fn end_millisecond(&mut self) {
+        let until = self.start.saturating_add(self.least);
+        self.gap(self.gap_start, self.start, until);
+        self.count_down(self.start, self.end, until);
+    }
+
+    /// Milliseconds that no packet entered in, where who enters in the next one leaves at `until`.
+    fn gap(&mut self, mut from: u64, to: u64, until: u64) {
+        while from < to
+            && let Some(&(since, wanted)) = self.idle.front()
+        {
+            if since >= to {
+                break;
+            }
+            from = self.idle_gap(from, to, until, (since, wanted));
+            if wanted > to {
+                break;
+            }
+            self.idle.pop_front();
+        }
+        if let Some(since) = self.idle_since {
+            from = self.idle_gap(from, to, until, (since, u64::MAX));
+        }
+        self.count_down(from, to, until);
+    }
+
+    /// What comes before the end of a span in which nobody had anything to send; where that leads.
+    fn idle_gap(&mut self, from: u64, to: u64, until: u64, (since, wanted): (u64, u64)) -> u64 {
+        let first = since.next_multiple_of(MILLI).clamp(from, to);
+        let last = (wanted - wanted % MILLI).clamp(first, to);
+        self.count_down(from, first, until);
+        let empty = self.left_before.next_multiple_of(MILLI).clamp(first, last);
+        self.count_down(first, empty, self.left_before);
+        last
+    }
+
+    /// The milliseconds from `from` to `to` count the time that is left until `until`.
+    fn count_down(&mut self, from: u64, to: u64, until: u64) {
+        if from < to {
+            self.step(until.saturating_sub(to - MILLI) / MILLI, 1);
+            self.step((until.saturating_sub(from) / MILLI).saturating_add(1), -1);
+        }
     }
 
     #[inline]
@@ -93,11 +161,11 @@ impl SignalDelay {
         if self.end == 0 {
             return None;
         }
-        self.end_run();
+        self.end_millisecond();
         self.quantile(0.95)
     }
 
-    /// Element ⌊q·n⌋ of the sorted samples of the runs that have ended, in ns.
+    /// Element ⌊q·n⌋ of the sorted samples of the milliseconds that have ended, in ns.
     fn quantile(&self, q: f64) -> Option<u64> {
         // Stretches of delays, (first ms, samples of each ms), ascending.
         let steps = || {
@@ -105,7 +173,7 @@ impl SignalDelay {
             let far = self.far_steps.iter().map(|(&ms, &step)| (ms, step));
             dense.chain(far).scan(0i64, |count, (ms, step)| {
                 *count += i64::from(step);
-                Some((ms, *count as u64)) // never negative: each run ends after it begins
+                Some((ms, *count as u64)) // never negative: each stretch ends after it begins
             })
         };
         let ends = || steps().skip(1).map(|(ms, _)| ms).chain(std::iter::once(0));
@@ -186,6 +254,40 @@ mod tests {
     }
 
     #[test]
+    fn milliseconds_in_which_nobody_wants_to_send_count_what_the_queue_needs_to_run_empty() {
+        // Entered at 10, left at 14; nothing to send from then on, and again from 30.5 on. The next enters at 32 and
+        // leaves at 35. Samples: 4; the queue runs empty at 14: 3, 2, 1; none from 14 to 29; 30 and 31 wait for the
+        // next, which leaves at 35: 5, 4; 32: 3. Sorted 1 2 3 3 4 4 5.
+        let mut signal = SignalDelay::new();
+        let at = |ms: f64| Time::from_secs_f64(ms / 1e3);
+        signal.set_wanted(at(9.0), true);
+        signal.set_wanted(at(10.0), false);
+        signal.set_wanted(at(30.5), true);
+        signal.on_departure(at(10.0), Duration::from_millis(4));
+        signal.on_departure(at(32.0), Duration::from_millis(3));
+        // It leaves as the source runs dry again: what comes next is sent as soon as it is there.
+        signal.set_wanted(at(32.0), false);
+        signal.on_departure(at(932.0), Duration::from_millis(3));
+        signal.end_millisecond();
+        // So the empty milliseconds from 33 to 931 count 2 and 1, and that of 932 counts 3.
+        let samples = [1, 1, 2, 2, 3, 3, 3, 4, 4, 5];
+        for (index, sample) in samples.into_iter().enumerate() {
+            let q = (index as f64 + 0.5) / samples.len() as f64;
+            assert_eq!(signal.quantile(q), Some(sample * MILLI), "{index}");
+        }
+    }
+
+    #[test]
+    fn a_wait_for_the_link_counts_however_long_it_is() {
+        // Something to send all along, in flight or held back: nothing but the clock tells an outage.
+        let mut signal = SignalDelay::new();
+        signal.set_wanted(Time::ZERO, true);
+        signal.on_departure(Time::from_millis(0), Duration::from_millis(1));
+        signal.on_departure(Time::from_millis(1000), Duration::from_millis(1));
+        assert_eq!(signal.finish_p95(), Some(950 * MILLI)); // of 1, 1, 2, …, 1000 the one at 950
+    }
+
+    #[test]
     fn nothing_delivered_has_no_signal() {
         assert_eq!(SignalDelay::new().finish_p95(), None);
     }
@@ -200,7 +302,7 @@ mod tests {
             let packets: Vec<_> = steps.iter().map(|&(step, delay)| { entered += step; (entered, delay) }).collect();
             let samples = naive(&packets);
             let mut signal = streamed(&packets);
-            signal.end_run();
+            signal.end_millisecond();
             for q in [0.0, 0.25, 0.5, 0.75, 0.95, 1.0] {
                 let found = signal.quantile(q).map(|nanos| nanos / MILLI);
                 prop_assert_eq!(found, exact_quantile(&samples, q));

@@ -104,12 +104,14 @@ impl Observers {
     pub fn on_end(&mut self, now: Time, index: usize) {
         self.connections.end(now, index);
         self.meter.set_active(now, index, false);
+        self.meter.set_waiting(now, index, false);
     }
 
     /// A user stops for good.
     pub fn on_stop(&mut self, now: Time, index: usize) {
         self.cut_epochs(now, index);
         self.meter.set_active(now, index, false);
+        self.meter.set_waiting(now, index, false);
     }
 
     /// A connection's ends are discarded; it had delivered `delivered` bytes.
@@ -167,6 +169,7 @@ impl Observers {
             let window = sender.window().get();
             totals.peak_window_bytes = totals.peak_window_bytes.max(window);
         }
+        self.meter.set_waiting(now, index, sender.has_data());
         if let Some(senders) = &mut self.senders {
             senders.after_sending(now, index, sender);
         }

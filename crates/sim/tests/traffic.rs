@@ -414,3 +414,14 @@ proptest! {
         prop_assert_eq!(&again.metrics, metrics);
     }
 }
+
+#[test]
+fn silences_of_users_have_no_part_in_the_signal_delay() {
+    // A packet each 2 ms, which waits 1 ms at most: so whoever enters in an empty millisecond waits 2 ms at most. In the
+    // seconds in which nobody sends, nobody waits.
+    for traffic in ["full", "on-off:off_s=3,begin=on"] {
+        let metrics = run(&users(1, "constant:rate_mbps=6", traffic, 120.0)).metrics;
+        let signal = metrics.signal_delay_p95_ms.expect("packets came");
+        assert!((1.0..=2.0).contains(&signal), "{traffic}: {signal} ms");
+    }
+}
