@@ -226,6 +226,7 @@ sources: .tools/release/stamp ## Pack the sources for Python
 .PHONY: endpoint-static
 endpoint-static: ## Build verus-endpoint for any Linux of this processor (needs musl-tools and rustup's musl target)
 	CC_$(subst -,_,$(STATIC_TARGET))=musl-gcc CARGO_PROFILE_RELEASE_STRIP=symbols \
+	  CARGO_BUILD_RUSTFLAGS="--remap-path-prefix=$${CARGO_HOME:-$$HOME/.cargo}=cargo" \
 	  cargo build --release --locked --package verus-cli --target $(STATIC_TARGET)
 	mkdir -p dist
 	cp target/$(STATIC_TARGET)/release/verus-endpoint $(STATIC)

@@ -42,6 +42,7 @@ SCRIPTS = Path("target/wheel/scripts")
 
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """A wheel with the program and the playground."""
+    _leave_folders_out()
     command = ["cargo", "build", "--release", "--locked", "--package", "verus-cli", "--message-format=json"]
     environment = {**os.environ, "CARGO_PROFILE_RELEASE_STRIP": "symbols"}
     built = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
@@ -98,6 +99,17 @@ def _members() -> Iterator[Path]:
 def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     """Without the user who packs."""
     return entry.replace(uid=0, gid=0, uname="", gname="", deep=False)
+
+
+def _leave_folders_out() -> None:
+    """Where crates were unpacked, which would stand in whatever is built, in messages of panics.
+
+    Flags of this kind are divided by spaces: a folder with one in its name stays.
+    """
+    home = os.path.abspath(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")  # noqa: PTH100 (as cargo names it)
+    flags = os.environ.get("CARGO_BUILD_RUSTFLAGS", "").split()
+    if len(home.split()) == 1:
+        os.environ["CARGO_BUILD_RUSTFLAGS"] = " ".join([*flags, f"--remap-path-prefix={home}=cargo"])
 
 
 @contextlib.contextmanager
