@@ -17,6 +17,7 @@ pub mod ecn;
 pub mod flight;
 pub mod forward;
 pub mod ledbatpp;
+mod long_path;
 pub mod model;
 pub mod near;
 pub mod pacer;

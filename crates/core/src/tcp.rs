@@ -201,6 +201,8 @@ pub struct Seen<'a> {
     pub supporting: f64,
     /// The number of the next packet to leave.
     pub next_number: u64,
+    /// The size of every packet.
+    pub packet_size: Bytes,
 }
 
 impl Seen<'_> {
@@ -281,6 +283,7 @@ impl<L: Law> Tcp<L> {
             feedback,
             supporting: supporting as f64 * self.per_byte,
             next_number: self.episode.next_number(),
+            packet_size: self.packet_size,
         };
         self.law.grow(&mut self.window, &seen);
         self.limit = self.packet_size.mul_f64(self.window.packets);

@@ -199,6 +199,7 @@ class Suite:
         source: Where it is published.
         differences: Where the source's simulator does what ours does not.
         rows: In order.
+        senders: How the source sets senders of ours where that is not our default: `cubic` is `cubic:long_path=yes`.
     """
 
     name: str
@@ -207,6 +208,7 @@ class Suite:
     source: str
     differences: str
     rows: tuple[Row, ...]
+    senders: Mapping[str, str] = field(default_factory=dict)
 
 
 def load(name: str) -> Suite:
@@ -253,6 +255,7 @@ def read(text: str, name: str) -> Suite:
     title, about = table.text("title"), table.text("about")
     source, differences = table.text("source"), table.text("differences", "")
     seeds, shared, asks = table.whole("seeds", 1), table.table("scenario"), table.number("asks_rtts") or 0.0
+    senders = _senders(table)
     rows = []
     for index, entry in enumerate(table.tables("rows")):
         identity = entry.get("id")
@@ -267,7 +270,25 @@ def read(text: str, name: str) -> Suite:
             if identity in seen:
                 raise ValueError(f"`{name}`, row `{row.id.partition('/')[2]}`: `{identity}` is there twice")
             seen.add(identity)
-    return Suite(name=suite, title=title, about=about, source=source, differences=differences, rows=tuple(rows))
+    return Suite(
+        name=suite, title=title, about=about, source=source, differences=differences, rows=tuple(rows), senders=senders
+    )
+
+
+def _senders(table: _Table) -> Mapping[str, str]:
+    """How the source sets senders: each name stands for itself with settings."""
+    senders = table.table("senders")
+    for name, text in senders.items():
+        place = f"senders.{name}"
+        if not isinstance(text, str):
+            table.refuse(place, f"must be a sender, not {_shown(text)}")
+        try:
+            found = json.loads(_verus.check_scheme(text))["scheme"]
+        except ValueError as error:
+            table.refuse(place, f"must be a sender: {error}")
+        if found != name or text == name:
+            table.refuse(place, f"must be `{name}` with settings, not `{text}`")
+    return senders
 
 
 def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks: float) -> Row:

@@ -72,6 +72,10 @@ def _of(suite: Suite, row: Row) -> Iterator[str]:
     yield f"kind: {row.kind} ({KINDS[row.kind]})"
     whom = "every sender" if ANY in row.controllers else ", ".join(row.controllers)
     yield f"for: {whom}" + ("; with other senders for comparison" if row.compares else "")
+    if row.kind == "published":
+        for name, text in suite.senders.items():
+            if name in row.controllers:
+                yield f"sender: the source's {name} is our `{text}`, which decides; `{name}` is run as it is, too"
     if row.seeds > 1:
         yield f"runs: the worst of {row.seeds} seeds"
     for check in row.checks:

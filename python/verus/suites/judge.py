@@ -60,6 +60,9 @@ class Verdict:
         source: Where it is published.
         note: What to know about its numbers.
         margin: How many times better the value is than it must be, below 1 if it is worse; None without such a number.
+        source_scheme: The sender as the source sets it, where that is not as given; else empty. Then it is run, too.
+        source_value: The worst value of that sender.
+        source_verdict: Its verdict, which decides whether missing the row fails the command.
     """
 
     suite: str
@@ -81,6 +84,9 @@ class Verdict:
     source: str
     note: str
     margin: float | None
+    source_scheme: str = ""
+    source_value: float | str | None = None
+    source_verdict: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -89,7 +95,7 @@ class Verdict:
     @property
     def failed(self) -> bool:
         """Whether it is why the command exits with another code than 0."""
-        return self.gates and self.verdict == MISSED
+        return self.gates and (self.source_verdict or self.verdict) == MISSED
 
 
 def check_measures(suite: Suite, file: str) -> None:
@@ -137,13 +143,15 @@ def judge(
         As `run_each`.
     """
     places = [
-        (suite, row, contestant)
+        (row, sender)
         for suite in suites
         for contestant in contestants
         for row in suite.rows
         if _concern(row, contestant) is not None and row.cases
+        for sender in (contestant, _as_source(suite, row, contestant))
+        if sender is not None
     ]
-    asked = {(row.id, sender.text): _values(row, sender, seed, _runs_of(row, seeds)) for _, row, sender in places}
+    asked = {(row.id, sender.text): _values(row, sender, seed, _runs_of(row, seeds)) for row, sender in places}
     wanted = list(dict.fromkeys(text for needs in asked.values() for text in needs.texts()))
     found = _simulate(wanted, asked.values(), threads, progress)
     return [
@@ -151,7 +159,7 @@ def judge(
         for suite in suites
         for contestant in contestants
         for row in suite.rows
-        for verdict in _verdicts(suite, row, contestant, asked.get((row.id, contestant.text)), found)
+        for verdict in _verdicts(suite, row, contestant, asked, found)
     ]
 
 
@@ -159,6 +167,14 @@ def _concern(row: Row, contestant: Contestant) -> str | None:
     if row.names(contestant.scheme):
         return OWN
     return COMPARED if row.compares else None
+
+
+def _as_source(suite: Suite, row: Row, contestant: Contestant) -> Contestant | None:
+    """The sender as the source of a published row sets it, where it is ours by a bare name; else none."""
+    text = suite.senders.get(contestant.text)
+    if text is None or row.kind != "published" or not row.cases or contestant.scheme not in row.controllers:
+        return None
+    return Contestant.from_scheme(text)
 
 
 def _runs_of(row: Row, seeds: int | None) -> int:
@@ -287,8 +303,12 @@ def _measured(check: Check, scenario: Mapping[str, Any], outcome: Ended) -> floa
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-def _verdicts(suite: Suite, row: Row, contestant: Contestant, asked: _Asked | None, found: _Found) -> Iterator[Verdict]:
+def _verdicts(
+    suite: Suite, row: Row, contestant: Contestant, all_asked: Mapping[tuple[str, str], _Asked], found: _Found
+) -> Iterator[Verdict]:
     concern = _concern(row, contestant)
+    asked = all_asked.get((row.id, contestant.text))
+    source = _as_source(suite, row, contestant)
     for check in row.checks:
         value: float | str | None = None
         unit = _unit(row, check)
@@ -301,6 +321,9 @@ def _verdicts(suite: Suite, row: Row, contestant: Contestant, asked: _Asked | No
         else:
             assert asked is not None  # whoever has cases was asked
             value, verdict, why = _judged(check, asked, found)
+        source_value, source_verdict = None, ""
+        if source is not None:
+            source_value, source_verdict, _ = _judged(check, all_asked[row.id, source.text], found)
         yield Verdict(
             suite=suite.name,
             row=row.id_of(check),
@@ -321,6 +344,9 @@ def _verdicts(suite: Suite, row: Row, contestant: Contestant, asked: _Asked | No
             source=row.source,
             note=row.note,
             margin=check.margin(value),
+            source_scheme="" if source is None else source.text,
+            source_value=source_value,
+            source_verdict=source_verdict,
         )
 
 

@@ -11,7 +11,18 @@ from verus.suites.judge import NOT_APPLICABLE, NOT_RUN, Verdict
 from verus.suites.show import by_row, cell, counted
 
 #: Of `check.csv`.
-COLUMNS = ("row", "scheme", "concerns", "kind", "asked", "value", "verdict")
+COLUMNS = (
+    "row",
+    "scheme",
+    "concerns",
+    "kind",
+    "asked",
+    "value",
+    "verdict",
+    "source_scheme",
+    "source_value",
+    "source_verdict",
+)
 
 
 def to_csv(verdicts: Sequence[Verdict]) -> str:
@@ -21,9 +32,14 @@ def to_csv(verdicts: Sequence[Verdict]) -> str:
     writer.writerow(COLUMNS)
     for one in verdicts:
         if one.verdict not in (NOT_APPLICABLE, NOT_RUN):
-            value = f"{one.value:.6g}" if isinstance(one.value, int | float) else one.value or ""
-            writer.writerow([one.row, one.scheme, one.concerns, one.kind, one.wanted, value, one.verdict])
+            source = (one.source_scheme, _digits(one.source_value), one.source_verdict)
+            own = (one.row, one.scheme, one.concerns, one.kind, one.wanted, _digits(one.value), one.verdict)
+            writer.writerow([*own, *source])
     return out.getvalue()
+
+
+def _digits(value: float | str | None) -> str:
+    return f"{value:.6g}" if isinstance(value, int | float) else value or ""
 
 
 def to_markdown(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> str:

@@ -19,6 +19,7 @@ SIGNS = {PASSED: "✓", MISSED: "✗", MEASURED: "", NOT_RUN: "not run", NOT_APP
 
 NOTE = (
     "✓ passed, ✗ missed; (…) the source states the row for another sender: shown for comparison. "
+    "→ the sender as the source sets it, where that comes to another value. "
     "Published rows of a sender's own decide the exit code. `verus check --explain ROW` says what a row is."
 )
 
@@ -48,7 +49,14 @@ def cell(verdict: Verdict) -> str:
     if verdict.verdict == NOT_RUN:
         return SIGNS[NOT_RUN]
     text = f"{value(verdict)} {SIGNS[verdict.verdict]}".strip()
+    if _differs(verdict):
+        text += f" → {shown(verdict.source_value)} {SIGNS[verdict.source_verdict]}"
     return f"({text})" if verdict.concerns == COMPARED else text
+
+
+def _differs(verdict: Verdict) -> bool:
+    """Whether the sender as the source sets it comes to another value than as given."""
+    return bool(verdict.source_scheme) and verdict.source_value != verdict.value
 
 
 def told(verdict: Verdict) -> str:
@@ -57,6 +65,9 @@ def told(verdict: Verdict) -> str:
         return f"{verdict.verdict}: {verdict.why}"
     unit = f" {verdict.unit}" if verdict.unit else ""
     found = verdict.why if verdict.value is None else f"{value(verdict)}{unit}"
+    if _differs(verdict):
+        source = "no value" if verdict.source_value is None else f"{shown(verdict.source_value)}{unit}"
+        found += f"; as the source sets it (`{verdict.source_scheme}`): {source}, {verdict.source_verdict}"
     return f"{found}; asked: {verdict.wanted}" if verdict.wanted else found
 
 
@@ -72,12 +83,16 @@ def by_row(suite: Suite, verdicts: Sequence[Verdict]) -> dict[str, dict[str, Ver
 def counted(verdicts: Sequence[Verdict]) -> dict[str, str]:
     """What a sender's verdicts come to, by what they are for."""
 
-    def passed(chosen: Sequence[Verdict]) -> str:
-        run = [one for one in chosen if one.verdict in (PASSED, MISSED)]
-        return f"{sum(one.verdict == PASSED for one in run)} of {len(run)}" if run else "–"
+    def passed(chosen: Sequence[Verdict], *, as_source: bool = False) -> str:
+        found = [(as_source and one.source_verdict) or one.verdict for one in chosen]
+        run = [verdict for verdict in found if verdict in (PASSED, MISSED)]
+        return f"{run.count(PASSED)} of {len(run)}" if run else "–"
 
+    published = [one for one in verdicts if one.gates]
+    sources = [one for one in published if one.source_scheme]
     return {
-        "published": passed([one for one in verdicts if one.gates]),
+        "published": passed(published),
+        "as the source sets it": passed(published, as_source=True) if sources else "–",
         "others of its own": passed([one for one in verdicts if one.concerns == OWN and not one.gates]),
         "for comparison": passed([one for one in verdicts if one.concerns == COMPARED]),
         "not run": str(sum(one.verdict == NOT_RUN for one in verdicts)),

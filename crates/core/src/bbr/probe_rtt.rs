@@ -2,6 +2,7 @@
 
 use super::probe::AckPhase;
 use super::{Bbr, Sample, State};
+use crate::long_path;
 use crate::units::Duration;
 
 /// MinRTTFilterLen.
@@ -13,7 +14,10 @@ pub(super) const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 impl Bbr {
     /// UpdateMinRTT.
     pub(super) fn update_min_rtt(&mut self, sample: &Sample) {
-        self.probe_rtt_expired = self.now > self.probe_rtt_at + PROBE_RTT_EVERY;
+        let every = self
+            .long_rtt()
+            .map_or(PROBE_RTT_EVERY, long_path::probe_rtt_every);
+        self.probe_rtt_expired = self.now > self.probe_rtt_at + every;
         if sample.rtt < self.probe_rtt_delay || self.probe_rtt_expired {
             (self.probe_rtt_delay, self.probe_rtt_at) = (sample.rtt, self.now);
         }
