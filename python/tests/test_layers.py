@@ -33,7 +33,7 @@ LAYERS = {
     "what came of it": ("rows", "folder", "qlog", "lines", "columns", "probe", "results", "overlay"),
     "what came of many runs": ("sweep", "training"),
     "what is shown": ("summary", "style", "table", "figures*", "render"),
-    "pages": ("page", "comparison", "recording", "notebook"),
+    "pages": ("page", "comparison", "recording", "study_page", "notebook"),
     "suites, run and judged": ("suites.seen", "suites.bbr_states", "suites.measures", "suites.judge", "suites.explain"),
     "suites, shown": ("suites.show", "suites.junit", "suites.results", "suites.page"),
     "what experiments share": ("experiments.shared*",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,10 +94,11 @@ def test_what_cannot_be_laid_over_is_refused(
     assert left_behind(tmp_path) == before
 
 
-def test_the_folder_of_a_sweep_says_what_it_is(verus: Command, tmp_path: Path) -> None:
+def test_the_folder_of_a_sweep_cannot_be_laid_over_others(verus: Command, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('duration_s = 1\ntrace = "rate:5"\nscheme = ["cubic", "vegas"]\n')
     assert verus("sweep", "mine.toml", "--out", "study").code == 0
-    ran = verus("report", "study")
+    shutil.copytree(tmp_path / "study", tmp_path / "other")
+    ran = verus("report", "study", "other", "--out", "both")
     assert ran.code == 2
-    assert "`study` is of a sweep" in ran.err
-    assert "all its runs are done" in ran.err
+    assert "`study` is from `verus sweep`" in ran.err
+    assert not (tmp_path / "both").exists()

@@ -336,3 +336,25 @@ def test_no_name_in_a_chart_lies_on_another(chromium: Any, fifty: Path, width: i
     assert overlaps == []
     names = found.locator("g.mark-text text:visible").all_text_contents()
     assert {"Cubic", "Copa", "Verus R=2"} <= set(names)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_of_a_study_draws_every_chart_and_leaves_names_out(
+    chromium: Any, verus: Any, tmp_path: Path, width: int
+) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'duration_s = 1\ntrace = ["rate:5", "rate:10"]\nscheme = ["cubic", "vegas"]\nflows = [1, 2, 4]\n'
+        "seed = { from = 1, to = 3 }\n"
+    )
+    assert verus("sweep", "mine.toml", "--out", "study", "--report", "--quiet").code == 0
+    page = chromium(tmp_path / "study" / "report.html", width=width, dark=width == 390)
+    assert page.evaluate(DRAW) == 3
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    found = figure(page, "delay-by-flows")
+    assert lines_of(found) == 2 * 2
+    assert found.locator("svg.marks g.mark-rule.role-mark line").count() >= 2 * 2 * 3
+    found.get_by_role("button", name="vegas").click()
+    assert lines_of(found) == 2
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 700, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") == 700

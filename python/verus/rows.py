@@ -33,6 +33,9 @@ SHELL = "shell"
 #: The kind that `verus check` leaves: verdicts, as JSON lines.
 CHECK = "check"
 
+#: What `verus sweep` leaves, which has a plan in place of a `run.json`.
+SWEEP = "sweep"
+
 #: The metrics of a row; null where nobody observed them.
 NUMBERS = (
     "capacity_mbps",

@@ -10,7 +10,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +181,14 @@ class Folder:
         if not self.dataset.exists() or self.dataset.read_bytes() != content:
             write_whole(self.dataset, content)
         return table
+
+    def so_far(self, plan: Plan) -> pa.Table:
+        """The rows of the runs that are there: the dataset, or what there is of it."""
+        missing = self.missing(plan)
+        if not missing and self.is_finished(plan):
+            return pq.read_table(self.dataset)
+        there = [pair for pair in zip(plan.keys, plan.runs, strict=True) if pair[0] not in missing]
+        return _table(replace(plan, keys=[key for key, _ in there], runs=[run for _, run in there]), self.store)
 
     def is_finished(self, plan: Plan) -> bool:
         """Whether the dataset is there, and of this plan."""

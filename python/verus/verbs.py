@@ -46,7 +46,7 @@ VERBS = {
     "sweep": Verb(
         "Run a study: any parameters over channels, queues and seeds, from a file.",
         "sweep:app",
-        ("verus sweep study.toml", "verus sweep status study.toml"),
+        ("verus sweep study.toml", "verus sweep status study.toml", "verus sweep study.toml --report"),
         "docs/studies.md",
     ),
     "play": Verb(

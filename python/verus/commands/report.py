@@ -27,9 +27,9 @@ def report(
     Parameters
     ----------
     folders
-        Folders that `verus compare`, `check`, `reproduce`, `probe` or `shell` wrote. Several, of `compare`, `probe` or
-        `shell`, are laid over each other: what ran over the same channel and queue shares its charts. Or logs of flows
-        (`--qlog`), `.sqlog` or `.qlog`, whose pages are beside them (`.html`).
+        Folders that `verus compare`, `sweep`, `check`, `reproduce`, `probe` or `shell` wrote. Several, of `compare`,
+        `probe` or `shell`, are laid over each other: what ran over the same channel and queue shares its charts. Or
+        logs of flows (`--qlog`), `.sqlog` or `.qlog`, whose pages are beside them (`.html`).
     out
         Folder for the page of several. Default: a new one in `verus-results`.
     force
@@ -41,8 +41,10 @@ def report(
     from verus.qlog import SUFFIXES
     from verus.report import write_log_page, write_page
     from verus.results import Results
-    from verus.rows import CHECK
+    from verus.rows import CHECK, SWEEP
+    from verus.study_page import write_study_page
     from verus.suites import page
+    from verus.sweep import Folder
 
     logs = [path for path in folders if path.suffix in SUFFIXES and not path.is_dir()]
     for log in logs:
@@ -61,6 +63,9 @@ def report(
         if CHECK in kinds:
             name = names[kinds.index(CHECK)]
             raise ValueError(f"`{name}` is from `verus check`, whose page has nothing to lay over others")
+        if SWEEP in kinds:
+            name = names[kinds.index(SWEEP)]
+            raise ValueError(f"`{name}` is from `verus sweep`, whose page has nothing to lay over others")
         check_folder(target, force=force)
         saved = {
             name if distinct else str(folder): Results.read(folder) for name, folder in zip(names, folders, strict=True)
@@ -76,6 +81,8 @@ def report(
     (folder,), (kind,) = folders, kinds
     if kind == CHECK:
         path = page.draw(folder)
+    elif kind == SWEEP:
+        path = write_study_page(Folder(folder))
     else:
         path = write_page(Results.read(folder), folder)
         own(folder, [path, *(folder / "figures").glob("*")])
@@ -88,15 +95,12 @@ def _kind(folder: Path) -> str:
 
     Raises:
         OSError: It is none, or its `run.json` cannot be read.
-        ValueError: It is of a sweep, or not one of ours.
+        ValueError: It is not one of ours.
     """
     from verus.folder import read_config
-    from verus.sweep import Folder, Plan
+    from verus.rows import SWEEP
+    from verus.sweep import Folder
 
-    sweep = Folder(folder)
-    if not (folder / "run.json").exists() and sweep.plan_path.exists():
-        plan = Plan.read(sweep.plan_path)
-        left = len(sweep.missing(plan))
-        state = f"{left} of its {len(plan.distinct())} runs are still to be done" if left else "all its runs are done"
-        raise ValueError(f"`{folder}` is of a sweep, which has a dataset (`results.parquet`) and no page; {state}")
+    if not (folder / "run.json").exists() and Folder(folder).plan_path.exists():
+        return SWEEP
     return str(read_config(folder / "run.json")["kind"])

@@ -39,6 +39,8 @@ _SHOWN = {
 Count = Annotated[int | None, Parameter(allow_leading_hyphen=True)]
 Flag = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 
+Drawn = Annotated[bool, Parameter(name="--report", negative="", show_default=False)]
+
 
 @app.default
 def sweep(
@@ -49,6 +51,7 @@ def sweep(
     shard: str | None = None,
     jobs: Count = None,
     cluster: str | None = None,
+    report: Drawn = False,
     json_: Flag = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
@@ -68,6 +71,8 @@ def sweep(
         Cores to use. Default: all of them.
     cluster
         Run on Dask workers: `tcp://HOST:PORT` of a scheduler, or `local:N` for N processes of this machine.
+    report
+        Draw the page of what is there, `report.html`, as `verus report` does.
     json_
         Print one JSON object a line for each cell of the finished study: means over seeds with 95 % intervals.
     """
@@ -91,7 +96,12 @@ def sweep(
             )
     if share[1] > 1:
         talk.say(f"Shard {shard}: {len(own)} runs are there")
-    return _finish(folder, plan, talk, json_=json_)
+    code = _finish(folder, plan, talk, json_=json_)
+    if report:
+        from verus.study_page import write_study_page
+
+        talk.say(f"Report: {write_study_page(folder)}")
+    return code
 
 
 def _work(

@@ -159,7 +159,7 @@ def lines(
     columns: int = 1,
     size: tuple[int, int] = (860, 190),
 ) -> Figure:
-    """A line for each name: rows with `name`, `x`, `y`, and `panel` if there are several.
+    """A line for each name: rows with `name`, `x`, `y`, `panel` if there are several, `low` and `high` of an interval.
 
     Args:
         rows: The points of the lines, in order.
@@ -209,6 +209,15 @@ def lines(
                 "encoding": {"x": across, "y": up, "color": color, **strokes, "order": {"field": "x"}},
             }
         )
+        if between := [row for row in own if "low" in row]:
+            ends = {"y": {**up, "field": "low"}, "y2": {"field": "high"}}
+            layers.append(
+                {
+                    "data": {"values": between},
+                    "mark": {"type": "rule", "strokeWidth": 1.2, "opacity": 0.7},
+                    "encoding": {"x": across, **ends, "color": color},
+                }
+            )
         panels.append({"width": size[0], "height": size[1], "layer": [*layers, *heading(panel)]})
     return _figure(name, title, caption, panels, columns)
 
