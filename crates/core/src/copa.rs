@@ -5,7 +5,7 @@
 //! (V. Arun and H. Balakrishnan, "Copa: Practical Delay-Based Congestion Control for the Internet", NSDI 2018, §2). n flows
 //! keep about n/δ packets queued, around which the queue swings and is empty once in five round trips. Where it never is,
 //! somebody else fills it: then δ falls as NewReno's window would grow, and is doubled by losses (§2.2, `copa/competition.rs`).
-//! Losses mean nothing else to it.
+//! Losses mean nothing else to it, unless far more is lost than delivered (`copa/overload.rs`).
 //!
 //! d_q is the standing round-trip time, the least of half a smoothed round trip, less the least of ten seconds: so that neither
 //! acknowledgements held back on their way nor the flow's own bursts count as a queue.
@@ -23,9 +23,11 @@ use crate::units::{Bytes, Duration, Rate, Time};
 use crate::windowed::SlidingMin;
 
 mod competition;
+mod overload;
 mod velocity;
 
 use competition::Competition;
+use overload::Overload;
 use velocity::{Direction, Velocity};
 
 /// A minimum of the round-trip time counts for this long (§2.1), and not less: if it is forgotten while others fill the
@@ -138,6 +140,7 @@ pub struct Copa {
     smoothed_rtt: Duration,
     velocity: Velocity,
     competition: Competition,
+    overload: Overload,
 }
 
 impl Copa {
@@ -161,6 +164,7 @@ impl Copa {
             smoothed_rtt: Duration::ZERO,
             velocity: Velocity::new(repeats),
             competition: Competition::new(config.delta),
+            overload: Overload::default(),
             config,
         })
     }
@@ -228,6 +232,14 @@ impl Copa {
         };
     }
 
+    /// From the least window again.
+    fn restart(&mut self) {
+        self.window = MIN_WINDOW_PACKETS;
+        self.slow_start = true;
+        self.doubled_at = None;
+        self.velocity.reset();
+    }
+
     fn grow_in_slow_start(&mut self, now: Time, packets: f64) {
         match self.config.variant {
             Variant::Paper => self.window += packets,
@@ -258,14 +270,22 @@ impl Controller for Copa {
         for acked in feedback.acked {
             self.on_acked(feedback.now, acked);
         }
+        let lost = feedback.lost.iter().map(|packet| packet.size).sum();
+        let delivered = feedback.acked.iter().map(|acked| acked.packet.size).sum();
+        let overloaded = self.overload.on_feedback(
+            feedback.now,
+            feedback.smoothed_rtt,
+            self.packet_size,
+            (lost, delivered),
+        );
+        if overloaded {
+            self.restart();
+        }
     }
 
     fn on_timeout(&mut self, timeout: &Timeout<'_>) {
         self.competition.on_loss(timeout.now, self.smoothed_rtt);
-        self.window = MIN_WINDOW_PACKETS;
-        self.slow_start = true;
-        self.doubled_at = None;
-        self.velocity.reset();
+        self.restart();
     }
 
     fn on_packet_size(&mut self, size: Bytes) {
