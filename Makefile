@@ -176,6 +176,11 @@ figures-timed: build ## Likewise of what takes time and CPU: on a machine with n
 check-results: build ## Run the published suites again, and write docs/results/check.csv and docs/check.md
 	$(BIN)/python scripts/figures.py --only check.csv
 
+# Without root, and not on the machine's clock: a busy machine changes nothing.
+.PHONY: kernel-queues
+kernel-queues: build ## Run Linux's queues beside ours, and write docs/kernel-queues.md (takes the kernel of scripts/build-uml)
+	$(BIN)/python scripts/figures.py --only kernel-queues.txt
+
 .PHONY: fuzz
 fuzz: .tools/bin/cargo-fuzz ## Fuzz each parser for FUZZ_SECONDS (600), with nightly Rust
 	for target in $(FUZZ_TARGETS); do \

@@ -4,6 +4,7 @@
     python scripts/figures.py --traces FOLDER --timed      # `make figures-timed`: what a busy machine would falsify
     python scripts/figures.py --traces FOLDER --only speed.txt
     python scripts/figures.py --only check.csv             # `make check-results`: no recordings are read
+    python scripts/figures.py --only kernel-queues.txt     # `make kernel-queues`: takes the kernel of scripts/build-uml
 
 A claim is checked on recordings or on built-in channels; without the folder of recordings nothing is written.
 
@@ -32,6 +33,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import kernel_queues
+
 import verus
 from verus.experiments.others import arena
 
@@ -48,7 +51,7 @@ REPRODUCED = {
     "check.csv": ("check cubic bbr1 bbr c4 prague copa ledbatpp forward verus:ratio=2", "check.md"),
 }
 #: Those that read no recordings.
-WITHOUT_RECORDINGS = {"check.csv", "arena-cost.txt", "compare-rate.txt"}
+WITHOUT_RECORDINGS = {"check.csv", "arena-cost.txt", "compare-rate.txt", "kernel-queues.txt"}
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,11 @@ def compare_rate(_: str) -> Iterator[str]:
         yield f"| {name} | {alone:.0f} | {compared:.0f} | {ratio:.2f} |"
 
 
+def kernel_queue_rows(_: str) -> Iterator[str]:
+    """Linux's queues beside ours."""
+    yield from kernel_queues.table(kernel_queues.UML, list(kernel_queues.QUEUES), os.cpu_count() or 1)
+
+
 #: Tables that are made here: the page, and what makes them.
 MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "losses.txt": (BENCHMARKS, losses),
@@ -228,9 +236,12 @@ MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "forward-parts.txt": ("forward.md", forward_parts),
     "arena-cost.txt": ("arena.md", arena_cost),
     "compare-rate.txt": (BENCHMARKS, compare_rate),
+    "kernel-queues.txt": ("kernel-queues.md", kernel_queue_rows),
 }
 #: Of these, those that a busy machine would falsify.
 MADE_TIMED = {"arena-cost.txt", "compare-rate.txt"}
+#: Those that are made only where `--only` names them: they take a Linux kernel, which `scripts/build-uml` builds.
+ASKED = {"kernel-queues.txt"}
 
 
 def compared(traces: list[str], schemes: list[str], **options: Any) -> list[dict[str, Any]]:
@@ -296,7 +307,7 @@ def main() -> None:
     names = told.only or [
         *(name for name, entry in PRINTED.items() if entry.timed == told.timed),
         *([] if told.timed else REPRODUCED),
-        *(name for name in MADE if (name in MADE_TIMED) == told.timed),
+        *(name for name in MADE if (name in MADE_TIMED) == told.timed and name not in ASKED),
     ]
     known = [*REPRODUCED, *PRINTED, *MADE]
     if unknown := set(names) - set(known):

@@ -1,0 +1,237 @@
+"""What `kernel_queues.py` runs in user-mode Linux, as its first process: TCP flows through a queue of the kernel.
+
+    kernel_queues_guest.py TASK.json FOLDER
+
+Three network namespaces in a row: sender, router and receiver. The router's way out is shaped by `tbf`, whose child is
+the queue under test; propagation is all on the way back, by `netem` at the receiver, so that it is not in that
+queue. Two packet sockets of the router see each data packet come and go, with the kernel's time stamps; what lies
+between them is the packet's delay. One clock, no probes, and no packet is in a queue that it would not be in
+otherwise.
+
+It reads the task and writes FOLDER/result.json, or FOLDER/error.txt. Only Python's own library, `ip` and `tc` are used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import socket
+import struct
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+SENDER, ROUTER, RECEIVER = "sender", "router", "receiver"
+PORT = 5001
+#: Of a captured packet: headers of IP and TCP.
+SEEN_BYTES = 64
+#: Smaller packets carry no data.
+LEAST_DATA_BYTES = 200
+#: Linux's numbers, which Python's `socket` has not.
+SO_TIMESTAMPNS, SO_ATTACH_FILTER, SO_RCVBUFFORCE, ETH_P_ALL = 35, 26, 33, 3
+SOL_PACKET, PACKET_STATISTICS = 263, 6
+POWER_OFF = 0x4321FEDC
+
+
+def run(command: str) -> str:
+    """The output of a command, which must succeed."""
+    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"`{command}` ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def mount(kind: str, target: str, options: str = "") -> None:
+    """Mounts a file system without a device."""
+    Path(target).mkdir(exist_ok=True)
+    if LIBC.mount(b"none", target.encode(), kind.encode(), 0, options.encode()):
+        raise OSError(ctypes.get_errno(), f"mount of {kind} at {target}")
+
+
+def enter(namespace: str) -> None:
+    """Makes sockets from here on belong to a namespace."""
+    with Path(f"/run/netns/{namespace}").open("rb") as file:
+        if LIBC.setns(file.fileno(), 0):
+            raise OSError(ctypes.get_errno(), f"setns to {namespace}")
+
+
+def build(task: dict[str, Any]) -> None:
+    """Namespaces, links, the queue and propagation."""
+    for namespace in (SENDER, ROUTER, RECEIVER):
+        run(f"ip netns add {namespace}")
+        enter(namespace)
+        for key, value in {
+            "ipv4/ip_forward": "1",
+            "ipv4/tcp_ecn": "1" if task["ecn"] else "0",
+            "ipv4/tcp_no_metrics_save": "1",
+            "ipv4/tcp_congestion_control": "cubic",
+        }.items():
+            Path(f"/proc/sys/net/{key}").write_text(value)
+    # Each packet is one of 1,500 bytes: no segmentation by the device.
+    run(f"ip link add s0 gso_max_segs 1 netns {SENDER} type veth peer name r0 netns {ROUTER}")
+    run(f"ip link add r1 netns {ROUTER} type veth peer name c0 netns {RECEIVER}")
+    for namespace, device, address in (
+        (SENDER, "s0", "10.0.1.1/24"),
+        (ROUTER, "r0", "10.0.1.2/24"),
+        (ROUTER, "r1", "10.0.2.2/24"),
+        (RECEIVER, "c0", "10.0.2.1/24"),
+    ):
+        run(f"ip -n {namespace} addr add {address} dev {device}")
+        run(f"ip -n {namespace} link set {device} up")
+    run(f"ip -n {SENDER} route add default via 10.0.1.2")
+    run(f"ip -n {RECEIVER} route add default via 10.0.2.2")
+    run(f"tc -n {RECEIVER} qdisc add dev c0 root netem delay {task['rtt_ms']}ms limit 100000")
+    # `tbf` counts the 14 bytes of an Ethernet header. Its burst is one packet: it holds the next one until the
+    # transmission of the one before it would end.
+    bits = round(task["mbps"] * 1e6 * 1514 / 1500)
+    run(f"tc -n {ROUTER} qdisc add dev r1 root handle 1: tbf rate {bits}bit burst 1520 limit 10000000")
+    run(f"tc -n {ROUTER} qdisc add dev r1 parent 1:1 handle 10: {task['qdisc']}")
+
+
+def capture(device: str) -> socket.socket:
+    """Sees the data packets that cross a device, in either direction."""
+    # Load the length; at most LEAST_DATA_BYTES: nothing; otherwise SEEN_BYTES.
+    program = [
+        (0x80, 0, 0, 0),
+        (0x25, 0, 1, LEAST_DATA_BYTES),
+        (0x06, 0, 0, SEEN_BYTES),
+        (0x06, 0, 0, 0),
+    ]
+    text = b"".join(struct.pack("HBBI", *line) for line in program)
+    held = ctypes.create_string_buffer(text, len(text))
+    seen = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
+    seen.setsockopt(
+        socket.SOL_SOCKET,
+        SO_ATTACH_FILTER,
+        struct.pack("HL", len(program), ctypes.addressof(held)),
+    )
+    seen.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    seen.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 32 << 20)
+    seen.bind((device, ETH_P_ALL))
+    seen.setblocking(False)
+    return seen
+
+
+class Seen:
+    """The data packets that one device saw: when, by what identifies them."""
+
+    def __init__(self, device: str) -> None:
+        self.socket = capture(device)
+        self.packets: dict[tuple[int, int, int], tuple[float, int, bool]] = {}
+
+    def drain(self) -> None:
+        """Takes what has come."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                packet, about, _, _ = self.socket.recvmsg(SEEN_BYTES, 64)
+                seconds, nanos = struct.unpack("qq", about[0][2])
+                tos, size, number = struct.unpack_from("!xBHH", packet)
+                port, sequence = struct.unpack_from("!HxxI", packet, 20)
+                self.packets[port, sequence, number] = (seconds + nanos / 1e9, size, tos & 3 == 3)
+
+    def lost(self) -> int:
+        """Packets for which its socket had no room."""
+        _seen, dropped = struct.unpack("II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
+        return int(dropped)
+
+
+def transfer(task: dict[str, Any]) -> dict[str, Any]:
+    """Sends for as long as is asked; what crossed the queue after the warm-up."""
+    enter(ROUTER)
+    came, left = Seen("r0"), Seen("r1")
+    enter(RECEIVER)
+    listener = socket.create_server(("10.0.2.1", PORT), backlog=64)
+    events = selectors.DefaultSelector()
+    senders, receivers = [], []
+    for _flow in range(task["flows"]):
+        enter(SENDER)
+        sender = socket.create_connection(("10.0.2.1", PORT))
+        receiver, _ = listener.accept()
+        for end in (sender, receiver):
+            end.setblocking(False)
+        senders.append(sender)
+        receivers.append(receiver)
+    for seen in (came, left):
+        events.register(seen.socket, selectors.EVENT_READ, seen)
+    for receiver in receivers:
+        events.register(receiver, selectors.EVENT_READ, None)
+    for sender in senders:
+        events.register(sender, selectors.EVENT_WRITE, None)
+    chunk, into = bytes(1 << 16), bytearray(1 << 18)
+    begin = time.time()
+    start, end = begin + task["warm_up_s"], begin + task["warm_up_s"] + task["seconds"]
+    received = 0
+    while (now := time.time()) < end:
+        for key, mask in events.select(0.1):
+            if isinstance(key.data, Seen):
+                key.data.drain()
+            elif mask & selectors.EVENT_READ:
+                with contextlib.suppress(BlockingIOError):
+                    got = key.fileobj.recv_into(into)  # type: ignore[union-attr]
+                    received += got if now >= start else 0
+            else:
+                with contextlib.suppress(BlockingIOError):
+                    key.fileobj.send(chunk)  # type: ignore[union-attr]
+    for seen in (came, left):
+        seen.drain()
+        if seen.lost():
+            raise RuntimeError(f"{seen.lost()} packets were not captured")
+    return measured(task, came, left, received, start, end)
+
+
+def measured(task: dict[str, Any], came: Seen, left: Seen, received: int, start: float, end: float) -> dict[str, Any]:
+    """The numbers of a run, of packets that came within the measured interval (of those that left: left)."""
+    if (largest := max(size for _, size, _ in came.packets.values())) > 1500:
+        raise RuntimeError(f"a packet of {largest} bytes: segmentation is on")
+    arrivals = {key: at for key, (at, _, _) in came.packets.items() if start <= at < end}
+    delays = sorted(left.packets[key][0] - at for key, at in arrivals.items() if key in left.packets)
+    # What came in the last second may still wait.
+    settled = [key for key, at in arrivals.items() if at < end - 1]
+    departed = [key for key, (at, _, _) in left.packets.items() if start <= at < end]
+    seconds = task["seconds"]
+    ports = {key[0] for key in departed}
+    shares = [8 * sum(left.packets[key][1] for key in departed if key[0] == port) / seconds / 1e6 for port in ports]
+    return {
+        "throughput_mbps": sum(shares),
+        "shares_mbps": sorted(shares),
+        "goodput_mbps": 8 * received * 1500 / 1448 / seconds / 1e6,
+        "delay_mean_ms": 1e3 * sum(delays) / len(delays),
+        "delay_p50_ms": 1e3 * delays[len(delays) // 2],
+        "delay_p95_ms": 1e3 * delays[len(delays) * 95 // 100],
+        "loss": sum(key not in left.packets for key in settled) / len(settled),
+        "marks": sum(left.packets[key][2] for key in departed) / len(departed),
+        "qdisc": run(f"tc -n {ROUTER} -s -d qdisc show dev r1"),
+        "kernel": os.uname().release,
+    }
+
+
+def main() -> None:
+    """Runs a task, writes what came out, and turns the machine off."""
+    task_file, folder = sys.argv[1:3]  # the kernel adds its own
+    os.environ["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
+    mount("proc", "/proc")
+    mount("sysfs", "/sys")
+    mount("tmpfs", "/run")
+    mount("hostfs", "/run/out", folder)
+    out = Path("/run/out")
+    try:
+        task = json.loads(Path(task_file).read_text())
+        build(task)
+        result = transfer(task)
+        (out / "part").write_text(json.dumps(result, indent=1))
+        (out / "part").rename(out / "result.json")
+    except Exception:
+        (out / "error.txt").write_text(traceback.format_exc())
+    LIBC.sync()
+    LIBC.reboot(POWER_OFF)
+
+
+if __name__ == "__main__":
+    main()
