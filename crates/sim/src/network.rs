@@ -526,7 +526,7 @@ impl Network {
         if sent {
             self.data.set_service(Event::Service, &mut self.events);
         }
-        self.set_sender_timer(index);
+        self.set_sender_timer(now, index);
     }
 
     fn on_service(&mut self, now: Time) {
@@ -734,9 +734,11 @@ impl Network {
     // Timers.
 
     #[inline]
-    fn set_sender_timer(&mut self, index: usize) {
+    /// A flow that was idle asked for no ticks; the one that it missed is due at once, not when it would have been.
+    fn set_sender_timer(&mut self, now: Time, index: usize) {
         let flow = &mut self.flows[index];
-        if let Some(at) = flow.sender_timer.set(flow.ends.sender.next_timer()) {
+        let due = flow.ends.sender.next_timer().map(|at| at.max(now));
+        if let Some(at) = flow.sender_timer.set(due) {
             self.events.push(at, Event::SenderTimer(index as u32));
         }
     }
@@ -753,7 +755,7 @@ impl Network {
             self.observers.on_timer(now, index, &ends.sender);
             self.pump(now, index);
         } else {
-            self.set_sender_timer(index);
+            self.set_sender_timer(now, index);
         }
     }
 

@@ -92,6 +92,39 @@ fn turns_send_while_they_are_on_and_keep_their_connection() {
     assert_eq!(outcome.connections.len(), 1);
 }
 
+/// An idle flow asks its controller for no ticks. The one that it missed must come when the flow has something to send
+/// again, not at the time that it was set for.
+#[test]
+fn time_never_goes_back_after_a_pause() {
+    let schemes = [
+        "verus",
+        "verus:mode=prototype",
+        "forward",
+        "sprout",
+        "vivace",
+        "scream",
+        "c4",
+        "bbr",
+        "constant:rate_mbps=6",
+    ];
+    let pauses = ["turns:on_s=1,off_s=2", "pages:bytes=30000,think_s=1"];
+    for scheme in schemes {
+        for traffic in pauses {
+            let outcome = run(&Scenario {
+                records: true,
+                ..users(1, scheme, traffic, 8.0)
+            });
+            let sent = outcome.records.expect("asked for").sent_ms;
+            assert!(sent.is_sorted(), "{scheme}, {traffic}");
+            let delay = outcome.metrics.qdelay_p99_ms;
+            assert!(
+                delay < Some(85.0),
+                "{scheme}, {traffic}: {delay:?} in 80 ms of queue"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_constant_bit_rate_offers_its_pieces_evenly() {
     let outcome = run(&users(1, "newreno", "cbr:rate_mbps=1,bytes=1250", 10.0));
