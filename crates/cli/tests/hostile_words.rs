@@ -2,14 +2,15 @@
 //! escaped, within one line, whichever end the stranger is and whatever form the output has.
 #![cfg(target_os = "linux")]
 
+mod probe_common;
 mod transfer_common;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
-use std::process::{ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode};
@@ -77,24 +78,6 @@ fn a_probe_server_that_refuses_with_control_sequences_is_told_of_in_one_plain_li
     harmless(&complaint(&client.wait_with_output().expect("it ends")), 1);
 }
 
-/// A probe server and its log.
-fn probe_server(more: &[&str]) -> (std::process::Child, BufReader<ChildStdout>, SocketAddr) {
-    let mut child = Command::new(ENDPOINT)
-        .args(["probe", "server", "--bind", "127.0.0.1", "--port", "0"])
-        .args(more)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the binary runs");
-    let mut log = BufReader::new(child.stdout.take().expect("piped"));
-    let mut line = String::new();
-    log.read_line(&mut line).expect("a line");
-    let address = line
-        .split([' ', '"', ';', ','])
-        .find_map(|word| word.parse().ok())
-        .unwrap_or_else(|| panic!("no address in `{line}`"));
-    (child, log, address)
-}
-
 /// Says hello until there is an answer that is no [`Retry`]; gives that to `answer`.
 fn hello<T>(
     server: SocketAddr,
@@ -141,7 +124,8 @@ fn hello<T>(
 #[test]
 fn a_probe_clients_scheme_and_reason_are_plain_in_the_servers_log() {
     for json in [false, true] {
-        let (mut child, mut log, server) = probe_server(if json { &["--json"] } else { &[] });
+        let mut running = probe_common::Server::start(if json { &["--json"] } else { &[] });
+        let server: SocketAddr = running.address.parse().expect("an address");
         let scheme = format!("nosuch{WORDS}");
         hello(server, &scheme, |_, packet| {
             assert_eq!(packet.kind, Kind::Refuse)
@@ -177,7 +161,7 @@ fn a_probe_clients_scheme_and_reason_are_plain_in_the_servers_log() {
         let mut line = String::new();
         while told < 2 {
             line.clear();
-            log.read_line(&mut line).expect("a line");
+            running.out.read_line(&mut line).expect("a line");
             assert!(!line.is_empty(), "it ended after {told} of them");
             if line.contains("FORGED") {
                 told += 1;
@@ -187,8 +171,6 @@ fn a_probe_clients_scheme_and_reason_are_plain_in_the_servers_log() {
                 serde_json::from_str::<Value>(&line).expect("JSON");
             }
         }
-        child.kill().expect("it ran");
-        child.wait().expect("it is gone");
     }
 }
 

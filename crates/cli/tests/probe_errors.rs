@@ -1,76 +1,14 @@
 //! What can go wrong with `probe`: one clear message each, on stderr, and the exit code that says who is
 //! to act: 2 for what was asked, 1 for what happened on the way. Nothing half-written stays.
 
-use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::Command;
 
-const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
+mod probe_common;
 
-/// A running server; dropping it ends it.
-struct Server {
-    child: Child,
-    /// Open as long as the server runs: one whose listener is gone ends.
-    _out: BufReader<ChildStdout>,
-    address: String,
-}
-
-impl Server {
-    fn start(more: &[&str]) -> Server {
-        let mut child = Command::new(ENDPOINT)
-            .args(["probe", "server", "--bind", "127.0.0.1", "--port", "0"])
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        // It says where it listens: on stdout, for whoever started it.
-        let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().expect("piped"));
-        out.read_line(&mut line).expect("a line");
-        let address = line
-            .split_whitespace()
-            .find(|word| word.starts_with("127.0.0.1:"))
-            .unwrap_or_else(|| panic!("no address in `{line}`"));
-        let address = address.trim_end_matches([',', ';']).to_owned();
-        Server {
-            child,
-            _out: out,
-            address,
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn client(arguments: &[&str]) -> Output {
-    Command::new(ENDPOINT)
-        .args(["probe", "client"])
-        .args(arguments)
-        .output()
-        .expect("the binary runs")
-}
-
-/// One message, with each of `words` in it, and nothing else.
-fn refused(output: &Output, code: i32, words: &[&str]) {
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{error}");
-    assert!(output.stdout.is_empty(), "{output:?}");
-    for word in words {
-        assert!(error.contains(word), "`{word}` is not in: {error}");
-    }
-    let messages = error
-        .lines()
-        .filter(|line| line.starts_with("verus: ") || line.starts_with("error: "));
-    assert_eq!(messages.count(), 1, "{error}");
-    assert!(!error.contains("panicked"), "{error}");
-}
+use probe_common::{ENDPOINT, Server, client, refused, text};
 
 fn key_file(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
@@ -78,10 +16,6 @@ fn key_file(folder: &Path, name: &str, text: &str) -> PathBuf {
     let mine = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(&path, mine).expect("it is ours");
     path
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("plain")
 }
 
 #[test]

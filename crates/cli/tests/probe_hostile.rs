@@ -1,9 +1,8 @@
 //! `probe` where the other end, or whoever reads its output, fails it: one clear message, the exit code of a run
 //! that failed, and nothing that anybody could take for a result.
 
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -14,51 +13,14 @@ use verus_net::probe::driver::Driver;
 use verus_net::probe::socket::UdpSocket;
 use verus_net::probe::wire::Request;
 
-const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
+mod probe_common;
 
-/// A server on loopback and its output, of which the first line is read; dropping it ends it.
-struct Server {
-    child: Child,
-    out: BufReader<ChildStdout>,
-    address: SocketAddr,
-    first: String,
-}
-
-impl Server {
-    fn start(more: &[&str]) -> Self {
-        let mut child = Command::new(ENDPOINT)
-            .args(["probe", "server", "--bind", "127.0.0.1", "--port", "0"])
-            .args(more)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        let mut first = String::new();
-        let mut out = BufReader::new(child.stdout.take().expect("piped"));
-        out.read_line(&mut first).expect("a line");
-        let address = first
-            .split(|character: char| !(character.is_ascii_digit() || ".:".contains(character)))
-            .find_map(|word| word.parse().ok())
-            .unwrap_or_else(|| panic!("no address in `{first}`"));
-        Server {
-            child,
-            out,
-            address,
-            first,
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use probe_common::{ENDPOINT, Server};
 
 fn client(server: &Server, arguments: &[&str]) -> Command {
     let mut command = Command::new(ENDPOINT);
     command
-        .args(["probe", "client", &server.address.to_string()])
+        .args(["probe", "client", &server.address])
         .args(arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -152,7 +114,7 @@ fn a_log_that_nobody_reads_stops_neither_the_server_nor_its_end() {
     // A page of pipe: less than the lines that follow.
     rustix::pipe::fcntl_setpipe_size(server.out.get_ref(), 4096).expect("it is a pipe");
     for _ in 0..20 {
-        let refused = nonsense(server.address);
+        let refused = nonsense(server.address.parse().expect("an address"));
         assert!(
             matches!(refused, Some(ClientError::Refused { .. })),
             "{refused:?}"

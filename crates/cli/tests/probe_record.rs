@@ -1,66 +1,14 @@
 //! `probe client --record` through the command line, over loopback: a whole folder, or one message and nothing.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
-
 use verus_channel::{Trace, raw};
 
-const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
+mod probe_common;
 
-/// A running server; dropping it ends it.
-struct Server {
-    child: Child,
-    /// Open as long as the server runs: one whose listener is gone ends.
-    _out: BufReader<ChildStdout>,
-    address: String,
-}
-
-impl Server {
-    fn start() -> Server {
-        let mut child = Command::new(ENDPOINT)
-            .args(["probe", "server", "--bind", "127.0.0.1", "--port", "0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the binary runs");
-        let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.take().expect("piped"));
-        out.read_line(&mut line).expect("a line");
-        let address = line
-            .split_whitespace()
-            .find(|word| word.starts_with("127.0.0.1:"))
-            .unwrap_or_else(|| panic!("no address in `{line}`"));
-        let address = address.trim_end_matches([',', ';']).to_owned();
-        Server {
-            child,
-            _out: out,
-            address,
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn client(arguments: &[&str]) -> Output {
-    Command::new(ENDPOINT)
-        .args(["probe", "client"])
-        .args(arguments)
-        .output()
-        .expect("the binary runs")
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("plain")
-}
+use probe_common::{Server, client, refused, text};
 
 #[test]
 fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
-    let server = Server::start();
+    let server = Server::start(&[]);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let place = folder.path().join("recorded");
     let output = client(&[
@@ -139,7 +87,7 @@ fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
     }
 
     let again = client(&[&server.address, "--record", text(&place)]);
-    refused(&again, &["--record", "is not empty; --force replaces"]);
+    refused(&again, 2, &["--record", "is not empty; --force replaces"]);
 }
 
 #[test]
@@ -186,7 +134,7 @@ fn what_cannot_be_recorded_is_refused_before_anything_is_sent() {
     for (more, words) in cases {
         let mut arguments = vec![host, "--record", text(&place)];
         arguments.extend(more);
-        refused(&client(&arguments), words);
+        refused(&client(&arguments), 2, words);
         assert!(!place.exists());
     }
     refused(
@@ -197,7 +145,11 @@ fn what_cannot_be_recorded_is_refused_before_anything_is_sent() {
         &client(&[host, "--record", "/proc/nowhere/recorded"]),
         &["--record", "cannot be written"],
     );
-    refused(&client(&[host, "--record-mode", "constant"]), &["--record"]);
+    refused(
+        &client(&[host, "--record-mode", "constant"]),
+        2,
+        &["--record"],
+    );
 }
 
 #[test]
@@ -210,18 +162,4 @@ fn a_server_that_is_not_there_leaves_nothing() {
         std::fs::read_dir(folder.path()).expect("a folder").count(),
         0
     );
-}
-
-/// Exit code 2 and one message with each of `words`.
-fn refused(output: &Output, words: &[&str]) {
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(output.stdout.is_empty(), "{output:?}");
-    for word in words {
-        assert!(error.contains(word), "`{word}` is not in: {error}");
-    }
-    let messages = error
-        .lines()
-        .filter(|line| line.starts_with("verus: ") || line.starts_with("error: "));
-    assert_eq!(messages.count(), 1, "{error}");
 }

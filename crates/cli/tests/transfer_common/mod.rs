@@ -1,7 +1,7 @@
 //! Servers and clients of file transfers as processes, with a home of their own.
 
 // Each test uses a part of it.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,6 +11,11 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
+
+#[path = "../common/mod.rs"]
+mod common;
+
+pub use common::refused;
 
 const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
 
@@ -172,21 +177,6 @@ impl Drop for Server {
 pub fn free_port() -> u16 {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("some port is free");
     socket.local_addr().expect("it is bound").port()
-}
-
-/// One message, with each of `words` in it, and the exit code.
-pub fn refused(output: &Output, code: i32, words: &[&str]) {
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{output:?}");
-    assert!(output.stdout.is_empty(), "{output:?}");
-    for word in words {
-        assert!(error.contains(word), "`{word}` is not in: {error}");
-    }
-    let messages = error
-        .lines()
-        .filter(|line| line.starts_with("verus: ") || line.starts_with("error: "));
-    assert_eq!(messages.count(), 1, "{error}");
-    assert!(!error.contains("panicked"), "{error}");
 }
 
 pub fn succeeded(output: &Output) {
