@@ -139,10 +139,12 @@ fn what_cannot_be_recorded_is_refused_before_anything_is_sent() {
     }
     refused(
         &client(&[host, "--record", text(&file)]),
+        2,
         &["--record", "is not a folder"],
     );
     refused(
         &client(&[host, "--record", "/proc/nowhere/recorded"]),
+        2,
         &["--record", "cannot be written"],
     );
     refused(

@@ -549,44 +549,14 @@ async fn answer(
         }
         Err(_) => return,
     };
-    let client = connection.remote_address();
-    let name = visitor.name.clone();
-    let gauge = Gauge::default();
-    let began = Instant::now();
-    let why = |trouble: &Trouble| {
-        if trouble.is_lost() && !shared.config.access.still_admits(visitor) {
-            REVOKED.to_owned()
-        } else {
-            trouble.to_string()
-        }
+    let under_way = UnderWay {
+        shared,
+        visitor,
+        client: connection.remote_address(),
+        gauge: Gauge::default(),
+        began: Instant::now(),
     };
-    let told = |path: &[u8], direction, size: Option<u64>, result: &Result<Delivered, Trouble>| {
-        let delivered = result.as_ref().ok();
-        Event::Transfer(Transfer {
-            client,
-            name: name.clone(),
-            path: shown(path),
-            direction,
-            size: delivered.map(|delivered| delivered.size).or(size),
-            moved: gauge.moved(),
-            kept: delivered.map_or_else(|| gauge.kept(), |delivered| delivered.kept),
-            took: began.elapsed(),
-            outcome: match result {
-                Ok(Delivered { same: true, .. }) => Outcome::Same,
-                Ok(_) => Outcome::Complete,
-                Err(trouble) => Outcome::Failed(why(trouble)),
-            },
-        })
-    };
-    let failed = |path: &[u8], result: &Result<(), Trouble>| {
-        let trouble = result.as_ref().err()?;
-        Some(Event::Failed {
-            client,
-            name: name.clone(),
-            path: shown(path),
-            why: why(trouble),
-        })
-    };
+    let gauge = &under_way.gauge;
     let (event, result) = match request {
         Request::Hello { .. } => {
             connection.close(VarInt::from_u32(code::PROTOCOL), b"a second greeting");
@@ -597,11 +567,11 @@ async fn answer(
                 return;
             };
             let result = list(shared, visitor, &mut wire, &path).await;
-            (failed(&path, &result), result)
+            (under_way.failed(&path, &result), result)
         }
         Request::Get { path } => {
-            let result = get(shared, visitor, &mut wire, &path, &gauge).await;
-            let event = told(&path, Direction::Sent, None, &result);
+            let result = get(shared, visitor, &mut wire, &path, gauge).await;
+            let event = under_way.transfer(&path, Direction::Sent, None, &result);
             (Some(event), result.map(drop))
         }
         Request::Put {
@@ -609,13 +579,13 @@ async fn answer(
             file,
             replace,
         } => {
-            let result = put(shared, visitor, &mut wire, &path, file, replace, &gauge).await;
-            let event = told(&path, Direction::Received, Some(file.size), &result);
+            let result = put(shared, visitor, &mut wire, &path, file, replace, gauge).await;
+            let event = under_way.transfer(&path, Direction::Received, Some(file.size), &result);
             (Some(event), result.map(drop))
         }
         Request::MakeFolder { path } => {
             let result = make_folder(shared, visitor, &mut wire, &path).await;
-            (failed(&path, &result), result)
+            (under_way.failed(&path, &result), result)
         }
     };
     if let Some(event) = event {
@@ -630,6 +600,63 @@ async fn answer(
         Ok(()) | Err(_) => {}
     }
     wire.finish().await;
+}
+
+/// A request that is being answered, for what is told of it.
+struct UnderWay<'a> {
+    shared: &'a Shared,
+    visitor: &'a Visitor,
+    client: SocketAddr,
+    gauge: Gauge,
+    began: Instant,
+}
+
+impl UnderWay<'_> {
+    /// Why it failed: a client whose token was revoked loses its connection.
+    fn why(&self, trouble: &Trouble) -> String {
+        if trouble.is_lost() && !self.shared.config.access.still_admits(self.visitor) {
+            REVOKED.to_owned()
+        } else {
+            trouble.to_string()
+        }
+    }
+
+    /// A file that went, or did not; `size` as far as it is known without a result.
+    fn transfer(
+        &self,
+        path: &[u8],
+        direction: Direction,
+        size: Option<u64>,
+        result: &Result<Delivered, Trouble>,
+    ) -> Event {
+        let delivered = result.as_ref().ok();
+        Event::Transfer(Transfer {
+            client: self.client,
+            name: self.visitor.name.clone(),
+            path: shown(path),
+            direction,
+            size: delivered.map(|delivered| delivered.size).or(size),
+            moved: self.gauge.moved(),
+            kept: delivered.map_or_else(|| self.gauge.kept(), |delivered| delivered.kept),
+            took: self.began.elapsed(),
+            outcome: match result {
+                Ok(Delivered { same: true, .. }) => Outcome::Same,
+                Ok(_) => Outcome::Complete,
+                Err(trouble) => Outcome::Failed(self.why(trouble)),
+            },
+        })
+    }
+
+    /// A list or a folder that was not had.
+    fn failed(&self, path: &[u8], result: &Result<(), Trouble>) -> Option<Event> {
+        let trouble = result.as_ref().err()?;
+        Some(Event::Failed {
+            client: self.client,
+            name: self.visitor.name.clone(),
+            path: shown(path),
+            why: self.why(trouble),
+        })
+    }
 }
 
 /// That a client may read.
