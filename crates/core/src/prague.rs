@@ -4,8 +4,9 @@
 //! share that is marked hardly swings. α, the moving average of that share, is taken once in a round trip; the window falls
 //! by α/2 of itself at most once in one, and grows for each packet without a mark, also while it falls. Where the round trip is
 //! shorter than 25 ms all this happens as if it were not, so that a rate does not depend on how near the server is
-//! (draft-briscoe-iccrg-prague-congestion-control-00; RFC 9331 §4). Losses halve the window, as NewReno's; slow start ends with
-//! the first mark.
+//! (draft-briscoe-iccrg-prague-congestion-control-00; RFC 9331 §4). Losses halve the window, as NewReno's, and a reduction by
+//! losses or a timeout that prove to be none is undone, as Linux's Prague inherits from its TCP; slow start ends with the first
+//! mark.
 //!
 //! The draft's text and its implementations differ in where α begins: here at one with the first mark, as in Linux and mvfst, so
 //! that slow start ends with half the window. Where no queue marks, Prague is NewReno with a pace.
@@ -15,6 +16,7 @@ use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::ecn::Ecn;
 use crate::pacer;
 use crate::range::OutOfRange;
+use crate::tcp::episode::{Episode, Period};
 use crate::units::{Bytes, Duration, Rate, Time};
 
 /// The weight of each round trip in α.
@@ -86,9 +88,8 @@ pub struct Prague {
     smoothed_rtt: Duration,
     /// When a mark was answered last.
     reduced_at: Option<Time>,
-    /// The next packet to leave, and the first since the last answer to a loss.
-    next_number: u64,
-    loss_end: u64,
+    /// What losses took, and window and threshold before that.
+    losses: Episode<(f64, f64)>,
 }
 
 impl Prague {
@@ -105,8 +106,7 @@ impl Prague {
             marks: Marks::default(),
             smoothed_rtt: Duration::ZERO,
             reduced_at: None,
-            next_number: 0,
-            loss_end: 0,
+            losses: Episode::new(Period::Round),
         })
     }
 
@@ -126,6 +126,25 @@ impl Prague {
         self.window += packets / self.window * share * share;
     }
 
+    /// Losses, or that what was taken for one was none.
+    fn on_losses(&mut self, feedback: &Feedback<'_>) {
+        if let Some((window, threshold)) = self.losses.undone_by(feedback) {
+            self.window = self.window.max(window);
+            self.threshold = threshold;
+        }
+        // Marks are answered in their own way.
+        let unmarked = Feedback {
+            marked: 0,
+            ..*feedback
+        };
+        if self
+            .losses
+            .begun_by(&unmarked, (self.window, self.threshold))
+        {
+            self.reduce(LOSS_FACTOR);
+        }
+    }
+
     fn reduce(&mut self, factor: f64) {
         self.window = (self.window * factor).max(MIN_WINDOW_PACKETS);
         self.threshold = self.window;
@@ -139,15 +158,15 @@ impl Controller for Prague {
     }
 
     fn on_sent(&mut self, packet: &Departure) {
-        self.next_number = packet.number + 1;
+        self.losses.on_sent(packet);
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         let now = feedback.now;
         self.smoothed_rtt = feedback.smoothed_rtt;
-        if feedback.lost.iter().any(|one| one.number >= self.loss_end) {
-            self.reduce(LOSS_FACTOR);
-            self.loss_end = self.next_number;
+        let news = feedback.lost.len() + feedback.recovered.len();
+        if news > 0 || !self.losses.is_over() {
+            self.on_losses(feedback);
         }
         if feedback.marked > 0 {
             let alpha = self.marks.at_mark();
@@ -164,17 +183,19 @@ impl Controller for Prague {
         let supports = feedback
             .acked
             .iter()
-            .filter(|one| !one.packet.app_limited && one.packet.number >= self.loss_end);
+            .filter(|one| !one.packet.app_limited && self.losses.supports_growth(&one.packet));
         let unmarked = (supports.count() as u64).saturating_sub(marked);
         if unmarked > 0 {
             self.grow(unmarked as f64);
         }
     }
 
-    fn on_timeout(&mut self, _timeout: &Timeout<'_>) {
-        self.threshold = (self.window * LOSS_FACTOR).max(MIN_WINDOW_PACKETS);
+    fn on_timeout(&mut self, timeout: &Timeout<'_>) {
+        let before = (self.window, self.threshold);
+        if self.losses.on_timeout(timeout, before) {
+            self.threshold = (self.window * LOSS_FACTOR).max(MIN_WINDOW_PACKETS);
+        }
         self.window = 1.0;
-        self.loss_end = self.next_number;
     }
 
     fn on_packet_size(&mut self, size: Bytes) {
@@ -283,7 +304,7 @@ mod tests {
     /// A feedback of packets of a made-up flow.
     fn hear(prague: &mut Prague, at_ms: u64, rtt: Duration, arrived: usize, marked: usize) {
         let packet = Departure {
-            number: prague.next_number,
+            number: prague.losses.next_number(),
             at: Time::ZERO,
             size: SIZE,
             window: SIZE,
@@ -358,7 +379,46 @@ mod tests {
         path.wait_ms(1000);
         path.time_out();
         assert_eq!(path.controller.window(), SIZE);
-        assert_eq!(path.controller.threshold, 5.0);
+        // The losses have been answered (RFC 5681 §3.1).
+        assert_eq!(path.controller.threshold, 10.0);
+    }
+
+    #[test]
+    fn timeouts_that_were_none_are_undone_and_real_ones_are_not() {
+        for spurious in [true, false] {
+            let mut path = Path::new(prague());
+            (path.controller.window, path.controller.threshold) = (20.0, 30.0);
+            path.fill();
+            path.wait_ms(1000);
+            path.time_out();
+            assert_eq!(
+                (path.controller.window, path.controller.threshold),
+                (1.0, 10.0)
+            );
+            path.send(1);
+            path.wait_ms(2000);
+            path.time_out();
+            assert_eq!(
+                path.controller.threshold, 10.0,
+                "a second one reduces no more"
+            );
+            path.send(1);
+            path.wait_ms(50);
+            if spurious {
+                // The first flight was only late.
+                path.feedback([], [], [0]);
+                assert_eq!(
+                    (path.controller.window, path.controller.threshold),
+                    (20.0, 30.0)
+                );
+            } else {
+                path.ack([21]);
+                assert_eq!(
+                    (path.controller.window, path.controller.threshold),
+                    (2.0, 10.0)
+                );
+            }
+        }
     }
 
     #[test]
