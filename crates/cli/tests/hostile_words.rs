@@ -2,6 +2,7 @@
 //! escaped, within one line, whichever end the stranger is and whatever form the output has.
 #![cfg(target_os = "linux")]
 
+mod common;
 mod probe_common;
 mod transfer_common;
 

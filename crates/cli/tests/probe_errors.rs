@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+mod common;
 mod probe_common;
 
 use probe_common::{ENDPOINT, Server, client, refused, text};

@@ -13,6 +13,7 @@ use verus_net::probe::driver::Driver;
 use verus_net::probe::socket::UdpSocket;
 use verus_net::probe::wire::Request;
 
+mod common;
 mod probe_common;
 
 use probe_common::{ENDPOINT, Server};

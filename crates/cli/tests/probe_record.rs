@@ -2,6 +2,7 @@
 
 use verus_channel::{Trace, raw};
 
+mod common;
 mod probe_common;
 
 use probe_common::{Server, client, refused, text};

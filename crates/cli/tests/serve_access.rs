@@ -1,6 +1,7 @@
 //! Who may use a server, with the real binary: tokens made, used and revoked while it runs, rights, the audit log,
 //! and what of root and of the file system is left to it.
 
+mod common;
 mod transfer_common;
 
 use std::fs;

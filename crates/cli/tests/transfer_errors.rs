@@ -2,6 +2,7 @@
 //! code that says who is to act: 2 for what was asked, 1 for what happened on the way. Nothing
 //! half-written takes a file's place.
 
+mod common;
 mod transfer_common;
 
 use std::fs;

@@ -4,6 +4,7 @@
 //! What crosses is counted on the wire, by a proxy between the ends, and compared with a transfer of the
 //! same file that nobody disturbs.
 
+mod common;
 mod transfer_common;
 
 use std::fs::File;

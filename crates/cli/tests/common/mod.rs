@@ -1,5 +1,8 @@
 //! What a command that fails may say.
 
+// Some tests only use the modules that use it.
+#![allow(dead_code)]
+
 use std::process::Output;
 
 /// One message, with each of `words` in it, and the exit code.

@@ -7,10 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-#[path = "../common/mod.rs"]
-mod common;
-
-pub use common::refused;
+pub use crate::common::refused;
 
 pub const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
 

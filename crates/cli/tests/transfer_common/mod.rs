@@ -12,10 +12,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use serde_json::Value;
 
-#[path = "../common/mod.rs"]
-mod common;
-
-pub use common::refused;
+pub use crate::common::refused;
 
 const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
 
