@@ -39,8 +39,10 @@ def elsewhere(command: str) -> str | None:
     comment = command.partition("#")[2]
     if words[0] in ("dask", "srun"):
         return "a cluster"
-    if words[0] in ("make", "git"):
+    if words[0] in ("make", "git") or words[:2] == ["sudo", "apt"]:
         return "what fetches, builds and tests this, which is done"
+    if any(word.startswith("scripts/") for word in words):
+        return "a kernel, which takes minutes to build"
     if "sweep" in words or any("tide" in word or "flood.py" in word for word in words):
         return "a study or a controller of the reader's own, whose pages have tests of their own"
     if words[:2] == ["verus", "check"] and not {"--list", "--explain"} & set(words):
