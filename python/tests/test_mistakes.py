@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from verus.verbs import VERBS
+
 Command = Callable[..., Any]
 
 COMPARE = "compare --trace rate:5 --duration 1 --json"
@@ -113,6 +115,20 @@ def test_asking_for_help_in_any_way_is_no_mistake(words: tuple[str, ...], verus:
 
 def test_help_of_a_verb_may_come_first(verus: Command) -> None:
     assert verus("help", "trace", "plot").out == verus("trace", "plot", "--help").out != ""
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "sweep merge", "sweep status"])
+def test_examples_stand_once_and_below_everything_else(verb: str, verus: Command) -> None:
+    page = verus(*verb.split(), "--help").out
+    _, *after = page.split("\nExamples:\n")
+    assert len(after) == 1
+    assert "Options:" not in after[0]
+    assert page.rstrip().rpartition("\n")[2].startswith("More: https://")
+
+
+def test_help_states_the_exit_code_of_a_missed_target(verus: Command) -> None:
+    for verb in ("check", "reproduce"):
+        assert "Exit code 3" in verus(verb, "--help").out
 
 
 def test_version_may_be_asked_for_in_short(verus: Command) -> None:

@@ -7,8 +7,8 @@ import sys
 
 #: Verbs of the Rust binary, which is installed beside the interpreter, and what they do.
 ENDPOINT_VERBS = {
-    "probe": "Measure a live path, under any of the controllers.",
-    "serve": "Offer a folder to those with the token, over QUIC.",
+    "probe": "Measure a live path under the load of any of the controllers.",
+    "serve": "Serve a folder over QUIC to clients with a token.",
     "send": "Send files and folders to a server.",
     "receive": "Fetch files and folders from a server.",
     "shell": "Run any program behind an emulated link, in real time.",
@@ -25,7 +25,7 @@ BAD_INPUT = 2
 def find_endpoint() -> tuple[str | None, str]:
     """Where the Rust binary is, beside the interpreter or this command, and where it was looked for, in words.
 
-    `VERUS_ENDPOINT` names another: one with algorithms of somebody's.
+    `VERUS_ENDPOINT` names another program, such as one with additional algorithms.
     """
     if own := os.environ.get(VARIABLE):
         return (own if os.access(own, os.X_OK) else None), f"`{own}`, where {VARIABLE} says"

@@ -13,7 +13,7 @@ from verus.endpoint import ENDPOINT_VERBS
 #: Where the pages are.
 PAGES = "https://github.com/verus-cc/verus/blob/main/"
 
-SUMMARY = "Low-delay congestion control for links whose capacity nobody can predict, and the lab that proves it."
+SUMMARY = "Low-delay congestion control for links of unpredictable capacity, and a lab that measures it."
 
 
 class Verb(NamedTuple):
@@ -35,7 +35,7 @@ class Verb(NamedTuple):
 #: By what is typed behind `verus`; those of a group have a space in it.
 VERBS = {
     "compare": Verb(
-        "Run controllers over channels: a table, results and a report.",
+        "Run congestion controllers over channels, and compare them in a table and a report.",
         "compare",
         (
             "verus compare --trace city-driving-3g-up --scheme verus cubic bbr",
@@ -46,47 +46,54 @@ VERBS = {
     "sweep": Verb(
         "Run a study: any parameters over channels, queues and seeds, from a file.",
         "sweep:app",
-        ("verus sweep study.toml", "verus sweep status study.toml", "verus sweep study.toml --report"),
+        ("verus sweep study.toml", "verus sweep status study.toml", "verus sweep merge part1 part2 --out whole"),
         "docs/studies.md",
     ),
     "play": Verb(
-        "Open the playground: a link in the browser, with any sender, or you.",
+        "Open the playground in the browser: watch a controller on a link, or set its window yourself.",
         "play",
         ("verus play", "verus play --export site"),
         "docs/play.md",
     ),
     "reproduce": Verb(
-        "Redraw published results and check each against its target.",
+        "Run published experiments again, and check each claim of their papers.",
         "reproduce",
         ("verus reproduce list", "verus reproduce sigcomm-fig10 --built-in"),
         "docs/claims.md",
     ),
     "check": Verb(
-        "Run suites that others published, with their thresholds, against any sender.",
+        "Run published test suites against any controller, and compare with their thresholds.",
         "check",
         ("verus check --list", "verus check verus cubic"),
         "docs/check.md",
     ),
     "list": Verb(
-        "What there is: schemes, queues, jitter, traffic and channels, with keys, units and defaults.",
+        "List schemes, queues, channels, traffic and other choices, with keys, units and defaults.",
         "",
         ("verus list schemes", "verus list channels --json"),
     ),
     "list schemes": Verb("Congestion controllers.", "catalogue", ("verus list schemes",), "docs/verus.md"),
     "list queues": Verb("Queue disciplines.", "catalogue", ("verus list queues",)),
-    "list jitter": Verb("What packets wait for behind the bottleneck.", "catalogue", ("verus list jitter",)),
-    "list reorder": Verb("Which packets others overtake.", "catalogue", ("verus list reorder",)),
+    "list jitter": Verb("Models of delay jitter behind the bottleneck.", "catalogue", ("verus list jitter",)),
+    "list reorder": Verb("Models of packet reordering.", "catalogue", ("verus list reorder",)),
     "list traffic": Verb(
-        "What flows have to send, and when.",
+        "Traffic models: what flows have to send, and when.",
         "catalogue",
         ("verus list traffic",),
         "docs/traffic.md",
     ),
-    "list measures": Verb("What rows of suites can ask for.", "catalogue", ("verus list measures",), "docs/check.md"),
-    "list scenario": Verb("Fields of a scenario, with ranges.", "catalogue", ("verus list scenario --json",)),
+    "list measures": Verb(
+        "Quantities on which a test of `verus check` can set a threshold.",
+        "catalogue",
+        ("verus list measures",),
+        "docs/check.md",
+    ),
+    "list scenario": Verb(
+        "Fields of a scenario, with their ranges and defaults.", "catalogue", ("verus list scenario --json",)
+    ),
     "list channels": Verb("Built-in channels and public recordings.", "catalogue", ("verus list channels",)),
     "trace": Verb(
-        "Traces: look at them, make them, convert them, fetch public recordings.",
+        "Show, generate and convert traces; download public recordings.",
         "",
         ("verus trace info city-driving-3g-up rate:12",),
     ),
@@ -112,12 +119,12 @@ VERBS = {
         ("verus trace fetch", "verus trace fetch cs244"),
     ),
     "train": Verb(
-        "Watch a controller and write a model of it.",
+        "Learn a transition matrix of delay and window from a controller's runs.",
         "train",
         ("verus train two.model --users 2", "verus compare --scheme model:file=two.model verus"),
         "docs/model.md",
     ),
-    "model": Verb("Models: look at what `verus train` wrote.", "", ("verus model info two.model",), "docs/model.md"),
+    "model": Verb("Show what a model of `verus train` contains.", "", ("verus model info two.model",), "docs/model.md"),
     "model info": Verb(
         "States, density, sizes and the matrix of a model.",
         "model",
@@ -125,17 +132,17 @@ VERBS = {
         "docs/model.md",
     ),
     "analyze": Verb(
-        "All metrics of a Mahimahi link log.",
+        "Compute all metrics of a Mahimahi link log.",
         "analyze",
         ("verus analyze downlink.log",),
     ),
     "report": Verb(
-        "Draw the page of saved runs.",
+        "Draw the report (HTML) of saved runs.",
         "report",
         ("verus report verus-results/demo",),
     ),
     "completion": Verb(
-        "Print a script for a shell that completes what is typed.",
+        "Print a script that completes the command in bash, zsh or fish.",
         "completion",
         (
             "verus completion bash > ~/.local/share/bash-completion/completions/verus",
@@ -187,10 +194,10 @@ def overview() -> str:
     """The first page of help, in the words and the order of the endpoint's."""
     lab = {name: verb.about for name, verb in VERBS.items() if " " not in name}
     options = {
-        "-h, --help": "Print help, of a verb behind it: verus compare --help, or verus help compare",
+        "-h, --help": "Print help; for a verb: verus compare --help, or verus help compare",
         "-V, --version": "Print version",
-        "-v, --verbose": "With a verb: say what is being done",
-        "-q, --quiet": "With a verb: say nothing but errors",
+        "-v, --verbose": "With a verb: report progress in detail",
+        "-q, --quiet": "With a verb: print errors only",
     }
     width = max(map(len, (*lab, *ENDPOINT_VERBS, *options)))
 

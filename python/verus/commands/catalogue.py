@@ -28,7 +28,7 @@ def schemes(*, json_: Json = False) -> None:
     Parameters
     ----------
     json_
-        Print one JSON object a line instead.
+        Print one JSON object a line instead of a table.
     """
     _show(json.loads(_verus.list_schemes()), as_json=json_)
 
@@ -39,51 +39,51 @@ def queues(*, json_: Json = False) -> None:
     Parameters
     ----------
     json_
-        Print one JSON object a line instead.
+        Print one JSON object a line instead of a table.
     """
     _show(json.loads(_verus.list_queues()), as_json=json_)
 
 
 def traffic(*, json_: Json = False) -> None:
-    """What flows have to send, and when.
+    """Traffic models: what flows have to send, and when.
 
     Parameters
     ----------
     json_
-        Print one JSON object a line instead.
+        Print one JSON object a line instead of a table.
     """
     _show(json.loads(_verus.list_traffic()), as_json=json_)
 
 
 def jitter(*, json_: Json = False) -> None:
-    """What packets wait for on their way out of the bottleneck.
+    """Models of delay jitter: random additional delay of packets behind the bottleneck, which keeps their order.
 
     Parameters
     ----------
     json_
-        Print one JSON object a line instead.
+        Print one JSON object a line instead of a table.
     """
     _show(json.loads(_verus.list_jitter()), as_json=json_)
 
 
 def reorder(*, json_: Json = False) -> None:
-    """Which packets others overtake.
+    """Models of packet reordering: which packets are delayed so that later ones overtake them.
 
     Parameters
     ----------
     json_
-        Print one JSON object a line instead.
+        Print one JSON object a line instead of a table.
     """
     _show(json.loads(_verus.list_reorder()), as_json=json_)
 
 
 def measures(*, json_: Json = False) -> None:
-    """What rows of suites can ask for (`verus check`).
+    """Quantities on which a test of `verus check` can set a threshold.
 
     Parameters
     ----------
     json_
-        Print one JSON object a line instead.
+        Print one JSON object a line instead of a table.
     """
     from verus.suites.measures import MEASURES
 
@@ -106,7 +106,7 @@ def channels(*, json_: Json = False) -> None:
     Parameters
     ----------
     json_
-        Print one JSON object a line instead.
+        Print one JSON object a line instead of a table.
     """
     entries = json.loads(_verus.list_channels())
     if json_:

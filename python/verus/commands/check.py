@@ -46,27 +46,27 @@ def check(
     force: Flag = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
-    """Run suites that others published against senders: each row's value, its threshold, passed or missed.
+    """Run published test suites against controllers: each test's value, its threshold, and whether it passed.
 
-    Exit code 3 if a published row that its source states for one of these senders is missed. Rows that a source
-    states for other senders are shown for comparison, and decide nothing.
+    Exit code 3 if a threshold is missed that its source states for the controller tested. Tests that a source states
+    for other controllers are shown for comparison, and do not affect the exit code.
 
     Parameters
     ----------
     schemes
-        `NAME[:key=value,…]`, such as `cubic` or `verus:ratio=2`.
+        Controllers to test, at least one: `NAME[:key=value,…]`, such as `cubic` or `verus:ratio=2`.
     suite
-        Which: a name of `--list`, or a file of your own (`*.toml`). Default: all that come with Verus.
+        Suites: names from `--list`, or files of your own (`*.toml`). Default: all that come with Verus.
     row
-        Rows of these by name, such as `c4/c4_alone`; `*` stands for anything.
+        Only tests (rows) of these names, such as `c4/c4_alone`; `*` stands for any characters.
     list_
-        Say which rows there are.
+        List the suites and their tests, and run none.
     explain
-        Say what one row is: its scenario, what is asked, where it comes from.
+        Describe the test of this name: its scenario, its threshold and its source; run none.
     seed
         The first seed.
     seeds
-        Runs of each row whose source asks for several; the worst counts. Default: 1.
+        Runs of each test whose source asks for several, with different seeds; the worst counts. Default: 1.
     full
         As many runs as the sources ask for.
     jobs
@@ -74,7 +74,7 @@ def check(
     junit
         Write the verdicts as JUnit XML, too.
     json_
-        Print one JSON object a line for each row and sender, and nothing else.
+        Print one JSON object a line for each test and controller, and nothing else.
     out
         Folder for results and page. Default: a new one in `verus-results`; none with --json.
     force

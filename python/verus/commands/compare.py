@@ -96,49 +96,54 @@ def compare(
     Parameters
     ----------
     trace
-        Trace files, names of channels (`verus list channels`), or `rate:MBPS`.
+        Trace files, names of channels (`verus list channels`), or constant rates in Mbit/s, `rate:12`. Default: three
+        built-in channels.
     scheme
         `NAME[:key=value,…]` of `verus list schemes`, such as `cubic` or `verus:ratio=2`; `verus:ratio=2,4` and
-        `verus:ratio=2..6` are several. Or a class in Python, `FILE.py:CLASS[:key=value,…]` (docs/own-controller.md).
+        `verus:ratio=2..6` are several schemes. Or a class in Python, `FILE.py:CLASS[:key=value,…]`
+        (docs/own-controller.md). Default: `verus:ratio=2,4,6`, `cubic`, `newreno` and `vegas`;
+        none with --mix.
     mix
-        `SCHEME*N+SCHEME*M`: flows of several schemes in one run.
+        `SCHEME*N+SCHEME*M`: N flows of one scheme and M of another share the bottleneck in one run.
     queue
-        `KIND[:key=value,…]`, such as `droptail:bytes=120kB` or `codel` (`verus list queues`).
-        Default: `red:min=375000,max=1125000,p=0.1`.
+        The queue before the bottleneck: `KIND[:key=value,…]`, such as `droptail:bytes=120kB` or `codel` (`verus list
+        queues`). Default: `red:min=375000,max=1125000,p=0.1`.
     second_trace
-        A second channel that data cross behind the first. Default: none.
+        A second link in series, which data packets cross after the first. Default: none.
     second_queue
-        The queue before it. Default: `{second_queue}`.
+        The queue before the second link. Default: `{second_queue}`.
     ack
-        What acknowledgements cross: `ideal` (the default), `same`, `rate:MBPS`, a trace file or a channel.
+        The link that acknowledgements cross: `ideal` (no limit; the default), `same` (as the data's), `rate:MBPS`, a
+        trace file or a channel.
     ack_queue
-        The queue they wait in. Default: `{ack_queue}`.
+        The queue before the link of acknowledgements. Default: `{ack_queue}`.
     delay_ms
-        Propagation each way, in ms or as `0.02s`. Default: {delay_ms}.
+        Propagation delay each way, in ms or as `0.02s`. Default: {delay_ms}.
     packet_bytes
-        Size of data packets (IP). Default: {packet_bytes}.
+        Size of data packets with IP headers, bytes. Default: {packet_bytes}.
     opportunity_bytes
-        What one line of a trace carries, 1504 or 1500. Default: {opportunity_bytes}.
+        Bytes that one line of a trace delivers, 1504 or 1500. Default: {opportunity_bytes}.
     ack_every
-        Packets for each acknowledgement. Default: {ack_every}.
+        One acknowledgement for every N data packets. Default: {ack_every}.
     jitter
-        What packets wait for on their way out of the bottleneck: `none` (the default), `gauss:mean_ms=5`,
-        `wifi:mean_ms=7` (`verus list jitter`).
+        Random additional delay of data packets behind the bottleneck, in order: `none` (the default),
+        `gauss:mean_ms=5`, `wifi:mean_ms=7` (`verus list jitter`).
     ack_jitter
-        The same for acknowledgements.
+        The same for acknowledgements. Default: none.
     reorder
-        Which packets others overtake: `none` (the default), `late:p=0.05,ms=10` (`verus list reorder`).
+        Reordering: which data packets arrive late, behind later ones: `none` (the default), `late:p=0.05,ms=10` (`verus
+        list reorder`).
     ack_delay_ms
-        Propagation of acknowledgements. Default: as --delay-ms.
+        Propagation delay of acknowledgements, in ms or as `0.02s`. Default: as --delay-ms.
     delay_series
-        A file with a recorded series of propagation delays each way, in place of --delay-ms: a whole number of ms a
-        line, each for 10 ms.
+        A file with a recorded series of propagation delays each way, in place of --delay-ms: a whole number of ms on
+        each line, which holds for 10 ms.
     loss
         Probability of random loss on the data path, as `0.005` or `0.5%`. Default: {loss}.
     loss_bursts
         Losses in bursts, as LOST/OF: `2/18` loses the last two of every 18 packets. Default: `{loss_bursts}`.
     policer
-        What drops data packets that come to the bottleneck faster than a rate, and queues nothing:
+        A policer (token bucket) before the bottleneck, which drops data packets that exceed its rate, and delays none:
         `bucket:rate_mbps=10,burst=150000` (bytes). Default: `{policer}`.
     ack_loss
         Probability of random loss of acknowledgements. Default: {ack_loss}.
@@ -146,33 +151,36 @@ def compare(
         A JSON file with a list of changes of the path, such as `[{{"at_s": 2, "rate_mbps": 0}}]` (`verus list scenario`
         has the fields).
     changes_repeat
-        Seconds after which the path is as at first and the changes come again. Default: once.
+        Period, in seconds or as `2m`, after which the path returns to its first state and the changes start again.
+        Default: they happen once.
     loop
-        Start a trace again when it ends (the default), or let the link end with it.
+        Start a trace again when it ends (the default), or deliver nothing after its end (--once).
     flows
-        Flows of each `--scheme` in one run; a `--mix` has its own. Default: 1.
+        Flows of each `--scheme` that share the bottleneck in one run; a `--mix` has its own numbers. Default: 1.
     traffic
-        What each flow has to send, and when, of `verus list traffic`: `on-off`, `files:bytes=100kB`. Default: `full`.
+        Traffic of each flow (`verus list traffic`): `on-off`, `files:bytes=100kB`. Default: `full`, always data to
+        send.
     duration
-        How long each run is, in seconds or as `2m`. Default: {duration_s}.
+        Duration of each run, in seconds or as `2m`. Default: {duration_s}.
     seed
         First seed. Default: {seed}.
     repeat
-        Runs of each, with seeds SEED, SEED + 1, … Default: 1.
+        Runs of each combination, with seeds SEED, SEED + 1, … Default: 1.
     records
         Keep one record for each packet (`records.parquet`).
     emulate
         Run in real time, behind an emulated link: our controllers over UDP or QUIC, and the kernel's own
         (`linux:cc=cubic`).
-        Takes root, or user namespaces.
+        Needs root or user namespaces (Linux).
     transport
-        What carries our controllers then: `udp` (the default), `quic`, or both.
+        With --emulate, the transport of our controllers: `udp` (the default), `quic`, or both.
     jobs
-        Emulated runs at the same time. Default: one for every two cores.
+        With --emulate, runs at the same time. Default: one for every two cores.
     max_lateness_ms
-        Exit with code 3 if the emulator delivered later than this in a run (99th percentile).
+        With --emulate, exit with code 3 if the 99th percentile of the emulator's lateness in delivering packets was
+        above this in any run, in ms.
     from_
-        A `run.json`: run the same again. Other options given with it replace what it says.
+        A `run.json` of earlier results: run the same again. Other options given with it replace its values.
     json_
         Print one JSON object a line for each run, and nothing else.
     format_
@@ -180,14 +188,14 @@ def compare(
     out
         Folder for results. Default: a new one in `verus-results`; none with --json.
     qlog
-        Folder for a qlog of each flow, of 64 MiB at the most: packets, losses, window, round trips. Of emulated flows,
-        for those of our controllers.
+        Folder for a qlog of each flow, of at most 64 MiB each: packets, losses, window, round trips. With --emulate,
+        only flows of our controllers have one.
     qlog_format
         `draft` (the current drafts, `.sqlog`; the default) or `0.3` (what the viewer qvis opens, `.qlog`).
     force
         Replace the results, or the logs, in a folder that is not empty.
     report
-        Draw the page and its figures at once, or leave it to `verus report`. Default: --no-report.
+        Draw the report and its figures, too; `verus report` does it later. Default: --no-report.
     """
     asked: dict[str, Any] = {
         "traces": trace,

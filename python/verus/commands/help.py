@@ -17,14 +17,9 @@ _WIDEST = 110
 
 
 class PlainHelp:
-    """Prints what a verb does, how it is called, and what it takes.
+    """Prints what a verb does, how it is called, and what it takes."""
 
-    Args:
-        tail: What stands below: examples, and the page that says more.
-    """
-
-    def __init__(self, tail: str) -> None:
-        self._tail = tail
+    def __init__(self) -> None:
         self._usage = ""
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
@@ -63,8 +58,6 @@ class PlainHelp:
                 for line in lines:
                     print(f"{'':{indent}}{line}")
             print()
-        if any(lists.values()):
-            print(self._tail)
 
 
 def _width() -> int:

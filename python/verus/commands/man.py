@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Annotated, Any
 
+from cyclopts import App
+
 from verus import _verus
 from verus.commands.help import about, name
 from verus.commands.options import one
@@ -29,7 +31,7 @@ def man(
     Parameters
     ----------
     folder
-        Where to; it is made if it is missing.
+        Folder for the pages; it is created if it does not exist.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,10 +66,10 @@ def _page(word: str, verb: Verb) -> str:
     told: Any = _Told()
     own, inner.help_formatter = inner.help_formatter, told
     try:
-        app.help_print(word)
+        App.help_print(app, word)  # without the examples below it
     finally:
         inner.help_formatter = own
-    lists = {"ARGUMENTS": told.arguments, "OPTIONS": told.options}
+    lists = {"VERBS": told.verbs, "ARGUMENTS": told.arguments, "OPTIONS": told.options}
     text = _head(f"verus {word}", verb.about)
     text += f".SH SYNOPSIS\n\\fBverus {_text(word)}\\fR"
     text += "".join(f" {_text(label)}" for label, _ in told.arguments) + " [\\fIOPTIONS\\fR]\n"
@@ -82,6 +84,7 @@ class _Told:
     """Takes what help would print."""
 
     def __init__(self) -> None:
+        self.verbs: list[tuple[str, str]] = []
         self.arguments: list[tuple[str, str]] = []
         self.options: list[tuple[str, str]] = []
 
@@ -93,7 +96,8 @@ class _Told:
 
     def __call__(self, _console: Any, _options: Any, panel: Any) -> None:
         for entry in panel.entries:
-            (self.arguments if entry.positional_label else self.options).append((name(entry), about(entry)))
+            listed = self.arguments if entry.positional_label else self.options
+            (listed if panel.format == "parameter" else self.verbs).append((name(entry), about(entry)))
 
 
 def _head(called: str, summary: str) -> str:

@@ -35,16 +35,16 @@ def info(
     Parameters
     ----------
     names
-        Models.
+        Files that `verus train` wrote.
     plot
         Draw the matrix of the (only) model: `.svg` or `.png` has the first ten quantization steps, as Figs. 5a and 6a;
-        `.html` is a page that has all of it, to look closer at.
+        `.html` is a page of the whole matrix, with zoom.
     zoom
-        Draw the one step that holds this delay in ms, as Figs. 5b and 6b.
+        With --plot, draw only the quantization step that contains this delay, in ms, as Figs. 5b and 6b.
     force
         Replace a file that exists.
     json_
-        Print one JSON object a line for each.
+        Print one JSON object a line for each model.
     """
     found = [json.loads(_verus.model_info(str(name))) for name in names]
     if zoom is not None and plot is None:

@@ -49,18 +49,18 @@ def play(
     force: Flag = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> None:
-    """Open the playground: a link in the browser, its packets, queue and delay, with any sender, or you.
+    """Open the playground in the browser: watch a controller on a link, or set its window yourself.
 
     The simulator runs in the page. Nothing leaves this machine, and the numbers are those of `verus compare`.
 
     Parameters
     ----------
     port
-        Where it is served, on this machine only. Default: 8017, or another if that is taken.
+        Port, on this machine only (loopback). Default: 8017, or another if that is taken.
     browser
-        Open it in the browser (the default), or print its address alone.
+        Open it in the browser (the default), or only print its address.
     export
-        Write the page to this folder, for any server of files, and serve nothing.
+        Write the page to this folder, for any static web server, and serve nothing.
     force
         Write into that folder even if it is not empty.
     """

@@ -20,18 +20,18 @@ def report(
     force: Flag = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
-    """Draw `report.html` and the figures of a saved run, from its results alone; of several, one page of all.
+    """Draw `report.html` and the figures of saved runs, or the congestion graph of a qlog.
 
-    Of a qlog, draw the congestion graph.
+    The report of one folder is written into it; several folders share one report in a folder of its own (--out).
 
     Parameters
     ----------
     folders
-        Folders that `verus compare`, `sweep`, `check`, `reproduce`, `probe` or `shell` wrote. Several, of `compare`,
-        `probe` or `shell`, are laid over each other: what ran over the same channel and queue shares its charts. Or
-        logs of flows (`--qlog`), `.sqlog` or `.qlog`, whose pages are beside them (`.html`).
+        Folders that `verus compare`, `sweep`, `check`, `reproduce`, `probe` or `shell` wrote. Several must be of
+        `compare`, `probe` or `shell`: runs over the same channel and queue then share their charts. Or logs of flows
+        (`--qlog`), `.sqlog` or `.qlog`, each drawn as a page beside it (`.html`).
     out
-        Folder for the page of several. Default: a new one in `verus-results`.
+        Folder for the report of several folders. Default: a new one in `verus-results`.
     force
         Replace what is in that folder.
     """

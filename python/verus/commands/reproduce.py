@@ -48,30 +48,30 @@ def reproduce(
 ) -> int:
     """Run published experiments again, draw them, and check each claim of their source.
 
-    `verus reproduce list` says which there are; without a name, or with `all`, all run that need no root.
-    Exit code 3 if a claim or a target does not hold.
+    `verus reproduce list` lists the experiments. Exit code 3 if a claim or a target does not hold.
 
     Parameters
     ----------
     names
-        Which; all that need no root if none is named.
+        Names of experiments. Default: `all`, which is every experiment that needs no root.
     traces
         A folder with the recordings. Default: `$VERUS_TRACES`, then what `verus trace fetch` brought.
     built_in
-        Leave recordings out: built-in channels only.
+        Use built-in channels only, no recordings.
     seed
-        Of every run; the first where runs are repeated.
+        Random seed of every run; where runs are repeated, of the first.
     repeat
-        Runs of each cell, where they are repeated. Default: the experiment's own number.
+        Runs with different seeds for each configuration, in experiments that repeat runs. Default: the experiment's own
+        number.
     jobs
-        Emulated runs at the same time.
+        Emulated (real-time) runs at the same time.
     modes
         Modes of Verus such as `paper,prototype`, or settings of it such as `delay_min=ever`, in which every claim is
-        measured as well: takes as much longer as Verus runs in it.
+        measured, too; each takes another run of every flow of Verus.
     short
-        Fewer and shorter runs, of what has such a form: `arena`.
+        Fewer and shorter runs; only `arena` has this form.
     out
-        Folder for results and report (with several experiments, a folder in it for each). Default: a new
+        Folder for results and report (with several experiments, a subfolder for each). Default: a new
         one in `verus-results`; none with --json.
     force
         Replace the results in a folder that is not empty.

@@ -21,7 +21,7 @@ from verus.store import complete, kept
 from verus.study import Study, read
 from verus.sweep import IDENTITY, Folder, Plan, cells, merge
 
-app = App(name="sweep", help="Run a study: any parameters over channels, queues and seeds, from a file.")
+app = App(name="sweep")
 
 #: Cells of a study that are shown as a table; more are for programs.
 _MOST_SHOWN = 100
@@ -55,26 +55,28 @@ def sweep(
     json_: Flag = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
-    """Run what is missing of a study, and write its dataset once all is there.
+    """Run a study: a file that varies any parameters over channels, queues and seeds.
 
-    Each run is kept as it ends; the same command goes on with the others. See docs/studies.md.
+    Each run is saved as it ends, and the same command, given again, does only the missing ones. The dataset is written
+    once all runs are there.
 
     Parameters
     ----------
     study
-        A TOML file.
+        The TOML file of the study (docs/studies.md).
     out
         Folder of the study. Default: `verus-results/NAME`.
     shard
-        `K/N`: only the K-th of N equal shares of the runs, for machines that know nothing of each other.
+        `K/N`: only the K-th of N equal shares of the runs, to divide a study among machines without a scheduler.
     jobs
         Cores to use. Default: all of them.
     cluster
         Run on Dask workers: `tcp://HOST:PORT` of a scheduler, or `local:N` for N processes of this machine.
     report
-        Draw the page of what is there, `report.html`, as `verus report` does.
+        Draw the report of the runs done so far, `report.html`, as `verus report` does.
     json_
-        Print one JSON object a line for each cell of the finished study: means over seeds with 95 % intervals.
+        Print one JSON object a line for each configuration of the finished study: means over seeds with 95 % confidence
+        intervals.
     """
     if jobs is not None:
         at_least("jobs", jobs, 1, 1000)
@@ -122,7 +124,7 @@ def status(
     out: Path | None = None,
     json_: Flag = False,
 ) -> int:
-    """Say how much of a study is there.
+    """Print how many runs of a study are done.
 
     Parameters
     ----------
@@ -166,16 +168,16 @@ def merge_(
     json_: Flag = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
-    """Bring together what several folders have of one study; exit code 1 if runs are missing still.
+    """Merge the runs that several folders have of one study. Exit code 1 if runs are still missing.
 
     Parameters
     ----------
     folders
-        Of one study, run by one build.
+        Folders of the same study, run by the same build of Verus.
     out
-        Where to; it may be one of them.
+        Folder to merge into; it may be one of them.
     json_
-        As of `verus sweep`.
+        Print one JSON object a line for each configuration, as `verus sweep` does.
     """
     into = Folder(out)
     into.check()

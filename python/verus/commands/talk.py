@@ -36,8 +36,8 @@ class Talk:
     """How much is said.
 
     Attributes:
-        verbose: Say what is being done, and where an error comes from.
-        quiet: Say nothing but errors.
+        verbose: Report progress in detail, and print the traceback of an error.
+        quiet: Print errors only.
     """
 
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", show_default=False)] = False

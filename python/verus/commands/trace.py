@@ -25,9 +25,9 @@ def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *
     Parameters
     ----------
     names
-        Trace files or names of channels.
+        Trace files or names of channels (`verus list channels`).
     json_
-        Print one JSON object a line for each.
+        Print one JSON object a line for each trace.
     """
     found = [json.loads(_verus.trace_info(name)) for name in names]
     if json_:
@@ -58,11 +58,11 @@ def plot(
     name
         A trace file or the name of a channel.
     out
-        Where to, as `.svg`, `.png` or `.html`. Default: the trace's name as `.svg`.
+        File to write: `.svg`, `.png` or `.html`. Default: the trace's name as `.svg`.
     seed
-        Of a built-in channel.
+        Random seed of a built-in channel.
     duration
-        How much of a built-in channel, in seconds or as `2m`.
+        Duration of a built-in channel, in seconds or as `2m`.
     force
         Replace a file that exists.
     """
@@ -96,12 +96,12 @@ def convert(raw: Path, out: Path, /, *, rates: Flag = False, force: Flag = False
     Parameters
     ----------
     raw
-        The log.
+        The log, or with --rates a series of rates.
     out
         The trace to write: plain, `.gz` or `.xz` by its ending.
     rates
-        RAW is a series of rates: a header `start_s,end_s,mbps`, and rows of it. As a file that ends in `.csv` it can be
-        named as a channel, too.
+        RAW is a series of rates: a CSV file with the header `start_s,end_s,mbps`. Such a file, if its name ends in
+        `.csv`, can also be used as a channel directly.
     force
         Replace a file that exists.
     """
@@ -131,9 +131,9 @@ def generate(
     out
         The trace to write: plain, `.gz` or `.xz` by its ending.
     seed
-        Same seed, same trace.
+        Random seed; the same seed gives the same trace.
     duration
-        How much, in seconds or as `2m`.
+        Duration, in seconds or as `2m`.
     force
         Replace a file that exists.
     """
@@ -153,8 +153,8 @@ def fetch(
 ) -> int:
     """Download public recordings, check them, and keep them in the cache.
 
-    Without a name it lists what there is. Recordings are not part of this product: each has the
-    licence and the paper to cite that `verus list channels` states.
+    Without a name it lists the recordings. They are not part of Verus: `verus list channels` has the licence of each
+    and the paper to cite.
 
     Parameters
     ----------

@@ -39,42 +39,43 @@ def train(
     json_: Json = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> None:
-    """Watch a controller and write a model of it, to run as `--scheme model:file=OUT`.
+    """Learn a transition matrix of delay and window from a controller's runs, to run as `--scheme model:file=OUT`.
 
     Parameters
     ----------
     out
-        The model to write.
+        File of the model to write.
     trace
-        Trace files or names of channels. Default: three built-in channels, unless runs are `--recorded`.
+        Trace files or names of channels. Default: three built-in channels, or none with `--recorded`.
     users
-        Flows that share a channel; several numbers make one model of all of them, such as `1 2 3 4`. Default: 1.
+        Number of flows that share a channel; several numbers, such as `1 2 3 4`, are a run each, for one model of all.
+        Default: 1.
     scheme
-        The controller to watch, `NAME[:key=value,…]`.
+        The controller to learn from, `NAME[:key=value,…]`.
     recorded
-        Folders of `verus compare --records`: their packets are used, too.
+        Folders of `verus compare --records` whose packets are used, too.
     duration
-        How long each run is, in seconds or as `5m`.
+        Duration of each run, in seconds or as `5m`.
     seed
         First seed.
     repeat
-        Runs of each, with seeds SEED, SEED + 1, …
+        Runs of each combination, with seeds SEED, SEED + 1, …
     queue
         The bottleneck's queue.
     delay_ms
-        Propagation each way, in ms or as `0.02s`.
+        Propagation delay each way, in ms or as `0.02s`.
     packet_bytes
-        Size of data packets (IP).
+        Size of data packets with IP headers, bytes.
     quantization_ms
-        The step of the delays: 1, 2, 5, 10 or 20 in the paper.
+        Quantization step of delays, in ms: 1, 2, 5, 10 or 20 in the paper.
     percentile
-        Samples of longer delay than this percentile are left out.
+        Samples of delay above this percentile are left out.
     csv
-        Also write the whole matrix as comma-separated probabilities: m × m numbers, easily gigabytes.
+        Also write the whole matrix as comma-separated probabilities: m × m numbers, often gigabytes.
     force
         Replace files that exist.
     json_
-        Print what the model is as one JSON object.
+        Print the summary of the model as one JSON object.
     """
     refuse_existing(out, force=force)
     if csv is not None:
