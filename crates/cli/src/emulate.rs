@@ -46,11 +46,11 @@ enum Kind {
     Quic(Scheme),
     /// The kernel's TCP with that congestion control.
     Tcp(String),
-    /// Somebody's program.
+    /// Any other program (`cmd:SENDER => RECEIVER`).
     Program(Program),
 }
 
-/// For `verus compare --emulate`: reads a run from standard input and prints what came of it, as JSON.
+/// For `verus compare --emulate`: reads a run from standard input and prints its results, as JSON.
 #[derive(clap::Args)]
 pub struct Args {}
 

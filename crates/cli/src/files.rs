@@ -40,16 +40,16 @@ const TOLD: usize = 10;
 /// Options of `send` and `receive`.
 #[derive(clap::Args)]
 pub struct ClientArgs {
-    /// The server's fingerprint, as `serve` prints it (default: that of the last time).
+    /// The server's fingerprint, as `serve` prints it (default: the one seen before).
     #[arg(long, value_name = "FINGERPRINT", value_parser = fingerprint)]
     fingerprint: Option<Fingerprint>,
-    /// The server's token: a file (default: VERUS_TOKEN, then `token` in the --config folder).
+    /// File with the server's token (default: VERUS_TOKEN, then `token` in the --config folder).
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// The servers met before: a file (default: `known_hosts` in the --config folder).
+    /// File with the fingerprints of servers seen before (default: `known_hosts` in the --config folder).
     #[arg(long, value_name = "FILE")]
     known_hosts: Option<PathBuf>,
-    /// Replace files that have other contents.
+    /// Replace existing files whose contents differ.
     #[arg(short, long)]
     pub force: bool,
     /// Print a JSON object for each file.
@@ -62,7 +62,7 @@ pub struct ClientArgs {
 /// Options of all three.
 #[derive(clap::Args)]
 pub struct Common {
-    /// The controller of what is sent from here, such as verus, cubic, bbr or copa: NAME[:key=value,…], as in `verus
+    /// The congestion controller of data sent from here, such as verus, cubic, bbr or copa: NAME[:key=value,…], as in `verus
     /// list schemes`.
     #[arg(long, default_value = "verus", value_parser = scheme)]
     pub scheme: Scheme,

@@ -40,11 +40,11 @@ const VERBS: &[(&str, &[&str], &str)] = &[
     (
         "verus serve",
         &[
-            "verus serve shared                            a folder, until Ctrl-C",
-            "verus serve token add alice                   a token for one more client, printed this once",
-            "verus serve token add drop --rights write     one that can put files and see nothing",
-            "verus serve token revoke alice                and away with it, while the server runs",
-            "verus serve ./token                           a folder that is called `token`",
+            "verus serve shared                            serve a folder until Ctrl-C",
+            "verus serve token add alice                   make and print a token for another client",
+            "verus serve token add drop --rights write     a token that allows uploads only",
+            "verus serve token revoke alice                revoke it; the server may be running",
+            "verus serve ./token                           serve a folder named `token`",
         ],
         "docs/transfer.md",
     ),

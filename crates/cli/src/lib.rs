@@ -39,7 +39,7 @@ use verus_core::algorithm::Registry;
 
 use crate::ui::Ui;
 
-/// Low delay over links that nobody can predict: measure a path, move files.
+/// Measure live paths, transfer files and emulate links, with low-delay congestion control.
 #[derive(Parser)]
 #[command(name = "verus", version, disable_help_subcommand = true)]
 struct Cli {
@@ -57,10 +57,10 @@ enum Verb {
     Probe(probe::Args),
     #[cfg(target_os = "linux")]
     Shell(Box<shell::Args>),
-    /// How a command line may go on, for shells.
+    /// Print how a command line may continue, for the completion of shells.
     #[command(hide = true)]
     Complete {
-        /// The words behind the program; the last may be empty.
+        /// The words after the program's name; the last may be empty.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<OsString>,
     },

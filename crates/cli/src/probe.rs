@@ -19,7 +19,7 @@ use verus_net::probe::seal::Secret;
 use crate::failure::Failure;
 use crate::ui::Ui;
 
-/// Measure a path, under any of the controllers: what iperf3 is to TCP.
+/// Measure a path under load, as iperf3 does for TCP, with any of the controllers.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -86,7 +86,7 @@ fn read_key(path: Option<&Path>) -> Result<Option<Secret>, Failure> {
     Ok(Some(Secret::stretch(key)))
 }
 
-/// Random bytes that nobody can guess.
+/// Random bytes from the operating system, for secrets.
 fn entropy() -> Result<[u8; 32], Failure> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)

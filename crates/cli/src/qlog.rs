@@ -14,10 +14,10 @@ use crate::ui::Ui;
 /// Where logs go, and in which words.
 #[derive(clap::Args)]
 pub struct QlogArgs {
-    /// Write a qlog of each flow that is sent from here into this folder, 64 MiB at the most (docs/qlog.md).
+    /// Write a qlog of each flow sent from here into this folder, at most 64 MiB each (docs/qlog.md).
     #[arg(long, value_name = "DIR")]
     qlog: Option<PathBuf>,
-    /// The current drafts (draft), or what the viewer qvis opens (0.3).
+    /// Format: the current drafts (draft), or the one that the viewer qvis opens (0.3).
     #[arg(long, value_name = "FORMAT", requires = "qlog", default_value = "draft",
         value_parser = clap::builder::PossibleValuesParser::new(["draft", "0.3"]))]
     qlog_format: String,

@@ -16,10 +16,10 @@ use crate::failure::Failure;
 use crate::files::{self, Job};
 use crate::ui::Ui;
 
-/// Receive files and folders from a `serve`.
+/// Receive files and folders from a server (`serve`).
 ///
-/// Each arrives under its own name in the present folder, or in --into. What was interrupted goes on
-/// where it stopped when the same command is given again.
+/// Each arrives under its own name in the current folder, or in --into. The same command, given again, continues an
+/// interrupted transfer where it stopped.
 #[derive(clap::Args)]
 pub struct Args {
     // Not as a doc comment: rustdoc would take the brackets for a link.
@@ -29,7 +29,7 @@ pub struct Args {
         help = "The server, and what to get from the folder that it serves: HOST[:PORT]/PATH; without a PATH everything"
     )]
     from: Vec<Remote>,
-    /// The folder to put it into; it is made if it is missing.
+    /// Folder to receive into; it is created if it does not exist.
     #[arg(short = 'o', long, value_name = "DIR", default_value = ".")]
     into: PathBuf,
     #[command(flatten)]

@@ -15,10 +15,10 @@ use crate::files::{self, Job};
 use crate::qlog;
 use crate::ui::Ui;
 
-/// Send files and folders to a `serve`.
+/// Send files and folders to a server (`serve`).
 ///
-/// Each arrives under its own name. What was interrupted goes on where it stopped when the same command
-/// is given again.
+/// Each arrives under its own name. The same command, given again, continues an interrupted transfer where it
+/// stopped.
 #[derive(clap::Args)]
 pub struct Args {
     /// Files and folders.

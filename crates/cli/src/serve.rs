@@ -35,11 +35,11 @@ use crate::files::{self, Whose};
 use crate::log::Log;
 use crate::ui::Ui;
 
-/// Serve a folder to `send` and `receive`.
+/// Serve a folder over QUIC to the clients `send` and `receive`.
 ///
-/// Clients know this server by its fingerprint, and each needs a token; the first of both is made at the first
-/// start and kept in the --config folder. Nothing outside of the folder is read or written, and root's rights are
-/// given up.
+/// Clients recognize this server by its fingerprint, and each needs a token. The server's key and a first token are
+/// made at the first start and kept in the --config folder. Of clients' paths, none leads outside of the folder, and a
+/// server started as root gives up root's rights.
 #[derive(clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -60,7 +60,7 @@ enum Verb {
 
 #[derive(clap::Args)]
 struct Serving {
-    /// The folder.
+    /// The folder to serve.
     #[arg(value_name = "DIR", required = true)]
     folder: Option<PathBuf>,
     /// Listen on this address only (default: all, IPv4 and IPv6).
@@ -69,31 +69,31 @@ struct Serving {
     /// Listen on this UDP port; 0 takes a free one.
     #[arg(short, long, default_value_t = DEFAULT_PORT)]
     port: u16,
-    /// Take no files.
+    /// Accept no files from clients.
     #[arg(long)]
     read_only: bool,
-    /// The token of the client `default`: a file (default: `token` in the --config folder, made if nobody has one).
+    /// File with the token of the client `default` (default: `token` in the --config folder, made if no client has a token).
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Serve anybody, without a token.
+    /// Serve every client, without a token.
     #[arg(long, conflicts_with = "token_file")]
     no_token: bool,
-    /// Clients at a time.
+    /// Most clients at a time.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
     max_clients: u16,
-    /// Clients at a time from one address (IPv6: one /64) (default: half of --max-clients).
+    /// Most clients at a time from one address (IPv6: one /64) (default: half of --max-clients).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     clients_per_address: Option<u16>,
-    /// What all files in DIR may take together before clients may add no more, as 500MB or 2GiB.
+    /// Most space that all files in DIR may take before uploads are refused, as 500MB or 2GiB (default: no limit).
     #[arg(long, value_name = "SIZE")]
     max_bytes: Option<ByteSize>,
-    /// Remove unfinished files that were not written to for so long, as 12h or 7d, or `forever`.
+    /// Remove unfinished files after this long without a write, as 12h or 7d; `forever` keeps them.
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = keep)]
     keep_parts: Keep,
-    /// Add a JSON object for each transfer, with who and what, to this file.
+    /// Append a JSON object for each transfer (client, file, result) to this file.
     #[arg(long, value_name = "FILE")]
     audit: Option<PathBuf>,
-    /// As root: serve as this user (default: whom DIR belongs to). `root` keeps root's rights.
+    /// When started as root: serve as this user (default: the owner of DIR). `root` keeps root's rights.
     #[arg(long, value_name = "NAME|UID[:GID]")]
     user: Option<String>,
     /// Print events as JSON Lines.

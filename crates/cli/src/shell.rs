@@ -47,23 +47,23 @@ use privilege::Standing;
 pub use launch::Args as LaunchArgs;
 pub use launch::run as launch;
 
-/// Run a program behind an emulated link: its own network, and this link to ours.
+/// Run a program in a network namespace of its own, behind an emulated link.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What carries packets to the program: a trace file, a channel of `verus list channels` such as
-    /// city-driving-3g-up, or rate:MBPS (default: no limit).
+    /// Link to the program: a trace file, a channel of `verus list channels` such as city-driving-3g-up, or rate:MBPS
+    /// (default: no limit).
     #[arg(long, value_name = "CHANNEL", required_unless_present = "up")]
     down: Option<String>,
-    /// What carries packets from the program (default: no limit).
+    /// Link from the program (default: no limit).
     #[arg(long, value_name = "CHANNEL")]
     up: Option<String>,
-    /// Propagation each way, in ms or as 0.02s.
+    /// Propagation delay each way, in ms or as 0.02s.
     #[arg(long, visible_alias = "delay", value_name = "MS", default_value_t = 20.0, value_parser = millis)]
     delay_ms: f64,
-    /// The queue on the way to the program: KIND[:key=value,…], as in `verus list queues`.
+    /// Queue before the link to the program: KIND[:key=value,…], as in `verus list queues`.
     #[arg(long, value_name = "QUEUE", default_value = "infinite", value_parser = queue)]
     queue: Queue,
-    /// The queue on the way from the program (default: as --queue).
+    /// Queue before the link from the program (default: as --queue).
     #[arg(long, value_name = "QUEUE", value_parser = queue)]
     up_queue: Option<Queue>,
     /// Probability that a packet to the program is lost at random, as 0.005 or 0.5%.
@@ -72,32 +72,33 @@ pub struct Args {
     /// Probability that a packet from the program is lost at random.
     #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = probability)]
     up_loss: f64,
-    /// What drops packets to the program that come faster than a rate, such as bucket:rate_mbps=10,burst=150000.
+    /// Policer (token bucket) that drops packets to the program above a rate, such as
+    /// bucket:rate_mbps=10,burst=150000 (bytes).
     #[arg(long, value_name = "POLICER", default_value = "none")]
     policer: PolicerConfig,
-    /// The same of packets from the program.
+    /// The same for packets from the program.
     #[arg(long, value_name = "POLICER", default_value = "none")]
     up_policer: PolicerConfig,
-    /// What packets to the program wait for behind the link, such as gauss:mean_ms=5; they keep their order.
+    /// Random additional delay of packets to the program, such as gauss:mean_ms=5; they keep their order.
     #[arg(long, value_name = "JITTER", default_value = "none")]
     jitter: JitterConfig,
-    /// The same of packets from the program.
+    /// The same for packets from the program.
     #[arg(long, value_name = "JITTER", default_value = "none")]
     up_jitter: JitterConfig,
-    /// Which packets to the program others overtake, such as late:p=0.05,ms=10.
+    /// Reordering: which packets to the program arrive late, behind later ones, such as late:p=0.05,ms=10.
     #[arg(long, value_name = "REORDER", default_value = "none")]
     reorder: ReorderConfig,
-    /// The same of packets from the program.
+    /// The same for packets from the program.
     #[arg(long, value_name = "REORDER", default_value = "none")]
     up_reorder: ReorderConfig,
-    /// A recorded series of propagation delays each way, in place of --delay-ms: a whole number of ms a line, each for
-    /// 10 ms.
+    /// File with a recorded series of propagation delays each way, in place of --delay-ms: a whole number of ms on each
+    /// line, which holds for 10 ms.
     #[arg(long, value_name = "FILE", conflicts_with = "delay_ms")]
     delay_series: Option<PathBuf>,
-    /// Let a link end with its trace (default: traces start again).
+    /// Deliver nothing after the end of a trace (default: traces start again).
     #[arg(long)]
     once: bool,
-    /// What one line of a trace carries, bytes.
+    /// Bytes that one line of a trace delivers.
     #[arg(long, value_name = "BYTES", default_value_t = 1504, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     opportunity_bytes: u32,
     /// Largest packet, bytes.
@@ -112,14 +113,13 @@ pub struct Args {
     /// Write a log of the link from the program likewise.
     #[arg(long, value_name = "FILE")]
     log_up: Option<PathBuf>,
-    /// Leave results and time series in this folder, for `verus report`.
+    /// Write results and time series into this folder, for `verus report`.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Replace earlier results in --out.
     #[arg(long, requires = "out")]
     force: bool,
-    /// Call the run invalid (exit code 3) if the 99th percentile of the deliveries' lateness is above
-    /// this.
+    /// Exit with code 3 if the 99th percentile of the emulator's lateness in delivering packets is above this.
     #[arg(long, value_name = "MS", value_parser = millis)]
     max_lateness_ms: Option<f64>,
     /// The program and its arguments (default: a shell).

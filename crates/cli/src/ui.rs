@@ -11,7 +11,7 @@ use crate::plain;
 /// Options that every verb takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Say more.
+    /// Report more about the work.
     #[arg(short, long, global = true)]
     pub verbose: bool,
     /// Print results and errors only.

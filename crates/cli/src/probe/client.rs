@@ -32,13 +32,13 @@ pub struct Args {
     /// The controller, such as verus, cubic, bbr or copa: NAME[:key=value,…], as in `verus list schemes`.
     #[arg(long, default_value = "verus", value_parser = scheme)]
     scheme: Scheme,
-    /// The server's UDP port, where HOST does not say it [default: 6060]
+    /// The server's UDP port, unless HOST names one [default: 6060]
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Which way the data goes (default: up; with --record: both).
+    /// Direction of the data: up is to the server (default: up; with --record: both).
     #[arg(long, value_enum)]
     direction: Option<Way>,
-    /// From the server to here, as iperf3 calls it: --direction down.
+    /// The same as --direction down, by iperf3's name.
     #[arg(short = 'R', long, conflicts_with = "direction")]
     reverse: bool,
     /// Flows at the same time, in each direction.
@@ -47,32 +47,32 @@ pub struct Args {
     /// How long to send, in s or as 2m (default: 10, or until --bytes are delivered; with --record: 60).
     #[arg(short = 't', long, visible_alias = "time", value_name = "TIME", value_parser = seconds)]
     pub(super) duration: Option<f64>,
-    /// How much each flow sends, such as 20MB.
+    /// Data that each flow sends, such as 20MB (default: no limit).
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = size)]
     bytes: Option<u64>,
-    /// How fast each flow's source yields data, in Mbit/s or as 300k (default: as fast as the controller sends).
+    /// Rate at which each flow's application offers data, in Mbit/s or as 300k (default: as fast as the controller sends).
     #[arg(short = 'b', long, visible_alias = "bitrate", value_name = "MBPS", value_parser = mbps)]
     pub(super) rate_mbps: Option<f64>,
-    /// Size of a packet with its IP and UDP headers; never fragmented.
+    /// Size of a packet with its IP and UDP headers, bytes; never fragmented.
     #[arg(long, value_name = "BYTES", default_value_t = 1400,
         value_parser = clap::value_parser!(u16).range(200..=65_000))]
     pub(super) packet_bytes: u16,
-    /// The key that the server has: a file.
+    /// File with the server's key.
     #[arg(long, value_name = "FILE")]
     pub(super) key_file: Option<PathBuf>,
-    /// Seeds the controllers.
+    /// Random seed of the controllers.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// IPv4 only.
+    /// Use IPv4 only.
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
-    /// IPv6 only.
+    /// Use IPv6 only.
     #[arg(short = '6', long)]
     ipv6: bool,
     /// Print a JSON object for each direction.
     #[arg(long)]
     json: bool,
-    /// Leave results, time series and profiles in this folder, for `verus report`.
+    /// Write results, time series and profiles into this folder, for `verus report`.
     #[arg(long, value_name = "DIR", group = "place")]
     out: Option<PathBuf>,
     /// Record the channel in this folder: arrivals, Mahimahi traces, one-way delays (docs/recording.md).
@@ -82,10 +82,10 @@ pub struct Args {
     /// How a channel is recorded.
     #[arg(long, value_enum, default_value = "saturate", requires = "record")]
     pub(super) record_mode: RecordMode,
-    /// With --record-mode constant: how fast to send up, where not as fast as down, Mbit/s.
+    /// With --record-mode constant: rate towards the server, Mbit/s (default: that of the other direction).
     #[arg(long, value_name = "MBPS", requires = "record", value_parser = mbps)]
     pub(super) up_rate_mbps: Option<f64>,
-    /// With --record-mode saturate: how long a queue to keep standing, ms.
+    /// With --record-mode saturate: queueing delay to maintain, ms (default: 500).
     #[arg(long, value_name = "MS", requires = "record", value_parser = queue_millis)]
     pub(super) queue_ms: Option<f64>,
     /// Replace earlier results in the folder.

@@ -20,7 +20,7 @@ use crate::ui::Ui;
 
 use crate::log::Log;
 
-/// Answer the clients of `probe client`.
+/// Run a server for `probe client`.
 #[derive(clap::Args)]
 pub struct Args {
     /// Listen on this address only (default: all, IPv4 and IPv6).
@@ -29,19 +29,19 @@ pub struct Args {
     /// Listen on this UDP port; 0 takes a free one.
     #[arg(short, long, default_value_t = DEFAULT_PORT)]
     port: u16,
-    /// Serve only clients that have the same key: a file of 12 bytes or more that nobody else can read.
+    /// Serve only clients that have the same key: a file of 12 bytes or more that no other user can read.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// Tests at a time.
+    /// Most tests at a time.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_clients: u32,
-    /// Tests at a time of one address (IPv4) or network (the first 64 bits of IPv6).
+    /// Most tests at a time from one address (IPv4) or network (the first 64 bits of IPv6).
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_clients_per_address: u32,
-    /// Flows of one test, both directions together.
+    /// Most flows of one test, both directions together.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     max_flows: u32,
-    /// Flows of all tests together.
+    /// Most flows of all tests together.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     max_total_flows: u32,
     /// Longest test, in s or as 1h.
@@ -53,10 +53,10 @@ pub struct Args {
     /// Most that all tests together may use of each direction, Mbit/s (default: no limit).
     #[arg(long, value_name = "MBPS", value_parser = mbps)]
     max_total_mbps: Option<f64>,
-    /// Forget a client that was silent for so long, in s or as 2m.
+    /// End the test of a client that has sent nothing for this long, in s or as 2m.
     #[arg(long, value_name = "TIME", default_value_t = 60, value_parser = whole_seconds)]
     max_silence: u32,
-    /// End after one test.
+    /// Exit after one test.
     #[arg(long)]
     once: bool,
     /// Print events as JSON Lines.
@@ -64,7 +64,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What strangers are granted of each direction unless it is said otherwise, Mbit/s.
+/// Default of --max-mbps without a key, Mbit/s in each direction.
 const STRANGERS_MBPS: f64 = 100.0;
 
 /// How long a server that was told to stop waits for its clients to hear of it.

@@ -25,11 +25,11 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Verb {
-    /// Make a token for a client and print it, this once.
+    /// Make a token for a client and print it; it cannot be printed again.
     Add {
-        /// What to call the client: up to 64 letters, digits, `.`, `_` and `-`.
+        /// Name of the client: up to 64 letters, digits, `.`, `_` and `-`.
         name: ClientName,
-        /// What it may do: read, write (and then learn nothing of what is there), or both.
+        /// What the client may do: read, write (it can then list and read nothing), or both.
         #[arg(long, value_name = "RIGHTS", default_value = "both")]
         rights: Rights,
         #[command(flatten)]
@@ -40,9 +40,9 @@ enum Verb {
         #[command(flatten)]
         more: More,
     },
-    /// Take a client's token away; a server that runs hangs up on it within a second.
+    /// Revoke a client's token; a running server closes its connections within a second.
     Revoke {
-        /// The client.
+        /// Name of the client.
         name: ClientName,
         #[command(flatten)]
         more: More,
@@ -54,7 +54,7 @@ struct More {
     /// Where the server keeps keys and tokens (default: VERUS_CONFIG, then ~/.config/verus).
     #[arg(long, value_name = "DIR")]
     config: Option<PathBuf>,
-    /// As root: the user as whom the server runs, as in `serve` (default: whom the --config folder belongs to).
+    /// When root: the user as whom the server runs, as in `serve` (default: the owner of the --config folder).
     #[arg(long, value_name = "NAME|UID[:GID]")]
     user: Option<String>,
     /// Print JSON.
