@@ -96,7 +96,8 @@ test-recordings: $(STAMPS)/packages ## What holds on recordings, which must be t
 
 .PHONY: test-python
 test-python: build
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=logical --dist=loadgroup -m 'not real_time'
+	$(BIN)/python -m pytest -m real_time
 
 .PHONY: lint
 lint: lint-rust lint-python lint-licenses lint-wasm lint-release ## Formatting, lints, types, licences, WebAssembly, releases

@@ -71,7 +71,7 @@ def cut_short(command: str) -> str:
     said = command.partition(" #")[0].rstrip().replace("phone.example", "localhost")
     said, given = re.subn(r"--duration \S+", "--duration 2", said)
     verb = re.search(r"(?:^|which verus\)\" )(?:verus )?(compare|train|probe client)\b", said)
-    if verb and not given and not re.search(r"--from|--bytes|--record\b", said):
+    if verb and not given and not re.search(r"--from|--bytes", said):
         at = verb.end()
         said = f"{said[:at]} --duration 2{said[at:]}"
     return said
