@@ -121,7 +121,7 @@ pub trait Watch<P> {
     fn on_arrived(&mut self, _at: Time, _packet: &P) {}
 }
 
-/// Nobody watches.
+/// A watcher that ignores everything.
 impl<P> Watch<P> for () {}
 
 /// Elements that packets cross in turn, and then propagation. In the steady state nothing is allocated.

@@ -1,4 +1,4 @@
-//! Public recordings: traces that somebody published, fetched by name once and then kept in a cache.
+//! Public recordings: traces that others have published, fetched by name once and then kept in a cache.
 //!
 //! They are data (`recordings.tsv`): where each is published, what its content hashes to, under which licence, and which
 //! paper to cite. Downloading is not done here: this module says from where, to where, and whether what came is right.
@@ -18,7 +18,7 @@ use crate::lines::hex;
 /// Where a file of a public repository is; `VERUS_TRACE_URL` in the environment overrides it.
 const URL: &str = "https://raw.githubusercontent.com/{repository}/{commit}/{path}";
 
-/// A public recording: a trace that somebody published, fetched by name.
+/// A public recording: a published trace, fetched by name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recording {
     /// Its name here: a folder for the source and a file, for example `cs244-2017/city_drive_2min`. The part after the

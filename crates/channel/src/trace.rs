@@ -48,7 +48,7 @@ pub struct Trace {
     period_ms: u64,
     /// SHA-256 of the text that was read, and of the file as stored.
     hashes: Option<(String, String)>,
-    /// SHA-256 of what a trace that was made here would be as text, once somebody has asked.
+    /// SHA-256 of the text of a trace that was made here, computed when first asked for.
     made: OnceLock<String>,
 }
 

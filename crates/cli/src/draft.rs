@@ -1,4 +1,4 @@
-//! What is written beside its place before it takes it: a file or a folder that nobody else could have made, and
+//! What is written beside its place before it takes it: a file or a folder that no other user could have made, and
 //! whose folder is held open, so that links planted meanwhile lead nowhere.
 
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ const NEW: OFlags = OFlags::WRONLY
 /// What a umask leaves of it.
 const ORDINARY: Mode = Mode::from_raw_mode(0o666);
 
-/// A name for the draft of `path`, in the same folder, which nobody can guess.
+/// A name for the draft of `path`, in the same folder, which cannot be guessed.
 ///
 /// # Errors
 /// If the system has no random numbers.

@@ -93,7 +93,7 @@ impl Failure {
         }
     }
 
-    /// Nobody reads our output any more: whoever did has seen enough. Silence, and exit code 0, as
+    /// The reader of our output has closed it, and seen enough. Silence, and exit code 0, as
     /// with the verbs of the lab.
     pub fn closed_pipe() -> Self {
         Failure {

@@ -90,7 +90,7 @@ impl Common {
 /// Whose home holds keys and tokens.
 #[derive(Clone, Copy, Debug)]
 pub enum Whose<'a> {
-    /// That of whoever started us.
+    /// That of the process that started us.
     Ours,
     /// This one.
     Of(&'a Path),

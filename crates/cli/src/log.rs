@@ -1,6 +1,6 @@
-//! What a server says, without ever waiting for whoever reads it.
+//! What a server says, without ever waiting for the reader of its output.
 //!
-//! Standard output may be a pipe that nobody reads just now: a pager, a terminal with Ctrl-S, a log shipper
+//! Standard output may be a pipe that is not being read: a pager, a terminal with Ctrl-S, a log shipper
 //! that hangs. Who writes to that waits. So a thread of its own writes, and what it cannot keep up with is
 //! dropped, counted, and told as soon as anything can be told again.
 

@@ -1,4 +1,4 @@
-//! What may be printed: lines that cannot drive a terminal or forge another line, whoever chose the words in
+//! What may be printed: lines that cannot drive a terminal or forge another line, even if a peer chose the words in
 //! them. Everything that this program prints goes through here, where it is printed: nobody has to know which
 //! of its parts a peer, a file system or a trace named.
 
@@ -26,9 +26,9 @@ pub fn line(text: impl Display) -> String {
     head.chain(LEFT_OUT.chars()).chain(tail).collect()
 }
 
-/// Tells in one line, on standard error, what nobody may miss.
+/// One line on standard error, printed even with --quiet.
 pub fn warn(text: impl Display) {
-    // A closed standard error leaves nobody to tell.
+    // Without a standard error there is nowhere to report to.
     let _ = writeln!(io::stderr(), "{}", line(text));
 }
 

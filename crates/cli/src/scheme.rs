@@ -1,4 +1,4 @@
-//! Schemes as whoever runs this command types them: a model of theirs is read from its file.
+//! Schemes as they are typed on the command line: a model is read from the file that it names.
 
 use std::fs::File;
 use std::io::Read;

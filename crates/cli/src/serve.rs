@@ -1,6 +1,6 @@
 //! `serve`.
 //!
-//! The order of what is done first is what keeps it safe: what needs the rights of whoever started it is opened,
+//! The order of what is done first is what keeps it safe: what needs the rights of the user that started it is opened,
 //! the rights are given up ([`privilege`]), keys and tokens are read, the process is confined ([`sandbox`]), and only
 //! then are there threads, and packets.
 
@@ -189,7 +189,7 @@ struct Ready {
     config: ServerConfig,
     socket: std::net::UdpSocket,
     audit: Option<Audit>,
-    /// None where nobody has a name, or the folder of secrets cannot be written: nothing is lost without it.
+    /// None where clients have no names, or the folder of secrets cannot be written: nothing is lost without it.
     used: Option<Used>,
     start: Start,
 }
@@ -222,7 +222,7 @@ fn prepare(args: &Serving) -> Result<Ready, Failure> {
     let home = args.common.folder(standing.home())?;
     let socket = listen(args)?;
     let audit = args.audit.as_deref().map(Audit::open).transpose()?;
-    // Root's own token, for somebody who may not read it.
+    // Root's own token, which another user may not read.
     let early = args.token_file.as_deref().map(Token::read);
     standing.assume()?;
 

@@ -4,7 +4,7 @@
 //! each acknowledgement, by v/(δ·window) packets, and v doubles with each round trip in which it goes on in the same direction
 //! (V. Arun and H. Balakrishnan, "Copa: Practical Delay-Based Congestion Control for the Internet", NSDI 2018, §2). n flows
 //! keep about n/δ packets queued, around which the queue swings and is empty once in five round trips. Where it never is,
-//! somebody else fills it: then δ falls as NewReno's window would grow, and is doubled by losses (§2.2, `copa/competition.rs`).
+//! another flow fills it: then δ falls as NewReno's window would grow, and is doubled by losses (§2.2, `copa/competition.rs`).
 //! Losses mean nothing else to it, unless far more is lost than delivered (`copa/overload.rs`).
 //!
 //! d_q is the standing round-trip time, the least of half a smoothed round trip, less the least of ten seconds: so that neither

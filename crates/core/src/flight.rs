@@ -768,7 +768,7 @@ impl Ledger {
 struct Remembered {
     numbers: BTreeSet<u64>,
     /// Nothing is forgotten before this instant, since the oldest is not old enough until then. A lower bound only: in
-    /// the past when the oldest has changed and nobody has looked since.
+    /// the past when the oldest has changed since the last look.
     kept_until: Time,
 }
 

@@ -1,4 +1,4 @@
-//! LEDBAT++: for transfers that nobody waits for, which give way to everything else.
+//! LEDBAT++: for background transfers, which give way to everything else.
 //!
 //! It keeps 60 ms of queue at the most, as the round-trip time less the least of ten minutes shows it. Below that the window
 //! grows as NewReno's, slower where the path is short; above, it shrinks by as much as the queue is too long, down to half of

@@ -166,7 +166,7 @@ impl Controller for ModelDriven {
         self.packet_size = size;
     }
 
-    /// w: what the open epoch was granted. What is in flight is nobody's decision here.
+    /// w: what the open epoch was granted. What is in flight is not decided here.
     #[inline]
     fn window(&self) -> Bytes {
         self.packet_size * self.granted

@@ -290,7 +290,7 @@ pub fn expand(text: &str) -> Result<Vec<String>, Problem> {
             (None, Some((key, several))) if !part.trim().is_empty() => {
                 several.extend(values(key, part)?);
             }
-            // Not of this grammar: whoever parses it says so.
+            // Not of this grammar: the parser says so.
             (None, _) => return Ok(vec![text.to_owned()]),
         }
     }

@@ -2,7 +2,7 @@
 //! addresses, and forwarding.
 //!
 //! Everything is written down before it is changed, in a folder for the host's network namespace. A file of
-//! that folder that is locked belongs to a path that lives; the kernel takes the lock from whoever dies. The
+//! that folder that is locked belongs to a path that lives; the kernel releases the lock of a process that dies. The
 //! last path to need a setting, or the next to begin after its death, puts that back; the last of all removes the
 //! folder.
 
@@ -169,7 +169,7 @@ impl Place {
                 continue;
             };
             let real = !["all", "default", "lo"].contains(&interface.as_str());
-            // One that is just going away answers nobody.
+            // One that is just going away does not answer.
             if real && !interface.starts_with(DEVICE) && ours(&name(&interface)).unwrap_or(false) {
                 answering.push(interface);
             }
@@ -234,7 +234,7 @@ impl Drop for Place {
     }
 }
 
-/// Makes a folder that nobody else may write to, or makes sure of that.
+/// Makes a folder that no other user may write to, or checks that an existing one is such a folder.
 fn own_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -294,7 +294,7 @@ fn lock(folder: &Path) -> io::Result<File> {
         let path = folder.join(LOCK);
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true);
-        // Whoever held it may have removed the folder meanwhile.
+        // The process that held it may have removed the folder meanwhile.
         let file = match options.open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             opened => opened?,

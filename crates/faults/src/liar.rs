@@ -1,7 +1,7 @@
 //! A receiver that lies in every way that an acknowledgement can.
 //!
 //! Nothing makes a receiver tell the truth: it may acknowledge early, late, in bursts or not at all, name
-//! false times of arrival, claim congestion marks that nobody made, and let its half of an algorithm say
+//! false times of arrival, claim congestion marks that no queue made, and let its half of an algorithm say
 //! anything. A [`Liar`] does so between two instants and is honest before and after, so that a test sees both
 //! what the lies do and whether the flow recovers from them. It knows what a receiver knows: the packets
 //! that came.

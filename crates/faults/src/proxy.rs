@@ -279,7 +279,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // There is nobody left to tell.
+        // The owner has gone.
         let _ = self.join();
     }
 }

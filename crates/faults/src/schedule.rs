@@ -1,7 +1,7 @@
 //! What goes wrong between two ends, and when.
 //!
 //! A schedule is plain data. Written by hand it tests one thing; drawn from a seed it tests what
-//! nobody thought of, and its one line of text and its seed are all that is needed to see a failure
+//! no developer thought of, and its one line of text and its seed are all that is needed to see a failure
 //! again. Times count from the first datagram.
 
 use std::fmt;

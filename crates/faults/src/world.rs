@@ -39,7 +39,7 @@ pub enum Ending {
     Done,
     /// Time ran out.
     Deadline,
-    /// Nothing is under way and nobody waits for a timer, yet not all are done.
+    /// Nothing is under way and no timer is set, yet not all are done.
     Stuck,
     /// An end kept asking to be woken at one instant: in real time it would use a whole core.
     Spinning,
@@ -213,7 +213,7 @@ impl World<'_> {
                         let client = client_address(self.changes);
                         self.up.send(now, Addressed { client, bytes });
                     }
-                    // There is nobody else.
+                    // There is no other end.
                     End::Client => {}
                     End::Server => self.down.send(now, Addressed { client: to, bytes }),
                 }

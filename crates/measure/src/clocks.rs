@@ -8,7 +8,7 @@
 //! Measurements", INFOCOM 1999, for both directions at once). How far the lines may turn before they leave
 //! the lowest packets by more than those scatter is the drift's error. The sum of the lines is the round trip of
 //! the empty path; their difference is twice the offset if the empty path is as long in both directions.
-//! Nobody can tell whether it is: the offset may be wrong by half of that round trip.
+//! Whether it is cannot be measured: the offset may be wrong by half of that round trip.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

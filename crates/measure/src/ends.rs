@@ -1,6 +1,6 @@
 //! What flows amount to by what their two ends tell.
 //!
-//! On a live path nobody sees the bottleneck: [`PathFlow`] is a flow there, and [`PathTotals`] what the flows of one
+//! On a live path the bottleneck cannot be observed: [`PathFlow`] is a flow there, and [`PathTotals`] what the flows of one
 //! direction amount to. On an emulated link the bottleneck has a [`Meter`](crate::Meter), and the ends add
 //! what it cannot know: [`EndMetrics`].
 

@@ -1,7 +1,7 @@
 //! Jain's fairness index.
 
 /// Jain's index of `shares`: (Σx)² / (n·Σx²), 1 when all are equal and 1/n when one flow has all.
-/// `None` when there are no shares or nobody has any (Jain, Chiu, Hawe, DEC-TR-301, 1984).
+/// `None` when there are no shares or all are zero (Jain, Chiu, Hawe, DEC-TR-301, 1984).
 pub fn jain(shares: &[f64]) -> Option<f64> {
     of(shares.iter().copied())
 }

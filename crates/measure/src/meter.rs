@@ -289,7 +289,7 @@ impl Meter {
     }
 
     /// Whether the sender of `flow` has data that waits to leave, for [`Metrics::signal_delay_p95_ms`]. A flow has none
-    /// until the first call; if there are no calls for any flow, somebody always has some.
+    /// until the first call; if there are no calls for any flow, some flow always has data to send.
     #[inline]
     pub fn set_waiting(&mut self, now: Time, flow: usize, waiting: bool) {
         if self.flows[flow].waiting != waiting {

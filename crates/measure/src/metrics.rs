@@ -97,7 +97,7 @@ pub struct FlowMetrics {
     pub flow: usize,
     /// Bytes that left the bottleneck queue, Mbit/s.
     pub throughput_mbps: f64,
-    /// Time for which it was on, s; none if nobody told.
+    /// Time for which it was on, s; `None` if it was not reported.
     pub on_s: Option<f64>,
     /// Bytes that left the bottleneck queue over the time for which it was on, Mbit/s; none if it never was.
     pub throughput_on_mbps: Option<f64>,

@@ -5,9 +5,9 @@
 //! What each event means here, and which fields readers need, is in `docs/qlog.md`.
 //!
 //! A log streams: it keeps one event in memory, and its writer decides where bytes go. It ends at a [limit](Qlog::new),
-//! which its last event tells. Whoever drives a core [`Sender`] tells of what that did
+//! which its last event tells. A host that drives a core [`Sender`] reports what that did
 //! ([`on_sent`](Qlog::on_sent), [`on_heard`](Qlog::on_heard), [`on_timer`](Qlog::on_timer),
-//! [`look`](Qlog::look)); whoever hosts a bare controller tells of packets itself.
+//! [`look`](Qlog::look)); a host of a bare controller reports packets itself.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use verus_core::rtt::RttEstimate;
 use verus_core::sender::{Sender, Transmit};
 use verus_core::{Bytes, Controller, Duration, Phase, Time};
 
-/// How long a file is at the most unless somebody says otherwise: some 130,000 packets with all that is told of them.
+/// Default limit of a file's size, bytes: some 130,000 packets with all their events.
 pub const LIMIT: u64 = 64 << 20;
 
 /// Of the limit, what is left for the event that tells of it and for closing brackets.
@@ -70,7 +70,7 @@ impl Dialect {
     }
 }
 
-/// A dialect that nobody knows.
+/// An unknown dialect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("qlog format `{0}` is none of `draft` and `0.3`")]
 pub struct UnknownDialect(String);

@@ -14,9 +14,9 @@ const DENSE_MS: u64 = 1 << 20;
 /// none did, 1 ms + the value of the next millisecond (Sprout, NSDI 2013, §5.1; as Mahimahi's
 /// `mm-delay-graph` computes it).
 ///
-/// The latter takes a silence as a link that serves nobody, which it is only if somebody waits for it. Where it is known
+/// The latter takes a silence as a link that serves nobody, which it is only if a packet waits for it. Where it is known
 /// that no sender had anything to send all through an empty millisecond, that counts what the queue still needed to run
-/// empty, and nothing if it was empty: nobody has seen what the link would have done then.
+/// empty, and nothing if it was empty: what the link would have done then is not known.
 ///
 /// Departures come in the order of entering, so a millisecond is complete when a later one is
 /// entered, and the empty ones before it then count down to it: one comparison per packet, and two
@@ -38,7 +38,7 @@ pub(crate) struct SignalDelay {
     left_before: u64,
     /// Spans during which no sender had anything to send, ns, of those that no packet has entered behind yet.
     idle: VecDeque<(u64, u64)>,
-    /// Since when no sender has anything to send, ns; `None` if one has, or if nobody knows.
+    /// Since when no sender has anything to send, ns; `None` if one has, or if it is not known.
     idle_since: Option<u64>,
 }
 
@@ -125,7 +125,7 @@ impl SignalDelay {
         self.count_down(from, to, until);
     }
 
-    /// What comes before the end of a span in which nobody had anything to send; where that leads.
+    /// What comes before the end of a span in which no sender had anything to send; where that leads.
     fn idle_gap(&mut self, from: u64, to: u64, until: u64, (since, wanted): (u64, u64)) -> u64 {
         let first = since.next_multiple_of(MILLI).clamp(from, to);
         let last = (wanted - wanted % MILLI).clamp(first, to);

@@ -2,7 +2,7 @@
 //!
 //! A [`Server`] serves a folder; a [`Client`] lists it, gets files from it and puts files into it. What
 //! neither may ever do is harm by mistake: paths cannot leave the folder ([`folder`]), a file takes its
-//! name only once it is whole and verified ([`files`], [`digest`]), and nobody is talked to who has not
+//! name only once it is whole and verified ([`files`], [`digest`]), and there is no talking to a peer that has not
 //! proven who they are ([`secrets`], [`trust`], [`access`]). What was interrupted goes on where it stopped.
 //!
 //! `docs/transfer.md` describes the protocol, byte by byte, and what it does not protect from.
@@ -87,7 +87,7 @@ mod code {
     pub const IDLE: u32 = 8;
 }
 
-/// How far a file has come; shared with whoever shows it.
+/// How far a file has come; shared with what shows it.
 #[derive(Debug, Default)]
 pub struct Gauge {
     position: AtomicU64,
@@ -153,7 +153,7 @@ pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket::bind(address, SOCKET_BYTES)?.into())
 }
 
-/// A number that nobody can guess.
+/// A number that cannot be guessed.
 fn random_seed() -> u64 {
     let mut bytes = [0; 8];
     // Only a controller's random numbers depend on it.

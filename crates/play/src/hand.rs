@@ -21,7 +21,7 @@ pub fn set_window(window: Bytes) {
     WINDOW.store(window.get(), Ordering::Relaxed);
 }
 
-/// Nothing to configure: whoever sits there decides.
+/// Nothing to configure: the person decides.
 #[derive(Clone, Debug, Default)]
 pub struct Config;
 

@@ -331,7 +331,7 @@ fn flatten(found: &Statistics, entry: &mut Map<String, Value>) {
     }
 }
 
-/// What a built-in channel is made with where nobody says.
+/// What a built-in channel is made with by default.
 const SEED: u64 = 1;
 const DURATION_S: f64 = 60.0;
 

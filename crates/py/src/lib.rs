@@ -79,7 +79,7 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Jain's index of what each flow got; `None` if nobody got anything.
+/// Jain's index of what each flow got; `None` if no flow got anything.
 #[pyfunction]
 fn jain(shares: Vec<f64>) -> Option<f64> {
     verus_measure::jain(&shares)

@@ -183,7 +183,7 @@ pub(crate) fn simulate_many<'py>(
     Ok(outcomes)
 }
 
-/// A run that goes as far as it is told to, for whoever decides something in between.
+/// A run that goes as far as it is told to, for a caller that decides something in between.
 #[pyclass(frozen, module = "verus._verus")]
 pub(crate) struct Simulation(Mutex<verus_sim::Simulation>);
 

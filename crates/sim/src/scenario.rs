@@ -18,7 +18,7 @@ use crate::traffic::TrafficError;
 
 /// A run: flows over one shared bottleneck.
 ///
-/// Ranges stand here alone: [`Scenario::schema`] has them for whoever asks, and [`Scenario::plan`] refuses what is
+/// Ranges stand here alone: [`Scenario::schema`] lists them, and [`Scenario::plan`] refuses what is
 /// outside. The longest run and the most flows are where a typing error becomes likelier than a wish.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

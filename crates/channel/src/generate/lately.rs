@@ -1,4 +1,4 @@
-//! Built-in channels made lately: whoever compares senders asks for the same one again for each of them.
+//! Built-in channels made lately: a comparison of senders asks for the same channel again for each of them.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -20,7 +20,7 @@ pub(crate) static LATELY: Lately = Lately::new();
 /// What a channel is made of; it is the same whenever it is made of that.
 type MadeOf = (&'static str, u64, Duration);
 
-/// One that is made, or that somebody is making.
+/// One that is made, or that another thread is making.
 type Made = Arc<OnceLock<Arc<Trace>>>;
 
 /// Channels made lately.

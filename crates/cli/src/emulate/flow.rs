@@ -36,7 +36,7 @@ pub struct Flow<'a> {
     pub run_seed: u64,
 }
 
-/// A folder for logs, which whoever asked has made and gives its name.
+/// A folder for logs, which the caller has made and names.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Logs {
@@ -88,7 +88,7 @@ pub struct Outcome {
     pub rtt_p95_ms: Option<f64>,
     /// Packets sent again / packets sent.
     pub retransmit_rate: Option<f64>,
-    /// The window at the end of each bin of 100 ms, bytes; empty where nobody tells.
+    /// The window at the end of each bin of 100 ms, bytes; empty where it is not reported.
     pub window_bytes: Vec<Option<f64>>,
     /// Points of delay profiles.
     pub profiles: Vec<ProfilePoint>,

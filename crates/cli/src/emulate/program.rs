@@ -1,6 +1,6 @@
 //! Any program as a sender: `cmd:SENDER => RECEIVER`.
 //!
-//! Both are command lines of a shell's, one in each namespace, told where the receiver is to listen. Nobody here knows what
+//! Both are command lines of a shell's, one in each namespace, told where the receiver is to listen. It is not known here what
 //! they send: the link measures their packets, by the receiver's port or, where one program is the only one of the run, by
 //! their being nobody else's.
 

@@ -358,7 +358,7 @@ fn packets(way: &Way, from: Time) -> Vec<u8> {
     let seconds = |at: Time| (at.as_nanos() as f64 - from.as_nanos() as f64) / 1e9;
     for arrival in &way.arrivals {
         let (at, size) = (seconds(arrival.at), arrival.size.get());
-        // Nobody says when a packet without data left.
+        // When a packet without data left is not reported.
         let written = match arrival.number {
             Some(number) => writeln!(
                 text,

@@ -118,7 +118,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let listening = json!({
         "event": "listening", "address": local.to_string(), "key": !open, "max_mbps": mbps,
     });
-    // Whoever started it waits for this line, and it for whoever does: nobody else is there yet.
+    // A script that starts the server waits for this line, so it is written before anything else is done.
     if args.json {
         ui.json(&listening)?;
     } else if !ui.is_quiet() {
@@ -144,7 +144,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             goodbye = Some(now + GOODBYE);
             server.shut_down(now);
         }
-        // Nobody reads what it says any more: whoever started it is gone.
+        // Its output is not read any more: the program that started it is gone.
         log.check()?;
         if args.once && ended {
             break;

@@ -27,7 +27,7 @@ use crate::ui::Ui;
 /// How long to wait for the server's first answer, and for its next.
 const PATIENCE: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(60);
-/// A system that says that nobody listens, or that nothing can be sent there, is believed after this long: a
+/// An ICMP error (port closed, host unreachable) is believed after this long: a
 /// server that is just starting is given a chance.
 const REFUSED: Duration = Duration::from_secs(2);
 /// How long the path is left idle before the load, to know its delay: ten echoes.

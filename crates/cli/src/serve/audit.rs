@@ -1,4 +1,4 @@
-//! The audit log: a JSON object for each transfer, who and what, that nobody but us can change.
+//! The audit log: a JSON object for each transfer (client, file, result), in a file that no other user can change.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ impl Audit {
     /// lie where the server could not write otherwise.
     ///
     /// # Errors
-    /// If it cannot be, or somebody else may change it.
+    /// If it cannot be, or another user may change it.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let cannot = |why: &dyn std::fmt::Display| {
             Failure::usage(format_args!("--audit `{}`: {why}", path.display()))

@@ -2,9 +2,9 @@
 //!
 //! | started by | the folder belongs to | goes on as |
 //! |---|---|---|
-//! | somebody | anybody | that somebody |
+//! | a user | any | that user |
 //! | root, `--user NAME` | anybody | NAME |
-//! | root | somebody | the one it belongs to |
+//! | root | a user | its owner |
 //! | root | root | root in name: without capabilities, and only if it can be confined |
 //! | root, `--user root` | anybody | root |
 //!
@@ -28,7 +28,7 @@ use verus_net::transfer::folder::Folder;
 use crate::failure::Failure;
 use crate::files::Whose;
 
-/// Somebody to become.
+/// A user to become.
 #[cfg(target_os = "linux")]
 #[derive(Debug)]
 pub struct Account {
@@ -41,7 +41,7 @@ pub struct Account {
 /// As whom to go on.
 #[derive(Debug)]
 pub enum Standing {
-    /// As whoever started it.
+    /// As the user that started it.
     Same,
     /// As root, since the user says so.
     #[cfg(target_os = "linux")]
@@ -49,7 +49,7 @@ pub enum Standing {
     /// As root in name: it owns what root owns, and may no more than an owner.
     #[cfg(target_os = "linux")]
     Bare,
-    /// As somebody else.
+    /// As another user.
     #[cfg(target_os = "linux")]
     Other(Account),
 }
@@ -190,7 +190,7 @@ pub fn choose(given: Option<&str>, folder: &Folder, shown: &Path) -> Result<Stan
     Ok(Standing::Other(account))
 }
 
-/// As whom to change tokens: whoever it is, and root as the user that it names.
+/// As which user to change tokens: the one that runs the command, or, for root, the user that it names.
 ///
 /// # Errors
 /// As [`choose`].
@@ -206,7 +206,7 @@ pub fn choose_for_tokens(given: Option<&str>) -> Result<Standing, Failure> {
     })
 }
 
-/// For root, the one that an existing folder belongs to, if that is somebody else.
+/// For root, the one that an existing folder belongs to, if that is another user.
 ///
 /// # Errors
 /// If the system does not say.

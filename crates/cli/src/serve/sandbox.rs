@@ -1,5 +1,5 @@
 //! Confines the process to what a server needs, where the kernel offers it: Landlock (Linux 5.13), which anybody
-//! may ask for and nobody can give back.
+//! may ask for and that cannot be undone.
 //!
 //! It holds for the thread that asks and those that it starts: before the runtime has any.
 
@@ -42,7 +42,7 @@ impl fmt::Display for Confined {
 }
 
 /// From now on, files can be opened beneath `folder` only, and read beneath `home`; no program can be run, and
-/// nobody talked to over TCP or a socket outside. What is open stays so.
+/// no connection over TCP or a socket outside. What is open stays so.
 ///
 /// # Errors
 /// If the kernel offers Landlock and refuses this.

@@ -120,7 +120,7 @@ fn add(name: &ClientName, rights: Rights, more: &More, ui: &Ui) -> Result<(), Fa
         ui.line(token.text())
     };
     if printed.is_err() {
-        // A token that nobody has seen is of no use, and its name would be taken.
+        // A token that was never printed is of no use, and its name would be taken.
         let _ = store.revoke(name);
         return printed;
     }

@@ -68,7 +68,7 @@ impl Used {
     fn rewrite(&mut self, name: &ClientName, now: SystemTime) -> io::Result<()> {
         let mut text = String::new();
         self.file.rewind()?;
-        // What somebody else has damaged begins anew.
+        // A damaged file is begun anew.
         let _ = self.file.read_to_string(&mut text);
         let mut times = parse(&text).unwrap_or_default();
         times.insert(name.to_string(), now);

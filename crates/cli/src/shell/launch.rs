@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })
 }
 
-/// In a mount namespace of its own, so that nobody else sees it and nothing is left of it.
+/// In a mount namespace of its own, so that no other process sees it and nothing is left of it.
 fn cover_configuration(resolver: &Path) -> nix::Result<()> {
     const NOTHING: Option<&str> = None;
     unshare(CloneFlags::CLONE_NEWNS)?;

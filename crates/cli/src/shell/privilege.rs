@@ -1,4 +1,4 @@
-//! What the emulator may do here, and on whose behalf: the program runs as whoever called `sudo`, `doas` or
+//! What the emulator may do here, and on whose behalf: the program runs as the user that called `sudo`, `doas` or
 //! `pkexec`, and what is left is written with no rights but that user's.
 
 use std::env;
@@ -21,7 +21,7 @@ const TUN: &str = "/dev/net/tun";
 /// As what we run.
 #[derive(Debug)]
 pub enum Standing {
-    /// Root, perhaps on behalf of somebody.
+    /// Root, perhaps on behalf of a user.
     Root(Option<Caller>),
     /// A user, in a user namespace whose network is empty.
     User,
@@ -36,10 +36,10 @@ pub struct Caller {
     groups: Vec<u32>,
 }
 
-/// Finds out who made us root: `None` if nobody says so, or root itself did, or we are not root.
+/// Which user became root to run us: `None` if that is not said, or it was root itself, or we are not root.
 ///
 /// # Errors
-/// If what is said makes no sense, contradicts itself, or names nobody: root would run what a user meant to run.
+/// If what is said makes no sense, contradicts itself, or names no user: root would run what a user meant to run.
 pub fn caller() -> Result<Option<Caller>, Failure> {
     if !geteuid().is_root() {
         return Ok(None);
@@ -62,7 +62,7 @@ enum By<'a> {
     Name(&'a str),
 }
 
-/// Whoever is named by what `said` gives for the variables of sudo(8), doas(1) and pkexec(1).
+/// The user that is named by what `said` gives for the variables of sudo(8), doas(1) and pkexec(1).
 fn find_caller(
     said: impl Fn(&str) -> Option<String>,
     look: &dyn Fn(By<'_>) -> Option<User>,

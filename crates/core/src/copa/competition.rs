@@ -34,7 +34,7 @@ pub(super) struct Competition {
 }
 
 impl Competition {
-    /// `delta`: δ where nobody competes.
+    /// `delta`: δ without competition.
     pub(super) fn new(delta: f64) -> Self {
         Competition {
             least: 1.0 / delta,
@@ -52,7 +52,7 @@ impl Competition {
         (self.empty_at, self.grew_at) = (now, now);
     }
 
-    /// Whether somebody competes.
+    /// Whether a flow competes that fills buffers.
     pub(super) fn is_on(&self) -> bool {
         self.on
     }

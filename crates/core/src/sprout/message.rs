@@ -1,6 +1,6 @@
 //! What the two halves tell each other: a stamp on each packet, a report with each acknowledgement.
 //!
-//! Both are integers in network order. Whoever sent them may lie; what cannot be read is ignored.
+//! Both are integers in network order. Their sender may lie; what cannot be read is ignored.
 
 use super::TICKS;
 use super::forecast::Counts;

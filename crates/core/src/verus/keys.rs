@@ -271,7 +271,7 @@ mod tests {
     use super::*;
     use crate::spec::{Given, shown};
 
-    /// What the keys say of `config`, as somebody would write it, but for the mode itself.
+    /// The keys that make `config`, as a user would write them, but for the mode itself.
     fn written(config: &Config) -> String {
         let keys = shown(Config::ROWS, config);
         let told = keys

@@ -497,7 +497,7 @@ impl Connection {
 
     /// A packet that says it belongs here arrived from the peer at `arrival` and is read at `now`;
     /// `size` and `ecn` are those of the IP packet, `total` what all connections may receive. Returns whether it was sealed
-    /// with the connection's key: what was not costs nobody anything.
+    /// with the connection's key; what was not has no effect.
     pub fn handle(
         &mut self,
         now: Time,
@@ -630,7 +630,7 @@ impl Connection {
             }
         });
         self.stop_flows();
-        // Whoever closed wants to know how it ended: all flows, then the answer.
+        // The end that closed wants to know how it ended: all flows first, then the answer.
         self.statuses_owed = self.outgoing.len().div_ceil(Status::MAX_FLOWS);
         self.status_turn = 0;
         self.answer_close = true;

@@ -294,7 +294,7 @@ impl Driver {
     }
 }
 
-/// Whether the socket itself is none any more: all else concerns one datagram, and nobody else's.
+/// Whether the socket itself has failed. Any other error concerns one datagram, and no other client's.
 fn is_own_fault(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(

@@ -80,7 +80,7 @@ impl Echoes {
         Some(bytes)
     }
 
-    /// The answer with these bytes arrived: one that nobody waits for, or that comes again, counts for nothing.
+    /// The answer with these bytes arrived: one that is not awaited, or that comes again, is ignored.
     pub(super) fn on_answer(&mut self, arrival: Time, bytes: &[u8; 16]) {
         let Some(at) = self.out.iter().position(|(own, _)| own == bytes) else {
             return;

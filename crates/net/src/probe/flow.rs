@@ -431,7 +431,7 @@ impl Outgoing {
 
     /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
     pub fn on_timer(&mut self, now: Time) {
-        // Nobody waits for the epochs of a flow that had nothing to send or to hear of.
+        // A flow that had nothing to send and nothing under way skips its epochs.
         let waited = self.sender.next_timer().is_some_and(|at| at <= now);
         self.offer_due(now);
         if self.sender.next_timer().is_some_and(|at| at <= now) {
@@ -696,7 +696,7 @@ impl Incoming {
         let mut below = None;
         for range in self.receiver.ranges().take(MAX_RANGES) {
             let Ok(received) = u32::try_from(range.last - range.first + 1) else {
-                break; // four billion numbers: nobody honest is here
+                break; // four billion numbers: no honest client comes here
             };
             match below {
                 None => body.newest = range.last,

@@ -1,4 +1,4 @@
-//! What a server grants, whoever asks.
+//! What a server grants at the most.
 
 use verus_core::{Bytes, Duration, Rate, Time};
 
@@ -148,7 +148,7 @@ impl std::ops::SubAssign for Use {
     }
 }
 
-/// Faster than any link, and what the command line takes: nobody means more.
+/// Faster than any link; also the limit of the command line.
 const FASTEST: Rate = Rate::from_bps(1_000_000_000_000);
 
 /// Sizes of packets that a test may ask for, bytes (IP).

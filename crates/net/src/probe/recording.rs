@@ -64,7 +64,7 @@ struct Upward {
     has_data: bool,
     /// When it arrived, by the far clock, if the server told.
     arrived: Option<Time>,
-    /// Whether it arrived. Of a packet without data nobody tells: its likes do.
+    /// Whether it arrived. Packets without data are not acknowledged: what became of their neighbours says.
     known: bool,
 }
 
@@ -237,7 +237,7 @@ pub struct Way {
     pub sent: u64,
     /// Of these, packets that did not arrive, as far as is known.
     pub lost: u64,
-    /// Packets with data known to have arrived of which nobody told when: they are spread like those without.
+    /// Packets with data that arrived at a time not reported: they are spread like those without data.
     pub untimed: u64,
     /// Share of the time in bins of 100 ms in which every packet had queued, or nothing arrived.
     pub queued_share: f64,

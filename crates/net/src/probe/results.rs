@@ -109,7 +109,7 @@ pub struct Row {
     pub scheme: String,
     /// What was set of it.
     pub params: Value,
-    /// Always `path`: nobody knows what queues there are.
+    /// Always `path`: what queues there are is not known.
     pub queue: &'static str,
     /// Always `path`: acknowledgements take the way back.
     pub ack: &'static str,

@@ -4,7 +4,7 @@
 //! the same in all packets. Handshake packets
 //! are keyed by the pre-shared key; without one, by a constant that everybody knows, so that the
 //! tag is a checksum. A connection's packets are keyed by that and both ends' random nonces, apart
-//! for each direction: without a pre-shared key too, whoever did not see the handshake cannot forge
+//! for each direction: without a pre-shared key too, an attacker who did not see the handshake cannot forge
 //! them, and nothing recorded in one connection is of use in another or in the other direction.
 //! This authenticates; it hides nothing.
 //!
@@ -31,7 +31,7 @@ const STRETCH: (u32, u32, u32) = (64 * 1024, 3, 4);
 
 /// The salt is the same everywhere: both ends must come to the same key before either has said a word, so
 /// that a server need keep nothing and say nothing to who has no key. Tables made for it are as large as the
-/// keys that they hold: against those, a key that nobody thought up helps, and nothing else.
+/// keys that they hold: against those, only a random key helps.
 const SALT: &[u8] = b"Verus probe, wire format 2, salt";
 
 /// A pre-shared key, stretched: who has recorded a handshake pays as much for each guess.
@@ -117,7 +117,7 @@ impl Key {
         covered + TAG_BYTES
     }
 
-    /// Whether the packet was sealed with this key, and nobody has touched it since.
+    /// Whether the packet was sealed with this key and is unchanged.
     #[inline]
     pub fn opens(&self, packet: &Packet<'_>) -> bool {
         constant_time_eq(&self.tag(packet.covered), packet.tag) && packet.is_padded()
@@ -157,7 +157,7 @@ impl Tokens {
         Tokens(key)
     }
 
-    /// A token that proves, to this server and for a while, that whoever sends it with `nonce`
+    /// A token that proves, to this server and for a while, that the sender of it and `nonce`
     /// receives at `address`.
     pub fn mint(&self, now: Time, address: SocketAddr, nonce: &[u8; 16]) -> [u8; TOKEN_BYTES] {
         let at = now.as_nanos().to_be_bytes();

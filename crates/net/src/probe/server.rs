@@ -66,7 +66,7 @@ impl Library for Catalogue {
     }
 }
 
-/// What a server tells whoever runs it.
+/// What a server tells its operator.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Notice {
     /// A test begins.
@@ -224,7 +224,7 @@ pub struct Server<L> {
 }
 
 impl<L: Library> Server<L> {
-    /// A server that knows nobody yet. `entropy` must be random.
+    /// A server without clients. `entropy` must be random.
     pub fn new(config: ServerConfig, library: L, entropy: [u8; 32], now: Time) -> Self {
         let mut random: ChaCha20Rng = rand::SeedableRng::from_seed(entropy);
         let mut key = || {
@@ -461,7 +461,7 @@ impl<L: Library> Server<L> {
             stage: Stage::Offered {
                 request: request.clone(),
                 keys: Keys::new(&self.handshake, &hello.nonce, &accept),
-                // An outage may begin with the answer to its hello: it costs nobody a place meanwhile.
+                // An outage may begin with the answer to its hello; until the client has answered, it takes no place.
                 expires: now + self.config.limits.silence,
             },
             client,
@@ -738,7 +738,7 @@ impl<L: Library> Server<L> {
     }
 
     /// Sets a timer for a session, which knows it as armed. Those of sessions that are gone go with the next that would
-    /// make the heap more than twice as large as there are sessions: whoever asks again and again fills no memory.
+    /// make the heap more than twice as large as there are sessions: asking again and again fills no memory.
     fn arm(&mut self, at: Time, index: usize) {
         if self.timers.len() > 2 * self.sessions.len() + 64 {
             let sessions = &self.sessions;
@@ -780,7 +780,7 @@ impl<L: Library> Server<L> {
         });
     }
 
-    /// Ends all tests; whoever runs the server goes on polling until [`is_idle`](Self::is_idle) or
+    /// Ends all tests; the caller goes on polling until [`is_idle`](Self::is_idle) or
     /// its patience ends.
     pub fn shut_down(&mut self, now: Time) {
         for index in 0..self.sessions.len() {
@@ -792,14 +792,14 @@ impl<L: Library> Server<L> {
         }
     }
 
-    /// Forgets all tests, with a notice of each: for whoever goes away.
+    /// Forgets all tests, with a notice of each: for a server that stops at once.
     pub fn forget_all(&mut self) {
         for index in 0..self.sessions.len() {
             self.forget(index);
         }
     }
 
-    /// Whether nobody is being served.
+    /// Whether no test is running.
     pub fn is_idle(&self) -> bool {
         self.connections()
             .all(|connection| connection.is_over() || connection.is_lingering())
@@ -834,7 +834,7 @@ impl<L: Library> Server<L> {
         }
     }
 
-    /// Datagrams that belonged to nobody or were not believed.
+    /// Datagrams of no known test, and those that failed a check.
     pub fn ignored(&self) -> u64 {
         let rejected = |connection: &Connection| {
             let Rejected {

@@ -972,7 +972,7 @@ pub fn encode_plain(kind: Kind, connection: u64, body: &[u8], buffer: &mut [u8])
     writer.finish()
 }
 
-/// Reads any packet as far as its kind goes: what fuzzing calls, and whoever shows packets to people.
+/// Reads any packet as far as its kind goes: for fuzzing, and for programs that display packets.
 ///
 /// # Errors
 /// If it is not a packet of ours, or a field of its body is missing or out of its range.

@@ -1,6 +1,6 @@
 //! quinn's `Controller` trait over a [`Bridge`].
 //!
-//! The bridge lies behind a lock that nobody else holds but for an instant: the driver to close an epoch,
+//! The bridge lies behind a lock that others hold for an instant only: the driver to close an epoch,
 //! a recorder to look. quinn asks for the window twice for each packet that it sends; the answer is
 //! kept in an atomic, and worked out when something has happened.
 
@@ -153,7 +153,7 @@ impl Shared {
 
 /// A controller of the core, as quinn sees it.
 ///
-/// A clone is the same controller. quinn clones one for two purposes: to let somebody look at it, and to
+/// A clone is the same controller. quinn clones one for two purposes: to let a caller look at it, and to
 /// carry it over when a peer's port changes and its address does not (a NAT has forgotten it). Of
 /// the original and its clone only one is ever told anything at a time, and what was learned of the path
 /// goes on to hold in both cases.

@@ -9,12 +9,13 @@
 //!   [`Ring`], its round-trip time is its own.
 //! - **One event.** Acknowledgements and the losses that they reveal come in separate callbacks at one
 //!   instant; they are kept until something else happens, and told together.
-//! - **Epochs.** A late tick is made up for in every callback, and between callbacks by whoever calls
+//! - **Epochs.** A late tick is made up for in every callback, and between callbacks by the caller of
 //!   [`tick`](Bridge::tick).
 //! - **The limit.** A stack asks how much may be in flight; the core says how much may leave now.
 //!
-//! Nothing here can stop a connection for good. While nobody calls [`tick`](Bridge::tick), two packets may
-//! always be in flight; where somebody does, one may leave after two ticks in which nothing happened. With something in flight a stack's own probes go past the limit, but they may be far between:
+//! Nothing here can stop a connection for good. While [`tick`](Bridge::tick) is not called, two packets may
+//! always be in flight; where it is, one may leave after two ticks in which nothing happened. With something in
+//! flight a stack's own probes go past the limit, but they may be far between:
 //! an acknowledgement that a blackout held back by 20 s is a round-trip time of 20 s to QUIC, and nothing is
 //! lost for three of them. quinn does not even acknowledge while it may not send. So, when nothing has
 //! happened for a second, two packets may leave, and again after twice the time.
@@ -90,7 +91,7 @@ pub(super) struct Bridge {
     /// acknowledged without ever having been announced.
     proved_size: Option<u64>,
     backoff: u32,
-    /// Somebody calls `tick`.
+    /// A driver calls `tick`.
     driven: bool,
     quiet_ticks: u32,
     last_event: Time,
@@ -509,7 +510,7 @@ impl Bridge {
         self.next_tick(self.last_event)
     }
 
-    /// Whether somebody calls [`tick`](Self::tick) from now on.
+    /// Whether a driver calls [`tick`](Self::tick) from now on.
     pub(super) fn set_driven(&mut self, driven: bool) {
         self.driven = driven;
         self.set_limit();
@@ -538,7 +539,7 @@ impl Bridge {
             limit = limit.max(INITIAL_PACKETS * size);
         }
         if !self.driven {
-            // Nobody comes back to a budget that is spent: QUIC's least window (RFC 9002 §7.2).
+            // No event brings the stack back to a budget that is spent: QUIC's least window (RFC 9002 §7.2).
             limit = limit.max(MINIMUM_PACKETS * size + 1);
         } else if self.quiet_ticks >= QUIET_TICKS {
             // One packet, if nothing is in flight.
@@ -972,7 +973,7 @@ mod tests {
         assert_eq!(stage.bridge.limit(), 10 * SIZE);
         stage.bridge.on_sent(ms(1), SIZE, 0);
         stage.ack(ms(41), ms(1), SIZE, 0);
-        // Nobody ticks: two may be in flight, whatever the window.
+        // Without a driver two may be in flight, whatever the window.
         assert_eq!(stage.bridge.limit(), 2 * SIZE + 1);
         stage.bridge.set_driven(true);
         assert_eq!(stage.bridge.limit(), SIZE + 1);
@@ -987,7 +988,7 @@ mod tests {
             says.next_tick = Some(ms(5));
         };
         stage.say(closed);
-        // Undriven: nobody would come back.
+        // Without a driver there is no later event.
         assert!(stage.bridge.limit() > SIZE);
         stage.bridge.set_driven(true);
         assert!(stage.bridge.limit() <= SIZE);
@@ -1050,7 +1051,7 @@ mod tests {
         let mut now = Time::ZERO;
         for number in 0..10_000u64 {
             now += Duration::from_millis(1);
-            // A large acknowledgement, which the stack does not count and nobody acknowledges, ...
+            // A large acknowledgement, which the stack does not count and the peer does not acknowledge, ...
             stage.bridge.on_sent(now, 300, 2 * number);
             now += Duration::from_millis(1);
             // ... and a packet that is acknowledged at once.

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use super::view::View;
 
 /// How long a driver sleeps at most before it looks whether a migration has given the connection another
-/// controller: the old one hears nothing more and wakes nobody.
+/// controller: the old one gets no more events and sets no more timers.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs the epochs of one connection's controller until it is dropped or the connection ends.

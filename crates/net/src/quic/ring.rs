@@ -165,7 +165,7 @@ impl Ring {
 
     /// `bytes` are lost of what left up to `sent`: the oldest, since a stack that finds a packet lost
     /// finds every older one lost with it. What left up to `handshake` is another matter: much of it is still
-    /// open because its keys were discarded, and nobody will say what became of it. Appends what is lost to
+    /// open because its keys were discarded, after which nothing is reported of it. Appends what is lost to
     /// `lost`; returns the bytes that nothing here accounts for.
     pub(super) fn lose(
         &mut self,

@@ -37,7 +37,7 @@ pub struct Snapshot {
     pub counters: Counters,
 }
 
-/// Somebody's promise to tick a controller; see [`View::driving`].
+/// A caller's promise to tick a controller; see [`View::driving`].
 #[derive(Debug)]
 #[must_use = "the promise ends when this is dropped"]
 pub struct Driving {
@@ -145,14 +145,14 @@ impl View {
 
     /// Promises to call [`tick`](Self::tick) whenever [`next_tick`](Self::next_tick) asks for it, for as long as the
     /// answer lives. Without such a promise two packets may be in flight whatever the controller says, since
-    /// nobody comes back to a budget that is spent.
+    /// no event brings it back to a budget that is spent.
     pub fn driving(&self) -> Driving {
         self.shared.add_driver();
         Driving { view: self.clone() }
     }
 
     /// Closes the epochs that have ended by `now`. Says whether the connection may send more than before,
-    /// and should be woken. [`drive`](super::drive) does this for connections of quinn; whoever owns a
+    /// and should be woken. [`drive`](super::drive) does this for connections of quinn; the owner of a
     /// sans-IO connection can do it.
     pub fn tick(&self, now: Instant) -> bool {
         self.shared.tick(now)

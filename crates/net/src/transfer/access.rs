@@ -24,7 +24,7 @@ pub const DEFAULT: &str = "default";
 /// Longest name of a client, in bytes.
 const MAX_NAME: usize = 64;
 
-/// What a client is called by whoever runs the server: letters, digits, `.`, `_` and `-`, so that it can be
+/// The name that the server's operator gives a client: letters, digits, `.`, `_` and `-`, so that it can be
 /// printed and typed anywhere.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClientName(Arc<str>);
@@ -111,10 +111,10 @@ impl FromStr for Rights {
     }
 }
 
-/// Somebody who is let in.
+/// A client that is let in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Visitor {
-    /// What it is called; nobody has a name where anybody is served.
+    /// Its name; clients have none where every client is served.
     pub name: Option<ClientName>,
     /// What it may do.
     pub rights: Rights,
@@ -137,7 +137,7 @@ impl Visitor {
     }
 }
 
-/// Why somebody is not let in.
+/// Why a client is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stranger {
     /// It proves nothing.
@@ -233,7 +233,7 @@ impl Access {
     /// Whose proof it is; `channel` is the secret of the connection.
     ///
     /// # Errors
-    /// If it is nobody's.
+    /// If no client has it.
     pub fn admit(&self, channel: &[u8; 32], proof: Option<&[u8; 32]>) -> Result<Visitor, Stranger> {
         let find = |clients: &[Visitor]| {
             let proof = proof.ok_or(Stranger::NoToken)?;
@@ -257,7 +257,7 @@ impl Access {
         }
     }
 
-    /// Whether somebody who was let in would be let in again, with the same rights.
+    /// Whether a client that was let in would be let in again, with the same rights.
     pub fn still_admits(&self, visitor: &Visitor) -> bool {
         match &self.0 {
             Kind::Anybody | Kind::One(_) => true,

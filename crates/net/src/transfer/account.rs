@@ -1,4 +1,4 @@
-//! What there is to tell of one transfer, to whoever keeps the books of a server.
+//! What is reported of one transfer to the log of a server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub enum Outcome {
 pub struct Transfer {
     /// Where the client is.
     pub client: SocketAddr,
-    /// Who it is; nobody has a name where anybody is served.
+    /// The client's name; clients have none where every client is served.
     pub name: Option<ClientName>,
     /// The file, in letters that can be printed.
     pub path: String,

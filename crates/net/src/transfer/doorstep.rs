@@ -1,12 +1,12 @@
 //! What a server's socket passes on to QUIC, and what it lets out.
 //!
-//! - A datagram from port 0 is nobody's: it cannot be answered, and Linux refuses to send there with
+//! - A datagram from port 0 cannot be answered, and Linux refuses to send there with
 //!   EINVAL, upon which quinn-udp 0.5 gives up segmentation offload and ECN for all peers and for good
 //!   (`unix.rs`, `send`). It is not passed on.
 //! - quinn-proto 0.11.19 sends a whole datagram whenever any of an unproven address's allowance is left
 //!   (`connection/mod.rs`, `poll_transmit`: "we always allow a full MTU to be sent"): up to four times of
 //!   what came, where RFC 9000 §8.1 allows three. Here the allowance is exact. What exceeds it is a probe of
-//!   the handshake, which has a long header; nothing else is ever kept back, so that whoever forges the
+//!   the handshake, which has a long header; nothing else is ever kept back, so that an attacker who forges the
 //!   address of a client that is known cannot disturb it. What a connection is sent once its address is proven
 //!   does not count: the client may begin another from the same port.
 //! - Any other error in sending is a datagram lost, to quinn-udp already; so it is here, whatever quinn does.

@@ -44,7 +44,7 @@ pub struct Delivered {
     pub same: bool,
 }
 
-/// Work on files, where it delays nobody.
+/// Work on files, on a thread where it delays no connection.
 pub(super) async fn off<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Trouble> {

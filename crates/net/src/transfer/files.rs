@@ -218,9 +218,9 @@ impl Source {
         Ok(Reader::new(file, self.info.size))
     }
 
-    /// Whether somebody may have written to it since.
+    /// Whether it may have been written to since.
     pub fn changed(&self) -> bool {
-        // Whoever writes can put the time of modification back (`touch -r`, `cp -p`, backups), but not
+        // A writer can put the time of modification back (`touch -r`, `cp -p`, backups), but not
         // that of the last change; which a new name or new permissions also set. Better one failure too
         // many than a torn file.
         let of = |stat: &Stat| {
@@ -255,7 +255,7 @@ pub struct Place {
     /// Whether another file there may be replaced.
     pub replace: bool,
     /// Whose it is, where that is to learn nothing of what others have there: it may write and not read,
-    /// and whoever hears a digest can guess what it is of. Its unfinished files are its own.
+    /// and a peer that hears a digest can guess what it is of. Its unfinished files are its own.
     pub apart: Option<String>,
 }
 
@@ -290,7 +290,7 @@ impl Place {
         }
     }
 
-    /// Removes what an earlier attempt has left, where that is of no more use and nobody writes it.
+    /// Removes what an earlier attempt has left, where that is of no more use and is not being written.
     pub fn forget_part(&self) {
         if self.folder.look(&self.part_name()).is_ok()
             && let Ok(part) = Part::open(self)
@@ -375,14 +375,14 @@ impl Part {
             let text = format!("{what} has the name of the unfinished file, `{name}`; remove it");
             Refusal::new(Reason::InTheWay, text)
         };
-        // Whoever had it locked may have finished it between our opening and our locking it.
+        // The process that had it locked may have finished it between our opening and our locking it.
         for _ in 0..10 {
             let flags = OFlags::RDWR
                 | OFlags::NOFOLLOW
                 | OFlags::NONBLOCK
                 | OFlags::NOCTTY
                 | OFlags::CLOEXEC;
-            // Nobody else reads or writes it before it is whole.
+            // No other user reads or writes it before it is whole.
             let private = Mode::from_raw_mode(0o600);
             let fd = match fs::openat(&place.folder, &part_name, flags, Mode::empty()) {
                 Err(Errno::NOENT) => {
@@ -519,7 +519,7 @@ impl Part {
         join(syncing).map_err(self.cannot())?;
         self.cut(info.size)?;
         let readable = permissions();
-        // Whoever may read it may execute it.
+        // Those who may read it may execute it.
         let may_execute = (readable & 0o444) >> 2;
         let mode = readable | if info.executable { may_execute } else { 0 };
         // Some file systems know no such bits.
@@ -545,7 +545,7 @@ impl Part {
         self.see_that_it_is_there()
     }
 
-    /// Whoever may rename in this folder could have put another file under the unfinished one's name.
+    /// Users who may rename in this folder could have put another file under the unfinished one's name.
     fn see_that_it_is_there(&self) -> Result<(), Refusal> {
         let ours = fs::fstat(&self.file).map_err(io::Error::from);
         let there = self.place.folder.look(&self.place.name);

@@ -162,7 +162,7 @@ impl Folder {
                 ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
             );
             match opened {
-                // Somebody renamed a folder just then, and the kernel cannot be sure.
+                // A folder was renamed just then, and the kernel cannot be sure.
                 Err(Errno::AGAIN) if tries < 100 => tries += 1,
                 other => return other,
             }

@@ -1,5 +1,5 @@
 //! What a server does about the disk that its clients fill: how much its folder may take, and what
-//! becomes of files that nobody finishes.
+//! becomes of files that are never finished.
 //!
 //! The folder is looked through when the server starts and each hour. In between, what clients add is
 //! counted; what was miscounted, because two did something at once, is set right at the next look. A file counts with its size, in blocks, even if it has holes: how much of it is data, nobody
@@ -169,7 +169,7 @@ fn sweep(folder: &Folder, keep: Option<Duration>, depth: usize) -> u64 {
     taken
 }
 
-/// Removes an unfinished file of ours that nobody writes, and has not for `keep`; whether it did.
+/// Removes an unfinished file of ours that is not being written and was not for `keep`; whether it did.
 fn expire(folder: &Folder, name: &OsString, keep: Duration) -> bool {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(fd) = fs::openat(folder, name, flags, Mode::empty()) else {

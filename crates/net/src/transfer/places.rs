@@ -1,6 +1,6 @@
 //! Who has a place at a server, and who loses it when there are no more.
 //!
-//! A newcomer never waits for somebody who does nothing. When all places are taken, one of those who can
+//! A newcomer never waits for an idle client. When all places are taken, one of those that can
 //! be spared makes room: of the network that has the most places, the one that has done nothing for the
 //! longest. So an attacker who has one address competes with himself, whatever others do.
 
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::network::Network;
 
-/// When somebody last got on with something, and how much they have under way.
+/// When a client last made progress, and how much it has under way.
 #[derive(Debug)]
 pub(super) struct Pulse {
     began: Instant,
@@ -87,7 +87,7 @@ impl Drop for Open {
 pub(super) struct Places {
     limit: usize,
     each: usize,
-    /// Whoever has something under way is spared until it has not got on for so long.
+    /// A client with something under way is spared until it has made no progress for so long.
     grace: Duration,
     held: Mutex<Vec<Arc<Holder>>>,
 }
@@ -125,7 +125,7 @@ impl Places {
         self.held().len()
     }
 
-    /// Takes a place, somebody else's if need be; nothing if none can be spared.
+    /// Takes a place, another client's if need be; nothing if none can be spared.
     pub(super) fn take(self: &Arc<Self>, network: Network) -> Option<Held> {
         let mut held = self.held();
         let mut counts = BTreeMap::new();
@@ -141,7 +141,7 @@ impl Places {
                 .map(|(index, holder)| (index, holder, holder.pulse.quiet()))
                 .filter(|(_, holder, quiet)| holder.pulse.is_idle() || *quiet >= self.grace)
                 .max_by_key(|(index, holder, quiet)| {
-                    // Of equals, whoever came first.
+                    // Of equals, the one that came first.
                     (counts[&holder.network], *quiet, usize::MAX - index)
                 })
                 .map(|(index, ..)| index)?;
@@ -165,7 +165,7 @@ impl Held {
         &self.holder.pulse
     }
 
-    /// Waits until somebody else has this place.
+    /// Waits until another client has this place.
     pub(super) async fn evicted(&self) {
         self.holder.evicted.notified().await;
     }

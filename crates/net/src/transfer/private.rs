@@ -1,4 +1,4 @@
-//! Files that nobody else may read, in a folder that nobody else may change.
+//! Files that no other user may read, in a folder that no other user may change.
 //!
 //! What is looked at is what was opened: owner and permissions are those of the descriptor, so that nobody
 //! can put another file in its place between the look and the reading.
@@ -69,7 +69,7 @@ impl AsFd for Home {
     }
 }
 
-/// Nobody else who asks for it writes to the folder while this lives.
+/// A lock on the folder: no other process that asks for it writes there while this lives.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "closing it ends the lock")] File);
 
@@ -288,7 +288,7 @@ fn text(
     })
 }
 
-/// Refuses what belongs to somebody who could change it behind our back.
+/// Refuses what belongs to another user, who could change it at any time.
 fn ours(path: &Path, found: &Metadata) -> Result<(), SecretError> {
     let us = geteuid().as_raw();
     if found.uid() == us || found.uid() == 0 {

@@ -19,7 +19,7 @@ use super::secret_error::SecretError;
 /// Bytes of a fingerprint, and random bytes of a token that we make: 160 bits, of which neither can
 /// be guessed or matched.
 const BYTES: usize = 20;
-/// Fewest characters of a token that somebody else made.
+/// Fewest characters of a token that was not made here.
 const MIN_TOKEN: usize = 16;
 /// Where a folder keeps the token of the client [`DEFAULT`](super::access::DEFAULT).
 pub const TOKEN_FILE: &str = "token";
@@ -190,7 +190,7 @@ impl Token {
         Token::new(&to_letters(&bytes))
     }
 
-    /// Reads one from a file that nobody else may read.
+    /// Reads one from a file that no other user may read.
     ///
     /// # Errors
     /// If it cannot be read, others may read it, or it is too short.
@@ -284,7 +284,7 @@ impl Identity {
     }
 
     fn generate() -> Result<String, SecretError> {
-        // Clients look at the key alone; the name is for whoever inspects it. Its validity is rcgen's
+        // Clients look at the key alone; the name is for people who inspect it. Its validity is rcgen's
         // default, from 1975 to 4096: pinned keys do not expire.
         let made = rcgen::generate_simple_self_signed(["verus".to_owned()])
             .map_err(|error| SecretError::Make(error.to_string()))?;

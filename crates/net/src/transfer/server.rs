@@ -53,7 +53,7 @@ const STRANGERS: usize = 64;
 /// First packets that wait for us to look at them, and bytes of those that follow one: a moment's.
 const WAITING: usize = 256;
 const WAITING_BYTES: u64 = 64 << 10;
-/// Whoever has asked for something keeps the place that others want until nothing has got on for so long.
+/// A client that has asked for something keeps a place that others want until it has made no progress for so long.
 const GRACE: Duration = Duration::from_secs(3);
 /// How many lists a client is given at a time; each holds the names of the folders that it is in.
 const LISTS: usize = 2;
@@ -289,7 +289,7 @@ impl Server {
         self.endpoint.local_addr()
     }
 
-    /// The next thing to tell. Clients wait when nobody listens for long.
+    /// The next event. Clients wait if events are not taken for long.
     pub async fn event(&mut self) -> Option<Event> {
         self.events.recv().await
     }
@@ -314,7 +314,7 @@ impl Drop for Server {
     }
 }
 
-/// How long unfinished files stay. Whoever takes none removes none.
+/// How long unfinished files stay. A server that takes no files removes none.
 fn parts_kept(config: &ServerConfig) -> Option<Duration> {
     config.limits.keep_parts.filter(|_| !config.read_only)
 }
@@ -333,7 +333,7 @@ async fn accept(shared: Arc<Shared>) {
                 Some(incoming) => incoming,
                 None => return,
             },
-            // Tokens that were revoked while nobody says hello.
+            // Tokens may be revoked while no client says hello.
             _ = tokens.tick() => {
                 tokio::spawn(refresh(Arc::clone(&shared)));
                 continue;
@@ -499,7 +499,7 @@ async fn greet(
         connection.close(VarInt::from_u32(number), why.as_bytes());
         Err(Trouble::Here(Refusal::new(Reason::Protocol, why)))
     };
-    // Whoever called this has less patience.
+    // The caller has a shorter limit.
     let patience = Patience::new(PATIENCE, Arc::new(Pulse::new()));
     let mut wire = Wire::new(connection.accept_bi().await?, patience);
     let proof = match wire.hear().await {
@@ -699,7 +699,7 @@ async fn list(
     wire: &mut Wire,
     path: &[u8],
 ) -> Result<(), Trouble> {
-    /// How many entries are found at a time. No thread waits for whoever reads slowly.
+    /// How many entries are found at a time. No thread waits for a client that reads slowly.
     const AHEAD: usize = 64;
     let root = shared.config.folder.clone();
     let path = match may_read(visitor).and_then(|()| RelativePath::parse(path)) {
@@ -928,13 +928,13 @@ async fn make_folder(
 /// What tells one file from others, whatever it is called: the device and number of its folder, and its name there.
 type FileKey = (u64, u64, OsString);
 
-/// A file being written. Whoever wrote it before gives way: its client may be long dead, and only
+/// A file being written. An earlier writer of it gives way: its client may be long dead, and only
 /// silence would tell.
 struct Writing<'a> {
     shared: &'a Shared,
     key: FileKey,
     give_way: Arc<Notify>,
-    /// Somebody was writing it.
+    /// Another writer had it.
     takes_over: bool,
 }
 
@@ -971,7 +971,7 @@ impl Shared {
         self.writers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Strangers neither fill a log nor wait for whoever reads it.
+    /// Strangers neither fill a log nor wait for its reader.
     fn tell_turned_away(&self, client: SocketAddr, mut why: String) {
         let mut turned_away = self
             .turned_away
@@ -998,7 +998,7 @@ impl Shared {
     }
 
     async fn tell(&self, event: Event) {
-        // Nobody listens to a server that is being stopped.
+        // Events of a server that is being stopped are not taken any more.
         let _ = self.events.send(event).await;
     }
 }

@@ -120,7 +120,7 @@ pub fn add(path: &Path, host: &str, fingerprint: Fingerprint) -> Result<(), Know
                 .mode(0o700)
                 .create(folder)?;
         }
-        // A last line that somebody left without an end must not swallow ours.
+        // A last line without an end must not swallow ours.
         let torn = fs::read(path).is_ok_and(|text| text.last().is_some_and(|&end| end != b'\n'));
         let start = if torn { "\n" } else { "" };
         let mut file = OpenOptions::new()

@@ -165,7 +165,7 @@ pub(super) struct Patience {
     sign: Arc<Pulse>,
     /// What brought the transfer forward.
     progress: Arc<Pulse>,
-    /// Of the whole connection, for whoever counts.
+    /// Of the whole connection, for statistics.
     connection: Arc<Pulse>,
 }
 
@@ -224,7 +224,7 @@ impl Patience {
 }
 
 /// A stream of messages. A message is read to its end or not at all: the futures here must not be
-/// dropped half-way by somebody who goes on reading.
+/// dropped half-way by a caller that goes on reading.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) sending: Sending,
