@@ -140,7 +140,7 @@ impl Flow {
         match self.load {
             Load::File(bytes) => self.ends.sender.offer(bytes),
             Load::Frames(video) => {
-                self.ends.frames = Some(Box::new(Frames::new(video, now)));
+                self.ends.frames = Some(Box::new(Frames::new(video, self.user.draws(), now)));
             }
             Load::Pages(pages) => {
                 self.ends.client = Some(Box::new(Client::new(pages, self.user.draws())));

@@ -13,6 +13,8 @@
 
 use std::collections::VecDeque;
 
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
 use verus_core::{Bytes, Duration, Rate, Time};
 
 /// The frames of a live source.
@@ -26,6 +28,8 @@ pub struct Video {
     pub group: u64,
     /// Frames a second.
     pub fps: f64,
+    /// How much larger or smaller a frame may be than these sizes, as a share of them: drawn evenly for each frame.
+    pub spread: f64,
     /// A frame that takes longer than this is late.
     pub deadline: Duration,
     /// How many frames there are; `None` for an endless source.
@@ -61,6 +65,8 @@ impl Video {
 #[derive(Clone, Debug)]
 pub struct Frames {
     video: Video,
+    /// For the spread of sizes.
+    draws: ChaCha8Rng,
     start: Time,
     offered: u64,
     offered_bytes: u64,
@@ -72,9 +78,10 @@ pub struct Frames {
 
 impl Frames {
     /// The frames of a connection that begins at `start`, when the first frame is due; none is offered yet.
-    pub fn new(video: Video, start: Time) -> Self {
+    pub fn new(video: Video, draws: ChaCha8Rng, start: Time) -> Self {
         Frames {
             video,
+            draws,
             start,
             offered: 0,
             offered_bytes: 0,
@@ -87,9 +94,14 @@ impl Frames {
     pub fn offer(&mut self, now: Time, rate: Option<Rate>) -> (Bytes, Option<Time>) {
         let video = &self.video;
         let own = video.size(self.offered);
-        let size = match rate {
-            Some(rate) => own.mul_f64(video.scale(rate)).max(Bytes::new(1)),
-            None => own,
+        let mut scale = rate.map_or(1.0, |rate| video.scale(rate));
+        if video.spread > 0.0 {
+            scale *= 1.0 + video.spread * self.draws.random_range(-1.0..=1.0);
+        }
+        let size = if scale == 1.0 {
+            own
+        } else {
+            own.mul_f64(scale).max(Bytes::new(1))
         };
         self.offered += 1;
         self.offered_bytes = self.offered_bytes.saturating_add(size.get());
@@ -129,12 +141,14 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use verus_core::random;
 
     const VIDEO: Video = Video {
         key: Bytes::new(37_500),
         frame: Bytes::new(3_750),
         group: 3,
         fps: 30.0,
+        spread: 0.0,
         deadline: Duration::from_millis(100),
         count: Some(4),
     };
@@ -143,9 +157,37 @@ mod tests {
         Time::from_secs_f64(millis / 1e3)
     }
 
+    fn frames(video: Video, start_ms: f64) -> Frames {
+        Frames::new(video, random::stream(1, "traffic", 0), ms(start_ms))
+    }
+
+    #[test]
+    fn sizes_spread_evenly_around_the_bitrate_that_is_asked_for() {
+        let video = Video {
+            key: Bytes::new(10_000),
+            frame: Bytes::new(10_000),
+            spread: 0.25,
+            count: None,
+            ..VIDEO
+        };
+        let mut frames = frames(video, 0.0);
+        // 20,000 bytes each.
+        let rate = Some(Rate::from_bps(4_800_000));
+        let sizes: Vec<f64> = (0..4000)
+            .map(|_| frames.offer(ms(0.0), rate).0.as_f64())
+            .collect();
+        let mean = sizes.iter().sum::<f64>() / sizes.len() as f64;
+        let least = sizes.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = sizes.iter().copied().fold(0.0, f64::max);
+        // A standard deviation of the mean is 46 bytes.
+        assert!((mean - 20_000.0).abs() < 230.0, "{mean}");
+        assert!((15_000.0..15_100.0).contains(&least), "{least}");
+        assert!((24_900.0..=25_000.0).contains(&most), "{most}");
+    }
+
     #[test]
     fn groups_begin_with_a_key_frame_and_frames_keep_their_rate() {
-        let mut frames = Frames::new(VIDEO, ms(500.0));
+        let mut frames = frames(VIDEO, 500.0);
         let mut due = Some(ms(500.0));
         let mut offered = Vec::new();
         while let Some(at) = due {
@@ -167,7 +209,7 @@ mod tests {
 
     #[test]
     fn frames_follow_the_bitrate_that_the_sender_can_carry() {
-        let mut frames = Frames::new(VIDEO, ms(0.0));
+        let mut frames = frames(VIDEO, 0.0);
         // Half of 45,000 bytes each tenth of a second.
         let half = Some(Rate::from_bps(1_800_000));
         assert_eq!(frames.offer(ms(0.0), half).0.get(), 18_750);
@@ -178,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_frame_is_there_when_all_before_its_end_is_and_late_after_its_deadline() {
-        let mut frames = Frames::new(VIDEO, ms(0.0));
+        let mut frames = frames(VIDEO, 0.0);
         let mut due = Some(ms(0.0));
         while let Some(at) = due {
             due = frames.offer(at, None).1;

@@ -38,6 +38,7 @@ impl Media {
             frame: Bytes::new(frame),
             group: 30,
             fps: 30.0,
+            spread: 0.0,
             deadline: self.deadline,
             count: self.frames,
         };
@@ -46,6 +47,7 @@ impl Media {
             frame: Bytes::new(80),
             group: 1,
             fps: 50.0,
+            spread: 0.0,
             deadline: self.deadline,
             count: self.audio_frames,
         };

@@ -129,6 +129,7 @@ struct Pieces {
     key_bytes: u64,
     group: u64,
     fps: f64,
+    spread: f64,
     rate_mbps: f64,
     deadline_ms: f64,
     on_s: f64,
@@ -145,6 +146,10 @@ const REQUEST_BYTES: std::ops::RangeInclusive<u64> = 1..=65_535;
 const FPS: Within = Within {
     words: "a number of frames a second between 0.001 and 1e6",
     valid: |value| (0.001..=1e6).contains(&value),
+};
+const SHARE: Within = Within {
+    words: "a number between 0 and 1",
+    valid: |value| (0.0..=1.0).contains(&value),
 };
 const DEADLINE: Within = Within {
     words: "a number of ms between 0.001 and 1e9",
@@ -168,6 +173,7 @@ impl Pieces {
         key_bytes: 37_500,
         group: 30,
         fps: 30.0,
+        spread: 0.0,
         rate_mbps: 1.0,
         deadline_ms: 250.0,
         on_s: 10.0,
@@ -267,6 +273,11 @@ impl Pieces {
         ),
         field!(group).whole("frames", "from one key frame to the next"),
         field!(fps).within("1/s", "frames a second", FPS),
+        field!(spread).within(
+            "fraction",
+            "how much larger or smaller a frame may be (uniform)",
+            SHARE,
+        ),
         Self::DEADLINE,
         Self::count("frames"),
     ];
@@ -336,6 +347,7 @@ impl Pieces {
             frame: Bytes::new(bytes),
             group,
             fps,
+            spread: self.spread,
             deadline: Duration::from_millis_f64(self.deadline_ms),
             count: self.count,
         }
