@@ -8,19 +8,22 @@
 //!
 //! Names are those of the draft's section "Detailed Description of SCReAMv2 Sender Algorithm". Its suggestions are left out:
 //! REDUCE_JITTER, losses of links and policers, clock drift, competing flows; so are rate_adjust_factor and frame_size_dev, for
-//! which a sender would have to know how long frames wait in the source.
+//! which a sender would have to know how long frames wait in the source. The authors' code of 2024, whose rates beside TCP Prague
+//! they published, follows other rules: `released.rs`.
 
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::ecn::Ecn;
 use crate::pacer;
 use crate::range::{OutOfRange, Within};
-use crate::spec::{Row, field};
+use crate::spec::{Row, Words, field, words};
 use crate::units::{Bytes, Duration, Rate, Time};
 
 mod queue;
+mod released;
 
 use queue::Queue;
+use released::Released;
 
 /// MIN_REF_WND, bytes; the window at the start.
 const MIN_REFERENCE: f64 = 3000.0;
@@ -44,9 +47,6 @@ const PACING_HEADROOM: f64 = 1.5;
 const LEAST_PACE: Rate = Rate::from_bps(50_000);
 /// The pace before there is a round trip (pace_bitrate).
 const FIRST_PACE: Rate = Rate::from_bps(1_000_000);
-/// A burst is what the pace carries in this time, the least in the authors' record of runs: a queue of one millisecond
-/// is marked already (L4S).
-const QUANTUM: Duration = Duration::from_micros(250);
 /// RELAXED_PACING_LIMIT_LOW and MAX_RELAXED_PACING_FACTOR: from this share of the greatest bitrate on, the pace rises
 /// to up to this many times its value.
 const RELAXED_FROM: f64 = 0.8;
@@ -65,12 +65,42 @@ const MARKS_EVERY: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The least and the greatest bitrate of the source, Mbit/s (TARGET_BITRATE_MIN, TARGET_BITRATE_MAX; the draft has none:
-    /// 0.1, and 100 as in the authors' record of runs).
+    /// 0.1, and 100 as the link in the authors' record of runs).
     pub min_rate_mbps: f64,
     /// See [`min_rate_mbps`](Self::min_rate_mbps).
     pub max_rate_mbps: f64,
     /// Whether marks are answered by their share (L4S), or each as RFC 3168 has it (IS_L4S).
     pub l4s: bool,
+    /// A burst is what the pace carries in this time, ms. Default 0.25, the least in the authors' record of runs: a queue of one
+    /// millisecond is marked already (L4S).
+    pub burst_ms: f64,
+    /// Which SCReAM version 2. Default the draft's.
+    pub version: Version,
+}
+
+/// A state of SCReAM version 2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Version {
+    /// draft-ietf-ccwg-rfc8298bis-screamv2.
+    #[default]
+    Draft,
+    /// The authors' code of October 2024, which their record of runs is of.
+    Released,
+}
+
+impl Version {
+    const WORDS: Words<Version> = &[("draft", Version::Draft), ("2024-10", Version::Released)];
+}
+
+impl Config {
+    /// How long a burst is at the pace.
+    fn burst(&self) -> Duration {
+        Duration::from_millis_f64(self.burst_ms)
+    }
+
+    fn ecn(&self) -> Ecn {
+        if self.l4s { Ecn::Ect1 } else { Ecn::Ect0 }
+    }
 }
 
 impl Default for Config {
@@ -79,6 +109,8 @@ impl Default for Config {
             min_rate_mbps: 0.1,
             max_rate_mbps: 100.0,
             l4s: true,
+            burst_ms: 0.25,
+            version: Version::default(),
         }
     }
 }
@@ -86,6 +118,11 @@ impl Default for Config {
 const RATE: Within = Within {
     words: "between 0.01 and 10000 Mbit/s",
     valid: |mbps| (0.01..=10_000.0).contains(&mbps),
+};
+
+const BURST: Within = Within {
+    words: "between 0.01 and 100 ms",
+    valid: |ms| (0.01..=100.0).contains(&ms),
 };
 
 impl Configuration for Config {
@@ -101,6 +138,12 @@ impl Configuration for Config {
             RATE,
         ),
         field!(l4s).flag("marks are answered by their share (L4S), not each like a loss"),
+        field!(burst_ms).within("ms", "how long a burst is at the pace", BURST),
+        words!(
+            version,
+            Version::WORDS,
+            "the draft, or the authors' code of October 2024, of which their record is"
+        ),
     ];
 
     fn together(&self) -> Result<(), OutOfRange> {
@@ -112,11 +155,18 @@ impl Configuration for Config {
 
 impl Configured for Config {
     fn label(&self) -> (String, &'static [&'static str]) {
-        ("SCReAM v2".to_owned(), &[])
+        let name = match self.version {
+            Version::Draft => "SCReAM v2",
+            Version::Released => "SCReAM v2 of 2024-10",
+        };
+        (name.to_owned(), &["version"])
     }
 
     fn build(&self, _seed: u64) -> Box<dyn Controller> {
-        Box::new(Scream::new(self.clone()).expect(CHECKED))
+        match self.version {
+            Version::Draft => Box::new(Scream::new(self.clone()).expect(CHECKED)),
+            Version::Released => Box::new(Released::new(self.clone())),
+        }
     }
 }
 
@@ -380,7 +430,7 @@ impl Controller for Scream {
 
     fn send_quantum(&self) -> Option<Bytes> {
         let rate = self.pacing_rate()?;
-        Some(pacer::quantum(rate, QUANTUM, self.packet_size))
+        Some(pacer::quantum(rate, self.config.burst(), self.packet_size))
     }
 
     fn media_rate(&self) -> Option<Rate> {
@@ -388,11 +438,7 @@ impl Controller for Scream {
     }
 
     fn ecn(&self) -> Ecn {
-        if self.config.l4s {
-            Ecn::Ect1
-        } else {
-            Ecn::Ect0
-        }
+        self.config.ecn()
     }
 
     fn phase(&self) -> Option<Phase> {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use crate::controller::{Controller, Feedback, Stamp, Timeout};
+use crate::controller::{Controller, Feedback, Frame, Stamp, Timeout};
 use crate::direct::{Direct, call};
 use crate::ecn::Ecn;
 use crate::flight::{Ledger, Revealed};
@@ -249,6 +249,14 @@ impl Sender {
         if let Some(available) = &mut self.state.source.available {
             *available = available.saturating_add(bytes.get());
         }
+    }
+
+    /// A live source has produced a frame of `size`, to be sent after what waits.
+    pub fn offer_frame(&mut self, now: Time, size: Bytes) {
+        self.offer(size);
+        let waiting = Bytes::new(self.state.source.available.unwrap_or(u64::MAX));
+        let frame = Frame { now, size, waiting };
+        call!(&mut self.controller, controller => controller.on_frame(&frame));
     }
 
     /// The source stops for good: nothing more is sent, lost or not; what is in flight is still

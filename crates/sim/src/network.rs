@@ -372,7 +372,7 @@ impl Network {
             && let Some(frames) = frames
         {
             let (size, next) = frames.offer(now, sender.controller().media_rate());
-            sender.offer(size);
+            sender.offer_frame(now, size);
             if let Some(at) = next {
                 self.events.push(at, Event::Frame(index as u32));
             }
