@@ -48,7 +48,7 @@ REPRODUCED = {
     "claims.csv": ("reproduce all --modes paper,prototype", "claims.md"),
     "ablation.csv": ("reproduce ablation", "verus.md"),
     "arena.csv": ("reproduce arena", "arena.md"),
-    "check.csv": ("check cubic bbr1 bbr c4 prague copa ledbatpp forward verus:ratio=2", "check.md"),
+    "check.csv": ("check cubic bbr1 bbr c4 prague copa ledbatpp forward scream verus:ratio=2", "check.md"),
 }
 #: Those that read no recordings.
 WITHOUT_RECORDINGS = {"check.csv", "arena-cost.txt", "compare-rate.txt", "kernel-queues.txt"}

@@ -259,6 +259,15 @@ def test_a_sender_that_the_source_sets_otherwise_is_run_both_ways_and_the_source
     code, row = run("vegas", between)
     assert (code, row["concerns"], row["source_scheme"]) == (0, "compared", "")
 
+    # A row may have its own, and what one run of the source gave is of its sender, too; that decides nothing.
+    suites_own = text.replace("most = 2", f"most = {between}").replace('"published"', '"measured"')
+    rows_own = suites_own.replace("[senders]\ncubic", "[[rows]]\nsenders.cubic").replace("\n\n[[rows]]", "", 1)
+    for measured in (suites_own, rows_own):
+        ran = verus("check", "cubic", "--suite", own(tmp_path, measured), "--json")
+        row = json.loads(ran.out)
+        assert (ran.code, row["verdict"], row["source_verdict"]) == (0, "missed", "passed")
+
+    own(tmp_path, text.replace("most = 2", f"most = {between}"))
     ran = verus("check", "cubic", "--suite", tmp_path / "mine.toml", "--out", "here")
     assert re.search(r"\d ✗ → \d[\d.]* ✓", ran.out), ran.out
     assert "as the source sets it" in ran.out

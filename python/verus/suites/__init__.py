@@ -35,6 +35,9 @@ KINDS = {
     "scenario only": "the source states a scenario and no number",
 }
 
+#: Kinds of rows whose number is of the source's own sender.
+OF_A_SENDER = ("published", "measured")
+
 #: Stands for every sender in `controllers`.
 ANY = "any"
 
@@ -162,6 +165,8 @@ class Row:
         needs: What the simulator has not, if that is why the row cannot be run.
         unit_test: The unit test of the controller that asserts it, where a scenario cannot.
         note: What to know about its numbers.
+        senders: How the source sets senders of ours here where that is not our default; the suite's, unless the row
+            has its own.
         cases: What is run; the worst counts. Empty where it cannot be run.
         checks: What is asked.
     """
@@ -176,6 +181,7 @@ class Row:
     needs: str
     unit_test: str
     note: str
+    senders: Mapping[str, str]
     cases: tuple[Case, ...]
     checks: tuple[Check, ...]
 
@@ -260,7 +266,7 @@ def read(text: str, name: str) -> Suite:
     for index, entry in enumerate(table.tables("rows")):
         identity = entry.get("id")
         place = f"row `{identity}`" if isinstance(identity, str) else f"row {index + 1}"
-        rows.append(_row(_Table(entry, f"`{name}`, {place}"), suite, seeds, shared, asks))
+        rows.append(_row(_Table(entry, f"`{name}`, {place}"), suite, seeds, shared, asks, senders))
     table.end()
     if not rows:
         table.refuse("rows", "must have at least one")
@@ -291,7 +297,9 @@ def _senders(table: _Table) -> Mapping[str, str]:
     return senders
 
 
-def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks: float) -> Row:
+def _row(
+    table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks: float, senders: Mapping[str, str]
+) -> Row:
     identity = table.text("id")
     if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*(/[\w.+-]+)*", identity):
         table.refuse("id", f"must be words joined by `/`, not `{identity}`")
@@ -303,6 +311,7 @@ def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks:
     compares = table.flag("compares", default=False)
     needs, unit_test = table.text("needs", ""), table.text("unit_test", "")
     row_seeds = table.whole("seeds", seeds)
+    row_senders = {**senders, **_senders(table)}
     checks = tuple(
         _check(_Table(entry, f"{table.place}, check {number + 1}"), kind)
         for number, entry in enumerate(table.tables("checks"))
@@ -323,6 +332,7 @@ def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks:
         needs=needs,
         unit_test=unit_test,
         note=note,
+        senders=row_senders,
         cases=cases,
         checks=checks,
     )

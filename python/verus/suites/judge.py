@@ -11,7 +11,7 @@ from typing import Any
 from verus.errors import FieldError
 from verus.runner import Ended, Progress, measure_each, run_each
 from verus.scenario import Contestant, Run
-from verus.suites import Case, Check, Row, Suite, near, with_sender
+from verus.suites import OF_A_SENDER, Case, Check, Row, Suite, near, with_sender
 from verus.suites.measures import ENDS, MEASURES
 from verus.suites.seen import METRICS, RECORDS, NotSeenError, Seen
 
@@ -148,7 +148,7 @@ def judge(
         for contestant in contestants
         for row in suite.rows
         if _concern(row, contestant) is not None and row.cases
-        for sender in (contestant, _as_source(suite, row, contestant))
+        for sender in (contestant, _as_source(row, contestant))
         if sender is not None
     ]
     asked = {(row.id, sender.text): _values(row, sender, seed, _runs_of(row, seeds)) for row, sender in places}
@@ -169,10 +169,10 @@ def _concern(row: Row, contestant: Contestant) -> str | None:
     return COMPARED if row.compares else None
 
 
-def _as_source(suite: Suite, row: Row, contestant: Contestant) -> Contestant | None:
-    """The sender as the source of a published row sets it, where it is ours by a bare name; else none."""
-    text = suite.senders.get(contestant.text)
-    if text is None or row.kind != "published" or not row.cases or contestant.scheme not in row.controllers:
+def _as_source(row: Row, contestant: Contestant) -> Contestant | None:
+    """The sender as the source of a number sets it, where it is ours by a bare name; else none."""
+    text = row.senders.get(contestant.text)
+    if text is None or row.kind not in OF_A_SENDER or not row.cases or contestant.scheme not in row.controllers:
         return None
     return Contestant.from_scheme(text)
 
@@ -308,7 +308,7 @@ def _verdicts(
 ) -> Iterator[Verdict]:
     concern = _concern(row, contestant)
     asked = all_asked.get((row.id, contestant.text))
-    source = _as_source(suite, row, contestant)
+    source = _as_source(row, contestant)
     for check in row.checks:
         value: float | str | None = None
         unit = _unit(row, check)

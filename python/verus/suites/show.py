@@ -93,7 +93,7 @@ def counted(verdicts: Sequence[Verdict]) -> dict[str, str]:
     return {
         "published": passed(published),
         "as the source sets it": passed(published, as_source=True) if sources else "–",
-        "others of its own": passed([one for one in verdicts if one.concerns == OWN and not one.gates]),
+        "others of its own": passed([one for one in verdicts if one.concerns == OWN and not one.gates], as_source=True),
         "for comparison": passed([one for one in verdicts if one.concerns == COMPARED]),
         "not run": str(sum(one.verdict == NOT_RUN for one in verdicts)),
     }
