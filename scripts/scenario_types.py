@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,21 @@ TARGET = Path(__file__).parents[1] / "python" / "verus" / "schema.py"
 NAMES = {"FlowSpec": "Flow"}
 PLAIN = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None"}
 
-HEAD = '''"""The types of a scenario, written by `scripts/scenario_types.py` from the schema that Rust states.
+#: Fields that Python has as settings of a whole run.
+OF_A_RUN = ("packet_bytes", "ack_every", "duration_s", "seed", "bin_ms")
+#: Fields that are no setting: Python has several of them, or says itself what they are. All others are of a path.
+NO_SETTINGS = ("trace", "queue", "flows", "ack_bytes", "records", "series", "epochs")
 
-Ranges and defaults are in `verus.scenario.SCHEMA`.
+HEAD = '''"""A scenario's types and settings, written by `scripts/scenario_types.py` from the schema that Rust states.
+
+Whatever takes a path or a run in Python has its settings from here: as keywords (`…Options`), and as values with
+defaults (`…Settings`). Ranges are in `verus.scenario.SCHEMA`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypedDict
 '''
 
@@ -33,24 +41,53 @@ def type_of(rule: Mapping[str, Any]) -> str:
         name = rule["$ref"].rpartition("/")[2]
         return NAMES.get(name, name)
     kinds = rule["type"] if isinstance(rule["type"], list) else [rule["type"]]
-    return " | ".join(f"list[{type_of(rule['items'])}]" if kind == "array" else PLAIN[kind] for kind in kinds)
+    return " | ".join(f"Sequence[{type_of(rule['items'])}]" if kind == "array" else PLAIN[kind] for kind in kinds)
 
 
-def class_of(name: str, rule: Mapping[str, Any]) -> str:
-    """A structure as a typed dictionary."""
-    summary = rule["description"].split("\n\n")[0].replace("\n", " ").replace("`", "``")
-    lines = [f"class {NAMES.get(name, name)}(TypedDict, total=False):", f'    """{summary}"""', ""]
-    for field, what in rule["properties"].items():
+def class_of(name: str, summary: str, fields: Mapping[str, Any], bases: Sequence[str] = ("TypedDict",)) -> str:
+    """Fields as a typed dictionary."""
+    lines = [f"class {name}({', '.join(bases)}, total=False):", f'    """{summary}"""', ""]
+    for field, what in fields.items():
         meaning = " ".join(what["description"].split())
         lines += textwrap.wrap(meaning, 110, initial_indent="    #: ", subsequent_indent="    #: ")
         lines.append(f"    {field}: {type_of(what)}")
     return "\n".join(lines)
 
 
+def settings_of(name: str, summary: str, fields: Mapping[str, Any]) -> str:
+    """Fields as values, each with its default."""
+    lines = ["@dataclass(frozen=True, kw_only=True)", f"class {name}:", f'    """{summary}"""', ""]
+    for field, what in fields.items():
+        default = "()" if what["default"] == [] else json.dumps(what["default"])
+        default = {"null": "None", "true": "True", "false": "False"}.get(default, default)
+        lines.append(f"    {field}: {type_of(what)} = {default}")
+    return "\n".join(lines)
+
+
+def summary_of(rule: Mapping[str, Any]) -> str:
+    """What a structure is, in a paragraph."""
+    return rule["description"].split("\n\n")[0].replace("\n", " ").replace("`", "``")
+
+
 def written(schema: Mapping[str, Any]) -> str:
     """The whole module."""
-    definitions = [class_of(name, rule) for name, rule in schema["$defs"].items()]
-    return "\n\n\n".join([HEAD.rstrip(), *definitions, class_of("Scenario", schema)]) + "\n"
+    known = schema["properties"]
+    path = {name: what for name, what in known.items() if name not in (*OF_A_RUN, *NO_SETTINGS)}
+    run = {name: known[name] for name in OF_A_RUN}
+    rest = {name: known[name] for name in NO_SETTINGS}
+    parts = [
+        HEAD.rstrip(),
+        *(
+            class_of(NAMES.get(name, name), summary_of(rule), rule["properties"])
+            for name, rule in schema["$defs"].items()
+        ),
+        class_of("PathOptions", "What a path is beside its channel and queue.", path),
+        class_of("RunOptions", "What is said of a whole run.", run),
+        class_of("Scenario", summary_of(schema), rest, ("PathOptions", "RunOptions")),
+        settings_of("PathSettings", "What a path is beside its channel and queue: `PathOptions`, with defaults.", path),
+        settings_of("RunSettings", "What is said of a whole run: `RunOptions`, with defaults.", run),
+    ]
+    return "\n\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":

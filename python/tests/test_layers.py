@@ -28,7 +28,7 @@ LAYERS = {
         "endpoint",
         "files",
     ),
-    "what to run": ("schema", "scenario", "study", "fetch", "suites"),
+    "what to run": ("schema", "scenario", "keywords", "study", "fetch", "suites"),
     "running it": ("runner", "emulation", "store", "cluster"),
     "what came of it": ("rows", "folder", "qlog", "lines", "columns", "probe", "results", "overlay"),
     "what came of many runs": ("sweep", "training"),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +22,18 @@ from verus.checks import above_zero, text_list, whole
 from verus.controller import Scheme, text_of
 from verus.errors import FieldError
 from verus.folder import new_folder
+from verus.keywords import spelled_out
 from verus.results import Results
 from verus.runner import Progress, RunError, run_all, run_each, sort_out
 from verus.scenario import (
     DEFAULT_CHANNELS,
     DEFAULT_SCHEMES,
-    DEFAULTS,
     PAPER_QUEUE,
     Contestant,
     Settings,
     check_fields,
 )
-from verus.schema import Change, Scenario
+from verus.schema import PathOptions, PathSettings, RunOptions, RunSettings, Scenario
 
 if TYPE_CHECKING:
     from verus.notebook import Plot
@@ -41,81 +41,40 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 
-class LinkOptions(TypedDict, total=False):
+class LinkOptions(PathOptions, total=False):
     """The fields of a `Link` beside its trace."""
 
-    delay_ms: float
     queue: str
-    second_trace: str | None
-    second_queue: str
-    ack: str
-    ack_queue: str
-    jitter: str
-    ack_jitter: str
-    reorder: str
-    ack_delay_ms: float | None
-    delay_series: str | None
-    loss: float
-    loss_bursts: str
-    policer: str
-    ack_loss: float
-    changes: Sequence[Change]
-    changes_repeat_s: float | None
-    opportunity_bytes: int
-    loop: bool
+
+
+class ComparisonOptions(PathOptions, RunOptions, total=False):
+    """What `compare` takes beside what is multiplied out."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Link:
+class _Bottleneck:
+    """What a link shows first: a dataclass has the fields of its last base before all others."""
+
+    trace: str
+    queue: str = PAPER_QUEUE
+
+
+@spelled_out(PathSettings)
+@dataclass(frozen=True, kw_only=True)
+class Link(PathSettings, _Bottleneck):
     """A path: the channel that serves its bottleneck, the queue before it, and the way back.
+
+    A change of it is ``{"at_s": 2, "rate_mbps": 0}`` (`verus list scenario` has the fields).
 
     Attributes:
         trace: A trace file, the name of a channel, or ``rate:MBPS``.
-        delay_ms: Propagation each way.
         queue: ``KIND[:key=value,…]``.
-        second_trace: A second channel that data cross behind the first; none if None.
-        second_queue: The queue before it.
-        ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
-        ack_queue: The queue they wait in.
-        jitter: What packets wait for on their way out of the bottleneck: ``none``, or ``gauss:mean_ms=5``.
-        ack_jitter: The same for acknowledgements.
-        reorder: Which packets others overtake: ``none``, or ``late:p=0.05,ms=10``.
-        ack_delay_ms: Propagation of acknowledgements; `delay_ms` if None.
-        delay_series: A file with a recorded series of propagation delays each way, in place of `delay_ms`.
-        loss: Probability of random loss on the data path.
-        loss_bursts: Losses in bursts, as LOST/OF: ``2/18``.
-        policer: What drops data packets that come faster than a rate: ``bucket:rate_mbps=10,burst=150000``.
-        ack_loss: Probability of random loss of acknowledgements.
-        changes: Changes of the path: ``{"at_s": 2, "rate_mbps": 0}`` (`verus list scenario` has the fields).
-        changes_repeat_s: After which they come again; once if None.
-        opportunity_bytes: What one line of a trace carries: 1504 or 1500.
-        loop: Whether a trace that ends starts again.
+        **options: Whatever else a path is.
 
     Example:
         >>> Link.constant(12, delay_ms=10).trace
         'rate:12'
     """
-
-    trace: str
-    delay_ms: float = DEFAULTS["delay_ms"]
-    queue: str = PAPER_QUEUE
-    second_trace: str | None = None
-    second_queue: str = DEFAULTS["second_queue"]
-    ack: str = DEFAULTS["ack"]
-    ack_queue: str = DEFAULTS["ack_queue"]
-    jitter: str = DEFAULTS["jitter"]
-    ack_jitter: str = DEFAULTS["ack_jitter"]
-    reorder: str = DEFAULTS["reorder"]
-    ack_delay_ms: float | None = None
-    delay_series: str | None = None
-    loss: float = DEFAULTS["loss"]
-    loss_bursts: str = DEFAULTS["loss_bursts"]
-    policer: str = DEFAULTS["policer"]
-    ack_loss: float = DEFAULTS["ack_loss"]
-    changes: Sequence[Change] = ()
-    changes_repeat_s: float | None = None
-    opportunity_bytes: int = DEFAULTS["opportunity_bytes"]
-    loop: bool = DEFAULTS["loop"]
 
     @classmethod
     def from_trace(cls, trace: str | PathLike[str], **options: Unpack[LinkOptions]) -> Link:
@@ -299,30 +258,23 @@ class Result:
         return notebook.run_html(self.results)
 
 
+@spelled_out(RunSettings)
 def simulate(
     *,
     link: Link,
     flows: Sequence[Flow],
-    duration_s: float = DEFAULTS["duration_s"],
-    seed: int = DEFAULTS["seed"],
-    packet_bytes: int = DEFAULTS["packet_bytes"],
-    ack_every: int = DEFAULTS["ack_every"],
-    bin_ms: float = DEFAULTS["bin_ms"],
     records: bool = True,
     progress: Progress | None = None,
+    **options: Unpack[RunOptions],
 ) -> Result:
     """Runs flows over one shared bottleneck on a virtual clock.
 
     Args:
         link: The path.
         flows: Who sends.
-        duration_s: Simulated time, in seconds.
-        seed: Of every random draw; the same seed gives the same result.
-        packet_bytes: Data packet (IP size).
-        ack_every: Packets for each acknowledgement.
-        bin_ms: Width of the bins of the series.
         records: Whether to keep one record for each packet (needed for the arrays of `Result.flows`).
         progress: Told how far it is; an exception in it stops the run.
+        **options: How long, how, and with which packets.
 
     Raises:
         ValueError: A value cannot be used; the message names its field.
@@ -347,13 +299,9 @@ def simulate(
         schemes=(),
         mixes=("+".join(texts),),
         queues=(link.queue,),
-        packet_bytes=packet_bytes,
-        ack_every=ack_every,
-        duration_s=duration_s,
-        seed=seed,
-        **{name: value for name, value in vars(link).items() if name not in ("trace", "queue")},
         records=records,
-        bin_ms=bin_ms,
+        **{name: value for name, value in vars(link).items() if name not in ("trace", "queue")},
+        **options,
     )
     try:
         (planned,) = dataclasses.replace(settings, schemes=texts[:1], mixes=()).runs()
@@ -504,78 +452,37 @@ class Comparison:
         return target / "report.html"
 
 
+@spelled_out(PathSettings, RunSettings)
 def compare(
     *,
     traces: Sequence[str | PathLike[str]] = DEFAULT_CHANNELS,
     schemes: Sequence[Scheme] = DEFAULT_SCHEMES,
     mixes: Sequence[str] = (),
     queues: Sequence[str] = (PAPER_QUEUE,),
-    second_trace: str | None = None,
-    second_queue: str = DEFAULTS["second_queue"],
-    ack: str = DEFAULTS["ack"],
-    ack_queue: str = DEFAULTS["ack_queue"],
-    delay_ms: float = DEFAULTS["delay_ms"],
-    packet_bytes: int = DEFAULTS["packet_bytes"],
-    opportunity_bytes: int = DEFAULTS["opportunity_bytes"],
-    ack_every: int = DEFAULTS["ack_every"],
     flows: int = 1,
-    duration_s: float = DEFAULTS["duration_s"],
-    seed: int = DEFAULTS["seed"],
-    repeat: int = 1,
-    jitter: str = DEFAULTS["jitter"],
-    ack_jitter: str = DEFAULTS["ack_jitter"],
-    reorder: str = DEFAULTS["reorder"],
-    ack_delay_ms: float | None = None,
-    delay_series: str | None = None,
-    loss: float = DEFAULTS["loss"],
-    loss_bursts: str = DEFAULTS["loss_bursts"],
-    policer: str = DEFAULTS["policer"],
-    ack_loss: float = DEFAULTS["ack_loss"],
-    changes: Sequence[Change] = (),
-    changes_repeat_s: float | None = None,
-    loop: bool = DEFAULTS["loop"],
-    records: bool = False,
-    bin_ms: float = DEFAULTS["bin_ms"],
     traffic: str = "full",
+    repeat: int = 1,
+    records: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
+    **options: Unpack[ComparisonOptions],
 ) -> Comparison:
     """Runs every scheme over every trace and queue, on all cores.
+
+    A change of the path is ``{"at_s": 2, "rate_mbps": 0}`` (`verus list scenario` has the fields).
 
     Args:
         traces: Trace files, names of channels, or ``rate:MBPS``.
         schemes: ``NAME[:key=value,…]``, ``FILE.py:CLASS[:key=value,…]``, or `verus.Controller`s as `Flow` takes them.
         mixes: ``SCHEME*N+SCHEME*M``: flows of several schemes in one run.
         queues: ``KIND[:key=value,…]``.
-        second_trace: A second channel that data cross behind the first; none if None.
-        second_queue: The queue before it.
-        ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
-        ack_queue: The queue they wait in.
-        delay_ms: Propagation each way.
-        packet_bytes: Data packet as the link accounts it (IP size).
-        opportunity_bytes: What one line of a trace carries: 1504 or 1500.
-        ack_every: Packets for each acknowledgement.
         flows: Flows of each scheme in one run (a mix brings its own count).
-        duration_s: Simulated time, in seconds.
-        seed: First seed.
-        repeat: Runs of each, with seeds ``seed … seed + repeat - 1``.
-        jitter: What packets wait for on their way out of the bottleneck: ``none``, or ``gauss:mean_ms=5``.
-        ack_jitter: The same for acknowledgements.
-        reorder: Which packets others overtake: ``none``, or ``late:p=0.05,ms=10``.
-        ack_delay_ms: Propagation of acknowledgements; `delay_ms` if None.
-        delay_series: A file with a recorded series of propagation delays each way, in place of `delay_ms`.
-        loss: Probability of random loss on the data path.
-        loss_bursts: Losses in bursts, as LOST/OF: ``2/18``.
-        policer: What drops data packets that come faster than a rate: ``bucket:rate_mbps=10,burst=150000``.
-        ack_loss: Probability of random loss of acknowledgements.
-        changes: Changes of the path: ``{"at_s": 2, "rate_mbps": 0}`` (`verus list scenario` has the fields).
-        changes_repeat_s: After which they come again; once if None.
-        loop: Whether a trace that ends starts again.
-        records: Whether to keep one record for each packet.
-        bin_ms: Width of the bins of the series.
         traffic: What every flow has to send: ``full``, or ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video``.
+        repeat: Runs of each, with seeds ``seed … seed + repeat - 1``.
+        records: Whether to keep one record for each packet.
         threads: Cores; all of them if None.
         progress: Told how far it is; an exception in it stops the runs.
+        **options: What else the path and each run are.
 
     Raises:
         ValueError: A value cannot be used; the message names its field.
@@ -594,33 +501,11 @@ def compare(
         schemes=tuple(map(text_of, text_list("schemes", schemes))),
         mixes=mixes,
         queues=queues,
-        second_trace=second_trace,
-        second_queue=second_queue,
-        ack=ack,
-        ack_queue=ack_queue,
-        delay_ms=delay_ms,
-        packet_bytes=packet_bytes,
-        opportunity_bytes=opportunity_bytes,
-        ack_every=ack_every,
         flows=flows,
-        duration_s=duration_s,
-        seed=seed,
-        repeat=repeat,
-        jitter=jitter,
-        ack_jitter=ack_jitter,
-        reorder=reorder,
-        ack_delay_ms=ack_delay_ms,
-        delay_series=delay_series,
-        loss=loss,
-        loss_bursts=loss_bursts,
-        policer=policer,
-        ack_loss=ack_loss,
-        changes=changes,
-        changes_repeat_s=changes_repeat_s,
-        loop=loop,
-        records=records,
-        bin_ms=bin_ms,
         traffic=traffic,
+        repeat=repeat,
+        records=records,
+        **options,
     )
     planned = settings.runs()
     runs, outcomes, problems = sort_out(planned, run_each(planned, threads=threads, progress=progress))

@@ -20,17 +20,6 @@ _GLOBAL = ("-v", "--verbose", "-q", "--quiet")
 
 FAILED, INTERRUPTED = 1, 130
 
-#: Flags whose names differ from the argument of the Python API.
-_FLAGS = {
-    "traces": "--trace",
-    "schemes": "--scheme",
-    "mixes": "--mix",
-    "queues": "--queue",
-    "duration_s": "--duration",
-    "transports": "--transport",
-    "recordings": "--traces",
-}
-
 #: What stands behind a verb without a flag.
 _PLACES = ("name",)
 
@@ -87,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
         if os.environ.get(EXTENSION):
             return _complain(str(error), BAD_INPUT)
         raise
-    from verus.errors import FieldError
+    from verus.errors import FieldError, flag_of
 
     try:
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
@@ -96,8 +85,7 @@ def run(arguments: Sequence[str]) -> int:
     except FieldError as error:
         if error.field in _PLACES:
             return _complain(error.problem, BAD_INPUT)
-        flag = _FLAGS.get(error.field, "--" + error.field.replace("_", "-"))
-        return _complain(f"{flag}: {error.problem}", BAD_INPUT, getattr(error, "__notes__", ()))
+        return _complain(f"{flag_of(error.field)}: {error.problem}", BAD_INPUT, getattr(error, "__notes__", ()))
     except CycloptsError as error:
         from verus.mistakes import usage
 

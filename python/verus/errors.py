@@ -27,6 +27,27 @@ class FieldError(ValueError):
         self.problem = problem
 
 
+#: Options that are called otherwise.
+_FLAGS = {
+    "traces": "trace",
+    "schemes": "scheme",
+    "mixes": "mix",
+    "queues": "queue",
+    "transports": "transport",
+    "recordings": "traces",
+}
+
+
+def flag_of(field: str) -> str:
+    """The option of the command line that an argument of the Python API is there.
+
+    Example:
+        >>> flag_of("queues"), flag_of("duration_s"), flag_of("ack_delay_ms")
+        ('--queue', '--duration', '--ack-delay-ms')
+    """
+    return "--" + _FLAGS.get(field, field).removesuffix("_s").replace("_", "-")
+
+
 def near(word: str, names: Iterable[str]) -> str:
     """The nearest of `names`, to follow a statement; empty if none is near. The end of a name may stand for all of it.
 

@@ -19,7 +19,7 @@ from typing import Any, cast
 from verus import _verus, controller
 from verus.checks import check_seed, checked, text_list, whole
 from verus.errors import FieldError
-from verus.schema import Change, Scenario
+from verus.schema import PathSettings, RunSettings, Scenario
 
 #: The paper's shared queue (SIGCOMM 2015, section 6.2): 3 and 9 Mbit of average queue, 10 % at the top.
 PAPER_QUEUE = "red:min=375000,max=1125000,p=0.1"
@@ -230,7 +230,7 @@ def check_fields(values: Mapping[str, Any], *, flow: bool = False) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(RunSettings, PathSettings):
     """A comparison: every contestant over every trace and queue, once for each seed.
 
     Attributes:
@@ -239,33 +239,10 @@ class Settings:
             ``ratio=2..6``) are several schemes.
         mixes: ``SCHEME*N+SCHEME*M``; each is one more contestant.
         queues: ``KIND[:key=value,…]``; likewise.
-        second_trace: A second channel that data cross behind the first; none if None.
-        second_queue: The queue before it.
-        ack: What acknowledgements cross: ``ideal``, ``same``, ``rate:MBPS``, a file or a name.
-        ack_queue: The queue they wait in.
-        delay_ms: One-way propagation, each way.
-        packet_bytes: Data packet as the link accounts it (IP size).
-        opportunity_bytes: What one line of a trace carries: 1504 or 1500.
-        ack_every: Packets for each acknowledgement.
         flows: Flows of a scheme in one run (a mix brings its own count).
-        duration_s: Simulated seconds.
-        seed: First seed.
-        repeat: Runs of each cell, with seeds ``seed … seed + repeat - 1``.
-        jitter: What packets wait for on their way out of the bottleneck: ``none``, or ``gauss:mean_ms=5``.
-        ack_jitter: The same for acknowledgements.
-        reorder: Which packets others overtake: ``none``, or ``late:p=0.05,ms=10``.
-        ack_delay_ms: Propagation of acknowledgements; `delay_ms` if None.
-        delay_series: A file with a recorded series of propagation delays, in place of `delay_ms`.
-        loss: Random loss on the data path, as a probability.
-        loss_bursts: Losses in bursts, as LOST/OF: ``2/18``.
-        policer: What drops data packets that come faster than a rate: ``bucket:rate_mbps=10,burst=150000``.
-        ack_loss: Random loss of acknowledgements, as a probability.
-        changes: Changes of the path during the run, as `Change` of a scenario.
-        changes_repeat_s: After which they come again.
-        loop: Whether a trace that ends starts again.
-        records: Whether to keep one record for each packet.
-        bin_ms: Width of the bins of the time series.
         traffic: What every flow has to send: ``full``, or ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video``.
+        repeat: Runs of each cell, with seeds ``seed … seed + repeat - 1``.
+        records: Whether to keep one record for each packet.
         emulate: Whether to run in real time, behind an emulated link, rather than simulate.
         transports: What carries our controllers then: ``udp``, ``quic``.
     """
@@ -274,33 +251,10 @@ class Settings:
     schemes: Sequence[str] = DEFAULT_SCHEMES
     mixes: Sequence[str] = ()
     queues: Sequence[str] = (PAPER_QUEUE,)
-    second_trace: str | None = None
-    second_queue: str = DEFAULTS["second_queue"]
-    ack: str = DEFAULTS["ack"]
-    ack_queue: str = DEFAULTS["ack_queue"]
-    delay_ms: float = DEFAULTS["delay_ms"]
-    packet_bytes: int = DEFAULTS["packet_bytes"]
-    opportunity_bytes: int = DEFAULTS["opportunity_bytes"]
-    ack_every: int = DEFAULTS["ack_every"]
     flows: int = 1
-    duration_s: float = DEFAULTS["duration_s"]
-    seed: int = DEFAULTS["seed"]
-    repeat: int = 1
-    jitter: str = DEFAULTS["jitter"]
-    ack_jitter: str = DEFAULTS["ack_jitter"]
-    reorder: str = DEFAULTS["reorder"]
-    ack_delay_ms: float | None = None
-    delay_series: str | None = None
-    loss: float = DEFAULTS["loss"]
-    loss_bursts: str = DEFAULTS["loss_bursts"]
-    policer: str = DEFAULTS["policer"]
-    ack_loss: float = DEFAULTS["ack_loss"]
-    changes: Sequence[Change] = ()
-    changes_repeat_s: float | None = None
-    loop: bool = DEFAULTS["loop"]
-    records: bool = False
-    bin_ms: float = DEFAULTS["bin_ms"]
     traffic: str = "full"
+    repeat: int = 1
+    records: bool = False
     emulate: bool = False
     transports: Sequence[str] = ("udp",)
 

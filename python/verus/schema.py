@@ -1,10 +1,13 @@
-"""The types of a scenario, written by `scripts/scenario_types.py` from the schema that Rust states.
+"""A scenario's types and settings, written by `scripts/scenario_types.py` from the schema that Rust states.
 
-Ranges and defaults are in `verus.scenario.SCHEMA`.
+Whatever takes a path or a run in Python has its settings from here: as keywords (`…Options`), and as values with
+defaults (`…Settings`). Ranges are in `verus.scenario.SCHEMA`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypedDict
 
 
@@ -49,13 +52,9 @@ class Change(TypedDict, total=False):
     loss_bursts: str | None
 
 
-class Scenario(TypedDict, total=False):
-    """A run: flows over one shared bottleneck."""
+class PathOptions(TypedDict, total=False):
+    """What a path is beside its channel and queue."""
 
-    #: The channel: a file, the name of a built-in or cached one, or `rate:MBPS`.
-    trace: str
-    #: The bottleneck's queue, such as `red:min=375000,max=1125000,p=0.1`.
-    queue: str
     #: A second channel that data cross behind the first, with a queue of its own; none if absent. Results
     #: tell how long packets waited in the last queue that they crossed, and the capacity of the narrower
     #: link.
@@ -69,11 +68,6 @@ class Scenario(TypedDict, total=False):
     ack_queue: str
     #: Propagation delay each way, ms.
     delay_ms: float
-    #: Size of data packets as the link accounts them (IP), bytes: more than the 40 of an IPv4 and a TCP
-    #: header.
-    packet_bytes: int
-    #: Size of acknowledgements likewise, bytes: at least those headers.
-    ack_bytes: int
     #: Bytes that each opportunity of a trace carries: 1504 as Mahimahi does, or 1500.
     opportunity_bytes: int
     #: Whether a trace begins again at its end, rather than carrying nothing more.
@@ -99,23 +93,77 @@ class Scenario(TypedDict, total=False):
     policer: str
     #: Probability that an acknowledgement is lost.
     ack_loss: float
-    #: The flows.
-    flows: list[Flow]
+    #: Changes of the path during the run, in order of time.
+    changes: Sequence[Change]
+    #: After which the path is as at first and the changes come again, s; once if absent.
+    changes_repeat_s: float | None
+
+
+class RunOptions(TypedDict, total=False):
+    """What is said of a whole run."""
+
+    #: Size of data packets as the link accounts them (IP), bytes: more than the 40 of an IPv4 and a TCP
+    #: header.
+    packet_bytes: int
+    #: Packets that an acknowledgement waits for: 1 acknowledges each, 2 is TCP's delayed ACK.
+    ack_every: int
     #: Length of the run, s.
     duration_s: float
     #: Seed of every random stream in the run.
     seed: int
+    #: Width of the bins of time series, ms.
+    bin_ms: float
+
+
+class Scenario(PathOptions, RunOptions, total=False):
+    """A run: flows over one shared bottleneck."""
+
+    #: The channel: a file, the name of a built-in or cached one, or `rate:MBPS`.
+    trace: str
+    #: The bottleneck's queue, such as `red:min=375000,max=1125000,p=0.1`.
+    queue: str
+    #: The flows.
+    flows: Sequence[Flow]
+    #: Size of acknowledgements likewise, bytes: at least those headers.
+    ack_bytes: int
     #: Whether each packet's fate is recorded.
     records: bool
     #: Whether time series and profile snapshots are sampled.
     series: bool
     #: Whether each flow's epochs are sampled, to train a model on them.
     epochs: bool
-    #: Width of the bins of time series, ms.
-    bin_ms: float
-    #: Packets that an acknowledgement waits for: 1 acknowledges each, 2 is TCP's delayed ACK.
-    ack_every: int
-    #: Changes of the path during the run, in order of time.
-    changes: list[Change]
-    #: After which the path is as at first and the changes come again, s; once if absent.
-    changes_repeat_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathSettings:
+    """What a path is beside its channel and queue: `PathOptions`, with defaults."""
+
+    second_trace: str | None = None
+    second_queue: str = "infinite"
+    ack: str = "ideal"
+    ack_queue: str = "infinite"
+    delay_ms: float = 20.0
+    opportunity_bytes: int = 1504
+    loop: bool = True
+    ack_delay_ms: float | None = None
+    delay_series: str | None = None
+    jitter: str = "none"
+    ack_jitter: str = "none"
+    reorder: str = "none"
+    loss: float = 0.0
+    loss_bursts: str = "none"
+    policer: str = "none"
+    ack_loss: float = 0.0
+    changes: Sequence[Change] = ()
+    changes_repeat_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """What is said of a whole run: `RunOptions`, with defaults."""
+
+    packet_bytes: int = 1500
+    ack_every: int = 1
+    duration_s: float = 60.0
+    seed: int = 1
+    bin_ms: float = 100.0

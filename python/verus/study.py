@@ -22,32 +22,22 @@ from typing import Any, cast
 from verus import _verus
 from verus.checks import check_seed
 from verus.errors import FieldError
-from verus.scenario import DEFAULTS, Contestant, Run, Settings
-from verus.schema import Scenario
+from verus.scenario import DEFAULTS, SCHEMA, Contestant, Run, Settings
+from verus.schema import PathOptions, RunOptions, Scenario
+
+#: The types of the schema.
+_TYPES: Mapping[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
+
+#: Settings of which every run of a study has the same.
+_FIXED = ("changes", "changes_repeat_s", "bin_ms", "seed")
 
 #: What a study may vary, in the order in which it is multiplied out, seeds innermost; and of what type each value is.
 KEYS: Mapping[str, type] = {
-    "trace": str,
-    "queue": str,
-    "policer": str,
-    "second_trace": str,
-    "second_queue": str,
-    "ack": str,
-    "ack_queue": str,
-    "delay_ms": float,
-    "ack_delay_ms": float,
-    "delay_series": str,
-    "jitter": str,
-    "ack_jitter": str,
-    "reorder": str,
-    "packet_bytes": int,
-    "opportunity_bytes": int,
-    "ack_every": int,
-    "loss": float,
-    "loss_bursts": str,
-    "ack_loss": float,
-    "loop": bool,
-    "duration_s": float,
+    **{
+        name: _TYPES[rule["type"] if isinstance(rule["type"], str) else rule["type"][0]]
+        for name, rule in SCHEMA["properties"].items()
+        if name in ("trace", "queue", *PathOptions.__annotations__, *RunOptions.__annotations__) and name not in _FIXED
+    },
     "traffic": str,
     "flows": int,
     "scheme": str,
@@ -56,24 +46,9 @@ KEYS: Mapping[str, type] = {
 }
 
 #: Those of them that are no column of every row of results.
-EXTRA = (
-    "policer",
-    "second_trace",
-    "second_queue",
-    "ack_queue",
-    "ack_delay_ms",
-    "delay_series",
-    "jitter",
-    "ack_jitter",
-    "reorder",
-    "opportunity_bytes",
-    "ack_every",
-    "loss",
-    "loss_bursts",
-    "ack_loss",
-    "loop",
-    "traffic",
-)
+EXTRA = KEYS.keys() - {
+    *("trace", "queue", "ack", "delay_ms", "packet_bytes", "duration_s", "flows", "scheme", "mix", "seed")
+}
 
 #: What a message calls the values of a type.
 _CALLED = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}

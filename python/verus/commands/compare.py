@@ -20,8 +20,9 @@ from cyclopts import Parameter
 
 from verus import rows
 from verus.checks import at_least
-from verus.commands.options import ACK_DELAY, BYTES, COUNT, DELAY, LATENESS, SECONDS, SHARE, Flag, Json, one, words
-from verus.commands.talk import Talk, tell_rows, with_defaults
+from verus.commands.options import COUNT, LATENESS, Flag, Json, one
+from verus.commands.settings import takes_settings
+from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
 from verus.folder import check_folder, new_folder, read_config
 from verus.interval import INTERVAL_NOTE
@@ -35,47 +36,14 @@ from verus.store import Keys, Store, complete, engine, kept
 if TYPE_CHECKING:
     from verus.results import Results
 
-Words = list[str] | None
 Format = Literal["terminal", "csv", "markdown", "latex"]
 LogFormat = Literal["draft", "0.3"]
 Count = Annotated[int | None, COUNT]
 
 
-@with_defaults
+@takes_settings
 def compare(
     *,
-    trace: Annotated[Words, words("CHANNEL")] = None,
-    scheme: Annotated[Words, words("SCHEME")] = None,
-    mix: Annotated[Words, words("MIX")] = None,
-    queue: Annotated[Words, words("QUEUE")] = None,
-    second_trace: Annotated[str | None, one("CHANNEL")] = None,
-    second_queue: Annotated[str | None, one("QUEUE")] = None,
-    ack: Annotated[str | None, one("CHANNEL")] = None,
-    ack_queue: Annotated[str | None, one("QUEUE")] = None,
-    delay_ms: Annotated[float | None, DELAY] = None,
-    packet_bytes: Annotated[int | None, BYTES] = None,
-    opportunity_bytes: Annotated[int | None, BYTES] = None,
-    ack_every: Count = None,
-    jitter: Annotated[str | None, one("JITTER")] = None,
-    ack_jitter: Annotated[str | None, one("JITTER")] = None,
-    reorder: Annotated[str | None, one("REORDER")] = None,
-    ack_delay_ms: Annotated[float | None, ACK_DELAY] = None,
-    delay_series: Annotated[Path | None, one("FILE")] = None,
-    loss: Annotated[float | None, SHARE] = None,
-    loss_bursts: Annotated[str | None, one("LOST/OF")] = None,
-    policer: Annotated[str | None, one("POLICER")] = None,
-    ack_loss: Annotated[float | None, SHARE] = None,
-    changes: Annotated[Path | None, one("FILE")] = None,
-    changes_repeat: Annotated[float | None, SECONDS] = None,
-    loop: Annotated[bool | None, Parameter(name="--loop", negative="--once")] = None,
-    flows: Count = None,
-    traffic: Annotated[str | None, one("TRAFFIC")] = None,
-    duration: Annotated[float | None, SECONDS] = None,
-    seed: Count = None,
-    repeat: Count = None,
-    records: Flag = False,
-    emulate: Flag = False,
-    transport: Annotated[Words, words("NAME")] = None,
     jobs: Count = None,
     max_lateness_ms: Annotated[float | None, LATENESS] = None,
     from_: Annotated[Path | None, one("FILE", name="--from")] = None,
@@ -87,6 +55,7 @@ def compare(
     force: Flag = False,
     report: Annotated[bool | None, Parameter(name="--report", negative="--no-report")] = None,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
+    **asked: Any,
 ) -> int:
     """Run controllers over channels, print a table, write results; with `--report`, draw them.
 
@@ -95,85 +64,6 @@ def compare(
 
     Parameters
     ----------
-    trace
-        Trace files, names of channels (`verus list channels`), or constant rates in Mbit/s, `rate:12`. Default: three
-        built-in channels.
-    scheme
-        `NAME[:key=value,…]` of `verus list schemes`, such as `cubic` or `verus:ratio=2`; `verus:ratio=2,4` and
-        `verus:ratio=2..6` are several schemes. Or a class in Python, `FILE.py:CLASS[:key=value,…]`
-        (docs/own-controller.md). Default: `verus:ratio=2,4,6`, `cubic`, `newreno` and `vegas`;
-        none with --mix.
-    mix
-        `SCHEME*N+SCHEME*M`: N flows of one scheme and M of another share the bottleneck in one run.
-    queue
-        The queue before the bottleneck: `KIND[:key=value,…]`, such as `droptail:bytes=120kB` or `codel` (`verus list
-        queues`). Default: `red:min=375000,max=1125000,p=0.1`.
-    second_trace
-        A second link in series, which data packets cross after the first. Default: none.
-    second_queue
-        The queue before the second link. Default: `{second_queue}`.
-    ack
-        The link that acknowledgements cross: `ideal` (no limit; the default), `same` (as the data's), `rate:MBPS`, a
-        trace file or a channel.
-    ack_queue
-        The queue before the link of acknowledgements. Default: `{ack_queue}`.
-    delay_ms
-        Propagation delay each way, in ms or as `0.02s`. Default: {delay_ms}.
-    packet_bytes
-        Size of data packets with IP headers, bytes. Default: {packet_bytes}.
-    opportunity_bytes
-        Bytes that one line of a trace delivers, 1504 or 1500. Default: {opportunity_bytes}.
-    ack_every
-        One acknowledgement for every N data packets. Default: {ack_every}.
-    jitter
-        Random additional delay of data packets behind the bottleneck, in order: `none` (the default),
-        `gauss:mean_ms=5`, `wifi:mean_ms=7` (`verus list jitter`).
-    ack_jitter
-        The same for acknowledgements. Default: none.
-    reorder
-        Reordering: which data packets arrive late, behind later ones: `none` (the default), `late:p=0.05,ms=10` (`verus
-        list reorder`).
-    ack_delay_ms
-        Propagation delay of acknowledgements, in ms or as `0.02s`. Default: as --delay-ms.
-    delay_series
-        A file with a recorded series of propagation delays each way, in place of --delay-ms: a whole number of ms on
-        each line, which holds for 10 ms.
-    loss
-        Probability of random loss on the data path, as `0.005` or `0.5%`. Default: {loss}.
-    loss_bursts
-        Losses in bursts, as LOST/OF: `2/18` loses the last two of every 18 packets. Default: `{loss_bursts}`.
-    policer
-        A policer (token bucket) before the bottleneck, which drops data packets that exceed its rate, and delays none:
-        `bucket:rate_mbps=10,burst=150000` (bytes). Default: `{policer}`.
-    ack_loss
-        Probability of random loss of acknowledgements. Default: {ack_loss}.
-    changes
-        A JSON file with a list of changes of the path, such as `[{{"at_s": 2, "rate_mbps": 0}}]` (`verus list scenario`
-        has the fields).
-    changes_repeat
-        Period, in seconds or as `2m`, after which the path returns to its first state and the changes start again.
-        Default: they happen once.
-    loop
-        Start a trace again when it ends (the default), or deliver nothing after its end (--once).
-    flows
-        Flows of each `--scheme` that share the bottleneck in one run; a `--mix` has its own numbers. Default: 1.
-    traffic
-        Traffic of each flow (`verus list traffic`): `on-off`, `files:bytes=100kB`. Default: `full`, always data to
-        send.
-    duration
-        Duration of each run, in seconds or as `2m`. Default: {duration_s}.
-    seed
-        First seed. Default: {seed}.
-    repeat
-        Runs of each combination, with seeds SEED, SEED + 1, … Default: 1.
-    records
-        Keep one record for each packet (`records.parquet`).
-    emulate
-        Run in real time, behind an emulated link: our controllers over UDP or QUIC, and the kernel's own
-        (`linux:cc=cubic`).
-        Needs root or user namespaces (Linux).
-    transport
-        With --emulate, the transport of our controllers: `udp` (the default), `quic`, or both.
     jobs
         With --emulate, runs at the same time. Default: one for every two cores.
     max_lateness_ms
@@ -197,43 +87,9 @@ def compare(
     report
         Draw the report and its figures, too; `verus report` does it later. Default: --no-report.
     """
-    asked: dict[str, Any] = {
-        "traces": trace,
-        "schemes": scheme,
-        "mixes": mix,
-        "queues": queue,
-        "second_trace": second_trace,
-        "second_queue": second_queue,
-        "ack": ack,
-        "ack_queue": ack_queue,
-        "delay_ms": delay_ms,
-        "packet_bytes": packet_bytes,
-        "opportunity_bytes": opportunity_bytes,
-        "ack_every": ack_every,
-        "jitter": jitter,
-        "ack_jitter": ack_jitter,
-        "reorder": reorder,
-        "ack_delay_ms": ack_delay_ms,
-        "delay_series": None if delay_series is None else str(delay_series),
-        "loss": loss,
-        "loss_bursts": loss_bursts,
-        "policer": policer,
-        "ack_loss": ack_loss,
-        "changes": None if changes is None else _changes(changes),
-        "changes_repeat_s": changes_repeat,
-        "loop": loop,
-        "flows": flows,
-        "traffic": traffic,
-        "duration_s": duration,
-        "seed": seed,
-        "repeat": repeat,
-        "records": records or None,
-        "emulate": emulate or None,
-        "transports": transport,
-    }
-    given = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in asked.items() if value is not None
-    }
+    given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
+    if "changes" in given:
+        given["changes"] = _changes(given["changes"])
     settings, earlier = _settings(given, from_)
     runs = settings.runs()
 
@@ -245,7 +101,7 @@ def compare(
         jobs = _side_by_side() if jobs is None else jobs
         at_least("jobs", jobs, 1, 1000)
     else:
-        _refuse_real_time(transport, jobs, max_lateness_ms)
+        _refuse_real_time(transports=given.get("transports"), jobs=jobs, max_lateness_ms=max_lateness_ms)
     if qlog is None and qlog_format is not None:
         raise FieldError("qlog_format", "is for logs (--qlog DIR)")
     store: Store | None = None
@@ -401,9 +257,9 @@ def _unfinished(runs: list[Run], out: Path | None, *, emulate: bool) -> tuple[St
     return Store(target.with_name(f"{target.name}.unfinished")), own
 
 
-def _refuse_real_time(transport: object, jobs: object, max_lateness_ms: object) -> None:
-    for name, given in (("transport", transport), ("jobs", jobs), ("max_lateness_ms", max_lateness_ms)):
-        if given is not None:
+def _refuse_real_time(**given: object) -> None:
+    for name, value in given.items():
+        if value is not None:
             raise FieldError(name, "is for runs in real time (--emulate)")
 
 

@@ -42,30 +42,26 @@ def _quantity(unit: str, *, whole: bool = False) -> Callable[[Any, Sequence[Any]
 _CALLED = {"s": "seconds", "ms": "milliseconds", "bytes": "bytes", "share": "shares of 1 or %", "Mbit/s": "Mbit/s"}
 
 
-def _number(unit: str, metavar: str, *, name: str | None = None, whole: bool = False) -> Parameter:
+def number(unit: str, metavar: str, *, whole: bool = False, **more: Any) -> Parameter:
     """An option that takes a number in `unit`."""
-    names = {} if name is None else {"name": [f"--{name}-{metavar.lower()}", f"--{name}"]}
-    return Parameter(converter=_quantity(unit, whole=whole), metavar=metavar, allow_leading_hyphen=True, **names)  # type: ignore[arg-type]
+    return one(metavar, converter=_quantity(unit, whole=whole), allow_leading_hyphen=True, **more)
 
 
-SECONDS = _number("s", "TIME")
-DELAY = _number("ms", "MS", name="delay")
-ACK_DELAY = _number("ms", "MS", name="ack-delay")
-LATENESS = _number("ms", "MS", name="max-lateness")
-BYTES = _number("bytes", "SIZE", whole=True)
-SHARE = _number("share", "SHARE")
-COUNT = Parameter(allow_leading_hyphen=True, metavar="N")
-
-
-def words(metavar: str) -> Parameter:
+def words(metavar: str, **more: Any) -> Parameter:
     """An option that takes several words."""
-    return Parameter(consume_multiple=True, negative="", metavar=f"{metavar}...")
+    return Parameter(consume_multiple=True, negative="", metavar=f"{metavar}...", **more)
 
 
 def one(metavar: str, **more: Any) -> Parameter:
     """An option that takes one."""
     return Parameter(metavar=metavar, **more)
 
+
+SECONDS = number("s", "TIME")
+DELAY = number("ms", "MS", name=["--delay-ms", "--delay"])
+LATENESS = number("ms", "MS", name=["--max-lateness-ms", "--max-lateness"])
+BYTES = number("bytes", "SIZE", whole=True)
+COUNT = one("N", allow_leading_hyphen=True)
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]

@@ -5,29 +5,17 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from verus.plain import line, rows
 from verus.runner import Progress
-from verus.scenario import DEFAULTS
 
 if TYPE_CHECKING:  # a download takes what nothing else does
     from verus.fetch import ByteProgress
-
-
-Verb = TypeVar("Verb", bound=Callable[..., Any])
-
-
-def with_defaults(verb: Verb) -> Verb:
-    """The verb, with `{field}` in its help replaced by what a scenario has there if nothing is said."""
-    told = {name: f"{value:g}" if isinstance(value, float) else value for name, value in DEFAULTS.items()}
-    if verb.__doc__:  # not so under `python -OO`
-        verb.__doc__ = verb.__doc__.format_map(told)
-    return verb
 
 
 @Parameter(name="*")

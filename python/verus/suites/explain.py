@@ -7,24 +7,14 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from verus.errors import FieldError
+from verus.errors import FieldError, flag_of
 from verus.scenario import DEFAULTS
 from verus.suites import ANY, KINDS, OF_A_SENDER, Check, Row, Suite, near
 from verus.suites.judge import scenario_of
 from verus.suites.measures import MEASURES
 
-#: Fields of a scenario that `verus compare` has a flag for.
-_FLAGS = {
-    "trace": "--trace",
-    "queue": "--queue",
-    "ack": "--ack",
-    "ack_queue": "--ack-queue",
-    "delay_ms": "--delay-ms",
-    "packet_bytes": "--packet-bytes",
-    "ack_every": "--ack-every",
-    "loss": "--loss",
-    "duration_s": "--duration",
-}
+#: Fields of a scenario that a command shows, where they are not as by default.
+_SHOWN = ("trace", "queue", "ack", "ack_queue", "delay_ms", "packet_bytes", "ack_every", "loss", "duration_s")
 #: Fields that say what is kept, and the seed, which has a flag of its own.
 _KEPT = ("series", "records", "epochs", "bin_ms", "seed", "flows")
 
@@ -123,15 +113,15 @@ def _command(scenario: Mapping[str, Any]) -> str | None:
     flows = scenario["flows"]
     kinds = {flow.get("traffic") for flow in flows}
     plain = all(not (flow.keys() - {"scheme", "traffic"}) for flow in flows) and len(kinds) == 1
-    others = [key for key in scenario if key not in _FLAGS and key not in _KEPT and scenario[key] != DEFAULTS.get(key)]
+    others = [key for key in scenario if key not in _SHOWN and key not in _KEPT and scenario[key] != DEFAULTS.get(key)]
     if not plain or others:
         return None
     words = ["verus", "compare"]
     schemes = [flow["scheme"] for flow in flows]
     words += ["--scheme", _PLACE] if len(schemes) == 1 else ["--mix", _mix(schemes)]
-    for key, flag in _FLAGS.items():
+    for key in _SHOWN:
         if scenario[key] != DEFAULTS[key] or key in ("trace", "queue"):  # type: ignore[literal-required]
-            words += [flag, f"{scenario[key]:g}" if isinstance(scenario[key], float) else str(scenario[key])]
+            words += [flag_of(key), f"{scenario[key]:g}" if isinstance(scenario[key], float) else str(scenario[key])]
     traffic = next(iter(kinds))
     if traffic is not None:
         words += ["--traffic", traffic]
