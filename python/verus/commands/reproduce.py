@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from verus import _verus, experiments
 from verus.checks import at_least, check_seed, checked
+from verus.commands.options import Flag, Json
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
@@ -22,7 +23,7 @@ from verus.folder import check_folder, new_folder
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from verus.experiments.shared.experiment import Experiment
+    from verus.experiments.shared.experiment import Experiment, Work
     from verus.results import Results
 
 
@@ -35,15 +36,15 @@ def reproduce(
     /,
     *,
     traces: Path | None = None,
-    built_in: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    built_in: Flag = False,
     seed: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
     repeat: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
     jobs: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
     modes: str = "",
-    short: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    short: Flag = False,
     out: Path | None = None,
-    force: Annotated[bool, Parameter(negative="", show_default=False)] = False,
-    json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
+    force: Flag = False,
+    json_: Json = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
     """Run published experiments again, draw them, and check each claim of their source.
@@ -104,31 +105,55 @@ def reproduce(
         raise FieldError("short", f"`{long[0]}` has no short form")
     work = [experiment.prepare(options) for experiment in chosen]
 
-    from verus.experiments.shared.overview import Overview
-
     several = len(chosen) > 1
-    stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    target = None if json_ else Path("verus-results") / f"{'reproduce' if several else chosen[0].name}-{stamp}"
-    target = target if out is None else out
-    folders: list[Path | None] = []
-    for experiment in chosen:
-        folders.append(target / experiment.name if target is not None and several else target)
-        if (own := folders[-1]) is not None:
+    if out is None and not json_:
+        stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
+        out = Path("verus-results") / f"{'reproduce' if several else chosen[0].name}-{stamp}"
+    folders = [out / experiment.name if out is not None and several else out for experiment in chosen]
+    for own in folders:
+        if own is not None:
             check_folder(own, force=force)
+
     parts, missed = [], 0
-    # One is written while the next runs: to simulate takes all cores, to draw one.
+    for experiment, results in _results(chosen, work, folders, talk, force=force):
+        missed += sum(not check.met for check in experiment.checks(results))
+        if experiment.judged is not None:
+            parts.append((experiment.name, experiment.title, experiment.judged(results)))
+        if json_:
+            tell_rows(results.to_rows())
+        elif not several or experiment.judged is None:
+            _show(experiment.summary(results), talk)
+    if several:
+        from verus.experiments.shared.overview import Overview
+
+        overview = Overview(parts=parts)
+        if not json_:
+            _show(overview.summary(), talk)
+        if out is not None:
+            overview.write(out)
+    if out is not None:
+        talk.say(f"Report: {out / 'report.html'}")
+    return TARGET_MISSED if missed else 0
+
+
+def _results(
+    chosen: Sequence[Experiment],
+    work: Sequence[Work],
+    folders: Sequence[Path | None],
+    talk: Talk,
+    *,
+    force: bool,
+) -> Iterator[tuple[Experiment, Results]]:
+    """Runs one experiment after another; each is written while the next runs.
+
+    To simulate takes all cores, to draw one.
+    """
     with ThreadPoolExecutor(max_workers=1) as writer:
         written: Future[None] | None = None
         for experiment, do, own in zip(chosen, work, folders, strict=True):
             with talk.progress(experiment.name) as progress:
                 results = do(progress)
-            missed += sum(not check.met for check in experiment.checks(results))
-            if experiment.judged is not None:
-                parts.append((experiment.name, experiment.title, experiment.judged(results)))
-            if json_:
-                tell_rows(results.to_rows())
-            elif not several or experiment.judged is None:
-                _show(experiment.summary(results), talk)
+            yield experiment, results
             if written is not None:
                 written.result()
             if own is not None:
@@ -136,15 +161,6 @@ def reproduce(
         if written is not None:
             talk.detail("drawing")
             written.result()
-    if several:
-        overview = Overview(parts=parts)
-        if not json_:
-            _show(overview.summary(), talk)
-        if target is not None:
-            overview.write(target)
-    if target is not None:
-        talk.say(f"Report: {target / 'report.html'}")
-    return TARGET_MISSED if missed else 0
 
 
 def _write(experiment: Experiment, results: Results, own: Path, *, force: bool) -> None:
