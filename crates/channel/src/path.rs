@@ -34,7 +34,7 @@ use policer::Policer;
 pub use crate::packet::Packet;
 
 /// An element that packets cross before propagation.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Element<P> {
     /// Random loss.
     Loss(Loss),
@@ -125,7 +125,7 @@ pub trait Watch<P> {
 impl<P> Watch<P> for () {}
 
 /// Elements that packets cross in turn, and then propagation. In the steady state nothing is allocated.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Path<P> {
     elements: Vec<Element<P>>,
     delay: Delay<P>,

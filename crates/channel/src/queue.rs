@@ -2,14 +2,17 @@
 //!
 //! A discipline decides and counts; [`crate::Link`] holds the packets. All thresholds are in bytes (drop-tail may state
 //! them in packets or milliseconds) and apply to what *waits*: the packet being sent has left the queue, as in Linux,
-//! ns-3 and Mahimahi. Each discipline has a file of its own.
+//! ns-3 and Mahimahi. Each discipline has a file of its own. [`Registry::with`] adds one of another crate, a [`Queue`], and
+//! [`Registry::install`] gives it to the whole program, as `examples/own-command` does.
 
 mod codel;
 mod droptail;
 mod dualpi2;
+mod foreign;
 mod fq_codel;
 mod pie;
 mod red;
+mod registry;
 mod ticks;
 
 use std::fmt;
@@ -29,12 +32,15 @@ use droptail::DropTail;
 pub use droptail::Limit;
 use dualpi2::DualPi2;
 pub use dualpi2::{DualPi2Config, DualPi2Preset};
+use foreign::Foreign;
+pub use foreign::{Configuration, ForeignConfig, Queue, Waiting};
 use fq_codel::FqCodel;
 pub use fq_codel::FqCodelConfig;
 use pie::Pie;
 pub use pie::PieConfig;
 use red::Red;
 pub use red::{RedConfig, RedPreset};
+pub use registry::Registry;
 use ticks::Ticks;
 
 /// A queue discipline and its settings. As text (and in serialised form): `KIND[:key=value,…]`, for example
@@ -56,6 +62,8 @@ pub enum QueueConfig {
     FqCodel(FqCodelConfig),
     /// Two coupled queues, one for low latency.
     DualPi2(DualPi2Config),
+    /// A queue of another crate ([`Registry::with`]).
+    Foreign(ForeignConfig),
 }
 
 // --- Text.
@@ -144,9 +152,9 @@ const KINDS: &[Kind<QueueConfig>] = &[
     },
 ];
 
-/// Every kind of queue with its keys, units and defaults.
+/// Every kind of queue that texts can name in this program, with its keys, units and defaults.
 pub fn catalogue() -> Vec<Shown> {
-    Kind::list(KINDS)
+    Registry::installed().catalogue()
 }
 
 /// Why a text is no queue.
@@ -165,10 +173,7 @@ impl QueueConfig {
     /// # Errors
     /// If a kind, key or value is unknown or out of range; the message names it and lists the valid ones.
     pub fn parse(text: &str) -> Result<QueueConfig, SpecError> {
-        Kind::parse(KINDS, text).map_err(|problem| SpecError {
-            text: text.to_owned(),
-            problem,
-        })
+        Registry::installed().parse(text)
     }
 
     /// Checks values that did not come through [`QueueConfig::parse`].
@@ -191,6 +196,7 @@ impl fmt::Display for QueueConfig {
             QueueConfig::Pie(pie) => pie.fmt(f),
             QueueConfig::FqCodel(fq) => fq.fmt(f),
             QueueConfig::DualPi2(dual) => dual.fmt(f),
+            QueueConfig::Foreign(foreign) => foreign.fmt(f),
         }
     }
 }
@@ -262,7 +268,7 @@ impl Verdict {
 }
 
 /// A discipline at work.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Discipline<P> {
     Infinite,
     DropTailBytes(u64),
@@ -273,6 +279,7 @@ pub(crate) enum Discipline<P> {
     Pie(Box<Pie>),
     FqCodel(Box<FqCodel<P>>),
     DualPi2(Box<DualPi2<P>>),
+    Foreign(Box<Foreign<P>>),
 }
 
 impl<P: Packet> Discipline<P> {
@@ -287,6 +294,9 @@ impl<P: Packet> Discipline<P> {
             QueueConfig::Pie(pie) => Discipline::Pie(Box::new(Pie::new(pie, rng))),
             QueueConfig::FqCodel(fq) => Discipline::FqCodel(Box::new(FqCodel::new(fq, rng))),
             QueueConfig::DualPi2(dual) => Discipline::DualPi2(Box::new(DualPi2::new(dual, rng))),
+            QueueConfig::Foreign(config) => {
+                Discipline::Foreign(Box::new(Foreign::new(config, rng)))
+            }
         }
     }
 
@@ -305,8 +315,10 @@ impl<P: Packet> Discipline<P> {
             Discipline::Red(red) => red.admit(arrival),
             Discipline::CoDel(codel) => Verdict::take_if(codel.accepts(arrival)),
             Discipline::Pie(pie) => pie.admit(arrival),
-            // These two decide in `keep`, where they are given the packet.
-            Discipline::FqCodel(_) | Discipline::DualPi2(_) => Verdict::Take,
+            // These decide in `keep`, where they are given the packet.
+            Discipline::FqCodel(_) | Discipline::DualPi2(_) | Discipline::Foreign(_) => {
+                Verdict::Take
+            }
         }
     }
 
@@ -321,7 +333,10 @@ impl<P: Packet> Discipline<P> {
     /// Whether it keeps packets in queues of its own, rather than in the link's backlog.
     #[inline]
     pub(crate) fn keeps(&self) -> bool {
-        matches!(self, Discipline::FqCodel(_) | Discipline::DualPi2(_))
+        matches!(
+            self,
+            Discipline::FqCodel(_) | Discipline::DualPi2(_) | Discipline::Foreign(_)
+        )
     }
 
     /// Keeps a packet. Packets dropped to make room, perhaps this one, go to `dropped`.
@@ -339,6 +354,7 @@ impl<P: Packet> Discipline<P> {
                 Ok(())
             }
             Discipline::DualPi2(dual) => dual.enqueue(packet),
+            Discipline::Foreign(foreign) => foreign.enqueue(packet, dropped),
             _ => Err(packet.packet),
         }
     }
@@ -352,6 +368,7 @@ impl<P: Packet> Discipline<P> {
         match self {
             Discipline::FqCodel(fq) => fq.dequeue(now, dropped),
             Discipline::DualPi2(dual) => dual.dequeue(now, dropped),
+            Discipline::Foreign(foreign) => foreign.dequeue(now, dropped),
             _ => None,
         }
     }
@@ -365,6 +382,7 @@ impl<P: Packet> Discipline<P> {
                 | Discipline::Pie(_)
                 | Discipline::FqCodel(_)
                 | Discipline::DualPi2(_)
+                | Discipline::Foreign(_)
         )
     }
 

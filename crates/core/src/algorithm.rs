@@ -18,7 +18,7 @@ use crate::configuration::{Configuration, Configured, Read, Refusal};
 use crate::controller::{Controller, Observer};
 use crate::quantity::{self, Unit};
 use crate::receiver::ReceiverConfig;
-use crate::spec::{Given, Problem, REQUIRED, shown};
+use crate::spec::{Given, Problem, REQUIRED, assert_new, shown};
 use crate::tcp::{cubic, reno, vegas};
 use crate::units::Rate;
 use crate::{
@@ -289,15 +289,7 @@ impl Registry {
     /// If the name is taken, or contains anything but lower-case letters, digits, hyphens and underscores.
     #[must_use]
     pub fn with<C: Configuration>(mut self, name: &'static str, summary: &'static str) -> Self {
-        let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_".contains(&c);
-        assert!(
-            !name.is_empty() && name.bytes().all(plain),
-            "`{name}` is no name for an algorithm"
-        );
-        assert!(
-            self.names().all(|known| known != name),
-            "there is an algorithm `{name}` already"
-        );
+        assert_new("an algorithm", name, self.names());
         self.algorithms.push(Algorithm::of::<C>(name, summary));
         self
     }

@@ -110,8 +110,24 @@ impl Problem {
     }
 }
 
+/// Asserts that something `what` ("a queue") may be added under `name` to those that are `known`.
+///
+/// # Panics
+/// If the name is taken, or contains anything but lower-case letters, digits, hyphens and underscores.
+pub fn assert_new(what: &str, name: &str, mut known: impl Iterator<Item = &'static str>) {
+    let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || b"-_".contains(&c);
+    assert!(
+        !name.is_empty() && name.bytes().all(plain),
+        "`{name}` is no name for {what}"
+    );
+    assert!(
+        known.all(|known| known != name),
+        "there is {what} `{name}` already"
+    );
+}
+
 /// One kind of something that texts describe: of queues, for example, or of traffic.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Kind<T: 'static> {
     /// The word before the colon.
     pub name: &'static str,
@@ -143,7 +159,7 @@ impl<T> Kind<T> {
     ///
     /// # Errors
     /// If there is no such kind, or it has no such key, or a value is not of its key's kind.
-    pub fn parse(kinds: &'static [Kind<T>], text: &str) -> Result<T, Problem> {
+    pub fn parse(kinds: &[Kind<T>], text: &str) -> Result<T, Problem> {
         let given = Given::parse(text)?;
         let kind = kinds.iter().find(|kind| kind.name == given.name);
         let names = kinds.iter().map(|kind| kind.name);
@@ -152,7 +168,7 @@ impl<T> Kind<T> {
     }
 
     /// `kinds`, for display.
-    pub fn list(kinds: &'static [Kind<T>]) -> Vec<Shown> {
+    pub fn list(kinds: &[Kind<T>]) -> Vec<Shown> {
         let shown = |kind: &Kind<T>| Shown {
             name: kind.name,
             summary: kind.summary,

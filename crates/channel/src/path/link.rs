@@ -55,7 +55,7 @@ pub enum WhenOver {
 }
 
 /// A queue and what serves it, without a clock. In the steady state nothing is allocated.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Link<P> {
     backlog: Backlog<P>,
     /// Whether the packet at the front is being sent; then it has left the queue, but not the link.
@@ -140,13 +140,13 @@ impl<P: Packet> Link<P> {
         now: Time,
         size: Bytes,
         mut packet: P,
-        dropped: impl FnMut(Departed<P>),
+        mut dropped: impl FnMut(Departed<P>),
     ) -> Result<(), P> {
         debug_assert!(
             self.next.is_none_or(|next| next >= now),
             "departures before {now:?} first"
         );
-        let idle = self.backlog.is_empty();
+        let mut idle = self.backlog.is_empty();
         let unused = if idle {
             self.server.unused(now, &self.discipline)
         } else {
@@ -178,15 +178,14 @@ impl<P: Packet> Link<P> {
         };
         self.backlog.waiting += size.get();
         if self.discipline.keeps() {
-            self.keep(packet, dropped)?;
+            idle |= self.keep(packet, &mut dropped)?;
         } else {
             self.backlog.packets.push_back(packet);
         }
         if idle {
             match &self.server {
                 Server::Trace(server) => self.next = server.cursor.time(),
-                // A packet that has not waited cannot be dropped here.
-                Server::Rate(_) => self.start(now, |_| {}),
+                Server::Rate(_) => self.start(now, dropped),
             }
         }
         Ok(())
@@ -256,9 +255,16 @@ impl<P: Packet> Link<P> {
         };
     }
 
-    /// Gives a packet to a discipline that keeps queues itself. Never inlined: it is much code, which few links need.
+    /// Gives a packet to a discipline that keeps queues itself, and says whether the link has been at rest although
+    /// packets waited, because this discipline gave it none ([`Queue`](crate::queue::Queue)). Never inlined: it is much
+    /// code, which few links need.
     #[inline(never)]
-    fn keep(&mut self, packet: Departed<P>, mut dropped: impl FnMut(Departed<P>)) -> Result<(), P> {
+    fn keep(
+        &mut self,
+        packet: Departed<P>,
+        mut dropped: impl FnMut(Departed<P>),
+    ) -> Result<bool, P> {
+        let (now, rested) = (packet.entered, self.next.is_none() && !self.sending);
         let (backlog, size) = (&mut self.backlog, packet.size.get());
         backlog.kept += 1;
         let kept = self.discipline.keep(packet, &mut |packet| {
@@ -266,11 +272,15 @@ impl<P: Packet> Link<P> {
             backlog.waiting -= packet.size.get();
             dropped(packet);
         });
-        if kept.is_err() {
+        if let Err(refused) = kept {
             backlog.kept -= 1;
             backlog.waiting -= size;
+            return Err(refused);
         }
-        kept
+        if rested {
+            self.server.unused(now, &self.discipline);
+        }
+        Ok(rested)
     }
 
     /// Lets the discipline decide which packet is at the head of the backlog, to be sent next. Never inlined, as [`Link::keep`].
