@@ -71,7 +71,7 @@ demo: lab ## Build, then compare controllers on the built-in channels: table, pl
 ##@ Check
 # Files of Rust tests of which some are ignored, by what they take: the whole workspace is named, so that nothing is
 # built another time with other features.
-tests_with = $(basename $(notdir $(shell grep -l --include='*.rs' -r '$(1)' crates/*/tests)))
+tests_with = $(basename $(notdir $(shell grep -l --include='*.rs' -r '$(1)' crates/*/tests examples/*/tests)))
 ROOT_TESTS = $(sort $(call tests_with,make test-root))
 RECORDING_TESTS = $(sort $(call tests_with,make test-recordings))
 

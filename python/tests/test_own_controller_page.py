@@ -12,7 +12,8 @@ import pytest
 
 from .conftest import Command
 
-PAGE = Path(__file__).parents[2] / "docs" / "own-controller.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "own-controller.md"
 
 
 def blocks(language: str) -> list[str]:
@@ -22,6 +23,13 @@ def blocks(language: str) -> list[str]:
 TIDE, *PYTHON, FLOOD = blocks("python")
 #: Lines of a shell, and whether this file can run them: others are tests of the crates that they build.
 COMMANDS = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("verus ")]
+
+
+def test_the_queue_is_that_of_the_example() -> None:
+    example = (ROOT / "examples" / "own-command" / "src" / "ebb.rs").read_text()
+    (block,) = blocks("rust")
+    for item in block.split("\n}\n"):
+        assert item.strip() in example
 
 
 @pytest.fixture

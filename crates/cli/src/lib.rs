@@ -35,6 +35,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use verus_channel::queue;
 use verus_core::algorithm::Registry;
 
 use crate::ui::Ui;
@@ -82,15 +83,18 @@ enum Verb {
 #[cfg(target_os = "linux")]
 const LAUNCH: &str = "shell-launch";
 
-/// The whole program, where schemes can name what `registry` has: both ends of a test must have an algorithm, since the
-/// sender of the data runs it.
+/// The whole program, where schemes can name what `algorithms` has, and the texts of queues what `queues` has. Both ends of
+/// a test must have an algorithm, since the sender of the data runs it.
 ///
 /// # Panics
-/// If schemes were read before: it is all that `main` does.
-pub fn main_with(registry: Registry) -> ExitCode {
-    registry
+/// If schemes or queues were read before: it is all that `main` does.
+pub fn main_with(algorithms: Registry, queues: queue::Registry) -> ExitCode {
+    algorithms
         .install()
         .expect("no scheme is read before the program begins");
+    queues
+        .install()
+        .expect("no queue is read before the program begins");
     let parsed = help::dressed(Cli::command())
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));

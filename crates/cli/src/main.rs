@@ -1,9 +1,7 @@
-//! `verus-endpoint`, with the algorithms of `verus-core` alone. `examples/own-command` builds it with another.
+//! `verus-endpoint`, with the algorithms and queues of this repository alone. `examples/own-command` builds it with others.
 
 use std::process::ExitCode;
 
-use verus_core::algorithm::Registry;
-
 fn main() -> ExitCode {
-    verus_cli::main_with(Registry::default())
+    verus_cli::main_with(Default::default(), Default::default())
 }

@@ -16,17 +16,26 @@ mod run;
 
 use pyo3::prelude::*;
 use pyo3::wrap_pyfunction;
+use verus_channel::queue;
 use verus_core::algorithm::Registry;
 
-/// Puts everything into `module`; schemes can name what `registry` has, and classes written in Python.
+/// Puts everything into `module`. Schemes can name what `algorithms` has, and classes written in Python; the texts of queues
+/// what `queues` has.
 ///
 /// # Errors
 /// If this process has another such module.
-pub fn fill(module: &Bound<'_, PyModule>, registry: Registry) -> PyResult<()> {
-    registry
+pub fn fill(
+    module: &Bound<'_, PyModule>,
+    algorithms: Registry,
+    queues: queue::Registry,
+) -> PyResult<()> {
+    algorithms
         .with_elsewhere(controller::open)
         .install()
         .map_err(|_| error::value("this process reads schemes by another module already"))?;
+    queues
+        .install()
+        .map_err(|_| error::value("this process reads queues by another module already"))?;
     macro_rules! functions {
         ($($function:path),* $(,)?) => {
             $(module.add_function(wrap_pyfunction!($function, module)?)?;)*

@@ -1,10 +1,11 @@
-//! The Python extension with one algorithm more.
+//! The Python extension with an algorithm and a queue more.
 
 use pyo3::prelude::*;
 
+mod ebb;
 mod tide;
 
 #[pymodule(gil_used = false)]
 fn _verus(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    verus_py::fill(module, tide::registry())
+    verus_py::fill(module, tide::registry(), ebb::registry())
 }
