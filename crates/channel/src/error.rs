@@ -180,6 +180,37 @@ pub enum Problem {
     /// A delay that no link has.
     #[error("a delay of `{0}` ms is above {1} ms")]
     LongDelay(String, u32),
+    /// A line of a light trace that is no packet train.
+    #[error(
+        "`{0}` is no packet train: time, delay of the first packet and offsets of all from it, in whole milliseconds, such as `0 20 0 1 3`"
+    )]
+    NoTrain(String),
+    /// A train whose first packet is not at the beginning.
+    #[error("the first packet of a train is at offset 0 ms, not at {0} ms")]
+    FirstOffset(u32),
+    /// A train at a time that no recording reaches, and the last that may be, ms.
+    #[error("a train at {0} ms is later than {1} ms")]
+    LateTrain(u64, u64),
+    /// A light trace of this number of lines, which replays nothing.
+    #[error(
+        "{0} lines; a light trace has a packet train on each of at least two lines, and one more that ends the last"
+    )]
+    FewTrains(usize),
+    /// More packets in trains than are kept in memory.
+    #[error("more than {0} packets in its trains; cut the recording into parts")]
+    TooManyPackets(usize),
+    /// A line past any that the format has.
+    #[error("the line is longer than {0} bytes")]
+    LongLine(u64),
+    /// A line of size offsets that is not that of the size whose turn it is.
+    #[error("`{0}` is not the offset of {1} bytes: the size and milliseconds, such as `{1} 0.5`")]
+    NoSize(String, u64),
+    /// Size offsets of too few sizes.
+    #[error("offsets of {0} sizes; a file of size offsets has 14, of 100, 200, … 1400 bytes")]
+    FewSizes(usize),
+    /// A line after the last size.
+    #[error("size offsets end with that of 1400 bytes")]
+    ManySizes,
     /// More lines than are kept in memory.
     #[error("more than {0} lines")]
     TooManyLines(u64),

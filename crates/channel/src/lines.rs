@@ -215,18 +215,45 @@ pub(crate) struct Lines<'a> {
 
 impl Lines<'_> {
     /// Calls `each` with the number (from 1) and the text of every line. A carriage return before the
-    /// end of a line is dropped; blank lines may end the text but not interrupt it.
+    /// end of a line is dropped; blank lines may end the text but not interrupt it. A line is cut at [`LONGEST_LINE`].
     pub(crate) fn for_each(
         &mut self,
+        each: impl FnMut(u64, &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        self.for_each_cut(LONGEST_LINE, each)
+    }
+
+    /// The same for lines of up to `longest` bytes, the end among them; a longer one is an error.
+    pub(crate) fn for_each_up_to(
+        &mut self,
+        longest: u64,
+        mut each: impl FnMut(u64, &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (what, name) = (self.what, self.name.to_owned());
+        self.for_each_cut(longest + 1, |number, line| {
+            if line.len() as u64 > longest {
+                return Err(Error::Line {
+                    what,
+                    name: name.clone(),
+                    line: number,
+                    problem: Problem::LongLine(longest),
+                });
+            }
+            each(number, line)
+        })
+    }
+
+    /// The same; a line is cut at `longest` bytes, and what remains of it is the next.
+    fn for_each_cut(
+        &mut self,
+        longest: u64,
         mut each: impl FnMut(u64, &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut line = Vec::with_capacity(LONGEST_LINE as usize);
         let mut blank = None;
         for number in 1.. {
             line.clear();
-            let got = (&mut self.text)
-                .take(LONGEST_LINE)
-                .read_until(b'\n', &mut line);
+            let got = (&mut self.text).take(longest).read_until(b'\n', &mut line);
             if got.map_err(|error| self.reading(error))? == 0 {
                 break;
             }

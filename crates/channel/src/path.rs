@@ -22,6 +22,7 @@ pub mod link;
 pub mod loss;
 pub mod policer;
 pub mod reorder;
+pub mod replay;
 
 use verus_core::{Bytes, Time};
 
@@ -30,6 +31,7 @@ use delay::{Delay, Flight};
 use link::Link;
 use loss::Loss;
 use policer::Policer;
+use replay::Replay;
 
 pub use crate::packet::Packet;
 
@@ -46,6 +48,28 @@ pub enum Element<P> {
     Bypass(Vec<bool>),
     /// A queue and what serves it. Boxed, so that elements stay small and close together in memory.
     Link(Box<Link<P>>),
+    /// A link that carries short trains as a light trace says.
+    Replay(Box<Replay<P>>),
+}
+
+impl<P: Packet> Element<P> {
+    /// The link, if this is one.
+    fn link(&self) -> Option<&Link<P>> {
+        match self {
+            Element::Link(link) => Some(link),
+            Element::Replay(replay) => Some(replay.link()),
+            _ => None,
+        }
+    }
+
+    /// When a packet leaves it next that it has held up, or is dropped.
+    fn next_departure(&self) -> Option<Time> {
+        match self {
+            Element::Link(link) => link.next_departure(),
+            Element::Replay(replay) => replay.next_departure(),
+            _ => None,
+        }
+    }
 }
 
 impl<P> From<Loss> for Element<P> {
@@ -69,6 +93,12 @@ impl<P> From<Bursts> for Element<P> {
 impl<P> From<Link<P>> for Element<P> {
     fn from(link: Link<P>) -> Self {
         Element::Link(Box::new(link))
+    }
+}
+
+impl<P> From<Replay<P>> for Element<P> {
+    fn from(replay: Replay<P>) -> Self {
+        Element::Replay(Box::new(replay))
     }
 }
 
@@ -140,7 +170,7 @@ impl<P: Packet> Path<P> {
     pub fn new(elements: Vec<Element<P>>, delay: Delay<P>) -> Self {
         let links = elements.iter();
         Path {
-            links: links.filter(|one| matches!(one, Element::Link(_))).count(),
+            links: links.filter(|one| one.link().is_some()).count(),
             elements,
             delay,
             due: None,
@@ -229,10 +259,7 @@ impl<P: Packet> Path<P> {
 
     /// Its links, in the order of crossing.
     pub fn links(&self) -> impl Iterator<Item = &Link<P>> {
-        self.elements.iter().filter_map(|element| match element {
-            Element::Link(link) => Some(&**link),
-            _ => None,
-        })
+        self.elements.iter().filter_map(Element::link)
     }
 
     /// Bytes that the path could have carried in [`from`, `to`): what its slowest link could have carried; `None` where
@@ -244,7 +271,11 @@ impl<P: Packet> Path<P> {
     /// Packets in its links and in propagation.
     pub fn packets(&self) -> usize {
         let queued: usize = self.links().map(Link::queued_packets).sum();
-        queued + self.delay.packets()
+        let held = self.elements.iter().map(|element| match element {
+            Element::Replay(replay) => replay.held_packets(),
+            _ => 0,
+        });
+        queued + held.sum::<usize>() + self.delay.packets()
     }
 
     /// Finds out which link serves a packet next, and when. Of two due at one instant, the one that is crossed first: a
@@ -262,8 +293,7 @@ impl<P: Packet> Path<P> {
     fn find_due_of_several(&mut self) {
         self.due = None;
         for (index, element) in self.elements.iter().enumerate() {
-            if let Element::Link(link) = element
-                && let Some(at) = link.next_departure()
+            if let Some(at) = element.next_departure()
                 && self.due.is_none_or(|(earliest, _)| at < earliest)
             {
                 self.due = Some((at, index));
@@ -275,7 +305,7 @@ impl<P: Packet> Path<P> {
     #[inline]
     fn depart(&mut self, at: Time, index: usize, watch: &mut impl Watch<P>) {
         let Element::Link(link) = &mut self.elements[index] else {
-            return;
+            return self.depart_replay(at, index, watch);
         };
         let departed = link.depart(at, |dropped| {
             discard(watch, at, dropped.size, dropped.packet, index, Why::Waited);
@@ -289,6 +319,36 @@ impl<P: Packet> Path<P> {
         } else {
             self.set_out(at, size, entered, packet, watch);
         }
+    }
+
+    /// As [`depart`](Self::depart), for a link that carries short trains by themselves. Out of line, as few paths have it.
+    #[cold]
+    fn depart_replay(&mut self, at: Time, index: usize, watch: &mut impl Watch<P>) {
+        let Element::Replay(replay) = &mut self.elements[index] else {
+            return;
+        };
+        let departed = replay.depart(at, |dropped, why| {
+            discard(watch, at, dropped.size, dropped.packet, index, why);
+        });
+        let next = replay.next_departure();
+        self.find_due(index, next);
+        if let Some(departed) = departed {
+            let (size, entered, packet) = (departed.size, departed.entered, departed.packet);
+            self.cross(index + 1, at, size, entered, packet, watch);
+        }
+    }
+
+    /// Gives a packet to such a link.
+    #[cold]
+    fn hold(&mut self, index: usize, now: Time, size: Bytes, packet: P, watch: &mut impl Watch<P>) {
+        let Element::Replay(replay) = &mut self.elements[index] else {
+            return;
+        };
+        if let Err(packet) = replay.enqueue(now, size, packet) {
+            return discard(watch, now, size, packet, index, Why::Refused);
+        }
+        let next = replay.next_departure();
+        self.find_due(index, next);
     }
 
     /// Takes a packet across the elements from index `from` on, until it is dropped, waits in a queue or propagates.
@@ -346,6 +406,7 @@ impl<P: Packet> Path<P> {
                     }
                     return;
                 }
+                Element::Replay(_) => return self.hold(element, now, size, packet, watch),
             }
             element += 1;
         }

@@ -192,7 +192,7 @@ fn emulate(
     let devices = [device(0, SENDERS)?, device(1, RECEIVERS)?];
     let directions = [paths.there.clone(), paths.back.clone()];
     let emulator = Emulator::new(devices, &directions, scenario.seed).map_err(failed)?;
-    let stage = Stage::new(scenario).map_err(failed)?;
+    let stage = Stage::new(scenario, &paths).map_err(failed)?;
     let duration = Duration::from_secs_f64(scenario.duration_s);
     let (emulator, watch, outcomes) = thread::scope(|scope| {
         let emulation = stage.emulate(scope, emulator, duration);

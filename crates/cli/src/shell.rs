@@ -12,6 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -24,8 +25,9 @@ use verus_channel::path::jitter::JitterConfig;
 use verus_channel::path::link::WhenOver;
 use verus_channel::path::policer::PolicerConfig;
 use verus_channel::path::reorder::ReorderConfig;
+use verus_channel::path::replay;
 use verus_channel::queue::QueueConfig;
-use verus_channel::{PathConfig, Schedule, delays};
+use verus_channel::{LightConfig, LightTrace, PathConfig, Schedule, SizeOffsets, delays};
 use verus_core::{Bytes, Duration};
 use verus_emu::device::{Device, DeviceConfig, IPV6_LEAST_MTU};
 use verus_emu::emulator::{Emulator, in_real_time};
@@ -95,6 +97,34 @@ pub struct Args {
     /// line, which holds for 10 ms.
     #[arg(long, value_name = "FILE", conflicts_with = "delay_ms")]
     delay_series: Option<PathBuf>,
+    /// CellReplay's light trace of the way to the program, in place of --delay-ms there: a packet train on each line,
+    /// `time base off0 off1 …` in ms. --down is then its heavy trace, each line of which delivers 1400 bytes; --mtu must
+    /// not be above that.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "down",
+        conflicts_with = "delay_series"
+    )]
+    light_trace: Option<PathBuf>,
+    /// The same for the way from the program, whose heavy trace is --up.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "up",
+        conflicts_with = "delay_series"
+    )]
+    up_light_trace: Option<PathBuf>,
+    /// How long nothing must have left a light trace before a packet begins another train.
+    #[arg(long, value_name = "MS", default_value_t = 0.0, value_parser = millis)]
+    light_timer_ms: f64,
+    /// File with what is added to a light trace's delay by size of packet: lines of `size offset`, for 100, 200, … 1400
+    /// bytes, in ms.
+    #[arg(long, value_name = "FILE", requires = "light_trace")]
+    size_offsets: Option<PathBuf>,
+    /// The same for the way from the program.
+    #[arg(long, value_name = "FILE", requires = "up_light_trace")]
+    up_size_offsets: Option<PathBuf>,
     /// Deliver nothing after the end of a trace (default: traces start again).
     #[arg(long)]
     once: bool,
@@ -168,7 +198,9 @@ impl Args {
                 series.map_err(|error| Failure::usage(format_args!("--delay-series: {error}")))?;
             (besides.delays, besides.overtaking) = (vec![series], true);
         }
+        let (light, up_light) = (self.light_trace.as_deref(), self.up_light_trace.as_deref());
         let up = PathConfig {
+            light: self.light("up-", up_light, self.up_size_offsets.as_deref())?,
             loss: Schedule::constant(self.up_loss),
             policer: self.up_policer,
             jitter: Schedule::constant(self.up_jitter),
@@ -176,6 +208,7 @@ impl Args {
             ..besides.clone()
         };
         let down = PathConfig {
+            light: self.light("", light, self.size_offsets.as_deref())?,
             loss: Schedule::constant(self.loss),
             policer: self.policer,
             jitter: Schedule::constant(self.jitter),
@@ -188,12 +221,39 @@ impl Args {
         ])
     }
 
+    /// What a light trace and its size offsets say, read from these files.
+    fn light(
+        &self,
+        way: &str,
+        trace: Option<&Path>,
+        sizes: Option<&Path>,
+    ) -> Result<Option<LightConfig>, Failure> {
+        let Some(trace) = trace else { return Ok(None) };
+        let most = replay::OPPORTUNITY.get();
+        if u64::from(self.mtu) > most {
+            return Err(Failure::usage(format_args!(
+                "--mtu must be at most {most} beside --{way}light-trace, not {}",
+                self.mtu
+            )));
+        }
+        let trace = LightTrace::read(trace)
+            .map_err(|error| Failure::usage(format_args!("--{way}light-trace: {error}")))?;
+        let sizes = sizes.map(SizeOffsets::read).transpose();
+        let sizes =
+            sizes.map_err(|error| Failure::usage(format_args!("--{way}size-offsets: {error}")))?;
+        Ok(Some(LightConfig {
+            trace: Arc::new(trace),
+            timer: Duration::from_millis_f64(self.light_timer_ms),
+            sizes: sizes.map(Arc::new),
+        }))
+    }
+
     fn way(
         &self,
         way: &'static str,
         channel: Option<&str>,
         queue: &Queue,
-        besides: PathConfig,
+        mut besides: PathConfig,
     ) -> Result<Asked, Failure> {
         let opened = channel
             .map(|text| catalogue::open(text, self.seed, LONGEST_BUILT_IN))
@@ -204,7 +264,11 @@ impl Args {
         } else {
             WhenOver::Loop
         };
-        let opportunity = Bytes::new(u64::from(self.opportunity_bytes));
+        let mut opportunity = Bytes::new(u64::from(self.opportunity_bytes));
+        if besides.light.is_some() {
+            opportunity = replay::OPPORTUNITY;
+            besides.delays = vec![Schedule::constant(Duration::ZERO)];
+        }
         let link = opened
             .as_ref()
             .map(|channel| (channel.service(opportunity, end), queue.config.clone()));

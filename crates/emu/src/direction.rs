@@ -25,7 +25,7 @@ impl<P: Packet> Direction<P> {
         Direction {
             path: config.build(seed, way),
             origin: None,
-            unlimited: Delay::constant(config.delays[0].steps()[0].1),
+            unlimited: Delay::constant(config.first_delay()),
         }
     }
 

@@ -17,8 +17,9 @@ use serde::Serialize;
 use verus_channel::path::delay::Flight;
 use verus_channel::path::jitter::{Jitter, JitterConfig};
 use verus_channel::path::reorder::{Reorder, ReorderConfig};
+use verus_channel::path::replay::Replay;
 use verus_channel::path::{Dropped, Packet, Watch};
-use verus_channel::{Delay, Link, Loss, QueueConfig, Schedule as Steps, Service};
+use verus_channel::{Delay, LightConfig, Link, Loss, QueueConfig, Schedule as Steps, Service};
 use verus_core::{Bytes, Time, random};
 
 use crate::schedule::{Direction, Faults, Interval, Schedule};
@@ -70,6 +71,8 @@ pub struct Path<P> {
     seed: u64,
     direction: Direction,
     path: verus_channel::Path<Carried<P>>,
+    bottleneck: Option<Bottleneck>,
+    light: Option<LightConfig>,
     capacity: Bytes,
     overhead: Bytes,
     counts: Counts,
@@ -193,7 +196,9 @@ impl<P: Datagram> Path<P> {
             loss: Loss::new(Steps::constant(faults.loss), vec![stream("fault-loss")]),
             duplication: stream("fault-twice"),
             corruption: stream("fault-corrupt"),
-            path: path(schedule.seed, direction, &faults, None),
+            path: path(schedule.seed, direction, &faults, None, None),
+            bottleneck: None,
+            light: None,
             capacity: DEFAULT_CAPACITY,
             overhead: DEFAULT_OVERHEAD,
             counts: Counts::default(),
@@ -205,7 +210,22 @@ impl<P: Datagram> Path<P> {
 
     /// With `bottleneck` before the delay.
     pub fn with_bottleneck(mut self, bottleneck: Bottleneck) -> Self {
-        self.path = path(self.seed, self.direction, &self.faults, Some(bottleneck));
+        self.bottleneck = Some(bottleneck);
+        self.build()
+    }
+
+    /// With short trains carried over the bottleneck by `light`, CellReplay's light trace, whose delay comes on top of that
+    /// of the faults. A datagram that is larger with its headers than an
+    /// [opportunity](verus_channel::path::replay::OPPORTUNITY) is dropped. Without a bottleneck it has no effect.
+    pub fn with_light(mut self, light: LightConfig) -> Self {
+        self.light = Some(light);
+        self.build()
+    }
+
+    /// The same, with nothing in the path yet.
+    fn build(mut self) -> Self {
+        let (bottleneck, light) = (self.bottleneck.clone(), self.light.as_ref());
+        self.path = path(self.seed, self.direction, &self.faults, bottleneck, light);
         self
     }
 
@@ -334,6 +354,7 @@ fn path<P>(
     direction: Direction,
     faults: &Faults,
     bottleneck: Option<Bottleneck>,
+    light: Option<&LightConfig>,
 ) -> verus_channel::Path<Carried<P>> {
     let stream = |purpose| stream(seed, purpose, direction);
     let Faults {
@@ -356,8 +377,13 @@ fn path<P>(
             vec![stream("fault-jitter")],
         ))
         .with_reorder(Reorder::new(reordering, vec![stream("fault-reorder")]));
-    let link =
-        |Bottleneck { service, queue }| Link::new(service, &queue, stream("fault-queue")).into();
+    let link = |Bottleneck { service, queue }| {
+        let link = Link::new(service, &queue, stream("fault-queue"));
+        match light {
+            Some(light) => Replay::new(light, link).into(),
+            None => link.into(),
+        }
+    };
     verus_channel::Path::new(bottleneck.map(link).into_iter().collect(), delay)
 }
 
@@ -372,7 +398,10 @@ fn stream(seed: u64, purpose: &str, direction: Direction) -> ChaCha8Rng {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
+    use verus_channel::LightTrace;
     use verus_channel::RateSchedule;
     use verus_core::{Duration, Rate};
 
@@ -565,6 +594,41 @@ mod tests {
         path.restart_counts(at(200));
         let link = path.stats(at(300)).bottleneck.unwrap();
         assert_eq!((link.departed, link.capacity_bytes), (0, 150_000));
+    }
+
+    #[test]
+    fn a_light_trace_carries_short_trains_and_the_bottleneck_the_rest() {
+        // At 11.2 Mbit/s a datagram of 1,372 bytes and 28 of headers takes 1 ms. Trains of two, the second 3 ms later.
+        let light = LightConfig {
+            trace: Arc::new(
+                LightTrace::parse("made", &b"0 20 0 3\n100 20 0 3\n200 20 0\n"[..]).unwrap(),
+            ),
+            timer: millis(10),
+            sizes: None,
+        };
+        let limited = |mbps| {
+            let path = Path::new(&Schedule::perfect(millis(5)), Direction::Up);
+            path.with_light(light.clone())
+                .with_bottleneck(bottleneck(mbps, "infinite"))
+        };
+        let mut path = limited(11.2);
+        for size in [1_372, 1_372, 1_372, 1_373] {
+            path.send(at(0), datagram(0, size));
+        }
+        let mut arrivals = Vec::new();
+        while let Some(next) = path.next() {
+            arrivals.extend(path.poll(next).map(|one| one.at));
+        }
+        // The third is beyond the train: a millisecond over the bottleneck from 20 ms on. The fourth is too large.
+        assert_eq!(arrivals, [at(25), at(26), at(28)]);
+        let stats = path.stats(at(100));
+        assert_eq!((stats.delivered, stats.held), (3, 0));
+        assert_eq!(stats.bottleneck.unwrap().dropped, 1);
+        // Single datagrams do not meet the bottleneck, however slow it is.
+        let mut slow = limited(0.01);
+        let arrived = run(&mut slow, 50, 100, millis(100));
+        let expected = (0..50).map(|index| at(100 * index + 25));
+        assert!(arrived.iter().map(|(at, _)| *at).eq(expected));
     }
 
     #[test]

@@ -67,10 +67,12 @@ struct Network {
     sent: u32,
 }
 
-/// A path, and whether the event to serve its links is set.
+/// A path, and the event to serve its links.
 struct Way<P> {
     path: Path<P>,
-    service_set: bool,
+    /// Moves to an earlier time where a packet comes that leaves before those in the links: over the first of two links,
+    /// or as the first of a short train.
+    service: Timer,
     /// The least time from a packet's departure from the links to the first event that depends on it, less 1 ns.
     foresight: Duration,
 }
@@ -103,16 +105,11 @@ impl Plan {
         Network::new(Arc::new(self.clone()), logs).run(progress)
     }
 
-    /// For each flow the propagation delay there and back: at the start of the run, or the least of a recorded series.
+    /// For each flow the propagation delay there and back, as far as it is known before the run.
     fn base_rtts(&self) -> Vec<Duration> {
-        let least = |delay: &Schedule<Duration>| match self.scenario.delay_series {
-            Some(_) => least(delay),
-            None => delay.steps()[0].1,
-        };
-        let [there, back] = [&self.paths.there, &self.paths.back].map(|way| way.delays.iter());
-        let both = there.zip(back);
-        both.map(|(there, back)| least(there) + least(back))
-            .collect()
+        let (there, back) = (&self.paths.there, &self.paths.back);
+        let both = |flow| there.base_delay(flow) + back.base_delay(flow);
+        (0..self.scenario.flows.len()).map(both).collect()
     }
 
     /// Whether a packet's arrival determines when its sender hears of it, so that one event does for both. This holds
@@ -780,7 +777,7 @@ impl<P: verus_channel::path::Packet> Way<P> {
     fn new(path: Path<P>, least: Duration) -> Self {
         Way {
             path,
-            service_set: false,
+            service: Timer::default(),
             // The last instant before `least` has passed.
             foresight: least.saturating_sub(Duration::from_nanos(1)),
         }
@@ -789,11 +786,9 @@ impl<P: verus_channel::path::Packet> Way<P> {
     /// Sets the event that serves the links, if they have packets and it is not set yet.
     #[inline]
     fn set_service(&mut self, event: Event, events: &mut EventQueue) {
-        if !self.service_set
-            && let Some(at) = self.path.next_departure()
-        {
-            self.service_set = true;
-            events.push(at + self.foresight, event);
+        let due = self.path.next_departure().map(|at| at + self.foresight);
+        if let Some(at) = self.service.set(due) {
+            events.push(at, event);
         }
     }
 
@@ -801,9 +796,11 @@ impl<P: verus_channel::path::Packet> Way<P> {
     #[inline]
     #[must_use]
     fn serve(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<Time> {
+        if !self.service.comes(now) {
+            return None;
+        }
         let next = self.path.serve(now, watch);
-        self.service_set = next.is_some();
-        next.map(|at| at + self.foresight)
+        self.service.set(next.map(|at| at + self.foresight))
     }
 }
 
@@ -909,6 +906,18 @@ mod tests {
         format!("{outcome:?}")
     }
 
+    /// The path of a light trace whose delay falls and rises, with trains of four packets.
+    fn light() -> String {
+        let trains = (0..50).map(|train| {
+            let base = [60, 15, 40, 5][train % 4];
+            format!("{} {base} 0 {} 9 30\n", train * 90, train % 5)
+        });
+        let name = format!("verus-light-trace-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, trains.collect::<String>()).expect("it can be written");
+        path.display().to_string()
+    }
+
     #[test]
     fn links_that_are_served_when_somebody_needs_to_know_serve_as_if_it_were_on_time() {
         let flow = |scheme: &str, traffic: Option<&str>, stop_s| FlowSpec {
@@ -926,6 +935,7 @@ mod tests {
         busy.push(flow("vegas", Some("on-off:off_s=1,begin=on"), None));
         busy.push(flow("prague", None, None));
         busy.push(flow("cubic:ecn=yes", None, None));
+        let light = light();
         let red = "red:min=30000,max=90000,p=0.1";
         for (trace, queue) in [
             ("rate:8", "droptail:bytes=60000"),
@@ -953,7 +963,18 @@ mod tests {
                     reorder: "uniform:p=0.05,max_ms=30".to_owned(),
                     ..scenario.clone()
                 };
-                for scenario in [scenario, wavering] {
+                let replayed = Scenario {
+                    packet_bytes: 1400,
+                    light_trace: Some(light.clone()),
+                    ..scenario.clone()
+                };
+                let both_ways = Scenario {
+                    ack: "same".to_owned(),
+                    ack_light_trace: Some(light.clone()),
+                    reorder: "uniform:p=0.05,max_ms=30".to_owned(),
+                    ..replayed.clone()
+                };
+                for scenario in [scenario, wavering, replayed, both_ways] {
                     assert_eq!(
                         told(&scenario, true),
                         told(&scenario, false),
@@ -963,5 +984,6 @@ mod tests {
                 }
             }
         }
+        std::fs::remove_file(light).expect("it was written");
     }
 }

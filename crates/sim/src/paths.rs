@@ -1,12 +1,14 @@
 //! What the packets of a scenario cross, both ways: its channels, queues and delays, and how they change over time.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use verus_channel::catalogue::{self, Channel};
 use verus_channel::path::link::{Service, WhenOver};
+use verus_channel::path::replay;
 use verus_channel::queue::QueueConfig;
 use verus_channel::schedule::Schedule;
-use verus_channel::{PathConfig, delays};
+use verus_channel::{LightConfig, LightTrace, PathConfig, SizeOffsets, delays};
 use verus_core::{Bytes, Duration, Rate, Time};
 
 use crate::record::ChannelInfo;
@@ -39,7 +41,7 @@ impl Scenario {
             "same" => (Some(channel.clone()), None),
             text => {
                 let ack = self.open(text)?;
-                let info = self.info(text, &ack);
+                let info = self.info(text, &ack, self.opportunity(&self.ack_light_trace));
                 (Some(ack), Some(info))
             }
         };
@@ -47,7 +49,8 @@ impl Scenario {
         let back_link = match &ack {
             None => None,
             Some(channel) => {
-                let service = self.serving(channel, |change| change.ack_rate_mbps);
+                let opportunity = self.opportunity(&self.ack_light_trace);
+                let service = self.serving(channel, opportunity, |change| change.ack_rate_mbps);
                 Some((service, QueueConfig::parse(&self.ack_queue)?))
             }
         };
@@ -56,19 +59,29 @@ impl Scenario {
             Some(text) => {
                 let channel = self.open(text)?;
                 let queue = QueueConfig::parse(&self.second_queue)?;
-                Some((self.service(&channel), queue))
+                Some((self.service(&channel, self.opportunity(&None)), queue))
             }
         };
         let series = self.delay_series.as_ref().map(Path::new);
         let series = series.map(delays::read).transpose()?;
-        let link = (self.serving(&channel, |change| change.rate_mbps), queue);
+        let opportunity = self.opportunity(&self.light_trace);
+        let serving = self.serving(&channel, opportunity, |change| change.rate_mbps);
+        let mut there = self.there((serving, queue), series.as_ref())?;
+        let mut back = self.back(back_link, series.as_ref())?;
+        there.second = second;
+        for (way, light, sizes) in [
+            (&mut there, &self.light_trace, &self.size_offsets),
+            (&mut back, &self.ack_light_trace, &self.ack_size_offsets),
+        ] {
+            way.light = self.light(light.as_deref(), sizes.as_deref())?;
+            if way.light.is_some() {
+                way.delays.fill(Schedule::constant(Duration::ZERO));
+            }
+        }
         Ok(Paths {
-            there: PathConfig {
-                second,
-                ..self.there(link, series.as_ref())?
-            },
-            back: self.back(back_link, series.as_ref())?,
-            channel: self.info(&self.trace, &channel),
+            there,
+            back,
+            channel: self.info(&self.trace, &channel, opportunity),
             ack_channel,
         })
     }
@@ -89,6 +102,7 @@ impl Scenario {
             )?,
             policer: self.policer.parse()?,
             link: Some(link),
+            light: None,
             second: None,
             crosses: self.crosses()?,
             jitter: self.texts_over_time(
@@ -147,8 +161,30 @@ impl Scenario {
         Ok(catalogue::open(name, self.seed, duration)?)
     }
 
-    fn info(&self, name: &str, channel: &Channel) -> ChannelInfo {
-        let opportunity = Bytes::new(u64::from(self.opportunity_bytes));
+    /// What a light trace and its size offsets say, read from these files.
+    fn light(
+        &self,
+        trace: Option<&str>,
+        sizes: Option<&str>,
+    ) -> Result<Option<LightConfig>, Error> {
+        let Some(trace) = trace else { return Ok(None) };
+        let sizes = sizes.map(|path| SizeOffsets::read(Path::new(path)));
+        Ok(Some(LightConfig {
+            trace: Arc::new(LightTrace::read(Path::new(trace))?),
+            timer: Duration::from_millis_f64(self.light_timer_ms),
+            sizes: sizes.transpose()?.map(Arc::new),
+        }))
+    }
+
+    /// What an opportunity of a trace carries: beside a light trace as much as CellReplay's.
+    fn opportunity(&self, light: &Option<String>) -> Bytes {
+        match light {
+            Some(_) => replay::OPPORTUNITY,
+            None => Bytes::new(u64::from(self.opportunity_bytes)),
+        }
+    }
+
+    fn info(&self, name: &str, channel: &Channel, opportunity: Bytes) -> ChannelInfo {
         ChannelInfo {
             name: name.to_owned(),
             sha256: channel.trace().map(|trace| trace.sha256()),
@@ -248,23 +284,93 @@ impl Scenario {
         Ok(())
     }
 
+    /// Checks what light traces ask of other fields, and what asks for them.
+    pub(crate) fn check_light(&self) -> Result<(), Error> {
+        let bytes = replay::OPPORTUNITY.get();
+        for (name, light, sizes_name, sizes, size_name, size) in [
+            (
+                "light_trace",
+                &self.light_trace,
+                "size_offsets",
+                &self.size_offsets,
+                "packet_bytes",
+                self.packet_bytes,
+            ),
+            (
+                "ack_light_trace",
+                &self.ack_light_trace,
+                "ack_size_offsets",
+                &self.ack_size_offsets,
+                "ack_bytes",
+                self.ack_bytes,
+            ),
+        ] {
+            if light.is_none() {
+                if let Some(sizes) = sizes {
+                    let expected = format!("left out where there is no {name}");
+                    check(false, sizes_name, &expected, format!("`{sizes}`"))?;
+                }
+                continue;
+            }
+            let expected = format!("at most {bytes} beside {name}");
+            check(u64::from(size) <= bytes, size_name, &expected, size)?;
+            let left_out = format!("left out beside {name}");
+            if let Some(series) = &self.delay_series {
+                check(false, "delay_series", &left_out, format!("`{series}`"))?;
+            }
+            for (index, flow) in self.flows.iter().enumerate() {
+                if let Some(delay) = flow.delay_ms {
+                    check(false, format!("flows[{index}].delay_ms"), &left_out, delay)?;
+                }
+            }
+            for (index, change) in self.changes.iter().enumerate() {
+                if let Some(delay) = change.delay_ms {
+                    check(
+                        false,
+                        format!("changes[{index}].delay_ms"),
+                        &left_out,
+                        delay,
+                    )?;
+                }
+            }
+        }
+        if self.ack_light_trace.is_some() {
+            let expected = "a channel beside ack_light_trace, the heavy one";
+            check(self.ack != "ideal", "ack", expected, "`ideal`")?;
+            if let Some(delay) = self.ack_delay_ms {
+                check(
+                    false,
+                    "ack_delay_ms",
+                    "left out beside ack_light_trace",
+                    delay,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
     /// The channel, with the rates in Mbit/s that the changes give it where it is a rate.
-    fn serving(&self, channel: &Channel, mbps: fn(&Change) -> Option<f64>) -> Service {
+    fn serving(
+        &self,
+        channel: &Channel,
+        opportunity: Bytes,
+        mbps: fn(&Change) -> Option<f64>,
+    ) -> Service {
         match channel {
             Channel::Rate(rate) => {
                 Service::Rate(self.over_time(*rate, |change| mbps(change).map(Rate::from_mbps)))
             }
-            Channel::Trace(_) => self.service(channel),
+            Channel::Trace(_) => self.service(channel, opportunity),
         }
     }
 
     /// The channel without the changes.
-    fn service(&self, channel: &Channel) -> Service {
+    fn service(&self, channel: &Channel, opportunity: Bytes) -> Service {
         let end = if self.looped {
             WhenOver::Loop
         } else {
             WhenOver::End
         };
-        channel.service(Bytes::new(u64::from(self.opportunity_bytes)), end)
+        channel.service(opportunity, end)
     }
 }

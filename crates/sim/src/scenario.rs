@@ -58,6 +58,20 @@ pub struct Scenario {
     /// A file with a recorded series of propagation delays, in place of `delay_ms`, each way: a whole number of ms a
     /// line, each for 10 ms. Packets overtake others where it falls.
     pub delay_series: Option<String>,
+    /// A file with CellReplay's light trace of the data's way, in place of `delay_ms` there: packet trains as a line of
+    /// each of `time base off0 off1 …` in ms. `trace` is then the heavy one, which carries what no train does, 1400 bytes
+    /// with each opportunity; `packet_bytes` is at most that.
+    pub light_trace: Option<String>,
+    /// The same for acknowledgements, whose heavy trace is `ack`.
+    pub ack_light_trace: Option<String>,
+    /// For how long nothing must have left a light trace so that the next packet begins another train, ms.
+    #[schemars(range(min = 0, max = 100_000))]
+    pub light_timer_ms: f64,
+    /// A file with CellReplay's size offsets, `size offset` for 100, 200, … 1400 bytes in ms, by which the delays of the
+    /// light trace differ.
+    pub size_offsets: Option<String>,
+    /// The same for acknowledgements.
+    pub ack_size_offsets: Option<String>,
     /// What packets wait for on their way out of the bottleneck, such as `gauss:mean_ms=5`; they keep their order.
     pub jitter: String,
     /// The same for acknowledgements.
@@ -182,6 +196,11 @@ impl Default for Scenario {
             looped: true,
             ack_delay_ms: None,
             delay_series: None,
+            light_trace: None,
+            ack_light_trace: None,
+            light_timer_ms: 0.0,
+            size_offsets: None,
+            ack_size_offsets: None,
             jitter: "none".to_owned(),
             ack_jitter: "none".to_owned(),
             reorder: "none".to_owned(),
@@ -329,6 +348,7 @@ impl Scenario {
             }
         }
         self.crosses()?;
+        self.check_light()?;
         jitter("jitter".to_owned(), &self.jitter)?;
         jitter("ack_jitter".to_owned(), &self.ack_jitter)?;
         bursts("loss_bursts".to_owned(), &self.loss_bursts)?;

@@ -303,6 +303,22 @@ fn house() -> Vec<(&'static str, Scenario)> {
             },
         ),
         (
+            "CellReplay's traces each way, CoDel",
+            Scenario {
+                packet_bytes: 1400,
+                light_trace: Some(light()),
+                light_timer_ms: 10.0,
+                size_offsets: Some(sizes()),
+                ack: "city-driving-lte-up@2".to_owned(),
+                ack_light_trace: Some(light()),
+                flows: vec![
+                    with("pages:bytes=60000,sd_bytes=30000,think_s=0.4"),
+                    starting("", 5.0),
+                ],
+                ..on("city-driving-lte-down@2", "codel", 15.0)
+            },
+        ),
+        (
             "files one after another",
             Scenario {
                 loss: 0.005,
@@ -489,6 +505,8 @@ fn runs() -> Vec<Run> {
         ("jitter and reordering each way", "verus:ratio=4"),
         ("a recorded series of delays", "bbr"),
         ("a recorded series of delays", "verus:ratio=2"),
+        ("CellReplay's traces each way, CoDel", "cubic"),
+        ("CellReplay's traces each way, CoDel", "verus:ratio=2"),
         ("files one after another", "newreno"),
         ("files one after another", "verus:ratio=2"),
         ("users on and off over a way back of theirs", "vegas"),
@@ -514,6 +532,7 @@ fn runs() -> Vec<Run> {
         ("all at once", "mixed"),
     ];
     let observed = [
+        ("CellReplay's traces each way, CoDel", "bbr"),
         ("files one after another", "verus:ratio=2"),
         ("users on and off over a way back of theirs", "cubic"),
         ("users on and off over a way back of theirs", "sprout"),
@@ -568,6 +587,27 @@ fn delays() -> String {
     let text: String = lines.map(|ms| format!("{ms}\n")).collect();
     let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/golden-delays.txt");
     std::fs::write(path, text).expect("the series can be written");
+    path.to_owned()
+}
+
+/// The path of a light trace: trains of one to six packets each 100 ms, with delays from 15 to 44 ms.
+fn light() -> String {
+    let lines = (0..40).map(|line| {
+        let offsets: String = (1..=line % 6)
+            .map(|packet| format!(" {}", packet * packet))
+            .collect();
+        format!("{} {} 0{offsets}\n", 100 * line, 15 + line * 7 % 30)
+    });
+    let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/golden-light");
+    std::fs::write(path, lines.collect::<String>()).expect("the trace can be written");
+    path.to_owned()
+}
+
+/// The path of offsets by size: 0.3 ms for each 100 bytes.
+fn sizes() -> String {
+    let lines = (1..=14).map(|step| format!("{} {}\n", 100 * step, f64::from(step) * 0.3));
+    let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/golden-sizes");
+    std::fs::write(path, lines.collect::<String>()).expect("the offsets can be written");
     path.to_owned()
 }
 

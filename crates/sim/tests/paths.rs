@@ -326,6 +326,26 @@ fn two_links_in_a_row_are_crossed_by_whom_they_should() {
 }
 
 #[test]
+fn a_packet_over_the_first_of_two_links_does_not_wait_for_what_the_second_holds() {
+    // A packet takes 1.2 s on the second link, so that its sender sends it again after 1 s; and 1 ms on the first, which
+    // another crosses meanwhile, whose sender hears of it long before it would do so.
+    let once = |crosses: &str, start_s| FlowSpec {
+        crosses: Some(crosses.to_owned()),
+        bytes: Some(1460),
+        start_s,
+        ..FlowSpec::new("newreno")
+    };
+    let outcome = run(&Scenario {
+        flows: vec![once("both", 0.0), once("first", 0.1)],
+        second_trace: Some("rate:0.01".to_owned()),
+        ..recorded("", 3.0)
+    });
+    let records = records(&outcome);
+    assert_eq!(records.received_ms, [1221.0, 121.0, 2421.0]);
+    assert_eq!(records.acked_ms[1], 141.0);
+}
+
+#[test]
 fn what_cannot_be_is_named() {
     let broken = concat!(env!("CARGO_TARGET_TMPDIR"), "/broken-delays.txt");
     std::fs::write(broken, "12\nsoon\n").unwrap();

@@ -11,6 +11,7 @@ use super::link::{Link, Service};
 use super::loss::Loss;
 use super::policer::{Policer, PolicerConfig};
 use super::reorder::{Reorder, ReorderConfig};
+use super::replay::{LightConfig, Replay};
 use super::{Element, Packet, Path};
 use crate::queue::QueueConfig;
 use crate::schedule::Schedule;
@@ -27,6 +28,8 @@ pub struct PathConfig {
     pub policer: PolicerConfig,
     /// The link: what serves the queue, and the queue; `None` for propagation only.
     pub link: Option<(Service, QueueConfig)>,
+    /// How the link carries short trains, where its service is for what saturates it; only beside a link.
+    pub light: Option<LightConfig>,
     /// A second link behind the first.
     pub second: Option<(Service, QueueConfig)>,
     /// Which of the two links each flow crosses; if empty, all flows cross both.
@@ -68,6 +71,7 @@ impl Default for PathConfig {
             bursts: Schedule::constant(BurstsConfig::default()),
             policer: PolicerConfig::None,
             link: None,
+            light: None,
             second: None,
             crosses: Vec::new(),
             jitter: Schedule::constant(JitterConfig::None),
@@ -92,6 +96,29 @@ impl PathConfig {
         self.overtaking || self.reorder != ReorderConfig::None
     }
 
+    /// The propagation delay of a flow's packets as far as it is known before they are sent: with a light trace the least
+    /// of a train, with a recorded series the least of it, and otherwise that at the beginning.
+    pub fn base_delay(&self, flow: usize) -> Duration {
+        let steps = self.delays[flow].steps();
+        let own = match self.overtaking {
+            true => steps.iter().map(|step| step.1).min().unwrap_or_default(),
+            false => steps[0].1,
+        };
+        own + self
+            .light
+            .as_ref()
+            .map_or(Duration::ZERO, LightConfig::least)
+    }
+
+    /// The propagation delay of the packets of flow 0 before the path begins.
+    pub fn first_delay(&self) -> Duration {
+        let light = self
+            .light
+            .as_ref()
+            .map_or(Duration::ZERO, LightConfig::first);
+        self.delays[0].steps()[0].1 + light
+    }
+
     /// Builds the path, leaving out elements that would have no effect. `seed` and `way` determine
     /// its random draws.
     pub fn build<P: Packet>(&self, seed: u64, way: Way) -> Path<P> {
@@ -114,10 +141,10 @@ impl PathConfig {
         }
         elements.extend(Policer::new(&self.policer).map(Into::into));
         let links = [
-            (&self.link, "queue", Crosses::Second),
-            (&self.second, "second-queue", Crosses::First),
+            (&self.link, &self.light, "queue", Crosses::Second),
+            (&self.second, &None, "second-queue", Crosses::First),
         ];
-        for (link, purpose, not_by) in links {
+        for (link, light, purpose, not_by) in links {
             let Some((service, queue)) = link else {
                 continue;
             };
@@ -126,7 +153,11 @@ impl PathConfig {
                 elements.push(Element::Bypass(passes_by.collect()));
             }
             let draws = random::stream(seed, purpose, index);
-            elements.push(Link::new(service.clone(), queue, draws).into());
+            let link = Link::new(service.clone(), queue, draws);
+            elements.push(match light {
+                Some(light) => Replay::new(light, link).into(),
+                None => link.into(),
+            });
         }
         let mut delay = Delay::new(self.delays.iter().cloned());
         if self.jitter.ever(|law| *law != JitterConfig::None) {

@@ -13,7 +13,7 @@ use verus_core::{Bytes, Duration, Time};
 use verus_emu::emulator::{Emulator, Way, in_real_time};
 use verus_emu::packet::Packet;
 use verus_measure::Meter;
-use verus_sim::Scenario;
+use verus_sim::{Paths, Scenario};
 
 /// How long connecting may take, and a first packet of data.
 const PATIENCE: Span = Span::from_secs(20);
@@ -71,7 +71,7 @@ impl Stage {
     ///
     /// # Errors
     /// If the system grants no pair of sockets.
-    pub fn new(scenario: &Scenario) -> io::Result<Self> {
+    pub fn new(scenario: &Scenario, paths: &Paths) -> io::Result<Self> {
         let (ring, wake) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         Ok(Stage {
@@ -81,7 +81,7 @@ impl Stage {
             wake: Mutex::new(Some(wake)),
             packet_bytes: scenario.packet_bytes as usize,
             bin: Duration::from_millis_f64(scenario.bin_ms),
-            base_rtt: Duration::from_millis_f64(scenario.delay_ms * 2.0),
+            base_rtt: paths.there.base_delay(0) + paths.back.base_delay(0),
         })
     }
 
