@@ -216,6 +216,45 @@ def test_a_trace_is_looked_at_made_and_drawn(verus: Command, tmp_path: Path) -> 
     assert "--force" in again.err
 
 
+#: Trains and an opportunity in two seconds, both made by hand.
+LIGHT, HEAVY = "0 20 0 1 3\n100 24 0 2 2 9\n200 22 0 1\n", "1000\n2000\n"
+
+
+def test_short_trains_take_a_light_trace_and_not_the_heavy_one(verus: Command, tmp_path: Path) -> None:
+    for name, text in [("light", LIGHT), ("heavy", HEAVY), ("broken", "0 20 0\n100 soon 0\n"), ("sizes", "100 1\n")]:
+        (tmp_path / name).write_text(text)
+    light, heavy, broken, sizes = (str(tmp_path / name) for name in ("light", "heavy", "broken", "sizes"))
+    pings = ["compare", "--trace", heavy, "--queue", "infinite", "--scheme", "constant:rate_mbps=0.1"]
+    pings += ["--duration", "10", "--json"]
+    ran = verus(*pings, "--light-trace", light)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("verus: --packet-bytes: must be at most 1400 beside light_trace, not 1500")
+    pings += ["--packet-bytes", "1400"]
+    alone, beside, both = (
+        json.loads(verus(*pings, *more).out)
+        for more in ([], ["--light-trace", light, "--light-timer-ms", "20ms"], ["--light-trace", light, "--ack", "same",
+                      "--ack-light-trace", light, "--ack-queue", "infinite"])
+    )  # fmt: skip
+    assert alone["rtt_mean_ms"] > 1000
+    assert 40 <= beside["rtt_mean_ms"] <= 44
+    assert beside["qdelay_mean_ms"] == 0
+    assert 40 <= both["rtt_mean_ms"] <= 48
+    for options, words in [
+        (["--light-trace", broken], "line 2: `100 soon 0` is no packet train"),
+        (["--light-trace", str(tmp_path / "nothing")], "cannot read"),
+        (["--light-trace", light, "--size-offsets", sizes], "offsets of 1 sizes"),
+        (["--size-offsets", sizes], "left out where there is no light_trace"),
+        (["--ack-light-trace", light], "--ack: must be a channel beside ack_light_trace"),
+        (["--light-trace", light, "--ack-light-trace", broken, "--ack", "same"], "line 2: `100 soon 0` is no packet"),
+        (["--light-trace", light, "--delay-series", light], "--delay-series: must be left out beside light_trace"),
+        (["--light-trace", light, "--light-timer-ms=-1"], "must be between 0 and 100000"),
+    ]:
+        ran = verus(*pings, *options)
+        assert (ran.code, ran.out) == (2, ""), options
+        assert words in ran.err
+        assert len(ran.err.splitlines()) == 1
+
+
 def test_a_raw_log_is_converted(verus: Command, tmp_path: Path) -> None:
     (tmp_path / "raw.csv").write_text("1420000000.5\n1420000000.5104\n1420000000.52\n")
     assert verus("trace", "convert", "raw.csv", "town").code == 0

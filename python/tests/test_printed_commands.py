@@ -159,6 +159,9 @@ def test_what_is_printed_runs(page: str, shell: Shell, copy: Path) -> None:
     if page == "docs/paths.md":  # which says what is in the file
         (copy / "suspended.json").write_text('[{"at_s": 1.8, "rate_mbps": 0}]')
         (copy / "delay_18.txt").write_text("20\n21\n")
+        for way in ("down", "up"):
+            (copy / f"{way}-light").write_text("0 20 0 1 3\n100 24 0 2 2 9\n200 22 0 1\n")
+            shell.run(f"verus trace generate city-driving-3g-up {way}-pdo --duration 5")
         shell.run("verus trace generate city-driving-3g-up bw_18.txt --duration 5")
     ran = 0
     for command in PRINTED[page]:

@@ -194,6 +194,10 @@ def test_files_are_known_by_content(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert key(ack="town.down") == key(ack="copy") != key(ack="other")
     assert key(delay_series="town.down") == key(delay_series="copy") != key(delay_series="other")
     assert key(delay_series="town.down") != key()
+    light = {"light_trace": "town.down", "packet_bytes": 1400}
+    assert key(**light) == key(**light | {"light_trace": "copy"}) != key(**light | {"light_trace": "other"})
+    sizes = light | {"size_offsets": "town.down"}
+    assert key(**sizes) == key(**sizes | {"size_offsets": "copy"}) != key(**light)
     before = key(trace="town.down+other[0:0.003]")
     other.write_text("1\n2\n3\n6\n")
     assert key(trace="town.down+other[0:0.003]") != before

@@ -77,6 +77,19 @@ class PathOptions(TypedDict, total=False):
     #: A file with a recorded series of propagation delays, in place of `delay_ms`, each way: a whole number
     #: of ms a line, each for 10 ms. Packets overtake others where it falls.
     delay_series: str | None
+    #: A file with CellReplay's light trace of the data's way, in place of `delay_ms` there: packet trains as
+    #: a line of each of `time base off0 off1 …` in ms. `trace` is then the heavy one, which carries what no
+    #: train does, 1400 bytes with each opportunity; `packet_bytes` is at most that.
+    light_trace: str | None
+    #: The same for acknowledgements, whose heavy trace is `ack`.
+    ack_light_trace: str | None
+    #: For how long nothing must have left a light trace so that the next packet begins another train, ms.
+    light_timer_ms: float
+    #: A file with CellReplay's size offsets, `size offset` for 100, 200, … 1400 bytes in ms, by which the
+    #: delays of the light trace differ.
+    size_offsets: str | None
+    #: The same for acknowledgements.
+    ack_size_offsets: str | None
     #: What packets wait for on their way out of the bottleneck, such as `gauss:mean_ms=5`; they keep their
     #: order.
     jitter: str
@@ -147,6 +160,11 @@ class PathSettings:
     loop: bool = True
     ack_delay_ms: float | None = None
     delay_series: str | None = None
+    light_trace: str | None = None
+    ack_light_trace: str | None = None
+    light_timer_ms: float = 0.0
+    size_offsets: str | None = None
+    ack_size_offsets: str | None = None
     jitter: str = "none"
     ack_jitter: str = "none"
     reorder: str = "none"

@@ -86,7 +86,8 @@ class Keys:
 
 
 #: Fields of a scenario that name a channel, or a file.
-_CHANNELS, _FILES = ("trace", "ack"), ("delay_series",)
+_CHANNELS = ("trace", "ack")
+_FILES = ("delay_series", "light_trace", "ack_light_trace", "size_offsets", "ack_size_offsets")
 
 #: Where a scheme names a file: a class in Python, `FILE.py:CLASS`, or a model, `model:file=FILE`.
 _OF_SCHEME = re.compile(r"^[^:]+\.py(?=:|$)|(?<=[:,]file=)[^,]+")

@@ -78,6 +78,24 @@ _OPTIONS: dict[str, tuple[str, str]] = {
         "A file with a recorded series of propagation delays each way, in place of --delay-ms: a whole number of ms on "
         "each line, which holds for 10 ms.",
     ),
+    "light_trace": (
+        "FILE",
+        "CellReplay's light trace, in place of --delay-ms on the way of the data: a packet train on each line, `time "
+        "base off0 off1 …` in ms. --trace is then its heavy trace, each line of which delivers 1400 bytes; "
+        "--packet-bytes must not be above that.",
+    ),
+    "ack_light_trace": ("FILE", "The same for acknowledgements, whose heavy trace is --ack."),
+    "light_timer_ms": (
+        "MS",
+        "How long nothing must have left a light trace before a packet begins another train, in ms or as `0.02s`. "
+        "Default: {light_timer_ms}.",
+    ),
+    "size_offsets": (
+        "FILE",
+        "A file with what is added to the light trace's delay by size of packet: lines of `size offset`, for 100, 200, "
+        "… 1400 bytes, in ms.",
+    ),
+    "ack_size_offsets": ("FILE", "The same for acknowledgements."),
     "loss": ("SHARE", "Probability of random loss on the data path, as `0.005` or `0.5%`. Default: {loss}."),
     "loss_bursts": (
         "LOST/OF",
