@@ -11,6 +11,8 @@ use verus_core::Duration;
 
 /// Of what an honest receiver gets so much makes a flow that has recovered.
 const RECOVERED: f64 = 0.7;
+/// A flow has recovered when it holds its share for so many seconds on average.
+pub const RECOVERED_FOR: usize = 5;
 
 /// What bounds that which leaves while a receiver lies. A megabyte comes on top: who begins knows nothing of
 /// the path.
@@ -60,6 +62,13 @@ pub struct Bound {
     pub delay: bool,
 }
 
+impl Bound {
+    /// How long a flow goes on after the last lie: until whoever keeps the bound has been seen to, and 25 s at least.
+    pub fn afterwards(&self) -> Duration {
+        Duration::from_secs_f64((self.recovers_within + RECOVERED_FOR as f64).max(25.0))
+    }
+}
+
 const fn bound(scheme: &'static str, sent: Most, remembered: usize, recovers_within: f64) -> Bound {
     Bound {
         scheme,
@@ -99,9 +108,12 @@ pub const BOUNDS: &[Bound] = &[
     bound("newreno", Most::Links(1.5), 20_000, 16.0),
     // It gives back one packet each round trip, too, of 170 that a liar made it queue, and each takes 0.1 to 0.4 s.
     bound("vegas", Most::Links(1.5), 20_000, 20.0),
-    // No rate is believed that is greater than that at which the packets left.
-    bound("bbr1", Most::Links(1.5), 20_000, 10.0),
-    // The bound that losses taught rises by packets again, in probes of which there is one in 2 to 3 s.
+    // No rate is believed that is greater than that at which the packets left. The least round trip counts for 10 s, and each
+    // that is less counts anew: behind a queue that its pace, 1 % below the bandwidth, drains by 10 ms each second, ProbeRtt does
+    // not come. Of four round trips of 120 ms, 360 ms have to go, less 155 for an honest queue of 90: 20 s.
+    bound("bbr1", Most::Links(1.5), 20_000, 20.0),
+    // The bound that losses taught rises by packets again, in probes of which there is one in 2 to 3 s. A rate counts for two
+    // cycles, of up to 6 s where ProbeRTT ends each.
     bound("bbr", Most::Links(1.5), 20_000, 20.0),
     // Who was made to believe in a competitor goes on competing with itself: δ grows until the queue drops, and falls by half, so
     // that the queue is never empty again on a path of a few packets.
@@ -109,9 +121,16 @@ pub const BOUNDS: &[Bound] = &[
         delay: false,
         ..bound("copa", Most::Links(1.5), 20_000, 10.0)
     },
-    // Losses say nothing to it, and v has no bound.
-    bound("copa:variant=mvfst", Most::Links(4.0), 20_000, 10.0),
-    bound("ledbatpp", Most::Links(1.5), 20_000, 20.0),
+    // Losses say nothing to it, and v has no bound: a window that was made to swing goes on, since v doubles with each round trip
+    // from the fifth on, and the queue that should turn it is seen a round trip later. The link stays busy, the queue never settles.
+    Bound {
+        delay: false,
+        ..bound("copa:variant=mvfst", Most::Links(4.0), 20_000, 10.0)
+    },
+    // After timeouts it grows from two packets by half a packet each round trip, where that is between 60 and 120 ms: 70 % of what
+    // 12 Mbit/s hold in 120 ms are 105 packets of 1200 bytes, 25 s, and a tenth more in slowdowns. A timer that silence has
+    // doubled may have 5 s to go before that.
+    bound("ledbatpp", Most::Links(1.5), 20_000, 33.0),
     // What it was told of jitter becomes part of the path, up to 250 ms, and lets it queue as much; that keeps itself up.
     Bound {
         delay: false,

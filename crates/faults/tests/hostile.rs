@@ -26,11 +26,9 @@ const SIZE: u64 = 1400;
 const LONGEST_HOLD: Duration = Duration::from_millis(25);
 /// What the probe lets be in flight.
 const MOST_IN_FLIGHT: Bytes = Bytes::new(64 << 20);
-/// How long a flow goes on after the last lie.
-const AFTERWARDS: Duration = Duration::from_secs(25);
 const BIN: Duration = Duration::from_secs(1);
-/// A flow has recovered when it holds its share for so many bins on average.
-const BINS: usize = 5;
+/// As many bins.
+const BINS: usize = bound::RECOVERED_FOR;
 /// Every this often a look inside.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -344,7 +342,7 @@ fn try_seed(scheme: &Scheme, seed: u64, bound: &Bound) -> Worst {
     let mut worst = Worst::default();
     let lies = Lies::random(seed);
     let link = Link::random(seed);
-    let until = lies.until + AFTERWARDS;
+    let until = lies.until + bound.afterwards();
     let told = format!("{}: {lies}, {link:?}", bound.scheme);
     let lied_to = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         run(scheme, link, &lies, until, false)
@@ -469,6 +467,15 @@ fn whatever_a_receiver_says_the_flow_stays_within_bounds_and_recovers() {
     }
     println!("{HEAD}{table}");
     assert_eq!(failed, 0);
+}
+
+/// Round trips of half a second, as its own queue makes them, let ProbeRTT end each probe.
+#[test]
+fn bbr_forgets_a_rate_though_probe_rtt_ends_each_probe() {
+    let bound = BOUNDS.iter().find(|bound| bound.scheme == "bbr");
+    let bound = bound.expect("it is in the list");
+    let scheme = Scheme::parse("bbr").expect("it is in the list");
+    assert_eq!(try_seed(&scheme, 329, bound).failures, [""; 0]);
 }
 
 fn merge(into: &mut Worst, other: Worst) {

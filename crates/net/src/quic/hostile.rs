@@ -29,8 +29,7 @@ const GRANULARITY: Duration = Duration::from_millis(1);
 const PACKET_THRESHOLD: u64 = 3;
 /// kPersistentCongestionThreshold (§7.6.1).
 const PERSISTENT: u64 = 3;
-const AFTERWARDS: Duration = Duration::from_secs(25);
-const BINS: usize = 5;
+const BINS: usize = bound::RECOVERED_FOR;
 /// Every this often a look inside.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -388,7 +387,7 @@ struct Found {
 
 fn try_seed(scheme: &Scheme, seed: u64, bound: &Bound) -> Tried {
     let (lies, link) = (lies(seed), Link::random(seed));
-    let until = lies.until + AFTERWARDS;
+    let until = lies.until + bound.afterwards();
     let run = |lies: &Lies| {
         std::panic::catch_unwind(AssertUnwindSafe(|| run(scheme, link, lies, until))).ok()
     };
