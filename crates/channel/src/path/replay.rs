@@ -59,7 +59,7 @@ impl LightConfig {
 
 /// Holds packets as a light trace says, before the link that serves what saturates it. In the steady state nothing is
 /// allocated.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Replay<P> {
     trains: Trains,
     sizes: Option<Arc<SizeOffsets>>,
