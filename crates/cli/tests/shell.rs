@@ -122,7 +122,43 @@ fn signal(child: &Child, signal: nix::sys::signal::Signal) {
 
 #[test]
 fn bad_input_is_refused_with_one_message_and_code_2() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).expect("it can be written");
+        path.display().to_string()
+    };
+    let light = file("light", "0 20 0 1\n100 20 0\n200 20 0\n");
+    let broken = file("broken", "0 20 0 1\n100 20\n200 20 0\n");
+    let beside = |option: &'static str| vec!["--down", "rate:5", "--mtu", "1400", option];
     for (arguments, word) in [
+        (
+            vec![
+                "--down",
+                "rate:5",
+                "--light-trace",
+                light.as_str(),
+                "--",
+                "true",
+            ],
+            "--mtu must be at most 1400 beside --light-trace, not 1500",
+        ),
+        (
+            [beside("--light-trace"), vec![broken.as_str(), "--", "true"]].concat(),
+            "line 2: `100 20` is no packet train",
+        ),
+        (
+            [
+                beside("--up-light-trace"),
+                vec![light.as_str(), "--", "true"],
+            ]
+            .concat(),
+            "--up",
+        ),
+        (
+            [beside("--size-offsets"), vec![light.as_str(), "--", "true"]].concat(),
+            "--light-trace",
+        ),
         (vec!["--", "true"], "--down"),
         (vec!["--down", "nosuch", "--", "true"], "nosuch"),
         (vec!["--down", "rate:0", "--", "true"], "rate:0"),
