@@ -63,7 +63,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// How long a flow goes on after the last lie: until whoever keeps the bound has been seen to, and 25 s at least.
+    /// How long a flow goes on after the last lie: long enough to see whether it keeps the bound, and 25 s at least.
     pub fn afterwards(&self) -> Duration {
         Duration::from_secs_f64((self.recovers_within + RECOVERED_FOR as f64).max(25.0))
     }
@@ -113,8 +113,12 @@ pub const BOUNDS: &[Bound] = &[
     // not come. Of four round trips of 120 ms, 360 ms have to go, less 155 for an honest queue of 90: 20 s.
     bound("bbr1", Most::Links(1.5), 20_000, 20.0),
     // The bound that losses taught rises by packets again, in probes of which there is one in 2 to 3 s. A rate counts for two
-    // cycles, of up to 6 s where ProbeRTT ends each.
-    bound("bbr", Most::Links(1.5), 20_000, 20.0),
+    // cycles, and one that ProbeRTT ends does not count (draft, AdaptLongTermModel): where round trips are long enough for
+    // ProbeRTT to end each, a rate that a receiver lied about keeps the queue full that makes them long.
+    Bound {
+        delay: false,
+        ..bound("bbr", Most::Links(1.5), 20_000, 20.0)
+    },
     // Who was made to believe in a competitor goes on competing with itself: δ grows until the queue drops, and falls by half, so
     // that the queue is never empty again on a path of a few packets.
     Bound {

@@ -469,15 +469,6 @@ fn whatever_a_receiver_says_the_flow_stays_within_bounds_and_recovers() {
     assert_eq!(failed, 0);
 }
 
-/// Round trips of half a second, as its own queue makes them, let ProbeRTT end each probe.
-#[test]
-fn bbr_forgets_a_rate_though_probe_rtt_ends_each_probe() {
-    let bound = BOUNDS.iter().find(|bound| bound.scheme == "bbr");
-    let bound = bound.expect("it is in the list");
-    let scheme = Scheme::parse("bbr").expect("it is in the list");
-    assert_eq!(try_seed(&scheme, 329, bound).failures, [""; 0]);
-}
-
 fn merge(into: &mut Worst, other: Worst) {
     into.runs += other.runs;
     into.caught += other.caught;

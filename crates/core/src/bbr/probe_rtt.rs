@@ -35,11 +35,6 @@ impl Bbr {
     pub(super) fn check_probe_rtt(&mut self, sample: &Sample) {
         if self.state != State::ProbeRtt && self.probe_rtt_expired && !self.restarted {
             self.save_window(self.is_troubled());
-            // The cycle counts for max_bw, whose virtual time runs with each exit from UP, though DOWN does not follow. Where a
-            // probe takes longer than the time that is left to ProbeRTT, all end here, and a rate would be believed for ever.
-            if self.ack_phase == AckPhase::Feedback && !sample.limited {
-                self.max_bw.advance();
-            }
             self.state = State::ProbeRtt;
             self.probe_rtt_until = None;
             self.ack_phase = AckPhase::Stopping;
