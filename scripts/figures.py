@@ -78,7 +78,7 @@ PRINTED = {
     "udp.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-net --bench udp",), timed=True),
     "quic.txt": Printed("quic.md", ("cargo bench --quiet -p verus-net --bench quic",), timed=True),
     "emulator.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-emu",), timed=True),
-    "hostile.txt": Printed("hostile.md", ("make --silent hostile",), timed=True),  # repeats, but takes hours
+    "hostile.txt": Printed("hostile.md", ("make --silent hostile",), timed=True),  # repeats, but takes minutes
 }
 
 
