@@ -248,6 +248,13 @@ def test_means_of_cells_have_intervals(verus: Command, tmp_path: Path) -> None:
     assert "Student's t" in shown
 
 
+def test_a_queue_that_stands_for_several_is_each_of_them(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "queues.toml").write_text(CUBIC + 'duration_s = 1\nqueue = ["codel:target_ms=5,20", "infinite"]\n')
+    assert verus("sweep", "queues.toml").code == 0
+    table = pq.read_table(tmp_path / "verus-results" / "queues" / "results.parquet")
+    assert table.column("queue").to_pylist() == ["codel:target_ms=5", "codel:target_ms=20", "infinite"]
+
+
 #: A study that can be run, to which mistakes are added.
 CUBIC = 'trace = "rate:5"\nscheme = "cubic"\n'
 
@@ -283,6 +290,11 @@ CUBIC = 'trace = "rate:5"\nscheme = "cubic"\n'
         ('trace = "rate:5"\nscheme = "verus:ratio=x"', "scheme: "),
         ('trace = "rate:5"\nscheme = "linux:cc=bbr"', "scheme: `linux:cc=bbr` is the kernel's"),
         (CUBIC + 'queue = "codle"', "queue: "),
+        (CUBIC + 'queue = ["codel:target_ms=5", "codel:target_ms=5,9"]', "queue: has 'codel:target_ms=5' twice"),
+        (
+            'trace = "rate:5"\nscheme = ["cubic", "verus:ratio=2..4"]',
+            "scheme: 'verus:ratio=2..4' stands for several: give the values of its keys under `params`",
+        ),
         ('trace = "rate:5"\nmix = "cubic*0"', "mix: "),
         ('trace = "rate:5"\nmix = "cubic*2"\nflows = 3', "flows: is for `scheme`"),
         ('trace = "rate:5"\nmix = "cubic*2"\nparams.x = 3', "params: is for `scheme`"),

@@ -293,7 +293,7 @@ class Settings(RunSettings, PathSettings):
         if not self.transports:
             raise FieldError("transports", "needs at least one")
         for several in self.queues:
-            for text in _expanded("queues", several):
+            for text in expanded("queues", several):
                 checked("queues", text, _verus.check_queue)
         if self.mixes and not self.schemes and self.flows != 1:
             raise FieldError("flows", "is for --scheme: a mix has its own numbers, as in `verus*2+cubic*2`")
@@ -320,7 +320,7 @@ class Settings(RunSettings, PathSettings):
         entries = [
             Contestant.from_scheme(text, flows=self.flows)
             for several in self.schemes
-            for text in _expanded("schemes", several)
+            for text in expanded("schemes", several)
         ]
         entries += [Contestant.from_mix(text) for text in self.mixes]
         if self.emulate:
@@ -360,7 +360,7 @@ class Settings(RunSettings, PathSettings):
                 contestant=contestant,
             )
             for trace in dict.fromkeys(self.traces)
-            for queue in dict.fromkeys(text for several in self.queues for text in _expanded("queues", several))
+            for queue in dict.fromkeys(text for several in self.queues for text in expanded("queues", several))
             for contestant in contestants
             for seed in range(self.seed, self.seed + self.repeat)
         ]
@@ -417,7 +417,7 @@ def is_real(text: str) -> bool:
     return text.startswith(KERNEL) or _PROGRAM.match(text) is not None
 
 
-def _expanded(name: str, text: str) -> list[str]:
+def expanded(name: str, text: str) -> list[str]:
     """The texts that one stands for: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several; a program is one."""
     if is_real(text):
         return [text]

@@ -22,7 +22,7 @@ from typing import Any, cast
 from verus import _verus
 from verus.checks import check_seed
 from verus.errors import FieldError
-from verus.scenario import DEFAULTS, SCHEMA, Contestant, Run, Settings
+from verus.scenario import DEFAULTS, SCHEMA, Contestant, Run, Settings, expanded
 from verus.schema import PathOptions, RunOptions, Scenario
 
 #: The types of the schema.
@@ -164,7 +164,7 @@ def _part_runs(name: str, told: Mapping[str, Any]) -> Iterator[Planned]:
         raise _StudyError("trace: is missing: which channels?")
     if "scheme" not in told and "mix" not in told:
         raise _StudyError("scheme: is missing: which controllers? (or `mix`)")
-    axes = {key: _values(key, kind, told[key]) for key, kind in KEYS.items() if key in told}
+    axes = {key: _spread(key, _values(key, kind, told[key])) for key, kind in KEYS.items() if key in told}
     if "mix" in axes and "flows" in axes:
         raise _StudyError("flows: is for `scheme`: a mix says how many flows it has")
     seeds = cast("list[int]", axes.pop("seed", [DEFAULTS["seed"]]))
@@ -252,6 +252,22 @@ def _values(key: str, kind: type | None, told: Any) -> list[Value]:
         if value in values[:index]:
             raise _StudyError(f"{key}: has {_shown(value)} twice")
     return values
+
+
+def _spread(key: str, values: list[Value]) -> list[Value]:
+    """The values; a text of a queue as all that it stands for: `codel:target_ms=5,20` is two."""
+    if key not in ("scheme", "queue"):
+        return values
+    with _filed():
+        spread = [(str(several), text) for several in values for text in expanded(_LISTS[key], str(several))]
+    for index, (several, text) in enumerate(spread):
+        if key == "scheme" and several != text:
+            raise _StudyError(
+                f"scheme: {_shown(several)} stands for several: give the values of its keys under `params`"
+            )
+        if text in (before for _, before in spread[:index]):
+            raise _StudyError(f"{key}: has {_shown(text)} twice")
+    return [text for _, text in spread]
 
 
 def _value(key: str, kind: type | None, told: Any) -> Value:
