@@ -334,6 +334,11 @@ impl Scenario {
                 }
             }
         }
+        if self.light_trace.is_none() && self.ack_light_trace.is_none() {
+            let timer = self.light_timer_ms;
+            let expected = "left out where there is no light trace";
+            check(timer == 0.0, "light_timer_ms", expected, timer)?;
+        }
         if self.ack_light_trace.is_some() {
             let expected = "a channel beside ack_light_trace, the heavy one";
             check(self.ack != "ideal", "ack", expected, "`ideal`")?;

@@ -80,6 +80,7 @@ fn sparse_packets_never_wait_for_the_heavy_trace() {
         let outcome = run(&Scenario {
             trace: slow.clone(),
             light_trace: scenario.light_trace.clone().filter(|_| light),
+            light_timer_ms: if light { scenario.light_timer_ms } else { 0.0 },
             delay_ms: 20.0,
             ..scenario
         });
@@ -250,6 +251,13 @@ fn what_cannot_be_is_named() {
                 ..Scenario::default()
             },
             "size_offsets must be left out where there is no light_trace, not `sizes`",
+        ),
+        (
+            Scenario {
+                light_timer_ms: 5.0,
+                ..Scenario::default()
+            },
+            "light_timer_ms must be left out where there is no light trace, not 5",
         ),
         (
             Scenario {
