@@ -96,7 +96,7 @@ test-recordings: $(STAMPS)/packages ## What holds on recordings, which must be t
 
 .PHONY: test-python
 test-python: build
-	$(BIN)/python -m pytest --numprocesses=logical --dist=loadgroup -m 'not real_time'
+	$(BIN)/python -m pytest --numprocesses=logical --dist=loadfile --no-loadscope-reorder -m 'not real_time'
 	$(BIN)/python -m pytest -m real_time
 
 .PHONY: lint

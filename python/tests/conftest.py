@@ -23,14 +23,9 @@ from verus import cli
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On several processors (`-n`), tests of one file stay in one process, which makes what they share once; the pages
-    whose commands are run share nothing.
-    """
+    """What uses the fixture `real_time` is marked so, and runs while nothing else does (`make test-python`)."""
     for item in items:
-        name = item.path.stem
-        item.add_marker(pytest.mark.xdist_group(item.name if name == "test_printed_commands" else name))
         if "real_time" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.real_time)
 
