@@ -116,6 +116,11 @@ def test_list_says_what_there_is(verb: str, verus: Command) -> None:
         assert name in ran.out
 
 
+def test_list_shows_those_that_are_named_alone(verus: Command) -> None:
+    lines = verus("list", "schemes", "cubic", "newreno", "--json").out.splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["cubic", "newreno"]
+
+
 def test_a_path_wavers_as_asked_and_what_cannot_be_is_named(verus: Command, tmp_path: Path) -> None:
     (tmp_path / "changes.json").write_text('[{"at_s": 0.5, "rate_mbps": 0}, {"at_s": 0.7, "rate_mbps": 8}]')
     (tmp_path / "none.json").write_text("{}")

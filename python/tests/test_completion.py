@@ -38,6 +38,8 @@ BIN = Path(sys.executable).parent
         ("compare --duration 5 --jo", ["--jobs"]),
         ("reproduce sigcomm-fig09", ["sigcomm-fig09"]),
         ("trace info campus-pedestrian-3g-d", ["campus-pedestrian-3g-down"]),
+        ("list schemes cub", ["cubic"]),
+        ("list queues fq", ["fq_codel"]),
         ("completion z", ["zsh"]),
         ("nonsense --x", []),
     ],

@@ -40,7 +40,7 @@ VERBS = {
         (
             "verus compare --trace city-driving-3g-up --scheme verus cubic bbr",
             "verus compare --trace rate:12 --scheme verus:ratio=2..6 --queue droptail:bytes=120kB --loss 0.5%",
-            "verus compare --trace rate:12 --mix verus*2+cubic*2 --duration 2m --report",
+            "verus compare --trace rate:12 --mix 'verus*2+cubic*2' --duration 2m --report",
         ),
     ),
     "sweep": Verb(
@@ -72,8 +72,10 @@ VERBS = {
         "",
         ("verus list schemes", "verus list channels --json"),
     ),
-    "list schemes": Verb("Congestion controllers.", "catalogue", ("verus list schemes",), "docs/verus.md"),
-    "list queues": Verb("Queue disciplines.", "catalogue", ("verus list queues",)),
+    "list schemes": Verb(
+        "Congestion controllers.", "catalogue", ("verus list schemes", "verus list schemes cubic bbr"), "docs/verus.md"
+    ),
+    "list queues": Verb("Queue disciplines.", "catalogue", ("verus list queues", "verus list queues codel")),
     "list jitter": Verb("Models of delay jitter behind the bottleneck.", "catalogue", ("verus list jitter",)),
     "list reorder": Verb("Models of packet reordering.", "catalogue", ("verus list reorder",)),
     "list traffic": Verb(

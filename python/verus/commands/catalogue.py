@@ -14,67 +14,79 @@ from rich.text import Text
 from verus import _verus
 from verus.commands.tables import table_console
 from verus.commands.talk import tell_rows
+from verus.errors import FieldError, near
 from verus.scenario import SCHEMA
 
 #: Fields of a scenario that are lists, and what the schema calls one of them.
 PARTS = {"flows": "FlowSpec", "changes": "Change"}
 
+Names = Annotated[list[str] | None, Parameter(name="NAME", negative="")]
 Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 
 
-def schemes(*, json_: Json = False) -> None:
+def schemes(names: Names = None, /, *, json_: Json = False) -> None:
     """Congestion controllers.
 
     Parameters
     ----------
+    names
+        Only these, such as `cubic`. Default: all.
     json_
         Print one JSON object a line instead of a table.
     """
-    _show(json.loads(_verus.list_schemes()), as_json=json_)
+    _show("schemes", json.loads(_verus.list_schemes()), names, as_json=json_)
 
 
-def queues(*, json_: Json = False) -> None:
+def queues(names: Names = None, /, *, json_: Json = False) -> None:
     """Queue disciplines.
 
     Parameters
     ----------
+    names
+        Only these, such as `codel`. Default: all.
     json_
         Print one JSON object a line instead of a table.
     """
-    _show(json.loads(_verus.list_queues()), as_json=json_)
+    _show("queues", json.loads(_verus.list_queues()), names, as_json=json_)
 
 
-def traffic(*, json_: Json = False) -> None:
+def traffic(names: Names = None, /, *, json_: Json = False) -> None:
     """Traffic models: what flows have to send, and when.
 
     Parameters
     ----------
+    names
+        Only these, such as `video`. Default: all.
     json_
         Print one JSON object a line instead of a table.
     """
-    _show(json.loads(_verus.list_traffic()), as_json=json_)
+    _show("traffic", json.loads(_verus.list_traffic()), names, as_json=json_)
 
 
-def jitter(*, json_: Json = False) -> None:
+def jitter(names: Names = None, /, *, json_: Json = False) -> None:
     """Models of delay jitter: random additional delay of packets behind the bottleneck, which keeps their order.
 
     Parameters
     ----------
+    names
+        Only these, such as `wifi`. Default: all.
     json_
         Print one JSON object a line instead of a table.
     """
-    _show(json.loads(_verus.list_jitter()), as_json=json_)
+    _show("jitter", json.loads(_verus.list_jitter()), names, as_json=json_)
 
 
-def reorder(*, json_: Json = False) -> None:
+def reorder(names: Names = None, /, *, json_: Json = False) -> None:
     """Models of packet reordering: which packets are delayed so that later ones overtake them.
 
     Parameters
     ----------
+    names
+        Only these, such as `late`. Default: all.
     json_
         Print one JSON object a line instead of a table.
     """
-    _show(json.loads(_verus.list_reorder()), as_json=json_)
+    _show("reorder", json.loads(_verus.list_reorder()), names, as_json=json_)
 
 
 def measures(*, json_: Json = False) -> None:
@@ -126,7 +138,7 @@ def channels(*, json_: Json = False) -> None:
         Text(
             "Also `rate:MBPS`, a constant rate, and any file in Mahimahi's format (plain, .gz or .xz).\n"
             "NAME@SEED is one realisation of a built-in channel, NAME[FROM:TO] a stretch in seconds, A+B one after\n"
-            "another: city-driving-3g-up@1[0:150]+city-driving-3g-up@2[0:150].",
+            "another: 'city-driving-3g-up@1[0:150]+city-driving-3g-up@2[0:150]'.",
             style="dim",
         )
     )
@@ -154,7 +166,7 @@ def scenario(*, json_: Json = False) -> None:
         for name, field in rule["properties"].items():
             default = field.get("default")
             shown = "" if default is None or isinstance(default, list) else json.dumps(default).strip('"')
-            table.add_row(name, Text(shown), _range(field), Text(field["description"]))
+            table.add_row(name, Text(shown), _range(field), Text(" ".join(field["description"].split())))
         console.print(table)
 
 
@@ -171,7 +183,13 @@ def _range(field: Mapping[str, Any]) -> str:
     return f"{left}, {most}]" if most is not None else f"{left}, {'∞' if below is None else below})"
 
 
-def _show(entries: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
+def _show(verb: str, entries: Sequence[Mapping[str, Any]], names: Sequence[str] | None, *, as_json: bool) -> None:
+    if names is not None:
+        known = [entry["name"] for entry in entries]
+        if wrong := next((name for name in names if name not in known), None):
+            hint = near(wrong, known) or f"; there are {', '.join(known)}"
+            raise FieldError("name", f"`verus list {verb}` has no `{wrong}`{hint}")
+        entries = [entry for entry in entries if entry["name"] in names]
     if as_json:
         _lines(entries)
         return

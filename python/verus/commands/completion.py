@@ -129,6 +129,9 @@ def _values(argument: Any, last: str, verb: str = "") -> list[str]:
 
         known = [name for entry in recordings() for name in (*entry.groups, entry.name)]
         return [name for name in dict.fromkeys(known) if name.startswith(last)]
+    if verb.startswith("list "):
+        kind = verb.removeprefix("list ").removesuffix("s")
+        return [name for name in _verus.complete(kind, last) if ":" not in name]
     return _verus.complete("channel", last) if verb in ("trace info", "trace plot", "trace generate") else []
 
 
