@@ -24,6 +24,8 @@ MISTAKES = {
     "prob client": "there is no verb `prob`; did you mean `probe`?",
     "run": "there is no verb `run`; there are compare,",
     "list scheme": "`verus list` has no `scheme`; did you mean `schemes`?",
+    "list schemes cubc": "`verus list schemes` has no `cubc`; did you mean `cubic`?",
+    "model two.model": "`verus model` has no `two.model`; did you mean `verus model info two.model`?",
     "trace show": "`verus trace` has no `show`; there are info, plot",
     # Options that stand alone.
     "-v": "`-v` needs a verb, such as `verus compare -v` (`verus -V` states the version)",
@@ -37,7 +39,8 @@ MISTAKES = {
     "compare -o here": "`verus compare` has no `-o`; did you mean `--out`?",
     "compare cubic": "`cubic` stands behind no option; did you mean `--scheme cubic`?",
     "compare rate:5": "`rate:5` stands behind no option; did you mean `--trace rate:5`?",
-    "compare --out": "`verus compare`: `--out` needs a value",
+    "compare --out": "`verus compare`: `--out` needs a value (`verus compare --help`)",
+    "play --export": "`--export` needs a value, as in `verus play --export site`",
     "compare --format pdf": "--format: must be one of terminal, csv, markdown, latex, not `pdf`",
     # Schemes, queues, channels.
     f"{COMPARE} --scheme versu": "unknown algorithm `versu`; the nearest is `verus`",
@@ -49,9 +52,11 @@ MISTAKES = {
     f"{COMPARE} --queue drptail:bytes=9": "unknown kind `drptail`; the nearest is `droptail`",
     f"{COMPARE} --queue droptail:bytes=120k": "`k` is none of its units (B, kB,",
     "compare --trace city-driving": "the nearest names are `city-driving-3g-down`",
+    "compare --trace 12": "there is no such file; a constant rate is `rate:12`",
     "compare --trace rate:5MB": "`5MB` is not a rate in Mbit/s",
     # Numbers.
-    f"{COMPARE} --loss half": "--loss: must be a number of shares of 1 or %, not `half`",
+    f"{COMPARE} --loss half": "--loss: must be a share below 1, such as `0.005` or `0.5%`, not `half`",
+    f"{COMPARE} --loss 50": "not `50`; did you mean `50%`?",
     "compare --duration 2x": "--duration: must be a number of seconds, not `2x`: `x` is none of its units",
     "compare --delay 5kB": "must be a number of milliseconds, not `5kB`",
     f"{COMPARE} --packet-bytes 20": "--packet-bytes: must be a whole number between 41 and 65535, not 20",
@@ -61,7 +66,8 @@ MISTAKES = {
     "trace fetch cs24": "there is no recording or group `cs24`; did you mean `cs244`?",
     "analyze": "`verus analyze`: needs LOG, as in `verus analyze downlink.log`",
     "report": "`verus report`: needs DIR, as in `verus report verus-results/demo`",
-    "report nowhere": "`nowhere/run.json`: No such file or directory",
+    "report nowhere": "`nowhere`: there is no such folder",
+    f"report {__file__}": "is neither a folder of results nor a qlog (.sqlog, .qlog)",
     # The verbs of the endpoint.
     "probe cleint localhost": "`verus probe` has no `cleint`; did you mean `client`? (`verus probe --help`)",
     "probe localhost": "`verus probe` has no `localhost`; did you mean `verus probe client localhost`?",
@@ -89,7 +95,7 @@ MISTAKES = {
     "shell -- cmd": "`verus shell`: needs --down <CHANNEL>, as in `sudo",
     "shell --down rate:5 ls": "`ls` stands behind no option; a program and its arguments stand behind `--`",
     "shell --rate 5 -- ls": "`verus shell` has no `--rate`; did you mean `--down rate:MBPS`?",
-    "shell --down rate:5 --loss 50": "--loss: must be a probability below 1, not `50`",
+    "shell --down rate:5 --loss 50": "--loss: must be a probability below 1, such as 0.005 or 0.5%, not `50`",
     "shell --down rate:5 --queue droptial -- ls": "unknown kind `droptial`; the nearest is `droptail`",
 }
 

@@ -44,13 +44,17 @@ def usage(error: Any) -> str:
         names = [name.removeprefix(f"{verb} ") for name in VERBS if verb and name.startswith(f"{verb} ")]
         if not names:
             return unknown_verb(word)
+        if len(names) == 1:
+            return f"`verus {verb}` has no `{word}`; did you mean `verus {verb} {names[0]} {word}`?{more}"
         return f"`verus {verb}` has no `{word}`{near(word, names) or '; there are ' + ', '.join(names)}{more}"
     if isinstance(error, UnusedCliTokensError):
         word = (error.unused_tokens or [""])[0]
         return f"`{word}` stands behind no option{_place_of(word)}{more}"
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         given = error.keyword or next(iter(error.argument.names), "")
-        example = next((f", as in `{one}`" for one in VERBS[verb].examples), "") if verb in VERBS else ""
+        examples = VERBS[verb].examples if verb in VERBS else ()
+        fitting = (one for one in examples if not given.startswith("-") or given in one.split())
+        example = next((f", as in `{one}`" for one in fitting), "")
         what = f"`{given}` needs a value" if given.startswith("-") else f"needs {_label(error.argument)}"
         return f"`verus {verb}`: {what}{example}{more}"
     if isinstance(error, CoercionError) and error.token is not None:

@@ -117,6 +117,9 @@ fn rate(text: &str, value: &str) -> Result<Rate, Error> {
 fn unknown(text: &str) -> Error {
     let names = generate::names().chain(recordings().iter().flat_map(|r| [r.name, r.short_name()]));
     let hint = match near(text, names) {
+        _ if quantity::read(text, Unit::Mbps).is_ok() => {
+            format!("there is no such file; a constant rate is `rate:{text}`")
+        }
         Some(names) => format!("there is no such file, and the nearest names are {names}"),
         None => "there is no such file, and `verus list channels` has no such name".to_owned(),
     };

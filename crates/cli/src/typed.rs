@@ -68,6 +68,6 @@ pub fn mbps(text: &str) -> Result<f64, String> {
 /// # Errors
 /// If it is none.
 pub fn probability(text: &str) -> Result<f64, String> {
-    let words = "a probability below 1";
+    let words = "a probability below 1, such as 0.005 or 0.5%";
     within(text, Unit::Share, &(0.0..=1.0 - f64::EPSILON), words)
 }

@@ -27,19 +27,26 @@ def _quantity(unit: str, *, whole: bool = False) -> Callable[[Any, Sequence[Any]
             try:
                 return float(text)
             except ValueError:
-                kind = "a whole number" if whole else "a number"
-                raise ValueError(f"must be {kind} of {_CALLED[unit]}, not `{text}`: {error}") from None
+                raise ValueError(f"must be {_called(unit, whole=whole)}, not `{text}`: {error}") from None
+        if unit == "share" and 1 < found <= 100 and "%" not in text:
+            raise ValueError(f"must be {_called(unit)}, not `{text}`; did you mean `{text}%`?")
         if not whole:
             return found
         if found != int(found):
-            raise ValueError(f"must be a whole number of {_CALLED[unit]}, not `{text}`")
+            raise ValueError(f"must be {_called(unit, whole=True)}, not `{text}`")
         return int(found)
 
     return convert
 
 
-#: Units in words.
-_CALLED = {"s": "seconds", "ms": "milliseconds", "bytes": "bytes", "share": "shares of 1 or %", "Mbit/s": "Mbit/s"}
+def _called(unit: str, *, whole: bool = False) -> str:
+    """What a number in `unit` is, in words."""
+    if unit == "share":
+        return "a share below 1, such as `0.005` or `0.5%`"
+    return f"a {'whole ' if whole else ''}number of {_UNITS[unit]}"
+
+
+_UNITS = {"s": "seconds", "ms": "milliseconds", "bytes": "bytes", "Mbit/s": "Mbit/s"}
 
 
 def number(unit: str, metavar: str, *, whole: bool = False, **more: Any) -> Parameter:

@@ -94,13 +94,19 @@ def _kind(folder: Path) -> str:
     """What wrote a folder.
 
     Raises:
-        OSError: It is none, or its `run.json` cannot be read.
+        OSError: Its `run.json` cannot be read.
         ValueError: It is not one of ours.
     """
     from verus.folder import read_config
     from verus.rows import SWEEP
     from verus.sweep import Folder
 
-    if not (folder / "run.json").exists() and Folder(folder).plan_path.exists():
-        return SWEEP
+    if not (folder / "run.json").exists():
+        if Folder(folder).plan_path.exists():
+            return SWEEP
+        if not folder.exists():
+            raise ValueError(f"`{folder}`: there is no such folder")
+        if not folder.is_dir():
+            raise ValueError(f"`{folder}` is neither a folder of results nor a qlog (.sqlog, .qlog)")
+        raise ValueError(f"`{folder}` holds no results: there is no run.json in it")
     return str(read_config(folder / "run.json")["kind"])
