@@ -16,33 +16,33 @@ class Flow(TypedDict, total=False):
 
     #: The algorithm, such as `verus:ratio=2`.
     scheme: str
-    #: When it begins, s.
+    #: When the flow begins, s.
     start_s: float
-    #: When it ends, s; the run's end if absent.
+    #: When the flow ends, s; the run's end if absent.
     stop_s: float | None
     #: Its propagation delay each way, ms; the scenario's if absent.
     delay_ms: float | None
     #: Which links its data cross where there are two: `first`, `second` or, if absent, both.
     crosses: str | None
-    #: How many bytes it has to send, once; as `traffic` says if absent.
+    #: Size of the one file that the flow sends, bytes; as `traffic` says if absent.
     bytes: int | None
-    #: What it has to send, such as `on-off:off_s=60`, `c.r1002` or `files:bytes=100000`; always something,
-    #: `full`, if absent.
+    #: What the flow has to send, such as `on-off:off_s=60`, `c.r1002` or `files:bytes=100000`; always
+    #: something, `full`, if absent.
     traffic: str | None
 
 
 class Change(TypedDict, total=False):
     """A change of the path at an instant; what is absent stays. It concerns what has not left the bottleneck."""
 
-    #: When, s.
+    #: When the change takes place, s.
     at_s: float
     #: The bottleneck's rate, Mbit/s, 0 to hold all packets; only where the channel is a `rate:`.
     rate_mbps: float | None
-    #: The same of the acknowledgements' link.
+    #: The rate of the acknowledgements' link, Mbit/s, likewise.
     ack_rate_mbps: float | None
     #: Propagation delay each way, ms, for all flows. Packets under way keep their order.
     delay_ms: float | None
-    #: What packets wait for on their way out of the bottleneck.
+    #: Random additional delay of data packets behind the bottleneck.
     jitter: str | None
     #: The same for acknowledgements.
     ack_jitter: str | None
@@ -55,11 +55,10 @@ class Change(TypedDict, total=False):
 class PathOptions(TypedDict, total=False):
     """What a path is beside its channel and queue."""
 
-    #: A second channel that data cross behind the first, with a queue of its own; none if absent. Results
-    #: tell how long packets waited in the last queue that they crossed, and the capacity of the narrower
-    #: link.
+    #: A second link in series, which data cross after the first, with a queue of its own; none if absent.
+    #: Results state the time in the last queue that a packet crossed, and the capacity of the narrower link.
     second_trace: str | None
-    #: The queue before it.
+    #: The queue before the second link.
     second_queue: str
     #: What acknowledgements cross: `ideal` (only propagation), `same` (the channel's own trace), `rate:MBPS`,
     #: a file or a name.
@@ -77,38 +76,39 @@ class PathOptions(TypedDict, total=False):
     #: A file with a recorded series of propagation delays, in place of `delay_ms`, each way: a whole number
     #: of ms a line, each for 10 ms. Packets overtake others where it falls.
     delay_series: str | None
-    #: A file with CellReplay's light trace of the data's way, in place of `delay_ms` there: packet trains as
-    #: a line of each of `time base off0 off1 …` in ms. `trace` is then the heavy one, which carries what no
-    #: train does, 1400 bytes with each opportunity; `packet_bytes` is at most that.
+    #: A file with CellReplay's light trace of the data's path, in place of `delay_ms` there: a packet train
+    #: on each line, `time base off0 off1 …` in ms. `trace` is then its heavy trace, which carries the packets
+    #: beyond a train, 1400 bytes with each opportunity; `packet_bytes` is at most that.
     light_trace: str | None
     #: The same for acknowledgements, whose heavy trace is `ack`.
     ack_light_trace: str | None
-    #: For how long nothing must have left a light trace so that the next packet begins another train, ms.
+    #: How long nothing must have left a light trace before a packet begins another train, ms.
     light_timer_ms: float
-    #: A file with CellReplay's size offsets, `size offset` for 100, 200, … 1400 bytes in ms, by which the
-    #: delays of the light trace differ.
+    #: A file with what is added to the light trace's delay by size of packet (CellReplay's size offsets):
+    #: lines of `size offset`, for 100, 200, … 1400 bytes, in ms.
     size_offsets: str | None
     #: The same for acknowledgements.
     ack_size_offsets: str | None
-    #: What packets wait for on their way out of the bottleneck, such as `gauss:mean_ms=5`; they keep their
-    #: order.
+    #: Random additional delay of data packets behind the bottleneck, such as `gauss:mean_ms=5`; they keep
+    #: their order.
     jitter: str
     #: The same for acknowledgements.
     ack_jitter: str
-    #: Which data packets others overtake, such as `late:p=0.05,ms=10`.
+    #: Which data packets arrive late, behind later ones, such as `late:p=0.05,ms=10`.
     reorder: str
     #: Probability that a data packet is lost on its way to the bottleneck.
     loss: float
-    #: Losses in bursts on the same way, as LOST/OF: `2/18` loses the last two of every 18 packets.
+    #: Losses of data packets in bursts, as LOST/OF: `2/18` loses the last two of every 18 packets.
     loss_bursts: str
-    #: What drops data packets that come to the bottleneck faster than a rate, such as
+    #: A policer (token bucket) before the bottleneck, which drops data packets that exceed its rate, such as
     #: `bucket:rate_mbps=10,burst=150000`.
     policer: str
     #: Probability that an acknowledgement is lost.
     ack_loss: float
     #: Changes of the path during the run, in order of time.
     changes: Sequence[Change]
-    #: After which the path is as at first and the changes come again, s; once if absent.
+    #: Period after which the path returns to its first state and the changes start again, s; if absent, they
+    #: happen once.
     changes_repeat_s: float | None
 
 
@@ -118,7 +118,7 @@ class RunOptions(TypedDict, total=False):
     #: Size of data packets as the link accounts them (IP), bytes: more than the 40 of an IPv4 and a TCP
     #: header.
     packet_bytes: int
-    #: Packets that an acknowledgement waits for: 1 acknowledges each, 2 is TCP's delayed ACK.
+    #: Data packets for each acknowledgement: 1 acknowledges each, 2 is TCP's delayed ACK.
     ack_every: int
     #: Length of the run, s.
     duration_s: float
@@ -137,7 +137,7 @@ class Scenario(PathOptions, RunOptions, total=False):
     queue: str
     #: The flows.
     flows: Sequence[Flow]
-    #: Size of acknowledgements likewise, bytes: at least those headers.
+    #: Size of acknowledgements with IP and TCP headers, bytes.
     ack_bytes: int
     #: Whether each packet's fate is recorded.
     records: bool

@@ -94,7 +94,7 @@ const LIMIT: (&str, &str, &str) = ("limit", "bytes", "hard limit on what waits")
 
 const ECN: (&str, &str) = (
     "ecn",
-    "marks packets that are capable of it rather than to drop them (RFC 3168)",
+    "marks ECN-capable packets instead of dropping them (RFC 3168)",
 );
 
 const KINDS: &[Kind<QueueConfig>] = &[

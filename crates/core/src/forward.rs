@@ -152,7 +152,7 @@ impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
         field!(queue_ms).within(
             "ms",
-            "the queue that one will bear on 10 Mbit/s; elsewhere by the cube root of the rate",
+            "target queueing delay at 10 Mbit/s; at a rate r divided by the cube root of r / 10 Mbit/s",
             QUEUE_MS,
         ),
         Row::other(

@@ -27,10 +27,10 @@ pub struct Scenario {
     pub trace: String,
     /// The bottleneck's queue, such as `red:min=375000,max=1125000,p=0.1`.
     pub queue: String,
-    /// A second channel that data cross behind the first, with a queue of its own; none if absent. Results tell how long
-    /// packets waited in the last queue that they crossed, and the capacity of the narrower link.
+    /// A second link in series, which data cross after the first, with a queue of its own; none if absent. Results state
+    /// the time in the last queue that a packet crossed, and the capacity of the narrower link.
     pub second_trace: Option<String>,
-    /// The queue before it.
+    /// The queue before the second link.
     pub second_queue: String,
     /// What acknowledgements cross: `ideal` (only propagation), `same` (the channel's own trace),
     /// `rate:MBPS`, a file or a name.
@@ -43,7 +43,7 @@ pub struct Scenario {
     /// Size of data packets as the link accounts them (IP), bytes: more than the 40 of an IPv4 and a TCP header.
     #[schemars(range(min = 41, max = 65_535))]
     pub packet_bytes: u32,
-    /// Size of acknowledgements likewise, bytes: at least those headers.
+    /// Size of acknowledgements with IP and TCP headers, bytes.
     #[schemars(range(min = 40, max = 65_535))]
     pub ack_bytes: u32,
     /// Bytes that each opportunity of a trace carries: 1504 as Mahimahi does, or 1500.
@@ -58,32 +58,33 @@ pub struct Scenario {
     /// A file with a recorded series of propagation delays, in place of `delay_ms`, each way: a whole number of ms a
     /// line, each for 10 ms. Packets overtake others where it falls.
     pub delay_series: Option<String>,
-    /// A file with CellReplay's light trace of the data's way, in place of `delay_ms` there: packet trains as a line of
-    /// each of `time base off0 off1 …` in ms. `trace` is then the heavy one, which carries what no train does, 1400 bytes
+    /// A file with CellReplay's light trace of the data's path, in place of `delay_ms` there: a packet train on each line,
+    /// `time base off0 off1 …` in ms. `trace` is then its heavy trace, which carries the packets beyond a train, 1400 bytes
     /// with each opportunity; `packet_bytes` is at most that.
     pub light_trace: Option<String>,
     /// The same for acknowledgements, whose heavy trace is `ack`.
     pub ack_light_trace: Option<String>,
-    /// For how long nothing must have left a light trace so that the next packet begins another train, ms.
+    /// How long nothing must have left a light trace before a packet begins another train, ms.
     #[schemars(range(min = 0, max = 100_000))]
     pub light_timer_ms: f64,
-    /// A file with CellReplay's size offsets, `size offset` for 100, 200, … 1400 bytes in ms, by which the delays of the
-    /// light trace differ.
+    /// A file with what is added to the light trace's delay by size of packet (CellReplay's size offsets): lines of
+    /// `size offset`, for 100, 200, … 1400 bytes, in ms.
     pub size_offsets: Option<String>,
     /// The same for acknowledgements.
     pub ack_size_offsets: Option<String>,
-    /// What packets wait for on their way out of the bottleneck, such as `gauss:mean_ms=5`; they keep their order.
+    /// Random additional delay of data packets behind the bottleneck, such as `gauss:mean_ms=5`; they keep their order.
     pub jitter: String,
     /// The same for acknowledgements.
     pub ack_jitter: String,
-    /// Which data packets others overtake, such as `late:p=0.05,ms=10`.
+    /// Which data packets arrive late, behind later ones, such as `late:p=0.05,ms=10`.
     pub reorder: String,
     /// Probability that a data packet is lost on its way to the bottleneck.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub loss: f64,
-    /// Losses in bursts on the same way, as LOST/OF: `2/18` loses the last two of every 18 packets.
+    /// Losses of data packets in bursts, as LOST/OF: `2/18` loses the last two of every 18 packets.
     pub loss_bursts: String,
-    /// What drops data packets that come to the bottleneck faster than a rate, such as `bucket:rate_mbps=10,burst=150000`.
+    /// A policer (token bucket) before the bottleneck, which drops data packets that exceed its rate, such as
+    /// `bucket:rate_mbps=10,burst=150000`.
     pub policer: String,
     /// Probability that an acknowledgement is lost.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
@@ -105,12 +106,12 @@ pub struct Scenario {
     /// Width of the bins of time series, ms.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub bin_ms: f64,
-    /// Packets that an acknowledgement waits for: 1 acknowledges each, 2 is TCP's delayed ACK.
+    /// Data packets for each acknowledgement: 1 acknowledges each, 2 is TCP's delayed ACK.
     #[schemars(range(min = 1, max = 1000))]
     pub ack_every: u32,
     /// Changes of the path during the run, in order of time.
     pub changes: Vec<Change>,
-    /// After which the path is as at first and the changes come again, s; once if absent.
+    /// Period after which the path returns to its first state and the changes start again, s; if absent, they happen once.
     #[schemars(range(min = 0.001, max = 1_000_000))]
     pub changes_repeat_s: Option<f64>,
 }
@@ -121,11 +122,11 @@ pub struct Scenario {
 pub struct FlowSpec {
     /// The algorithm, such as `verus:ratio=2`.
     pub scheme: String,
-    /// When it begins, s.
+    /// When the flow begins, s.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub start_s: f64,
-    /// When it ends, s; the run's end if absent.
+    /// When the flow ends, s; the run's end if absent.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub stop_s: Option<f64>,
@@ -136,11 +137,11 @@ pub struct FlowSpec {
     /// Which links its data cross where there are two: `first`, `second` or, if absent, both.
     #[serde(default)]
     pub crosses: Option<String>,
-    /// How many bytes it has to send, once; as `traffic` says if absent.
+    /// Size of the one file that the flow sends, bytes; as `traffic` says if absent.
     #[serde(default)]
     #[schemars(range(min = 1, max = 9_223_372_036_854_775_807_i64))]
     pub bytes: Option<u64>,
-    /// What it has to send, such as `on-off:off_s=60`, `c.r1002` or `files:bytes=100000`; always something, `full`, if
+    /// What the flow has to send, such as `on-off:off_s=60`, `c.r1002` or `files:bytes=100000`; always something, `full`, if
     /// absent.
     #[serde(default)]
     pub traffic: Option<String>,
@@ -150,14 +151,14 @@ pub struct FlowSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// When, s.
+    /// When the change takes place, s.
     #[schemars(range(min = 0, max = 1_000_000))]
     pub at_s: f64,
     /// The bottleneck's rate, Mbit/s, 0 to hold all packets; only where the channel is a `rate:`.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub rate_mbps: Option<f64>,
-    /// The same of the acknowledgements' link.
+    /// The rate of the acknowledgements' link, Mbit/s, likewise.
     #[serde(default)]
     #[schemars(range(min = 0, max = 1_000_000))]
     pub ack_rate_mbps: Option<f64>,
@@ -165,7 +166,7 @@ pub struct Change {
     #[serde(default)]
     #[schemars(range(min = 0, max = 100_000))]
     pub delay_ms: Option<f64>,
-    /// What packets wait for on their way out of the bottleneck.
+    /// Random additional delay of data packets behind the bottleneck.
     #[serde(default)]
     pub jitter: Option<String>,
     /// The same for acknowledgements.

@@ -149,7 +149,7 @@ const KINDS: &[Kind<JitterConfig>] = &[
     },
     Kind {
         name: "uniform",
-        summary: "anything up to a most, equally likely",
+        summary: "drawn evenly from 0 to a maximum",
         example: "uniform:max_ms=30",
         keys: || Asked::keys(Asked::UNIFORM),
         read: |given| {
@@ -169,7 +169,7 @@ const KINDS: &[Kind<JitterConfig>] = &[
     },
     Kind {
         name: "wifi",
-        summary: "frames sent again, and bad spells (picoquic's simulator, draft-huitema-ccwg-c4-test)",
+        summary: "retransmitted frames and bad spells (picoquic's simulator, draft-huitema-ccwg-c4-test)",
         example: "wifi:mean_ms=7",
         keys: || Asked::keys(Asked::WIFI),
         read: |given| {

@@ -109,7 +109,7 @@ const KINDS: &[Kind<ReorderConfig>] = &[
     },
     Kind {
         name: "uniform",
-        summary: "some packets come later by anything up to a most",
+        summary: "some packets come later by a time drawn evenly from 0 to a maximum, and those behind them do not wait",
         example: "uniform:p=0.05,max_ms=20",
         keys: || Asked::keys(Asked::UNIFORM),
         read: |given| {

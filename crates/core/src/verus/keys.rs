@@ -136,11 +136,11 @@ impl Configuration for Config {
         words!(silent_epoch, SILENT_EPOCHS, "D_max of an epoch without ACKs"),
         words!(robust.drains, "delay_min", DRAINS, "whether D_min can rise again"),
         field!(robust.least_delay_ms).within("ms", "D_min is never shorter", DELAY),
-        field!(robust.epoch_jitter).within("", "share of an epoch by which its end is late at random, lest flows keep step", WEIGHT),
+        field!(robust.epoch_jitter).within("", "largest share of an epoch by which its end is late at random, so that flows do not keep step", WEIGHT),
         Row::other(
             "loss_delays",
             String::new,
-            "so many delays after it is first missed, a packet is lost (§5.2 and paper mode: 3)",
+            "a packet is declared lost this many delays after it is first missed (§5.2 and paper mode: 3)",
             |c| match c.recovery.loss {
                 LossRule::DelayTimer { factor } => factor.to_string(),
                 LossRule::Rack | LossRule::FixedTimer { .. } => "none".to_owned(),
@@ -154,7 +154,7 @@ impl Configuration for Config {
         Row::other(
             "loss_timer_ms",
             || "ms".to_owned(),
-            "so long after it is first missed a packet is lost instead (prototype mode: 150)",
+            "a packet is declared lost this long after it is first missed, instead (prototype mode: 150)",
             |c| match c.recovery.loss {
                 LossRule::FixedTimer { after } => after.as_millis_f64().to_string(),
                 LossRule::Rack | LossRule::DelayTimer { .. } => "none".to_owned(),
@@ -174,7 +174,7 @@ impl Configuration for Config {
                 } else {
                     TimeoutBase::LastDelay { factor: v }
                 };
-            }).number("", "the timeout is so many times the last delay (prototype mode: 5); 0: smoothed RTT + 4 × its deviation (RFC 6298)"),
+            }).number("", "timeout as a multiple of the last delay (prototype mode: 5); 0: smoothed RTT + 4 × its deviation (RFC 6298)"),
         field!(recovery.timeout.initial, "timeout_initial_ms").millis("the timeout before the first delay is known"),
         field!(recovery.timeout.min, "timeout_min_ms").millis("the timeout is never shorter"),
         field!(recovery.timeout.max, "timeout_max_ms").millis("the timeout is never longer, however often it has doubled"),
