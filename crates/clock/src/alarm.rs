@@ -16,7 +16,7 @@ use verus_core::Time;
 
 use crate::clock::Clock;
 
-/// Most descriptors that one wait may concern.
+/// Most descriptors that one wait may concern, the timer's among them: there is room for three sources.
 const MOST: usize = 4;
 
 /// Waits for descriptors and an instant, whichever comes first.
@@ -51,9 +51,6 @@ impl Alarm {
     ///
     /// # Errors
     /// If the system fails; an interrupted wait is an early one.
-    ///
-    /// # Panics
-    /// If there are more than three sources.
     pub fn wait<const N: usize>(
         &mut self,
         clock: &Clock,

@@ -372,7 +372,8 @@ pub struct Scheme {
     config: Config,
 }
 
-/// Two schemes are equal if their texts are.
+/// Two schemes are equal if they name the same algorithm and set the same values in the same order, however these are
+/// written: `epoch_ms=10` and `epoch_ms=0.01s` are one.
 impl PartialEq for Scheme {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && self.params == other.params

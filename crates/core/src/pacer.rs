@@ -2,7 +2,7 @@
 //!
 //! A rate is data: a controller states one, and the sender's only pacer enforces it. Packets leave in bursts, of up to
 //! [`BURST_PACKETS`] unless the controller sets another size: what makes pacing expensive is a timer for each packet,
-//! and a burst of this size is half of what segmentation offload sends at once anyway.
+//! and a burst of this size is half of the 64 packets that Linux takes in one call (UDP segmentation offload).
 
 use crate::units::{Bytes, Duration, Rate, Time};
 

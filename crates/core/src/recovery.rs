@@ -32,7 +32,7 @@ pub enum LossRule {
     /// A timer for each missing packet, started when the gap is first seen: `factor` × the
     /// longer of the smoothed round-trip time and the last (Verus §5.2: 3 × delay).
     DelayTimer {
-        /// Multiple of the smoothed round-trip time.
+        /// Multiple of that longer round-trip time.
         factor: f64,
     },
     /// A timer of fixed length for each missing packet (the Verus prototype: 150 ms).

@@ -39,89 +39,60 @@ const ALONE_WITHIN_PER_RATIO: Duration = Duration::from_millis(180);
 /// queue that built up during the outage.
 const UNSURE_AFTER_OUTAGE: Duration = Duration::from_secs(1);
 
-/// An addition, or a part of one, as an ablation leaves it out, and what that costs (`verus reproduce ablation`: ten
-/// recordings at R = 2, flows 0.5 s apart; Jain's index in windows of 1 s).
+/// An addition, or a part of one, that `without` leaves out. What each is worth, `verus reproduce ablation` measures and
+/// `docs/verus.md` states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The profile's curve is monotone: it never falls as the window grows (the paper: a spline through every point).
-    /// Without: a buffer of a quarter of the product loses 24 % at half the throughput; recordings 90.2 % at 117 ms, with it
-    /// 91.8 at 107.
     Monotone,
     /// Points of the profile lose weight with age: half of it each second.
-    /// Without: 147 ms instead of 107 on recordings; ten flows queue 160 ms instead of 94.
     Memory,
     /// The curve is bounded from above: window W cannot bring more delay than D_min + W / C, C being the rate lately delivered.
-    /// Without: nothing of the ablation is worse; a claim that holds by a thousandth is lost.
     CurveAbove,
     /// The curve's slope is bounded from below, for a flow alone on its path: each packet beyond C · D_min adds at least 1 / C.
-    /// Without: half of all packets lost at a buffer of a quarter of the product; but ten flows queue 57 ms instead of 94.
     CurveSlope,
     /// The window is at least C · D_min, the bandwidth-delay product.
-    /// Without: 87.4 % of the recordings' capacity instead of 91.8; but ten flows have Jain 0.88 instead of 0.73.
     FullPipe,
     /// Epochs in an outage make no decision, and packets that it held up do not enter the profile.
-    /// Without: 90.9 % of the recordings' capacity instead of 91.8.
     Outages,
     /// W_i of Eq. 5 is the packets in flight (the paper: the current window).
-    /// Without: 182 ms instead of 107 on recordings, 94.5 % instead of 99.2 over outages; but ten flows of R = 4 have Jain
-    /// 0.87 instead of 0.64.
     InFlight,
     /// D_est does not fall below D_min in case 1 of Eq. 4 either (the paper: only in case 2).
-    /// Without: 98.9 % instead of 99.9 at a round trip of 1 ms; nearly nothing else.
     Floor,
     /// An epoch without acknowledgements counts the time since the last one as its delay, once that exceeds D_max (the
     /// paper says nothing; without this, D_max stays).
-    /// Without: two flows of R = 4 have Jain 0.87 instead of 0.95, ten of R = 2 0.67 instead of 0.73.
     SilentEpochs,
     /// Slow start ends when a delay exceeds 4 · D_min (the paper: 15 · D_min).
-    /// Without: a p95 of 243 ms instead of 107 on recordings.
     EarlyExit,
     /// After a loss the window stays below a ceiling, which rises with time (`robust/loss.rs`).
-    /// Without: 5.7 % lost instead of 1.6 at a buffer of a quarter of the product, and a flow's share hangs on its round trip
-    /// (2.0 times instead of 1.4).
     Regrowth,
     /// There is no such ceiling while losses seem to come by chance.
-    /// Without: 26 % of the link instead of 54 where 1 % is lost by chance.
     Chance,
     /// The ceiling rises at a quarter of the speed if other flows use the path.
-    /// Without: three round trips share 1.47 to 1 instead of 1.36; but ten flows of R = 2 have Jain 0.81 instead of 0.73.
     SharedRegrowth,
     /// The window is two packets more than the curve gives.
-    /// Without: five flows queue 60 ms instead of 47, ten have Jain 0.70 instead of 0.73.
     AdditiveIncrease,
     /// Epochs end late by a random time if other flows use the path.
-    /// Without: three round trips share 1.66 to 1 instead of 1.36.
     Jitter,
     /// The flow tells whether others use the path; without this part it behaves as if it were alone.
-    /// Without: three round trips share 2.86 to 1 instead of 1.36, ten flows have Jain 0.60 instead of 0.73.
     Company,
     /// If a round trip is shorter than an epoch, the window is kept full throughout the epoch.
-    /// Without: nothing worse in the simulator; it is for loopback, where a round trip is a hundredth of an epoch.
     Refill,
     /// A budget of more than 32 packets is paced over its epoch.
-    /// Without: 48 % of 300 Mbit/s instead of 77 with a buffer of 150 packets.
     Pacing,
     /// Drains: D_min can rise when the path becomes longer (`robust/drains.rs`).
-    /// Without: 43 % of a path that became longer by 50 ms instead of 94; two flows have Jain 0.77 instead of 0.98.
     Drains,
     /// A drain begins at once if the path seems to have become longer, rather than after 5.5 s.
-    /// Without: 88.5 % of a path that became longer instead of 93.9.
     Suspicion,
     /// A drain lowers the packets in flight step by step, rather than to two at once.
-    /// Without: R = 4 and 6 use up to 0.7 % less of a link alone, and five of the papers' claims are lost; but five
-    /// flows of R = 4 have Jain 0.92 instead of 0.83.
     GentleDrains,
     /// D_min is never taken to be less than 5 ms.
-    /// Without: 97.8 % at 3 ms instead of 99.9 at 23 with a round trip of 1 ms, by a simulator whose ends are never late.
     LeastDelay,
     /// A missing packet is declared lost after one delay (the paper: three).
-    /// Without: 5.5 % lost instead of 1.3 at a buffer of one product.
     OneDelay,
     /// The timeout doubles up to a second at most (RFC 6298: 60 s).
-    /// Without: 78 % of a link that loses all for 4 s of 30, instead of 84.
     ShortTimeout,
     /// Between a timeout and the next acknowledgement, new data leaves before lost data.
-    /// Without: the same throughput, more of it sent again: what waited out a silence is not lost.
     NewData,
 }
 
