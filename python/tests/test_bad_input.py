@@ -167,7 +167,7 @@ def test_a_run_json_of_another_kind_is_refused(content: str, word: str, refused:
         (("trace", "fetch", "nothing"), ("nothing",)),
         (("analyze", "nothing.log"), ("nothing.log",)),
         (("analyze", "nothing.log.xz"), ("nothing.log.xz",)),
-        (("report", "nowhere"), ("`nowhere/run.json`: No such file",)),
+        (("report", "nowhere"), ("`nowhere`: there is no such folder",)),
         (("report",), ("DIR",)),
         (("reproduce", "everything"), ("everything", "cs244")),
         (("reproduce", "cs244", "--seed", "-1"), ("--seed", "-1")),

@@ -69,7 +69,7 @@ def test_the_page_of_several_is_drawn_again_from_its_folder(verus: Command, tmp_
     ("arguments", "complaint"),
     [
         (("before", "before"), "a folder is named twice"),
-        (("before", "nowhere"), "`nowhere/run.json`: No such file"),
+        (("before", "nowhere"), "`nowhere`: there is no such folder"),
         (("before", "after", "--out", "before"), "`before` is not empty"),
         (("before", "--out", "both"), "is for the page of several folders"),
         (("before", "checked"), "`checked` is from `verus check`"),

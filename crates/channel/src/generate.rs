@@ -36,10 +36,10 @@ use crate::dice::Dice;
 use crate::statistics::Statistics;
 use crate::trace::Trace;
 
+mod cache;
 mod channels;
-mod lately;
+pub(crate) use cache::CACHE;
 pub use channels::CHANNELS;
-pub(crate) use lately::LATELY;
 
 /// The bytes an opportunity stands for in every rate of this module, as in the recordings.
 pub const OPPORTUNITY: Bytes = Bytes::new(1500);

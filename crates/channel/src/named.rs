@@ -9,7 +9,7 @@ use verus_core::quantity::{self, Unit};
 use verus_core::{Duration, Rate};
 
 use crate::error::Error;
-use crate::generate::{self, LATELY};
+use crate::generate::{self, CACHE};
 use crate::rates;
 use crate::recordings::{Recording, recording, recordings};
 use crate::trace::Trace;
@@ -85,7 +85,7 @@ impl Named {
             Named::File(path) if rates::is_named(path) => rates::read(path)?,
             Named::File(path) => Trace::read(path)?,
             Named::BuiltIn(channel) => {
-                return Ok(LATELY.trace(channel, seed, duration.min(LONGEST_BUILT_IN)));
+                return Ok(CACHE.trace(channel, seed, duration.min(LONGEST_BUILT_IN)));
             }
             Named::Recording { recording, path } => {
                 let name = recording.name.to_owned();
