@@ -18,11 +18,6 @@ from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.connection import QuicConnection
 
 PROTOCOL = "verus-transfer/1"
-#: The reasons of a failure, in the order of their numbers.
-REASONS = (
-    *("NotFound", "Outside", "BadName", "NotAFile", "InTheWay", "Exists", "Busy", "Superseded", "ReadOnly"),
-    *("Unreadable", "Unwritable", "NoSpace", "Changed", "Damaged", "Storage", "Protocol", "Silent"),
-)
 
 Address = tuple[str, int]
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -2,6 +2,7 @@
 
 use verus_core::algorithm::Registry;
 use verus_core::configuration::{Configuration, Configured};
+use verus_core::range::Within;
 use verus_core::spec::{Row, field};
 use verus_core::{Bytes, Controller, Feedback, Time, Timeout};
 
@@ -15,6 +16,7 @@ pub fn registry() -> Registry {
 pub struct Tide {
     queue_ms: f64,
     packet: Bytes,
+    /// In packets.
     window: f64,
 }
 
@@ -28,8 +30,14 @@ impl Default for Tide {
     }
 }
 
+const QUEUE: Within = Within {
+    words: "between 1 and 1000 ms",
+    valid: |ms| (1.0..=1e3).contains(&ms),
+};
+
 impl Configuration for Tide {
-    const ROWS: &'static [Row<Self>] = &[field!(queue_ms).number("ms", "the queue that it keeps")];
+    const ROWS: &'static [Row<Self>] =
+        &[field!(queue_ms).within("ms", "the queueing delay that it keeps", QUEUE)];
 }
 
 impl Configured for Tide {

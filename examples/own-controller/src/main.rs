@@ -1,20 +1,38 @@
 //! A controller of one's own beside one of Verus's, on a simulated cellular channel. `cargo run` prints what came of it.
 
 use verus_core::configuration::{Configuration, Configured};
+use verus_core::range::Within;
 use verus_core::spec::{Row, field};
 use verus_core::{Bytes, Controller, Feedback, Time, Timeout, algorithm::Registry};
 use verus_sim::{FlowSpec, Scenario};
 
 /// A packet more each round trip while less than `queue_ms` waits on the path, else a packet less.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Tide {
     queue_ms: f64,
     packet: Bytes,
+    /// In packets.
     window: f64,
 }
 
+impl Default for Tide {
+    fn default() -> Self {
+        Tide {
+            queue_ms: 30.0,
+            packet: Bytes::ZERO,
+            window: 10.0,
+        }
+    }
+}
+
+const QUEUE: Within = Within {
+    words: "between 1 and 1000 ms",
+    valid: |ms| (1.0..=1e3).contains(&ms),
+};
+
 impl Configuration for Tide {
-    const ROWS: &'static [Row<Self>] = &[field!(queue_ms).number("ms", "queue")];
+    const ROWS: &'static [Row<Self>] =
+        &[field!(queue_ms).within("ms", "the queueing delay that it keeps", QUEUE)];
 }
 
 impl Configured for Tide {
@@ -29,7 +47,7 @@ impl Configured for Tide {
 
 impl Controller for Tide {
     fn on_start(&mut self, _now: Time, packet: Bytes) {
-        (self.packet, self.window) = (packet, 10.0);
+        self.packet = packet;
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {

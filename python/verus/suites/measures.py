@@ -155,13 +155,13 @@ MEASURES: Mapping[str, Measure] = {
     ),
     "session_end": Measure(
         unit="s",
-        about="when the last frame of the flow's media was there, from the beginning of the run",
+        about="when the last frame of the flow's media had arrived, from the beginning of the run",
         keeps=SERIES,
         of=_session_end,
     ),
     "median_completion": Measure(
         unit="s",
-        about="how long a file of the flow takes, the median",
+        about="median time that a file of the flow takes",
         keeps=SERIES,
         of=_median_completion,
     ),
