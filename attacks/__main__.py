@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from attacks import sandbox
-from attacks.attack import Attack, Verdict
+from attacks.attack import Attack
 from attacks.catalogue import ATTACKS, BASELINES
 from attacks.endpoint import find_endpoint
+from attacks.verdict import Verdict
 
 #: An honest client's figures beside an attack: within 5 % of those without. Delays over the loopback are
 #: tens of microseconds; 1 ms, which is 5 % of a path of 20 ms, comes on top.

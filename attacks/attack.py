@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
-if TYPE_CHECKING:
-    from attacks.stage import Stage
+from attacks.stage import Stage
 
-Run = Callable[["Stage"], None]
+Run = Callable[[Stage], None]
 
 
 @dataclass(frozen=True)
@@ -41,32 +39,6 @@ class Attack:
     def must(self) -> str:
         """What must happen: the rest of its docstring."""
         return " ".join(inspect.getdoc(self.run).splitlines()[1:]).strip()  # type: ignore[union-attr]
-
-
-@dataclass
-class Verdict:
-    """What happened."""
-
-    name: str
-    held: bool = True
-    #: What was seen, in order; what should not have been first.
-    seen: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    figures: dict[str, Any] = field(default_factory=dict)
-    #: The honest client's figures beside the attack, over those without it.
-    honest: dict[str, float] = field(default_factory=dict)
-    skipped: str = ""
-    seconds: float = 0.0
-
-    @property
-    def happened(self) -> str:
-        """One line."""
-        return self.skipped or "; ".join(self.wrong + self.seen)
-
-    @property
-    def word(self) -> str:
-        """The verdict in one word."""
-        return "skipped" if self.skipped else "held" if self.held else "FELL"
 
 
 ATTACKS: dict[str, Attack] = {}

@@ -17,9 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attacks.attack import ATTACKS, Attack, Verdict
+from attacks.attack import ATTACKS, Attack
 from attacks.endpoint import Process, Server
 from attacks.stage import HERE, Stage
+from attacks.verdict import Verdict
 
 UNSHARE = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
 ROOT = Path(__file__).parents[1]

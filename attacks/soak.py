@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Any
 
 from attacks import sandbox
-from attacks.attack import Verdict
 from attacks.catalogue import ATTACKS
 from attacks.endpoint import Ran, Server, Usage, find_endpoint, ran, until
 from attacks.stage import Stage
+from attacks.verdict import Verdict
 
 SAMPLE_S = 5.0
 FIRST_S = 60.0

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from attacks import endpoint
-from attacks.attack import Verdict
 from attacks.endpoint import Process, Ran, Server, until
 from attacks.network import Peer
+from attacks.verdict import Verdict
 
 #: Attackers come from here, honest clients from 127.0.0.1: all of 127/8 is this machine.
 ATTACKER = "127.66.6.6"

@@ -16,9 +16,10 @@ sys.path.insert(0, str(ROOT))
 
 from attacks import probe_wire, sandbox  # noqa: E402
 from attacks.__main__ import compare  # noqa: E402
-from attacks.attack import Attack, Verdict  # noqa: E402
+from attacks.attack import Attack  # noqa: E402
 from attacks.catalogue import ATTACKS  # noqa: E402
 from attacks.endpoint import find_endpoint  # noqa: E402
+from attacks.verdict import Verdict  # noqa: E402
 
 QUICK = [attack for attack in ATTACKS.values() if attack.quick]
 
