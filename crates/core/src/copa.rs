@@ -336,7 +336,6 @@ impl Controller for Copa {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Departure;
     use crate::testing::{self, SIZE};
     use proptest::prelude::*;
 
@@ -356,34 +355,15 @@ mod tests {
     fn hear(copa: &mut Copa, at_ms: u64, rtt_ms: u64, smoothed_ms: f64) -> f64 {
         let now = Time::from_millis(1000 + at_ms);
         let rtt = Duration::from_millis(rtt_ms);
-        let packet = Departure {
-            number: 0,
-            at: now - rtt,
-            size: SIZE,
-            window: SIZE,
-            in_flight: SIZE,
-            delivered: Bytes::ZERO,
-            delivered_at: Time::ZERO,
-            sending: Duration::ZERO,
-            app_limited: false,
-        };
+        let packet = testing::departure(0, now - rtt);
         let acked = Acked {
             packet,
             rtt,
             received_at: None,
         };
         copa.on_feedback(&Feedback {
-            now,
-            acked: &[acked],
-            lost: &[],
-            recovered: &[],
-            marked: 0,
-            report: None,
-            in_flight_before: SIZE,
-            in_flight: Bytes::ZERO,
-            delivered: SIZE,
             smoothed_rtt: Duration::from_millis_f64(smoothed_ms),
-            min_rtt: rtt,
+            ..testing::feedback(now, &[acked])
         });
         copa.window
     }

@@ -713,15 +713,8 @@ mod tests {
     fn hear(controller: &mut Forward, number: u64, sample: &Sample) {
         let now = Time::from_millis(sample.sent_ms + sample.there_ms + sample.back_ms);
         let packet = Departure {
-            number,
-            at: Time::from_millis(sample.sent_ms),
-            size: SIZE,
-            window: SIZE,
-            in_flight: SIZE,
-            delivered: Bytes::ZERO,
-            delivered_at: Time::ZERO,
-            sending: Duration::ZERO,
             app_limited: sample.app_limited,
+            ..testing::departure(number, Time::from_millis(sample.sent_ms))
         };
         let rtt = now.since(packet.at);
         let acked = Acked {
@@ -732,17 +725,8 @@ mod tests {
                 .map(|offset| Time::from_millis(sample.sent_ms + sample.there_ms + offset)),
         };
         controller.on_feedback(&Feedback {
-            now,
-            acked: &[acked],
-            lost: &[],
-            recovered: &[],
-            marked: 0,
-            report: None,
-            in_flight_before: SIZE,
-            in_flight: Bytes::ZERO,
             delivered: SIZE * (number + 1),
-            smoothed_rtt: rtt,
-            min_rtt: rtt,
+            ..testing::feedback(now, &[acked])
         });
     }
 

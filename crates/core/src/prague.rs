@@ -303,34 +303,15 @@ mod tests {
 
     /// A feedback of packets of a made-up flow.
     fn hear(prague: &mut Prague, at_ms: u64, rtt: Duration, arrived: usize, marked: usize) {
-        let packet = Departure {
-            number: prague.losses.next_number(),
-            at: Time::ZERO,
-            size: SIZE,
-            window: SIZE,
-            in_flight: SIZE,
-            delivered: Bytes::ZERO,
-            delivered_at: Time::ZERO,
-            sending: Duration::ZERO,
-            app_limited: false,
-        };
+        let packet = testing::departure(prague.losses.next_number(), Time::ZERO);
         let acked = crate::controller::Acked {
             packet,
             rtt,
             received_at: None,
         };
         prague.on_feedback(&Feedback {
-            now: Time::from_millis(at_ms),
-            acked: &vec![acked; arrived],
-            lost: &[],
-            recovered: &[],
             marked,
-            report: None,
-            in_flight_before: SIZE,
-            in_flight: Bytes::ZERO,
-            delivered: SIZE,
-            smoothed_rtt: rtt,
-            min_rtt: rtt,
+            ..testing::feedback(Time::from_millis(at_ms), &vec![acked; arrived])
         });
     }
 

@@ -461,7 +461,7 @@ impl Controller for Sprout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Path, SIZE};
+    use crate::testing::{self, Path, SIZE};
 
     fn path(config: Config) -> Path<Sprout> {
         Path::new(Sprout::new(config).expect("a valid configuration"))
@@ -565,15 +565,9 @@ mod tests {
         while path.controller.allowance().sendable(path.in_flight()) >= SIZE {
             path.send(1);
             let packet = Departure {
-                number: 0,
-                at: now,
-                size: SIZE,
                 window: Bytes::ZERO,
-                in_flight: SIZE,
-                delivered: Bytes::ZERO,
                 delivered_at: now,
-                sending: Duration::ZERO,
-                app_limited: false,
+                ..testing::departure(0, now)
             };
             tags.push(path.controller.tag(&packet));
         }

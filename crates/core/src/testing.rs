@@ -13,6 +13,39 @@ use crate::units::{Bytes, Duration, Time};
 /// The size of every packet.
 pub(crate) const SIZE: Bytes = Bytes::new(1000);
 
+/// A packet that leaves at `at` with nothing else in flight and nothing delivered.
+pub(crate) fn departure(number: u64, at: Time) -> Departure {
+    Departure {
+        number,
+        at,
+        size: SIZE,
+        window: SIZE,
+        in_flight: SIZE,
+        delivered: Bytes::ZERO,
+        delivered_at: Time::ZERO,
+        sending: Duration::ZERO,
+        app_limited: false,
+    }
+}
+
+/// What such packets tell on arrival, the same round trip having been the least and the mean.
+pub(crate) fn feedback(now: Time, acked: &[Acked]) -> Feedback<'_> {
+    let rtt = acked[0].rtt;
+    Feedback {
+        now,
+        acked,
+        lost: &[],
+        recovered: &[],
+        marked: 0,
+        report: None,
+        in_flight_before: SIZE,
+        in_flight: Bytes::ZERO,
+        delivered: SIZE,
+        smoothed_rtt: rtt,
+        min_rtt: rtt,
+    }
+}
+
 /// Two rounds of forty packets, acknowledged one by one every 2 ms from these times on, in ms.
 pub(crate) fn two_rounds_of_single_acknowledgements<C: Controller>(
     path: &mut Path<C>,

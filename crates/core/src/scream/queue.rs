@@ -88,26 +88,13 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Departure;
-    use crate::units::Bytes;
-
-    const SIZE: Bytes = Bytes::new(1000);
+    use crate::testing;
 
     fn hear(queue: &mut Queue, at_ms: u64, there_ms: u64, back_ms: u64, ahead: Option<Duration>) {
         let sent = Time::from_millis(at_ms);
         let there = Duration::from_millis(there_ms);
         let rtt = there + Duration::from_millis(back_ms);
-        let packet = Departure {
-            number: 0,
-            at: sent,
-            size: SIZE,
-            window: SIZE,
-            in_flight: SIZE,
-            delivered: Bytes::ZERO,
-            delivered_at: Time::ZERO,
-            sending: Duration::ZERO,
-            app_limited: false,
-        };
+        let packet = testing::departure(0, sent);
         let acked = Acked {
             packet,
             rtt,

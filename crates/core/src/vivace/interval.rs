@@ -198,21 +198,17 @@ impl Intervals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
 
     const SIZE: Bytes = Bytes::new(1250);
 
     /// Ten leave at once, every 50 ms.
     fn packet(number: u64) -> Departure {
         Departure {
-            number,
-            at: Time::from_millis(number / 10 * 50),
             size: SIZE,
             window: SIZE,
             in_flight: SIZE,
-            delivered: Bytes::ZERO,
-            delivered_at: Time::ZERO,
-            sending: Duration::ZERO,
-            app_limited: false,
+            ..testing::departure(number, Time::from_millis(number / 10 * 50))
         }
     }
 
