@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use verus_core::Duration;
+use verus_core::algorithm::catalogue;
 
 /// Of what an honest receiver gets so much makes a flow that has recovered.
 const RECOVERED: f64 = 0.7;
@@ -80,8 +81,13 @@ const fn bound(scheme: &'static str, sent: Most, remembered: usize, recovers_wit
     }
 }
 
-/// Of every controller.
-pub const BOUNDS: &[Bound] = &[
+/// What an algorithm must keep to that [`NAMED`] does not name.
+const fn usual(scheme: &'static str) -> Bound {
+    bound(scheme, Most::Links(1.5), 20_000, 20.0)
+}
+
+/// Of the algorithms whose bound is another, and why.
+const NAMED: &[Bound] = &[
     // Over QUIC nobody says when packets arrived: what is acknowledged at once after a silence of 280 ms counts as what
     // the path gave in 80, and half of it is lost.
     bound("forward", Most::Links(2.0), 20_000, 10.0),
@@ -145,9 +151,9 @@ pub const BOUNDS: &[Bound] = &[
         delay: false,
         ..bound("vivace", Most::Links(1.5), 20_000, 20.0)
     },
-    bound("scream", Most::Links(1.5), 20_000, 20.0),
+    usual("scream"),
     // After timeouts it grows as NewReno.
-    bound("prague", Most::Links(1.5), 20_000, 20.0),
+    usual("prague"),
     // A forecast of 30 packets a tick for five ticks is out at a time. One packet a tick is what it may settle for,
     // an honest receiver or not: what arrives in a tick counts as what the link gave, although no more had left.
     // That is 40 packets/s, 4 % of 12 Mbit/s.
@@ -173,7 +179,18 @@ pub const BOUNDS: &[Bound] = &[
     bound("constant:rate_mbps=5", Most::Mbps(5.0), 20_000, 10.0),
 ];
 
-/// Which of [`BOUNDS`] and which seeds to play: those of the environment's `HOSTILE_SCHEME` and `HOSTILE_SEED`, or
+/// Of every algorithm that schemes can name.
+pub fn bounds() -> Vec<Bound> {
+    let named = |name| {
+        let is = |bound: &Bound| bound.scheme.split(':').next() == Some(name);
+        NAMED.iter().any(is)
+    };
+    let others = catalogue().into_iter().map(|entry| entry.name);
+    let others = others.filter(|name| !named(*name)).map(usual);
+    NAMED.iter().copied().chain(others).collect()
+}
+
+/// Which of [`bounds`] and which seeds to play: those of the environment's `HOSTILE_SCHEME` and `HOSTILE_SEED`, or
 /// `HOSTILE_SEEDS` of them (12).
 ///
 /// # Panics
@@ -190,7 +207,7 @@ pub fn asked_for() -> (Vec<Bound>, Vec<u64>) {
         Some(seed) => vec![seed],
         None => (0..number("HOSTILE_SEEDS").unwrap_or(12)).collect(),
     };
-    let mut bounds = BOUNDS.to_vec();
+    let mut bounds = bounds();
     if let Ok(only) = std::env::var("HOSTILE_SCHEME") {
         bounds.retain(|bound| bound.scheme == only);
         assert!(

@@ -4,19 +4,21 @@
 //! - [`Path`]: one direction of a faulty path without a clock, for ends without sockets; it may hold
 //!   a bottleneck ([`Bottleneck`]), whose queueing delay it measures.
 //! - [`world`]: two ends without sockets on a virtual clock, with such paths between them.
-//! - [`liar`]: a receiver that lies; [`bound`]: what it may lead each controller to.
+//! - [`liar`]: a receiver that lies; [`Link`]: what it is tried on; [`bound`]: what it may lead each controller to.
 //! - [`Proxy`]: both directions in real time, between UDP sockets on this machine.
 //!
 //! The same schedule means the same in both: only what says the time differs.
 
 pub mod bound;
 pub mod liar;
+pub mod link;
 pub mod path;
 pub mod proxy;
 pub mod schedule;
 pub mod spread;
 pub mod world;
 
+pub use link::Link;
 pub use path::{Bottleneck, Datagram, Path, PathStats};
 pub use proxy::{Proxy, ProxyConfig, ProxyError, ProxyStats};
 pub use schedule::{Direction, End, Faults, Interval, Limits, Schedule, Stop};

@@ -9,16 +9,14 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use rand::RngExt;
-use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::algorithm::{Scheme, catalogue};
+use verus_core::algorithm::Scheme;
 use verus_core::model::{About, Model, Sampler, Trainer};
 use verus_core::receiver::{Ack, RANGES_PER_ACK};
 use verus_core::sender::{FalseAck, Sender};
-use verus_core::{Bytes, Duration, Rate, Stamp, Time, random};
-use verus_faults::bound::{self, BOUNDS, Bound};
+use verus_core::{Bytes, Duration, Stamp, Time};
+use verus_faults::bound::{self, Bound};
 use verus_faults::liar::{Liar, Lies, Told};
-use verus_faults::{Bottleneck, Datagram, Direction, Faults, Path, Schedule};
+use verus_faults::{Datagram, Link};
 
 /// Bytes of a packet (IP).
 const SIZE: u64 = 1400;
@@ -44,33 +42,6 @@ impl Datagram for Packet {
     }
 
     fn flip(&mut self, _bit: usize) {}
-}
-
-/// A path, drawn from a seed.
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    mbps: f64,
-    one_way: Duration,
-    queue_bytes: u64,
-}
-
-impl Link {
-    fn random(seed: u64) -> Self {
-        let mut dice = random::stream(seed, "link", 0);
-        let mbps = 1.0 * 12.0f64.powf(dice.random_range(0.0..1.0));
-        let one_way = Duration::from_millis_f64(dice.random_range(5.0..60.0));
-        // At least a round trip's worth.
-        let round = mbps * 1e6 / 8.0 * 2.0 * one_way.as_secs_f64();
-        Link {
-            mbps,
-            one_way,
-            queue_bytes: (round * dice.random_range(1.0..4.0)) as u64 + 15_000,
-        }
-    }
-
-    fn bytes_in(&self, span: Duration) -> f64 {
-        self.mbps * 1e6 / 8.0 * span.as_secs_f64()
-    }
 }
 
 /// What came of a flow.
@@ -99,21 +70,7 @@ fn run(scheme: &Scheme, link: Link, lies: &Lies, until: Time, record: bool) -> O
     sender.skip_numbers(lies.seed);
     sender.offer_bulk();
     let mut liar = Liar::new(lies.clone(), scheme.observer());
-    let schedule = Schedule {
-        up: Faults {
-            delay: link.one_way,
-            ..Faults::default()
-        },
-        ..Schedule::default()
-    };
-    let queue = format!("droptail:bytes={}", link.queue_bytes);
-    let mut path = Path::new(&schedule, Direction::Up)
-        .with_capacity(Bytes::new(256 << 20))
-        .with_overhead(Bytes::ZERO)
-        .with_bottleneck(Bottleneck {
-            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(link.mbps))),
-            queue: QueueConfig::parse(&queue).expect("a valid queue"),
-        });
+    let mut path = link.path();
     // The way back is long and never full.
     let mut back: std::collections::VecDeque<(Time, Told)> = std::collections::VecDeque::new();
     let seconds = (until.as_secs_f64() / BIN.as_secs_f64()).ceil() as usize;
@@ -426,14 +383,6 @@ recovery: bound | recovers, s |
 fn whatever_a_receiver_says_the_flow_stays_within_bounds_and_recovers() {
     let (bounds, seeds) = bound::asked_for();
     let model = model();
-    for entry in catalogue() {
-        let listed = |bound: &Bound| bound.scheme.split(':').next() == Some(entry.name);
-        assert!(
-            BOUNDS.iter().any(listed),
-            "{} has no bound here",
-            entry.name
-        );
-    }
     let mut table = String::new();
     let mut failed = 0;
     for bound in &bounds {

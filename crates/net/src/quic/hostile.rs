@@ -9,14 +9,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
 
-use rand::RngExt;
-use verus_channel::{QueueConfig, RateSchedule, Service};
 use verus_core::algorithm::Scheme;
 use verus_core::model::{About, Sampler, Trainer};
-use verus_core::{Bytes, Duration, LossRule, Rate, Time, random};
+use verus_core::{Bytes, Duration, LossRule, Time};
 use verus_faults::bound::{self, Bound};
 use verus_faults::liar::{Liar, Lie, Lies, Told};
-use verus_faults::{Bottleneck, Datagram, Direction, Faults, Path, Schedule};
+use verus_faults::{Datagram, Link};
 
 use super::Bridge;
 
@@ -210,28 +208,6 @@ impl Stack {
     }
 }
 
-/// A path, drawn from a seed.
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    mbps: f64,
-    one_way: Duration,
-    queue_bytes: u64,
-}
-
-impl Link {
-    fn random(seed: u64) -> Self {
-        let mut dice = random::stream(seed, "link", 0);
-        let mbps = 12.0f64.powf(dice.random_range(0.0..1.0));
-        let one_way = Duration::from_millis_f64(dice.random_range(5.0..60.0));
-        let round = mbps * 1e6 / 8.0 * 2.0 * one_way.as_secs_f64();
-        Link {
-            mbps,
-            one_way,
-            queue_bytes: (round * dice.random_range(1.0..4.0)) as u64 + 15_000,
-        }
-    }
-}
-
 #[derive(Default)]
 struct Outcome {
     /// Bytes that came in each second.
@@ -247,21 +223,7 @@ struct Outcome {
 fn run(scheme: &Scheme, link: Link, lies: &Lies, until: Time) -> Outcome {
     let mut stack = Stack::new(scheme, lies.seed);
     let mut liar = Liar::new(lies.clone(), None);
-    let schedule = Schedule {
-        up: Faults {
-            delay: link.one_way,
-            ..Faults::default()
-        },
-        ..Schedule::default()
-    };
-    let queue = format!("droptail:bytes={}", link.queue_bytes);
-    let mut path = Path::new(&schedule, Direction::Up)
-        .with_capacity(Bytes::new(256 << 20))
-        .with_overhead(Bytes::ZERO)
-        .with_bottleneck(Bottleneck {
-            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(link.mbps))),
-            queue: QueueConfig::parse(&queue).expect("a valid queue"),
-        });
+    let mut path = link.path();
     let mut back: VecDeque<(Time, Told)> = VecDeque::new();
     let mut outcome = Outcome {
         came: vec![0.0; until.as_secs_f64() as usize + 2],
@@ -394,7 +356,7 @@ fn try_seed(scheme: &Scheme, seed: u64, bound: &Bound) -> Tried {
     let find = || {
         let (lied_to, honest) = (run(&lies)?, run(&Lies::none(seed))?);
         let span = lies.until.since(lies.from);
-        let carried = link.mbps * 1e6 / 8.0 * span.as_secs_f64();
+        let carried = link.bytes_in(span);
         let first = lies.until.as_secs_f64().ceil() as usize;
         let share =
             |outcome: &Outcome, from: usize| outcome.came[from..from + BINS].iter().sum::<f64>();
