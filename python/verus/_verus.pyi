@@ -38,6 +38,7 @@ __all__ = [
     "list_reorder",
     "list_schemes",
     "list_traffic",
+    "metric_columns",
     "model_csv",
     "model_info",
     "model_region",
@@ -383,6 +384,9 @@ def analyze_log(path: str | PathLike[str]) -> dict[str, Any]:
 
 def jain(shares: Sequence[float] | NDArray[float64]) -> float | None:
     """Jain's index of what each flow got (SIGCOMM 2015, Eq. 7): 1 if all got the same; None if nobody got anything."""
+
+def metric_columns() -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The metrics of a row of results, and those of each of its flows, in their order."""
 
 def version() -> str:
     """Version of the Rust crates."""

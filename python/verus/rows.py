@@ -36,32 +36,8 @@ CHECK = "check"
 #: What `verus sweep` leaves, which has a plan in place of a `run.json`.
 SWEEP = "sweep"
 
-#: The metrics of a row; null where nobody observed them.
-NUMBERS = (
-    "capacity_mbps",
-    "throughput_mbps",
-    "goodput_mbps",
-    "utilization",
-    "qdelay_mean_ms",
-    "qdelay_p50_ms",
-    "qdelay_p95_ms",
-    "qdelay_p99_ms",
-    "signal_delay_p95_ms",
-    "rtt_mean_ms",
-    "rtt_p95_ms",
-    "loss_rate",
-    "retransmit_rate",
-    "jain",
-    "jain_active",
-    "power",
-    "completions",
-    "completion_mean_s",
-    "completion_p50_s",
-    "completion_p95_s",
-    "completion_p99_s",
-    "completion_max_s",
-    "late",
-)
+#: The metrics of a row, and of each of its flows; null where they were not observed.
+NUMBERS, PER_FLOW_NUMBERS = _verus.metric_columns()
 
 #: What `--json` prints for each run, in this order. A contract: tests and other programs read it.
 ROW_FIELDS = (
@@ -81,29 +57,6 @@ ROW_FIELDS = (
     "delay_ms",
     *NUMBERS,
     "per_flow",
-)
-
-#: The metrics of a flow; null likewise.
-PER_FLOW_NUMBERS = (
-    "throughput_mbps",
-    "on_s",
-    "throughput_on_mbps",
-    "goodput_mbps",
-    "qdelay_mean_ms",
-    "qdelay_p50_ms",
-    "qdelay_p95_ms",
-    "qdelay_p99_ms",
-    "rtt_mean_ms",
-    "rtt_p95_ms",
-    "loss_rate",
-    "retransmit_rate",
-    "completions",
-    "completion_mean_s",
-    "completion_p50_s",
-    "completion_p95_s",
-    "completion_p99_s",
-    "completion_max_s",
-    "late",
 )
 
 

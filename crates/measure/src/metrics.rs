@@ -89,6 +89,35 @@ pub struct Metrics {
     pub series: Vec<FlowSeries>,
 }
 
+impl Metrics {
+    /// Those of the fields that a row of results has, in its order; the others are saved beside it.
+    pub const COLUMNS: &[&str] = &[
+        "capacity_mbps",
+        "throughput_mbps",
+        "goodput_mbps",
+        "utilization",
+        "qdelay_mean_ms",
+        "qdelay_p50_ms",
+        "qdelay_p95_ms",
+        "qdelay_p99_ms",
+        "signal_delay_p95_ms",
+        "rtt_mean_ms",
+        "rtt_p95_ms",
+        "loss_rate",
+        "retransmit_rate",
+        "jain",
+        "jain_active",
+        "power",
+        "completions",
+        "completion_mean_s",
+        "completion_p50_s",
+        "completion_p95_s",
+        "completion_p99_s",
+        "completion_max_s",
+        "late",
+    ];
+}
+
 /// The metrics of one flow; the fields mean what they mean in [`Metrics`]. Rates are over the
 /// run's measured interval, also for a flow that was on for a part of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -147,6 +176,31 @@ pub struct FlowMetrics {
     pub sent: u64,
     /// Packets sent again.
     pub retransmitted: u64,
+}
+
+impl FlowMetrics {
+    /// Those of the fields that a row of results has of each flow, in its order.
+    pub const COLUMNS: &[&str] = &[
+        "throughput_mbps",
+        "on_s",
+        "throughput_on_mbps",
+        "goodput_mbps",
+        "qdelay_mean_ms",
+        "qdelay_p50_ms",
+        "qdelay_p95_ms",
+        "qdelay_p99_ms",
+        "rtt_mean_ms",
+        "rtt_p95_ms",
+        "loss_rate",
+        "retransmit_rate",
+        "completions",
+        "completion_mean_s",
+        "completion_p50_s",
+        "completion_p95_s",
+        "completion_p99_s",
+        "completion_max_s",
+        "late",
+    ];
 }
 
 /// One flow over time, a value per bin. Bin `i` covers the bin's width from `i` times that after

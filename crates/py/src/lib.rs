@@ -15,9 +15,11 @@ mod model;
 mod run;
 
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use pyo3::wrap_pyfunction;
 use verus_channel::queue;
 use verus_core::algorithm::Registry;
+use verus_measure::{FlowMetrics, Metrics};
 
 /// Puts everything into `module`. Schemes can name what `algorithms` has, and classes written in Python; the texts of queues
 /// what `queues` has.
@@ -73,6 +75,7 @@ pub fn fill(
         run::simulate,
         run::simulate_many,
         jain,
+        metric_columns,
         version,
     );
     module.add_class::<events::Acked>()?;
@@ -86,6 +89,15 @@ pub fn fill(
 #[pyfunction]
 fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
+}
+
+/// The metrics of a row of results, and those of each of its flows.
+#[pyfunction]
+fn metric_columns<'py>(py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyTuple>)> {
+    Ok((
+        PyTuple::new(py, Metrics::COLUMNS)?,
+        PyTuple::new(py, FlowMetrics::COLUMNS)?,
+    ))
 }
 
 /// Jain's index of what each flow got; `None` if no flow got anything.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from verus import _verus
 from verus.errors import FieldError
 from verus.experiments.shared.experiment import Options, Work
 from verus.experiments.shared.reproduction import Column, Place, columns_for
@@ -16,8 +18,8 @@ from verus.scenario import Run
 
 NAME = "arena"
 
-#: Everyone, as `--scheme` takes them. `model` is not among them (it takes a trained file), nor are those that measure.
-SENDERS = {
+#: Senders under names of their own, as `--scheme` takes them.
+NAMED = {
     "Verus R=2": "verus",
     "Verus R=6": "verus:ratio=6",
     "Forward": "forward",
@@ -34,8 +36,18 @@ SENDERS = {
     "Prague": "prague",
     "Sprout": "sprout",
 }
+#: A model takes a trained file, and the others are there to measure.
+NOT_COMPARED = ("model", "saturate", "constant")
+#: What `--scheme` takes, by name, each with its keys.
+_SCHEMES = {scheme["name"]: {key["key"] for key in scheme["keys"]} for scheme in json.loads(_verus.list_schemes())}
+#: All others take part under the names that they have.
+SENDERS = NAMED | {
+    name: name
+    for name in _SCHEMES
+    if name not in NOT_COMPARED and name not in {scheme.partition(":")[0] for scheme in NAMED.values()}
+}
 #: Those that ask for classic marks only if told so; on queues that mark they are told so.
-ASK_FOR_MARKS = ("cubic", "newreno", "vegas")
+ASK_FOR_MARKS = tuple(name for name, keys in _SCHEMES.items() if "ecn" in keys)
 
 #: Built-in channels and the recordings that they stand for: 3G and LTE, up and down, standing, on foot and driving.
 CHANNELS = {
