@@ -63,6 +63,7 @@ class Printed:
     timed: bool = False
 
 
+TESTS = "cargo test --release --quiet -p verus-sim --test sim"
 STUDY = "cargo run --release --quiet -p verus-sim --example forward_study --"
 PARTS = "--quick --half tuned --tables one,many,buffers,company,paths --seeds 1-1 --parts"
 PRINTED = {
@@ -70,7 +71,7 @@ PRINTED = {
     "peers.txt": Printed(BENCHMARKS, (f"{STUDY} --tables peers",)),
     "recordings.txt": Printed(
         BENCHMARKS,
-        ("cargo test --release --quiet -p verus-sim --test recordings -- --ignored --nocapture --test-threads 1",),
+        (f"{TESTS} recordings:: -- --ignored --nocapture --test-threads 1",),
     ),
     "speed.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-sim --bench speed",), timed=True),
     "speed-pgo.txt": Printed(BENCHMARKS, ("make --silent bench-pgo",), timed=True),

@@ -48,3 +48,19 @@ fn helper() {
 }
 """
     assert {test for _, test, _ in SCRIPT["rust_tests"](rust)} == {"early", "(print)"}
+
+
+def test_an_ignored_test_has_one_target_that_runs_it() -> None:
+    def ignored(why: str) -> str:
+        return f'#[test]\n#[ignore = "{why}"]\nfn a() {{}}\n'
+
+    root, recordings = ignored("takes root: `make test-root`"), ignored("reads recordings: make test-recordings")
+    apart = {"crates/net/tests/net/a.rs": root, "crates/sim/tests/sim/b.rs": recordings}
+    assert not list(SCRIPT["ignored_tests"](apart))
+    (found,) = SCRIPT["ignored_tests"]({"crates/net/tests/net.rs": ignored("slow")})
+    assert found.startswith("crates/net/tests/net.rs:2: names no target")
+    mixed = {"crates/net/tests/net/a.rs": root + root, "crates/net/tests/net/b.rs": recordings}
+    (found,) = SCRIPT["ignored_tests"](mixed)
+    assert "`net` has ignored tests of two targets" in found
+    alike = {"crates/net/tests/corpus.rs": root, "crates/sim/tests/corpus/b.rs": recordings}
+    assert len(list(SCRIPT["ignored_tests"](alike))) == 1

@@ -180,8 +180,10 @@ def test_what_pages_run_with_cargo_exists() -> None:
     folders = {"test": "tests", "example": "examples", "bench": "benches"}
     for page in MARKDOWN:
         text = page.read_text(encoding="utf-8")
-        for crate, kind, name in re.findall(r"-p verus-(\w+) --(test|example|bench) (\w+)", text):
-            assert (ROOT / "crates" / crate / folders[kind] / f"{name}.rs").is_file(), (page, name)
+        for crate, kind, name, module in re.findall(r"-p verus-(\w+) --(test|example|bench) (\w+)(?: (\w+))?", text):
+            folder = ROOT / "crates" / crate / folders[kind]
+            file = folder / name / f"{module}.rs" if module else folder / f"{name}.rs"
+            assert file.is_file(), (page, name, module)
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON)

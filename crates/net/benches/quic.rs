@@ -14,7 +14,8 @@
 // A benchmark reads clocks; that is all it does.
 #![allow(clippy::disallowed_methods)]
 
-#[path = "../tests/quic_common/mod.rs"]
+#[path = "../tests/net/quic_common.rs"]
+#[allow(dead_code, reason = "tests use more of it")]
 mod quic_common;
 
 use std::sync::Arc;

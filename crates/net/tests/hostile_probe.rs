@@ -23,7 +23,8 @@ use verus_net::probe::wire::{
     Request, Retry, Run, Status,
 };
 
-/// Memory is the whole process's: who measures it waits until the other tests have ended, and they for it.
+/// Memory is the whole process's, for which these tests have one of their own: who measures it waits until the others
+/// have ended, and they for it.
 static MEMORY: RwLock<()> = RwLock::new(());
 
 fn memory_alone() -> RwLockWriteGuard<'static, ()> {

@@ -2,7 +2,7 @@
 //!
 //! A QUIC peer cannot acknowledge what was not sent: the stack closes the connection. It can be late, tell in
 //! bursts, leave packets out, swing between two delays, and claim congestion marks. [`Stack`] is what RFC
-//! 9002 makes of that: it calls the bridge as quinn does. What must hold is what `crates/faults/tests/hostile.rs`
+//! 9002 makes of that: it calls the bridge as quinn does. What must hold is what `crates/faults/tests/faults/hostile.rs`
 //! says; `HOSTILE_SEEDS`, `HOSTILE_SEED` and `HOSTILE_SCHEME` as there.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,0 +1,63 @@
+//! Servers and clients of `probe` as processes, on loopback.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+pub use crate::common::refused;
+
+pub const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
+
+/// A running server and its output, of which the first line is read; dropping it ends it.
+pub struct Server {
+    pub child: Child,
+    /// Open as long as the server runs: one whose listener is gone ends.
+    pub out: BufReader<ChildStdout>,
+    pub address: String,
+    pub first: String,
+}
+
+impl Server {
+    pub fn start(more: &[&str]) -> Server {
+        let mut child = Command::new(ENDPOINT)
+            .args(["probe", "server", "--bind", "127.0.0.1", "--port", "0"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut first = String::new();
+        let mut out = BufReader::new(child.stdout.take().expect("piped"));
+        out.read_line(&mut first).expect("a line");
+        let address = first
+            .split([' ', '"', ';', ','])
+            .find(|word| word.starts_with("127.0.0.1:"))
+            .unwrap_or_else(|| panic!("no address in `{first}`"))
+            .trim_end()
+            .to_owned();
+        Server {
+            child,
+            out,
+            address,
+            first,
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn client(arguments: &[&str]) -> Output {
+    Command::new(ENDPOINT)
+        .args(["probe", "client"])
+        .args(arguments)
+        .output()
+        .expect("the binary runs")
+}
+
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("plain")
+}

@@ -1,0 +1,165 @@
+//! `probe client --record` through the command line, over loopback: a whole folder, or one message and nothing.
+
+use verus_channel::{Trace, raw};
+
+use crate::probe_common::{Server, client, refused, text};
+
+#[test]
+fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
+    let server = Server::start(&[]);
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = folder.path().join("recorded");
+    let output = client(&[
+        &server.address,
+        "--record",
+        text(&place),
+        "--record-mode",
+        "constant",
+        "--rate-mbps",
+        "4",
+        "--up-rate-mbps",
+        "2",
+        "--duration",
+        "2",
+    ]);
+    assert!(output.status.success(), "{output:?}");
+    let run = std::fs::read(place.join("run.json")).expect("it is there");
+    let run: serde_json::Value = serde_json::from_slice(&run).expect("JSON");
+    assert_eq!(run["kind"], "recording");
+    let mut listed: Vec<&str> = run["files"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|name| name.as_str())
+        .collect();
+    let mut found: Vec<String> = std::fs::read_dir(&place)
+        .expect("a folder")
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .into_string()
+                .expect("plain")
+        })
+        .collect();
+    listed.sort_unstable();
+    found.sort_unstable();
+    assert_eq!(found, listed);
+    assert_eq!(
+        std::fs::read_dir(folder.path()).expect("a folder").count(),
+        1,
+        "no draft is left"
+    );
+
+    // Both ends read one clock, though each from its own start: no drift.
+    let clocks = &run["recording"]["clocks"];
+    let number = |value: &serde_json::Value| value.as_f64().expect("a number");
+    let (drift, error) = (
+        number(&clocks["drift_ppm"]),
+        number(&clocks["drift_error_ppm"]),
+    );
+    assert!(drift.abs() <= error.max(20.0), "{clocks}");
+    for (name, mbps) in [("up", 2.0), ("down", 4.0)] {
+        let trace = Trace::read(&place.join(format!("{name}.trace"))).expect("a trace");
+        let raw = raw::read(&place.join(format!("{name}.raw"))).expect("a raw log");
+        // Packets of 1400 bytes.
+        let found = raw.len() as f64 * 1400.0 * 8.0 / raw.period().as_secs_f64() / 1e6;
+        // A busy machine sends late, and leaves out what it is too late for.
+        assert!(
+            (0.8..1.1).contains(&(found / mbps)),
+            "{name}: {found} Mbit/s"
+        );
+        let way = &run["recording"]["ways"][name];
+        assert_eq!(
+            trace.mean_rate(verus_core::Bytes::new(1500)).as_mbps(),
+            number(&way["mean_mbps"])
+        );
+        // Each packet has a line, acknowledgements and statuses too.
+        let packets = std::fs::read_to_string(place.join(format!("{name}-packets.csv")));
+        let packets = packets.expect("it is there");
+        let data = packets
+            .lines()
+            .skip(1)
+            .filter(|line| !line.starts_with(','));
+        assert_eq!(data.count() as u64, raw.len());
+    }
+
+    let again = client(&[&server.address, "--record", text(&place)]);
+    refused(&again, 2, &["--record", "is not empty; --force replaces"]);
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused_before_anything_is_sent() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = folder.path().join("recorded");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").expect("a temporary file");
+    // Nobody listens there: whoever asks waits two seconds, and says so with exit code 1.
+    let host = "127.0.0.1:9";
+    let cases: [(&[&str], &[&str]); 9] = [
+        (&["--record-mode", "constant"], &["needs --rate-mbps"]),
+        (
+            &["--record-mode", "constant", "--rate-mbps", "0"],
+            &["--rate-mbps", "between"],
+        ),
+        (&["--rate-mbps", "5"], &["belong to --record-mode constant"]),
+        (
+            &["--up-rate-mbps", "5"],
+            &["belong to --record-mode constant"],
+        ),
+        (
+            &[
+                "--record-mode",
+                "constant",
+                "--rate-mbps",
+                "5",
+                "--queue-ms",
+                "500",
+            ],
+            &["--queue-ms belongs to --record-mode saturate"],
+        ),
+        (
+            &["--queue-ms", "1"],
+            &["--queue-ms", "between 10 and 10000"],
+        ),
+        (&["--scheme", "cubic"], &["--record", "--scheme"]),
+        (&["--out", "elsewhere"], &["--record", "--out"]),
+        (
+            &["--record-mode", "guess"],
+            &["--record-mode", "saturate, constant"],
+        ),
+    ];
+    for (more, words) in cases {
+        let mut arguments = vec![host, "--record", text(&place)];
+        arguments.extend(more);
+        refused(&client(&arguments), 2, words);
+        assert!(!place.exists());
+    }
+    refused(
+        &client(&[host, "--record", text(&file)]),
+        2,
+        &["--record", "is not a folder"],
+    );
+    refused(
+        &client(&[host, "--record", "/proc/nowhere/recorded"]),
+        2,
+        &["--record", "cannot be written"],
+    );
+    refused(
+        &client(&[host, "--record-mode", "constant"]),
+        2,
+        &["--record"],
+    );
+}
+
+#[test]
+fn a_server_that_is_not_there_leaves_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let place = folder.path().join("recorded");
+    let output = client(&["127.0.0.1:9", "--record", text(&place)]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(
+        std::fs::read_dir(folder.path()).expect("a folder").count(),
+        0
+    );
+}

@@ -1,0 +1,353 @@
+//! What can go wrong with `serve`, `send` and `receive`: one clear message each, on stderr, and the exit
+//! code that says who is to act: 2 for what was asked, 1 for what happened on the way. Nothing
+//! half-written takes a file's place.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::transfer_common::{Scene, Server, free_port, refused, succeeded};
+
+/// A fingerprint that no server has.
+const OTHER: &str = "aaaa-aaaa-aaaa-aaaa-aaaa-aaaa-aaaa-aaaa";
+
+#[test]
+fn a_wrong_fingerprint_is_refused_before_anything_is_sent() {
+    let scene = Scene::new();
+    let server = scene.serve(&[]);
+    scene.write("here/file", b"contents");
+    scene.write("served/other", b"contents");
+    let (address, from) = (server.address.to_string(), server.at("other"));
+    for arguments in [vec!["send", "file", &address], vec!["receive", &from]] {
+        let arguments = [&arguments[..], &["--fingerprint", OTHER]].concat();
+        let words = [OTHER, &server.fingerprint, "nothing was sent"];
+        refused(&scene.client(&arguments), 1, &words);
+    }
+    assert_eq!(scene.names("served"), ["other"]);
+    assert_eq!(scene.names("here"), ["file"]);
+    let right = [
+        "send",
+        "file",
+        &address,
+        "--fingerprint",
+        &server.fingerprint,
+    ];
+    succeeded(&scene.client(&right));
+    assert_eq!(scene.names("served"), ["file", "other"]);
+}
+
+#[test]
+fn a_fingerprint_that_has_changed_is_refused_until_the_user_says_otherwise() {
+    let scene = Scene::new();
+    let server = scene.serve(&[]);
+    scene.write("here/file", b"contents");
+    let address = server.address.to_string();
+    succeeded(&scene.client(&["send", "file", &address]));
+    let (first, port) = (server.fingerprint.clone(), server.address.port());
+    server.kill();
+    fs::remove_file(scene.path("server/server.pem")).expect("its key");
+    fs::remove_file(scene.path("served/file")).expect("it arrived");
+    let server = scene.serve_on(port, &[]);
+    assert_ne!(server.fingerprint, first);
+    let hosts = scene.text("client/known_hosts");
+    let words = [
+        &first,
+        &server.fingerprint,
+        "has changed",
+        &hosts,
+        "nothing was sent",
+    ];
+    refused(&scene.client(&["send", "file", &address]), 1, &words);
+    assert!(scene.names("served").is_empty());
+    fs::remove_file(&hosts).expect("it is there");
+    succeeded(&scene.client(&["send", "file", &address]));
+}
+
+#[test]
+fn a_wrong_token_and_none_get_nothing() {
+    let scene = Scene::new();
+    let server = scene.serve(&[]);
+    scene.write("here/file", b"contents");
+    scene.secret("here/wrong", b"a token that is quite another one\n");
+    scene.write("served/other", b"contents");
+    let (address, from) = (server.address.to_string(), server.at("other"));
+    // Met before: what is refused is the client, not the server.
+    succeeded(&scene.client(&["receive", &from, "--into", "met"]));
+    for arguments in [vec!["send", "file", &address], vec!["receive", &from]] {
+        let none = scene
+            .command("client", &arguments)
+            .output()
+            .expect("the binary runs");
+        refused(&none, 1, &["asks for a token", "--token-file"]);
+        let wrong = [&arguments[..], &["--token-file", "wrong"]].concat();
+        let wrong = scene
+            .command("client", &wrong)
+            .output()
+            .expect("the binary runs");
+        refused(&wrong, 1, &["does not accept the token"]);
+    }
+    assert_eq!(scene.names("served"), ["other"]);
+    assert_eq!(scene.names("here"), ["file", "met", "wrong"]);
+}
+
+#[test]
+fn a_server_that_does_not_know_the_token_is_not_trusted_on_first_use() {
+    let scene = Scene::new();
+    let server = scene.serve(&["--no-token"]);
+    scene.write("here/file", b"contents");
+    scene.secret("here/token", b"a token that the server does not know\n");
+    let address = server.address.to_string();
+    let send = ["send", "file", &address, "--token-file", "token"];
+    let output = scene.command("client", &send).output().expect("it runs");
+    refused(&output, 1, &[&server.fingerprint, "--fingerprint"]);
+    assert!(scene.names("served").is_empty());
+}
+
+#[test]
+fn no_path_leads_out_of_the_folder() {
+    let scene = Scene::new();
+    scene.write("secret", b"not to be had");
+    fs::create_dir(scene.path("outside")).expect("a folder");
+    symlink(scene.path("secret"), scene.path("served/link")).expect("a link");
+    symlink("../secret", scene.path("served/relative")).expect("a link");
+    symlink("../outside", scene.path("served/folder")).expect("a link");
+    let server = scene.serve(&[]);
+    for path in [
+        "../secret",
+        "a/../../secret",
+        "link",
+        "relative",
+        "folder/../../secret",
+    ] {
+        let output = scene.client(&["receive", &server.at(path)]);
+        let code = if path.contains("..") { 2 } else { 1 };
+        refused(&output, code, &[path]);
+    }
+    scene.write("here/file", b"contents");
+    for folder in ["..", "folder"] {
+        let output = scene.client(&["send", "file", &server.at(folder)]);
+        let code = if folder == ".." { 2 } else { 1 };
+        refused(&output, code, &[]);
+    }
+    assert_eq!(scene.names("here"), ["file"]);
+    assert!(scene.names("outside").is_empty());
+    assert_eq!(scene.names("served"), ["folder", "link", "relative"]);
+}
+
+/// A file system of one megabyte, which only root may mount.
+struct Small<'a>(&'a Path);
+
+impl<'a> Small<'a> {
+    fn mount(at: &'a Path) -> Small<'a> {
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(at)
+            .output();
+        let output = mounted.expect("`mount` is there");
+        assert!(output.status.success(), "{output:?}");
+        Small(at)
+    }
+}
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+#[test]
+#[ignore = "takes root: `make test-root`"]
+fn a_full_disk_is_named_and_no_file_is_left_that_looks_whole() {
+    let scene = Scene::new();
+    let (served, here) = (scene.path("served"), scene.path("small"));
+    fs::create_dir(&here).expect("a folder");
+    let (_served, _here) = (Small::mount(&served), Small::mount(&here));
+    let server = scene.serve(&[]);
+    let large: Vec<u8> = (0..3_000_000u32).map(|n| (n % 251) as u8 + 1).collect();
+    scene.write("here/large", &large);
+    let address = server.address.to_string();
+    let output = scene.client(&["send", "large", &address]);
+    refused(&output, 1, &["large", "full", "the other end"]);
+    assert!(
+        scene.names("served").is_empty(),
+        "what had arrived would keep the disk full"
+    );
+    scene.write("here/small", b"there is room for this");
+    succeeded(&scene.client(&["send", "small", &address]));
+
+    // And here.
+    server.kill();
+    let served = scene.text("here");
+    let mut server = Server::start(scene.command(
+        "server",
+        &[
+            "serve",
+            &served,
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--json",
+        ],
+    ));
+    let small = scene.text("small");
+    let output = scene.client(&["receive", &server.at("large"), "--into", &small]);
+    refused(&output, 1, &["large", "full"]);
+    assert!(scene.names("small").is_empty());
+    assert_eq!(server.event()["event"], "connected");
+}
+
+#[test]
+fn a_quota_and_how_long_unfinished_files_stay_are_flags() {
+    let scene = Scene::new();
+    let server = scene.serve(&["--max-bytes", "100kB", "--keep-parts", "forever"]);
+    scene.write("here/large", &[7; 200_000]);
+    scene.write("here/small", b"there is room for this");
+    let address = server.address.to_string();
+    let output = scene.client(&["send", "large", &address]);
+    refused(
+        &output,
+        1,
+        &["large", "100000 bytes", "--max-bytes", "the other end"],
+    );
+    assert!(scene.names("served").is_empty());
+    succeeded(&scene.client(&["send", "small", &address]));
+    let served = scene.text("served");
+    for (flag, value, word) in [
+        ("--max-bytes", "much", "--max-bytes"),
+        ("--keep-parts", "long", "forever"),
+        ("--clients-per-address", "0", "--clients-per-address"),
+    ] {
+        let mut command = scene.command("server", &["serve", &served, flag, value]);
+        refused(&command.output().expect("it runs"), 2, &[word]);
+    }
+}
+
+/// The command as somebody without rights gives it, who may not even look where we build.
+fn as_nobody(scene: &Scene, command: &Command) -> Command {
+    const NOBODY: u32 = 65_534;
+    let binary = scene.path("verus-endpoint");
+    if !binary.exists() {
+        fs::copy(command.get_program(), &binary).expect("a copy");
+        for folder in ["", "here", "served"] {
+            let open = fs::Permissions::from_mode(0o777);
+            fs::set_permissions(scene.path(folder), open).expect("our own");
+        }
+    }
+    let mut theirs = Command::new(binary);
+    theirs.args(command.get_args()).stdin(Stdio::null());
+    theirs.current_dir(command.get_current_dir().expect("of the scene"));
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => theirs.env(name, value),
+            None => theirs.env_remove(name),
+        };
+    }
+    theirs.uid(NOBODY);
+    theirs
+}
+
+#[test]
+#[ignore = "takes root: `make test-root`"]
+fn a_file_that_may_not_be_read_is_named_at_either_end() {
+    let scene = Scene::new();
+    for name in ["here/mine", "served/mine"] {
+        scene.write(name, b"contents");
+        let mode = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(scene.path(name), mode).expect("our own");
+    }
+    let served = scene.text("served");
+    let serve = scene.command(
+        "server",
+        &[
+            "serve",
+            &served,
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--json",
+        ],
+    );
+    let server = Server::start(as_nobody(&scene, &serve));
+    let words = ["mine", "permission denied"];
+    let output = scene.client(&["receive", &server.at("mine"), "--force"]);
+    refused(&output, 1, &words);
+    let send = scene.client_command(&["send", "mine", &server.address.to_string()]);
+    let output = as_nobody(&scene, &send).output().expect("the binary runs");
+    refused(&output, 2, &words);
+    assert_eq!(scene.names("here"), ["mine"]);
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let scene = Scene::new();
+    let server = scene.serve(&[]);
+    let address = server.address.to_string();
+    refused(
+        &scene.client(&["send", "absent", &address]),
+        2,
+        &["absent", "no such file"],
+    );
+    let output = scene.client(&["receive", &server.at("absent")]);
+    refused(&output, 1, &["absent", "no such file"]);
+    let absent = scene.text("absent");
+    let output = scene.command("server", &["serve", &absent]).output();
+    refused(
+        &output.expect("the binary runs"),
+        2,
+        &["absent", "no such folder"],
+    );
+    assert!(scene.names("here").is_empty());
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let scene = Scene::new();
+    let taken = UdpSocket::bind("127.0.0.1:0").expect("some port is free");
+    let port = taken.local_addr().expect("it is bound").port().to_string();
+    let served = scene.text("served");
+    let arguments = ["serve", &served, "--bind", "127.0.0.1", "--port", &port];
+    let output = scene.command("server", &arguments).output();
+    refused(
+        &output.expect("the binary runs"),
+        2,
+        &[&port, "in use", "--port"],
+    );
+}
+
+#[test]
+fn a_host_that_does_not_answer_or_does_not_exist_fails_the_run() {
+    let scene = Scene::new();
+    scene.write("here/file", b"contents");
+    let silent = format!("127.0.0.1:{}", free_port());
+    let output = scene.client(&["send", "file", &silent]);
+    refused(&output, 1, &[&silent, "no answer"]);
+    let output = scene.client(&["receive", "no-such-host.invalid/file"]);
+    refused(
+        &output,
+        1,
+        &["cannot find the host", "no-such-host.invalid"],
+    );
+    assert_eq!(scene.names("here"), ["file"]);
+}
+
+#[test]
+fn what_is_sent_has_a_log_where_one_is_asked_for() {
+    let scene = Scene::new();
+    let server = scene.serve(&[]);
+    scene.write("here/file", &vec![7; 1 << 20]);
+    let address = server.address.to_string();
+    let logs = scene.text("logs");
+    succeeded(&scene.client(&["send", "file", &address, "--qlog", &logs]));
+    assert_eq!(scene.names("logs"), ["verus_127.0.0.1_flow0.sqlog"]);
+    let text = fs::read(scene.path("logs/verus_127.0.0.1_flow0.sqlog")).expect("it is there");
+    let text = String::from_utf8_lossy(&text);
+    let sent = text.matches("quic:packet_sent").count();
+    assert!(sent >= (1 << 20) / 1500, "{sent} packets");
+    let again = scene.client(&["send", "file", &address, "--qlog", &logs]);
+    refused(&again, 2, &["--qlog", "not empty"]);
+}

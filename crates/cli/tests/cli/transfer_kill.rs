@@ -1,0 +1,274 @@
+//! `kill -9` of either end at several points of a large transfer: the same command again goes on where the last
+//! one stopped, the file is whole in the end, and hardly anything crosses twice.
+//!
+//! What crosses is counted on the wire, by a proxy between the ends, and compared with a transfer of the
+//! same file that nobody disturbs.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::transfer_common::{Scene, Server};
+use rand::Rng;
+use verus_channel::{QueueConfig, RateSchedule, Service};
+use verus_core::{Rate, random};
+use verus_faults::{Bottleneck, Proxy, ProxyConfig};
+
+/// How a file is disturbed on its way.
+#[derive(Clone, Copy)]
+struct Disturbance {
+    /// The controller of both ends.
+    scheme: &'static str,
+    /// Size of the file, unless `VERUS_KILL_BYTES` says another.
+    bytes: u64,
+    /// How often an end is killed.
+    kills: u64,
+    /// The rate of the link on the file's way, in Mbit/s, which this machine has time to follow: what a process has
+    /// no time to read from its socket is sent again by QUIC, and would say how busy the machine is.
+    mbps: f64,
+    /// The share of the file that may cross twice: at most a piece, and what was under way, for each kill.
+    twice: f64,
+}
+
+/// What fills a link soonest.
+const CUBIC: Disturbance = Disturbance {
+    scheme: "cubic",
+    bytes: 1_000_000_000,
+    kills: 10,
+    mbps: 800.0,
+    twice: 0.01,
+};
+/// What users have unless they ask for another. Each attempt begins with a slow start of its own; what the link's
+/// queue refuses then has not crossed.
+const VERUS: Disturbance = Disturbance {
+    scheme: "verus",
+    bytes: 200_000_000,
+    kills: 4,
+    mbps: 300.0,
+    twice: 0.02,
+};
+
+/// An attempt that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Which way the file goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Up,
+    Down,
+}
+
+/// Little is under way when an end is killed: 2.5 ms at 800 Mbit/s.
+const QUEUE: &str = "droptail:bytes=250000";
+
+impl Disturbance {
+    fn bottleneck(&self) -> Bottleneck {
+        Bottleneck {
+            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(self.mbps))),
+            queue: QueueConfig::parse(QUEUE).expect("a queue"),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match std::env::var("VERUS_KILL_BYTES") {
+            Ok(bytes) => bytes.parse().expect("VERUS_KILL_BYTES is a number"),
+            Err(_) => self.bytes,
+        }
+    }
+}
+
+/// Bytes that no compression and no hole makes fewer.
+fn make(path: &Path, bytes: u64) {
+    let mut random = random::stream(1, "file", 0);
+    let mut file = BufWriter::new(File::create(path).expect("there is room"));
+    let mut block = vec![0; 1 << 20];
+    let mut left = bytes;
+    while left > 0 {
+        let part = left.min(block.len() as u64) as usize;
+        random.fill_bytes(&mut block[..part]);
+        file.write_all(&block[..part]).expect("there is room");
+        left -= part as u64;
+    }
+    file.flush().expect("there is room");
+}
+
+fn digest(path: &Path) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher
+        .update_reader(File::open(path).expect("it arrived"))
+        .expect("it can be read");
+    hasher.finalize()
+}
+
+/// A client and a server, and what lies between them.
+struct Stage<'a> {
+    scene: &'a Scene,
+    way: Way,
+    scheme: &'static str,
+    proxy: Proxy,
+    server: Option<Server>,
+    port: u16,
+}
+
+impl<'a> Stage<'a> {
+    fn new(scene: &'a Scene, way: Way, how: Disturbance) -> Stage<'a> {
+        let scheme = how.scheme;
+        let server = scene.serve(&["--scheme", scheme]);
+        let mut config = ProxyConfig::new(server.address);
+        match way {
+            Way::Up => config.up = Some(how.bottleneck()),
+            Way::Down => config.down = Some(how.bottleneck()),
+        }
+        let proxy = Proxy::start(config).expect("a few sockets");
+        Stage {
+            scene,
+            way,
+            scheme,
+            proxy,
+            port: server.address.port(),
+            server: Some(server),
+        }
+    }
+
+    /// Begins, or goes on.
+    fn client(&self) -> Child {
+        let (address, from) = (
+            self.proxy.addr().to_string(),
+            format!("{}/file", self.proxy.addr()),
+        );
+        let words: &[&str] = match self.way {
+            Way::Up => &["send", "file", &address],
+            Way::Down => &["receive", &from],
+        };
+        let words = [words, &["--quiet", "--scheme", self.scheme]].concat();
+        let mut command = self.scene.client_command(&words);
+        command
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs")
+    }
+
+    /// Bytes that have come through, the file's way, so far.
+    fn crossed(&self) -> u64 {
+        let stats = self.proxy.stats();
+        match self.way {
+            Way::Up => stats.up.delivered_bytes,
+            Way::Down => stats.down.delivered_bytes,
+        }
+    }
+
+    /// Waits until so much has crossed. Returns whether it did before the client ended.
+    fn wait(&self, client: &mut Child, until: u64) -> bool {
+        let began = now();
+        while self.crossed() < until {
+            if client.try_wait().expect("it is ours").is_some() {
+                return false;
+            }
+            assert!(now().duration_since(began) < PATIENCE, "it hangs");
+            thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
+    /// To the end.
+    fn finish(&self, client: Child) {
+        let output = client.wait_with_output().expect("it is ours");
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test that hangs must end; no result depends on it"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Kills one end after the other; returns how much crossed.
+fn disturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
+    let mut stage = Stage::new(scene, way, how);
+    for kill in 1..=how.kills {
+        let mut client = stage.client();
+        let point = how.bytes() / (how.kills + 1) * kill;
+        assert!(stage.wait(&mut client, point), "it ended before {point}");
+        if kill.is_multiple_of(2) {
+            stage.server.take().expect("it runs").kill();
+            stage.server = Some(scene.serve_on(stage.port, &["--scheme", how.scheme]));
+            // The server has forgotten the connection, and says so.
+            let output = client.wait_with_output().expect("it is ours");
+            assert_eq!(output.status.code(), Some(1), "{output:?}");
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(error.contains("the same command again"), "{error}");
+        } else {
+            client.kill().expect("it runs");
+            client.wait().expect("it is ours");
+        }
+        let (folder, name) = match way {
+            Way::Up => ("served", "file"),
+            Way::Down => ("here", "file"),
+        };
+        assert!(
+            !scene.names(folder).contains(&name.to_owned()),
+            "what is not whole has its name"
+        );
+    }
+    stage.finish(stage.client());
+    stage.crossed()
+}
+
+fn undisturbed(scene: &Scene, way: Way, how: Disturbance) -> u64 {
+    let stage = Stage::new(scene, way, how);
+    stage.finish(stage.client());
+    stage.crossed()
+}
+
+/// One at a time: each needs room for its file twice.
+static ROOM: Mutex<()> = Mutex::new(());
+
+fn check(way: Way, how: Disturbance) {
+    let _room = ROOM.lock().unwrap_or_else(PoisonError::into_inner);
+    let scene = Scene::new();
+    let (from, to) = match way {
+        Way::Up => ("here/file", "served/file"),
+        Way::Down => ("served/file", "here/file"),
+    };
+    let bytes = how.bytes();
+    make(&scene.path(from), bytes);
+    let whole = digest(&scene.path(from));
+    let once = undisturbed(&scene, way, how);
+    assert_eq!(digest(&scene.path(to)), whole);
+    std::fs::remove_file(scene.path(to)).expect("it arrived");
+    let crossed = disturbed(&scene, way, how);
+    assert_eq!(digest(&scene.path(to)), whole, "the file is not whole");
+    let twice = (crossed as f64 - once as f64) / bytes as f64;
+    println!(
+        "{way:?} with {}: {once} bytes undisturbed, {crossed} with {} kills: {twice:.4} twice",
+        how.scheme, how.kills
+    );
+    assert!(twice <= how.twice, "{twice} of the file crossed twice");
+}
+
+#[test]
+fn a_file_that_is_sent_survives_ten_kills() {
+    check(Way::Up, CUBIC);
+}
+
+#[test]
+fn a_file_that_is_received_survives_ten_kills() {
+    check(Way::Down, CUBIC);
+}
+
+#[test]
+fn a_file_that_is_sent_with_verus_survives_four_kills() {
+    check(Way::Up, VERUS);
+}
+
+#[test]
+fn a_file_that_is_received_with_verus_survives_four_kills() {
+    check(Way::Down, VERUS);
+}

@@ -1,0 +1,246 @@
+//! QUIC with Verus over bad networks: two ends of `quinn-proto` on a virtual clock, 200 seeded schedules
+//! of loss, duplication, reordering, corruption, blackouts, address changes and stopped ends.
+//!
+//! Every transfer delivers every byte, whole and in order, or fails with an error that says why.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use crate::quic_virtual::{Keys, Quic, Setup, random_bytes};
+use quinn_proto::{ConnectionError, TransportErrorCode};
+use rand::RngExt;
+use verus_channel::{QueueConfig, RateSchedule, Service};
+use verus_core::{Rate, Time, random};
+use verus_faults::world::{self, Ending, Meeting, Surroundings};
+use verus_faults::{Bottleneck, Schedule};
+
+const SCHEDULES: u64 = 200;
+/// Of the thousands that were tried once, those that failed: what was in flight was stuck after a blackout or
+/// a change of address.
+const FAILED_ONCE: [u64; 7] = [347, 1124, 1571, 1997, 2397, 3189, 3206];
+/// By when every transfer must have ended.
+const DEADLINE: Time = Time::from_millis(3_600_000);
+/// What an end may hold of what it has sent and received.
+const WINDOW: u32 = 256 << 10;
+
+/// What one seed led to.
+struct Report {
+    meeting: Meeting,
+    client: Quic,
+    server: Quic,
+}
+
+fn transfer(schedule: &Schedule, keys: &Keys) -> Report {
+    let seed = schedule.seed;
+    let mut dice = random::stream(seed, "transfer", 0);
+    // Uploads, downloads, and both.
+    let mut some = || dice.random_range(200_000..2_000_000);
+    let (up, down) = match seed % 3 {
+        0 => (some(), 1_000),
+        1 => (1_000, some()),
+        _ => (some() / 2, some() / 2),
+    };
+    let (up, down) = (random_bytes(seed, 0, up), random_bytes(seed, 1, down));
+    let mut bottleneck = || {
+        let mbps = 0.5 * 40.0f64.powf(dice.random_range(0.0..1.0));
+        dice.random_bool(0.8).then(|| Bottleneck {
+            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
+            queue: QueueConfig::parse("droptail:bytes=150000").expect("a valid queue"),
+        })
+    };
+    let surroundings = Surroundings {
+        up: bottleneck(),
+        down: bottleneck(),
+    };
+    let setup = Setup {
+        seed,
+        scheme: "verus",
+        retry: seed.is_multiple_of(4),
+        batch: if seed.is_multiple_of(2) { 1 } else { 10 },
+        driven: !seed.is_multiple_of(5),
+        window: WINDOW,
+        up,
+        down,
+    };
+    let (mut client, mut server) = setup.ends(keys);
+    let meeting = world::run(schedule, surroundings, &mut client, &mut server, DEADLINE);
+    Report {
+        meeting,
+        client,
+        server,
+    }
+}
+
+/// Checks what must hold whatever happened.
+fn check(schedule: &Schedule, report: &Report) {
+    let Report {
+        meeting,
+        client,
+        server,
+    } = report;
+    assert_eq!(meeting.ending, Ending::Done, "at {:?}", meeting.at);
+    for (quic, other, name) in [(client, server, "client"), (server, client, "server")] {
+        match &quic.outcome {
+            Some(Ok(())) => {
+                let sent = quic.transfer.send.len();
+                assert!(quic.transfer.complete, "the {name} has not got all");
+                assert_eq!(other.transfer.received, sent, "the {name} is wrong");
+            }
+            Some(Err(error)) => assert!(is_clear(error), "the {name} fails with: {error}"),
+            // It never came to a stream, or the end was stopped for good.
+            None => {}
+        }
+        assert!(quic.window_max < 1 << 30, "the {name}'s window ran away");
+        assert!(quic.connections_max <= 10, "the {name} hoards connections");
+    }
+    // What is under way is bounded by the windows, also in a blackout or while the other end is paused:
+    // at most the data of one window, as often as it was declared lost and sent again, and some probes.
+    for path in [&meeting.up, &meeting.down] {
+        assert!(path.held_bytes_max < 3 * u64::from(WINDOW), "{path:?}");
+        assert_eq!(path.overflowed, 0);
+    }
+    if must_succeed(schedule, report) {
+        // The server may not hear that all has come: the client's farewell is sent once.
+        let whole = client.succeeded() && server.transfer.complete;
+        assert!(
+            whole,
+            "no excuse, but client: {:?}, server: {:?}",
+            client.outcome, server.outcome
+        );
+    }
+}
+
+/// Errors that say what happened: silence, the other end has given up, or the client moved while it proved
+/// its address.
+fn is_clear(error: &ConnectionError) -> bool {
+    match error {
+        ConnectionError::TimedOut | ConnectionError::Reset => true,
+        ConnectionError::ConnectionClosed(close) => {
+            close.error_code == TransportErrorCode::INVALID_TOKEN
+        }
+        _ => false,
+    }
+}
+
+/// So much loss may silence an end for longer than the idle timeout: QUIC doubles its probe timeout each time that
+/// one comes to nothing, without end (RFC 9002 §6.2.1), and a blackout has doubled it before. Without a driver nobody
+/// looks again at a budget that is spent, and less will do.
+const TOO_MUCH_LOSS: f64 = 0.33;
+const TOO_MUCH_LOSS_UNDRIVEN: f64 = 0.2;
+
+/// Whether nothing excuses a failure. A handshake does not survive a change of address (RFC 9000 §9), nobody
+/// survives an end that is gone, and two faults are quinn's own (`quic_upstream.rs`).
+fn must_succeed(schedule: &Schedule, report: &Report) -> bool {
+    let Report { client, server, .. } = report;
+    let gone = schedule
+        .stop
+        .is_some_and(|stop| stop.interval.end() == Time::MAX);
+    let moved = schedule.address_changes.first().is_some_and(|change| {
+        let connected = [client.connected, server.connected];
+        connected.iter().any(|at| at.is_none_or(|at| at >= *change))
+    });
+    // A Retry packet that came corrupted makes quinn's client deaf to any other.
+    let deaf = client.connected.is_none()
+        && client
+            .retries
+            .iter()
+            .any(|retry| !server.retries.contains(retry));
+    // quinn sends one challenge to a new address. Until three probe timeouts later it may send there three times
+    // what it gets.
+    let unproven = server.peer_unproven;
+    let most = if client.is_driven() {
+        TOO_MUCH_LOSS
+    } else {
+        TOO_MUCH_LOSS_UNDRIVEN
+    };
+    let loss = schedule.up.loss.max(schedule.down.loss);
+    // A handshake in a blackout may spend the budget of an epoch that no acknowledgement ends, and only a driver does so instead.
+    let dark = report.meeting.up.dark + report.meeting.down.dark > 0;
+    let spent = !client.is_driven() && dark && server.connected.is_none();
+    !gone && !moved && !deaf && !unproven && !spent && loss < most
+}
+
+/// What befell the transfers, so that the test cannot quietly become an easy one.
+#[derive(Debug, Default)]
+struct Tally {
+    succeeded: u32,
+    had_to_succeed: u32,
+    lost_much: u32,
+    met_blackout: u32,
+    changed_address: u32,
+    met_stop: u32,
+}
+
+impl Tally {
+    fn add(&mut self, schedule: &Schedule, report: &Report) {
+        let meeting = &report.meeting;
+        let before = |time: Time| time < meeting.at;
+        self.succeeded += u32::from(report.client.succeeded());
+        self.had_to_succeed += u32::from(must_succeed(schedule, report));
+        let (sent, lost) = [meeting.up, meeting.down]
+            .iter()
+            .fold((0, 0), |(sent, lost), path| {
+                (sent + path.sent, lost + path.lost)
+            });
+        self.lost_much += u32::from(lost * 5 > sent);
+        self.met_blackout += u32::from(meeting.up.dark + meeting.down.dark > 0);
+        self.changed_address += u32::from(schedule.address_changes.iter().any(|at| before(*at)));
+        self.met_stop += u32::from(
+            schedule
+                .stop
+                .is_some_and(|stop| before(stop.interval.start)),
+        );
+    }
+}
+
+/// Every seed, or `VERUS_FAULT_SCHEDULES` of them, or only `VERUS_FAULT_SEED`, to see a failure again.
+#[test]
+fn every_transfer_delivers_every_byte_or_says_why_not() {
+    let seeds = match std::env::var("VERUS_FAULT_SEED") {
+        Ok(seed) => vec![seed.parse().expect("VERUS_FAULT_SEED is a number")],
+        Err(_) => {
+            let schedules = std::env::var("VERUS_FAULT_SCHEDULES").map_or(SCHEDULES, |many| {
+                many.parse().expect("VERUS_FAULT_SCHEDULES is a number")
+            });
+            (0..schedules).chain(FAILED_ONCE).collect::<Vec<u64>>()
+        }
+    };
+    let keys = Keys::new();
+    let next = AtomicUsize::new(0);
+    let tally = Mutex::new((Tally::default(), Vec::new()));
+    let workers = thread::available_parallelism().map_or(2, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(&seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let schedule = Schedule::random(seed);
+                    let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+                        let report = transfer(&schedule, &keys);
+                        check(&schedule, &report);
+                        report
+                    }));
+                    let (tally, failed) = &mut *tally.lock().expect("checks panic before this");
+                    match outcome {
+                        Ok(report) => tally.add(&schedule, &report),
+                        Err(_) => {
+                            println!("failed: {schedule}");
+                            failed.push(schedule);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let (tally, failed) = tally.into_inner().expect("no thread panicked");
+    assert!(failed.is_empty(), "{} transfers failed", failed.len());
+    println!("{tally:?}");
+    if seeds.len() > 1 {
+        assert!(tally.had_to_succeed > 120, "{tally:?}");
+        assert!(tally.lost_much > 15, "{tally:?}");
+        assert!(tally.met_blackout > 40, "{tally:?}");
+        assert!(tally.changed_address > 40, "{tally:?}");
+        assert!(tally.met_stop > 10, "{tally:?}");
+    }
+}

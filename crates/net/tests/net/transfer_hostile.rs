@@ -1,0 +1,484 @@
+//! Strangers, idle clients and silent peers: nobody is kept out, nobody is waited for without end, and no
+//! more is sent to an unproven address than three times what came from there.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::transfer_common::{World, noise, path, raw};
+use quinn::Connection;
+use tokio::time::{Instant, sleep, timeout};
+use verus_net::transfer::frames::{Answer, Demand, FileInfo, Request};
+use verus_net::transfer::refusal::Reason;
+use verus_net::transfer::trust::Trust;
+use verus_net::transfer::{Client, ClientConfig, Event, Limits, Outcome, Transfer, Trouble};
+
+/// Waits for an event that `wanted` knows, and returns what it makes of it.
+async fn event<T>(world: &mut World, wanted: impl Fn(&Event) -> Option<T>) -> T {
+    let found = async {
+        loop {
+            let event = world.server.event().await.expect("it runs");
+            if let Some(found) = wanted(&event) {
+                return found;
+            }
+        }
+    };
+    timeout(Duration::from_secs(20), found)
+        .await
+        .expect("it is told")
+}
+
+fn left(event: &Event) -> Option<String> {
+    match event {
+        Event::Left { why, .. } => Some(why.clone()),
+        _ => None,
+    }
+}
+
+fn failed(event: &Event) -> Option<String> {
+    match event {
+        Event::Failed { why, .. } => Some(why.clone()),
+        Event::Transfer(Transfer {
+            outcome: Outcome::Failed(why),
+            ..
+        }) => Some(why.clone()),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_who_say_nothing_keep_nobody_out() {
+    const STRANGERS: usize = 100;
+    let world = World::new();
+    let server = world.address;
+    let met = Arc::new(AtomicUsize::new(0));
+    let endpoint = raw::caller();
+    let config = raw::calling(raw::transport(1 << 20));
+    let mut strangers = tokio::task::JoinSet::new();
+    for _ in 0..STRANGERS {
+        let (endpoint, config, met) = (endpoint.clone(), config.clone(), Arc::clone(&met));
+        strangers.spawn(async move {
+            loop {
+                if let Ok(connecting) = endpoint.connect_with(config.clone(), server, "verus")
+                    && let Ok(connection) = connecting.await
+                {
+                    met.fetch_add(1, Ordering::Relaxed);
+                    connection.closed().await;
+                }
+                sleep(Duration::from_millis(200)).await;
+            }
+        });
+    }
+    let began = Instant::now();
+    while met.load(Ordering::Relaxed) < 2 * STRANGERS {
+        assert!(began.elapsed() < Duration::from_secs(60), "they are slow");
+        sleep(Duration::from_millis(10)).await;
+    }
+    for _ in 0..3 {
+        let began = Instant::now();
+        let client = world.connect().await.expect("a place");
+        client.list(&path("")).await.expect("an answer");
+        assert!(
+            began.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            began.elapsed()
+        );
+    }
+    strangers.abort_all();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_ask_for_nothing_make_room_at_once() {
+    let mut world = World::open(Limits::default(), 4);
+    let endpoint = raw::caller();
+    let config = raw::calling(raw::transport(1 << 20));
+    let mut idle: Vec<Connection> = Vec::new();
+    for _ in 0..8 {
+        idle.push(raw::greet(&endpoint, &config, world.address).await);
+    }
+    let began = Instant::now();
+    let mut config = world.config();
+    config.token = None;
+    let client = Client::connect(&config).await.expect("a place");
+    client.list(&path("")).await.expect("an answer");
+    assert!(began.elapsed() < Duration::from_secs(2));
+    assert!(event(&mut world, left).await.contains("wanted its place"));
+    let closed = idle.iter().filter(|it| it.close_reason().is_some()).count();
+    assert!(closed >= 7, "{closed} of 8, where one address has 2 places");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_address_does_not_have_all_places_even_for_those_who_work() {
+    let world = World::open(Limits::default(), 4);
+    fs::write(world.served("big"), noise(32 << 20, 1)).expect("written");
+    let endpoint = raw::caller();
+    let config = raw::calling(raw::transport(4096));
+    let mut working = Vec::new();
+    for _ in 0..2 {
+        let connection = raw::greet(&endpoint, &config, world.address).await;
+        let (mut send, receive) = connection.open_bi().await.expect("a stream");
+        let path = b"big".to_vec();
+        raw::say(&mut send, &Request::Get { path }).await;
+        working.push((connection, send, receive));
+    }
+    // The third from here finds both places of this address in use; from elsewhere there are two more.
+    let mut config = world.config();
+    config.token = None;
+    config.patience = Duration::from_millis(800);
+    let error = Client::connect(&config).await.expect_err("both are in use");
+    assert!(error.to_string().contains("as many clients"), "{error}");
+    let elsewhere = quinn::Endpoint::client(SocketAddr::from(([127, 0, 0, 2], 0))).expect("lo");
+    let config = raw::calling(raw::transport(1 << 20));
+    raw::greet(&elsewhere, &config, world.address).await;
+    // After a while without progress, the same address gets in, too.
+    let mut config = world.config();
+    config.token = None;
+    Client::connect(&config).await.expect("they get nowhere");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_asks_for_nothing_is_sent_away_after_a_while() {
+    let mut world = World::with(Limits {
+        idle: Duration::from_millis(300),
+        ..Limits::default()
+    });
+    let client = world.connect().await.expect("a server");
+    client.list(&path("")).await.expect("an answer");
+    assert!(event(&mut world, left).await.contains("asked for nothing"));
+    let trouble = client.list(&path("")).await.expect_err("it is closed");
+    assert!(trouble.is_lost(), "{trouble}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn half_read_lists_and_empty_puts_are_given_up_and_hold_up_nobody() {
+    let mut world = World::open(
+        Limits {
+            silence: Duration::from_secs(2),
+            ..Limits::default()
+        },
+        4,
+    );
+    for name in 0..2000 {
+        fs::write(world.served(&format!("{name:0100}")), b"").expect("written");
+    }
+    let endpoint = raw::caller();
+    let config = raw::calling(raw::transport(2000));
+    let connection = raw::greet(&endpoint, &config, world.address).await;
+    let mut open = Vec::new();
+    for number in 0..15 {
+        let (mut send, receive) = connection.open_bi().await.expect("a stream");
+        let request = if number < 8 {
+            Request::List { path: Vec::new() }
+        } else {
+            Request::Put {
+                path: format!("slow{number}").into_bytes(),
+                file: FileInfo {
+                    size: 1 << 30,
+                    modified: None,
+                    executable: false,
+                },
+                replace: false,
+            }
+        };
+        raw::say(&mut send, &request).await;
+        open.push((send, receive));
+    }
+    let mut config = world.config();
+    config.token = None;
+    let honest = Client::connect(&config).await.expect("a place");
+    let entries = honest.list(&path("")).await.expect("a list");
+    assert!(entries.len() > 2000);
+    for _ in 0..10 {
+        let why = event(&mut world, failed).await;
+        assert!(why.contains("said nothing for 2 s"), "{why}");
+    }
+    let parts = fs::read_dir(world.served("")).expect("there");
+    let parts = parts
+        .map(|entry| entry.expect("there").file_name())
+        .filter(|name| name.as_encoded_bytes().ends_with(b".verus-part"));
+    assert_eq!(parts.count(), 0, "nothing is left of files that never came");
+}
+
+/// A server that greets and then says nothing, or only that it lives.
+async fn stalled(alive: bool) -> SocketAddr {
+    let endpoint = raw::listener(raw::transport(1 << 20));
+    let address = endpoint.local_addr().expect("bound");
+    tokio::spawn(async move {
+        while let Some(incoming) = endpoint.accept().await {
+            let connection = incoming.await.expect("a client");
+            tokio::spawn(async move {
+                let mut open = Vec::new();
+                while let Ok((mut send, mut receive)) = connection.accept_bi().await {
+                    if let Some(Request::Hello { .. }) = raw::hear(&mut receive).await {
+                        let welcome = Answer::Welcome {
+                            proof: None,
+                            writable: true,
+                        };
+                        raw::say(&mut send, &welcome).await;
+                    } else if alive {
+                        let subject = verus_net::transfer::frames::Subject::Part;
+                        raw::say(&mut send, &Demand::Check { subject, bytes: 0 }).await;
+                        raw::say(&mut send, &Demand::EndOfPieces).await;
+                        tokio::spawn(async move {
+                            let mut receive = receive;
+                            let read = receive.read_to_end(1 << 30);
+                            let signs = async {
+                                loop {
+                                    raw::say(&mut send, &Demand::Received { position: 0 }).await;
+                                    sleep(Duration::from_millis(50)).await;
+                                }
+                            };
+                            tokio::select! { _ = read => {}, () = signs => {} }
+                        });
+                        continue;
+                    }
+                    open.push((send, receive));
+                }
+            });
+        }
+    });
+    address
+}
+
+fn to(world: &World, address: SocketAddr, silence: Duration) -> ClientConfig {
+    ClientConfig {
+        addresses: vec![address],
+        token: None,
+        trust: Trust::KnownHosts(world.home.path().join("hosts")),
+        silence,
+        ..world.config()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_alive_only_in_quic_is_given_up() {
+    let world = World::new();
+    let silence = Duration::from_millis(500);
+    let address = stalled(false).await;
+    let client = Client::connect(&to(&world, address, silence))
+        .await
+        .expect("greeted");
+    fs::write(world.mine("a"), b"a").expect("written");
+    let list = client.list(&path("")).await.map(drop);
+    let put = world.put(&client, "a", "a", false).await.map(drop);
+    let get = world.get(&client, "b", "b", false).await.map(drop);
+    for ended in [list, put, get, client.make_folder(&path("c")).await] {
+        let trouble = ended.expect_err("nobody answers");
+        assert!(
+            matches!(trouble, Trouble::Silent { stalled: false, .. }),
+            "{trouble}"
+        );
+        assert!(trouble.is_lost(), "no more files are tried");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signs_of_life_prolong_the_wait_but_not_for_ever() {
+    let world = World::new();
+    let silence = Duration::from_millis(300);
+    let address = stalled(true).await;
+    let client = Client::connect(&to(&world, address, silence))
+        .await
+        .expect("greeted");
+    fs::write(world.mine("a"), noise(100_000, 1)).expect("written");
+    let began = Instant::now();
+    let put = timeout(20 * silence, world.put(&client, "a", "a", false)).await;
+    let trouble = put.expect("it ends").expect_err("it is never done");
+    assert!(
+        matches!(trouble, Trouble::Silent { stalled: true, .. }),
+        "{trouble}"
+    );
+    assert!(began.elapsed() >= 9 * silence, "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_end_that_waits_for_data_says_that_it_lives() {
+    let world = World::open(Limits::default(), 4);
+    let endpoint = raw::caller();
+    let config = raw::calling(raw::transport(1 << 20));
+    let connection = raw::greet(&endpoint, &config, world.address).await;
+    let (mut send, mut receive) = connection.open_bi().await.expect("a stream");
+    let file = FileInfo {
+        size: 100_000,
+        modified: None,
+        executable: false,
+    };
+    let put = Request::Put {
+        path: b"slow".to_vec(),
+        file,
+        replace: false,
+    };
+    raw::say(&mut send, &put).await;
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        let next = timeout(Duration::from_secs(15), raw::hear::<Demand>(&mut receive)).await;
+        said.push(next.expect("within its interval").expect("a demand"));
+    }
+    assert!(
+        matches!(
+            said[..],
+            [
+                Demand::Check { bytes: 0, .. },
+                Demand::EndOfPieces,
+                Demand::Received { position: 0 }
+            ]
+        ),
+        "{said:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_packet_is_answered_with_no_more_than_three_times_its_bytes() {
+    let world = World::new();
+    // The client's first datagram, caught on the way.
+    let trap = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let endpoint = raw::caller();
+    let config = raw::calling(raw::transport(1 << 20));
+    let to = trap.local_addr().expect("bound");
+    let connecting = endpoint
+        .connect_with(config, to, "verus")
+        .expect("an address");
+    let mut first = [0; 2048];
+    let length = trap.recv(&mut first).expect("a datagram");
+    drop(connecting);
+    let victim = tokio::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
+        .await
+        .expect("a socket");
+    victim
+        .send_to(&first[..length], world.address)
+        .await
+        .expect("sent");
+    let mut came = 0;
+    let mut datagram = [0; 2048];
+    let listen = async {
+        loop {
+            came += victim.recv(&mut datagram).await.expect("a datagram");
+        }
+    };
+    // Probes come after 1, 3 and 7 s.
+    let _ = timeout(Duration::from_secs(8), listen).await;
+    assert!(came >= length, "the server answers: {came} bytes");
+    assert!(came <= 3 * length, "{came} bytes for {length}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_fails_to_be_sent_the_server_goes_on() {
+    let world = World::new();
+    // A first packet from port 0, which no socket can send to.
+    let trap = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let endpoint = raw::caller();
+    let config = raw::calling(raw::transport(1 << 20));
+    let to = trap.local_addr().expect("bound");
+    let connecting = endpoint
+        .connect_with(config, to, "verus")
+        .expect("an address");
+    let mut first = [0; 2048];
+    let length = trap.recv(&mut first).expect("a datagram");
+    drop(connecting);
+    let raw = socket2::Socket::new(
+        socket2::Domain::IPV4,
+        socket2::Type::RAW,
+        Some(socket2::Protocol::UDP),
+    )
+    .expect("root may");
+    let mut udp = Vec::new();
+    for word in [0, world.address.port(), 8 + length as u16, 0] {
+        udp.extend(word.to_be_bytes());
+    }
+    udp.extend(&first[..length]);
+    for _ in 0..20 {
+        let to = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        raw.send_to(&udp, &to.into()).expect("sent");
+    }
+    let client = world.connect().await.expect("a server");
+    client.list(&path("")).await.expect("an answer");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_takes_no_more_than_its_quota() {
+    let world = World::with(Limits {
+        bytes: Some(300_000),
+        ..Limits::default()
+    });
+    let client = world.connect().await.expect("a server");
+    fs::write(world.mine("a"), noise(200_000, 1)).expect("written");
+    fs::write(world.mine("b"), noise(200_000, 2)).expect("written");
+    world.put(&client, "a", "a", false).await.expect("it fits");
+    let trouble = world.put(&client, "b", "b", false).await;
+    match trouble.expect_err("it does not fit") {
+        Trouble::There(refusal) => {
+            assert_eq!(refusal.reason, Reason::NoSpace);
+            assert!(refusal.detail.contains("--max-bytes"), "{refusal}");
+        }
+        other => panic!("{other}"),
+    }
+    assert!(!world.served("b").exists() && !world.served(".b.verus-part").exists());
+    // In another's place it fits; and what is there already costs nothing.
+    world.put(&client, "b", "a", true).await.expect("it fits");
+    assert!(
+        world
+            .put(&client, "b", "a", false)
+            .await
+            .expect("same")
+            .same
+    );
+    // Folders take room, too.
+    let mut folders = 0;
+    while client
+        .make_folder(&path(&format!("f{folders}")))
+        .await
+        .is_ok()
+    {
+        folders += 1;
+        assert!(folders < 100, "they take none");
+    }
+    assert!(folders > 10, "{folders}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn old_unfinished_files_of_ours_are_removed_and_no_others() {
+    let home = tempfile::tempdir().expect("a folder");
+    let served = home.path().join("served");
+    fs::create_dir_all(served.join("in")).expect("folders");
+    let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    let make = |name: &str| {
+        let file = fs::File::create(served.join(name)).expect("a file");
+        file.set_len(1000).expect("a file");
+        file.set_modified(old).expect("ours");
+        file
+    };
+    make("in/.old.verus-part");
+    make("a file as old");
+    make(".locked.verus-part");
+    let locked = fs::File::open(served.join(".locked.verus-part")).expect("there");
+    locked.lock().expect("ours");
+    make(".linked.verus-part");
+    fs::hard_link(served.join(".linked.verus-part"), served.join("link")).expect("a link");
+    make(".theirs.verus-part");
+    std::os::unix::fs::chown(served.join(".theirs.verus-part"), Some(65_534), None)
+        .expect("these tests run as root");
+    let fresh = std::fs::metadata(home.path()).and_then(|about| about.modified());
+    make(".fresh.verus-part")
+        .set_modified(fresh.expect("known"))
+        .expect("ours");
+    let _world = World::around(home, Limits::default(), 4, None);
+    let removed = async {
+        while served.join("in/.old.verus-part").exists() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), removed)
+        .await
+        .expect("it is old");
+    for name in [
+        "a file as old",
+        ".locked.verus-part",
+        ".linked.verus-part",
+        ".fresh.verus-part",
+        ".theirs.verus-part",
+    ] {
+        assert!(served.join(name).exists(), "{name}");
+    }
+}

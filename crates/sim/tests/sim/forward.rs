@@ -1,0 +1,154 @@
+//! What `forward` promises, on channels that are built in or constant.
+
+use crate::common::{run, run_all, single, starting};
+use verus_sim::{Change, FlowSpec, Outcome, Scenario};
+
+const RED: &str = "red:min=375000,max=1125000,p=0.1";
+
+/// Mbit/s of a flow in [from, to) s.
+fn rate(outcome: &Outcome, flow: usize, from: f64, to: f64) -> f64 {
+    let bins = |s: f64| (s * 1e3 / outcome.bin_ms) as usize;
+    let rates = &outcome.metrics.series[flow].throughput_mbps[bins(from)..bins(to)];
+    rates.iter().sum::<f64>() / rates.len() as f64
+}
+
+/// Mean queueing delay in [from, to) s, ms, over the bins of the first flow.
+fn delay(outcome: &Outcome, from: f64, to: f64) -> f64 {
+    let bins = |s: f64| (s * 1e3 / outcome.bin_ms) as usize;
+    let delays = outcome.metrics.series[0].qdelay_mean_ms[bins(from)..bins(to)].iter();
+    let known: Vec<f64> = delays.copied().flatten().collect();
+    known.iter().sum::<f64>() / known.len() as f64
+}
+
+#[test]
+fn a_link_is_filled_at_the_queue_asked_for_whatever_its_rate() {
+    // 27 ms × ∛(10 Mbit/s ÷ rate).
+    for (mbps, queue_ms) in [(1.25, 54.0), (10.0, 27.0), (80.0, 13.5)] {
+        let outcome = run(&single(
+            &format!("rate:{mbps}"),
+            "infinite",
+            "forward",
+            30.0,
+        ));
+        let used = rate(&outcome, 0, 5.0, 30.0) / mbps;
+        let delay = delay(&outcome, 5.0, 30.0);
+        assert!(used > 0.97, "{mbps} Mbit/s: used {used:.3}");
+        let near = 0.8 * queue_ms..1.25 * queue_ms;
+        assert!(near.contains(&delay), "{mbps} Mbit/s: {delay:.1} ms");
+    }
+}
+
+#[test]
+fn cellular_channels_are_filled_at_a_hundred_milliseconds() {
+    let channels = [
+        "campus-pedestrian-3g-up@11",
+        "city-driving-3g-down@12",
+        "highway-driving-3g-up@13",
+    ];
+    let scenarios = channels.map(|channel| single(channel, RED, "forward", 60.0));
+    for (channel, metrics) in channels.iter().zip(run_all(&scenarios, |run| run.metrics)) {
+        let (used, p95) = (
+            metrics.utilization.expect("there is capacity"),
+            metrics.qdelay_p95_ms.expect("packets left"),
+        );
+        assert!(
+            used > 0.95 && p95 < 100.0,
+            "{channel}: {used:.3} at {p95:.0} ms"
+        );
+    }
+}
+
+#[test]
+fn five_flows_share_evenly_wherever_they_begin() {
+    for apart_s in [0.0, 0.5, 5.0] {
+        let flows = (0..5).map(|n| starting("forward", f64::from(n) * apart_s));
+        let settled = 4.0 * apart_s + 5.0;
+        let outcome = run(&Scenario {
+            flows: flows.collect(),
+            ..single("rate:20", RED, "forward", settled + 20.0)
+        });
+        for flow in 0..5 {
+            let share = rate(&outcome, flow, settled, settled + 20.0) / 4.0;
+            assert!(
+                (0.8..1.25).contains(&share),
+                "{apart_s} s apart: flow {flow} has {share:.2}"
+            );
+        }
+        let delay = delay(&outcome, settled, settled + 20.0);
+        assert!(delay < 50.0, "{apart_s} s apart: {delay:.0} ms");
+    }
+}
+
+#[test]
+fn losses_by_chance_cost_next_to_nothing() {
+    let outcome = run(&Scenario {
+        loss: 0.03,
+        ..single("rate:20", RED, "forward", 30.0)
+    });
+    let used = rate(&outcome, 0, 3.0, 30.0) / 20.0;
+    assert!(used > 0.9, "used {used:.3}");
+}
+
+#[test]
+fn a_short_buffer_is_filled_without_being_flooded() {
+    // A quarter of the bandwidth-delay product of 20 Mbit/s and 40 ms.
+    let outcome = run(&single("rate:20", "droptail:bytes=25000", "forward", 30.0));
+    let used = rate(&outcome, 0, 3.0, 30.0) / 20.0;
+    let lost = outcome.metrics.loss_rate.expect("packets were sent");
+    assert!(used > 0.95 && lost < 0.03, "used {used:.3}, lost {lost:.3}");
+}
+
+#[test]
+fn a_longer_path_is_believed_within_five_seconds_and_filled_within_three() {
+    for mbps in [5.0, 50.0] {
+        let outcome = run(&Scenario {
+            changes: vec![Change {
+                at_s: 12.0,
+                delay_ms: Some(45.0),
+                ..Default::default()
+            }],
+            ..single(&format!("rate:{mbps}"), RED, "forward", 20.0)
+        });
+        let used = rate(&outcome, 0, 15.0, 20.0) / mbps;
+        assert!(used > 0.95, "{mbps} Mbit/s: used {used:.3}");
+        let flow = &outcome.flows[0];
+        let column = flow.columns.iter().position(|&name| name == "delay_min_ms");
+        let base = flow.samples[column.expect("it is shown")][170];
+        assert!(
+            (base - 90.0).abs() < 5.0,
+            "{mbps} Mbit/s: D is {base:.1} ms"
+        );
+    }
+}
+
+#[test]
+fn an_outage_is_over_within_a_second() {
+    let change = |at_s, mbps| Change {
+        at_s,
+        rate_mbps: Some(mbps),
+        ..Default::default()
+    };
+    let outcome = run(&Scenario {
+        changes: vec![change(10.0, 0.0), change(13.0, 20.0)],
+        ..single("rate:20", "infinite", "forward", 20.0)
+    });
+    assert!(rate(&outcome, 0, 13.0, 14.0) > 10.0);
+    assert!(delay(&outcome, 15.0, 20.0) < 40.0);
+    // Nothing ran away meanwhile: what waited was one window.
+    assert!(outcome.totals.peak_network_bytes < 500_000);
+}
+
+#[test]
+fn a_short_file_takes_its_time_on_the_link_and_six_round_trips() {
+    // 250 kB take 0.1 s of 20 Mbit/s; each file is a connection of its own.
+    let users = FlowSpec {
+        traffic: Some("files:bytes=250000,gap_s=0.5".to_owned()),
+        ..FlowSpec::new("forward")
+    };
+    let outcome = run(&Scenario {
+        flows: vec![users],
+        ..single("rate:20", RED, "forward", 20.0)
+    });
+    let took = outcome.metrics.completion_p95_s.expect("files came");
+    assert!(took < 0.1 + 6.0 * 0.04, "{took:.3} s");
+}

@@ -1,0 +1,487 @@
+//! What a path can be made of besides a queue and a link: jitter, reordering, recorded delays, losses, ways back, and what
+//! changes in the course of a run.
+
+use crate::common::{run, sending, single};
+use verus_sim::{Change, FlowSpec, Outcome, Records, Scenario};
+
+/// One flow over 12 Mbit/s, that is 1 ms a packet, and 20 ms each way, each packet recorded.
+fn recorded(scheme: &str, duration_s: f64) -> Scenario {
+    Scenario {
+        records: true,
+        ..single("rate:12", "infinite", scheme, duration_s)
+    }
+}
+
+fn records(outcome: &Outcome) -> &Records {
+    outcome.records.as_ref().expect("asked for")
+}
+
+/// How long each packet that arrived took from the link to the receiver, ms.
+fn under_way(outcome: &Outcome) -> Vec<f64> {
+    let records = records(outcome);
+    let times = records.departed_ms.iter().zip(&records.received_ms);
+    times
+        .map(|(departed, received)| received - departed)
+        .filter(|took| took.is_finite())
+        .collect()
+}
+
+/// When each packet arrived that did, in the order of sending.
+fn arrivals(outcome: &Outcome) -> Vec<f64> {
+    let times = records(outcome).received_ms.iter().copied();
+    times.filter(|time| time.is_finite()).collect()
+}
+
+fn rate(at_s: f64, rate_mbps: f64) -> Change {
+    Change {
+        at_s,
+        rate_mbps: Some(rate_mbps),
+        ..Change::default()
+    }
+}
+
+#[test]
+fn jitter_comes_behind_the_link_and_keeps_the_order() {
+    // Slow enough that few packets wait for others.
+    let scenario = Scenario {
+        jitter: "gauss:mean_ms=6".to_owned(),
+        ..recorded("constant:rate_mbps=0.6", 60.0)
+    };
+    let outcome = run(&scenario);
+    let took = under_way(&outcome);
+    let mean = took.iter().sum::<f64>() / took.len() as f64;
+    assert!(took.len() > 2_900 && took.iter().all(|took| *took >= 20.0));
+    assert!((mean - 26.0).abs() < 0.15, "{mean}");
+    assert!(arrivals(&outcome).is_sorted());
+    // What waits in the queue is no longer for it.
+    assert_eq!(outcome.metrics.qdelay_max_ms, Some(1.0));
+    let other = run(&Scenario {
+        seed: 2,
+        ..scenario.clone()
+    });
+    assert_ne!(took, under_way(&other));
+    assert_eq!(took, under_way(&run(&scenario)));
+}
+
+#[test]
+fn wifi_holds_up_all_flows_where_one_packet_waits() {
+    let mut scenario = recorded("constant:rate_mbps=2", 20.0);
+    scenario.flows.push(FlowSpec::new("constant:rate_mbps=2"));
+    scenario.jitter = "wifi:mean_ms=7".to_owned();
+    let outcome = run(&scenario);
+    let records = records(&outcome);
+    // In the order of leaving the link, whoever's they are.
+    let mut packets: Vec<(f64, f64)> = (records.departed_ms.iter().copied())
+        .zip(records.received_ms.iter().copied())
+        .filter(|(_, received)| received.is_finite())
+        .collect();
+    packets.sort_by(|one, other| one.0.total_cmp(&other.0));
+    assert!(packets.is_sorted_by_key(|(_, received)| *received));
+    // A share of 6/84 meets a bad spell of 86 ms, and those behind wait with it: more than the mean of 7 ms.
+    let took = under_way(&outcome);
+    let mean = took.iter().sum::<f64>() / took.len() as f64;
+    assert!((40.0..140.0).contains(&mean), "{mean}");
+}
+
+#[test]
+fn a_way_back_of_its_own_has_its_delay_its_jitter_and_its_losses() {
+    let sparse = recorded("constant:rate_mbps=0.6", 60.0);
+    let mean = |outcome: &Outcome| outcome.metrics.rtt_mean_ms.expect("answers");
+    let far = run(&Scenario {
+        delay_ms: 0.0,
+        ack_delay_ms: Some(25.0),
+        ..sparse.clone()
+    });
+    assert_eq!(mean(&far), 26.0);
+    let own = run(&Scenario {
+        ack_delay_ms: Some(25.0),
+        flows: vec![FlowSpec {
+            delay_ms: Some(20.0),
+            ..FlowSpec::new("constant:rate_mbps=0.6")
+        }],
+        ..sparse.clone()
+    });
+    assert_eq!(mean(&own), 41.0, "a flow's own delay is that of both ways");
+    let wavering = run(&Scenario {
+        ack_jitter: "uniform:max_ms=10".to_owned(),
+        ..sparse.clone()
+    });
+    assert!((mean(&wavering) - 46.0).abs() < 0.3, "{}", mean(&wavering));
+    assert!(under_way(&wavering).iter().all(|took| *took == 20.0));
+    let lossy = run(&Scenario {
+        ack_loss: 0.3,
+        ..sparse
+    });
+    let unheard = lossy.flows[0].counters.sent - records(&lossy).acked_ms.len() as u64;
+    assert_eq!(unheard, 0);
+    assert_eq!(lossy.metrics.drops, 0, "data are not lost by that");
+    assert_eq!(lossy.totals.network_bytes % 1500, 0);
+}
+
+#[test]
+fn reordered_packets_are_late_and_nothing_is_lost() {
+    let outcome = run(&Scenario {
+        reorder: "late:p=0.05,ms=10".to_owned(),
+        ..recorded("cubic", 20.0)
+    });
+    let took = under_way(&outcome);
+    let late = took.iter().filter(|took| (**took - 30.0).abs() < 1e-6);
+    let share = late.count() as f64 / took.len() as f64;
+    assert!((share - 0.05).abs() < 0.006, "{share}");
+    let other = |took: &f64| (took - 20.0).abs() < 1e-6 || (took - 30.0).abs() < 1e-6;
+    assert!(took.iter().all(other));
+    assert!(!arrivals(&outcome).is_sorted());
+    assert_eq!(outcome.metrics.drops, 0);
+    // An event that an earlier arrival has replaced sets no others: at the most three for a packet that is late.
+    let packets = outcome.flows[0].counters.sent;
+    assert!(
+        outcome.totals.events < packets * 4,
+        "{} events for {packets} packets",
+        outcome.totals.events
+    );
+}
+
+#[test]
+fn a_recorded_series_of_delays_is_followed_each_way_and_packets_overtake() {
+    let path = concat!(env!("CARGO_TARGET_TMPDIR"), "/delays.txt");
+    std::fs::write(path, "30\n30\n10\n10\n").unwrap();
+    let scenario = Scenario {
+        delay_series: Some(path.to_owned()),
+        ..recorded("constant:rate_mbps=12", 2.0)
+    };
+    let outcome = run(&scenario);
+    let records = records(&outcome);
+    for (departed, received) in records.departed_ms.iter().zip(&records.received_ms) {
+        if received.is_finite() {
+            let expected = if departed % 40.0 < 20.0 { 30.0 } else { 10.0 };
+            assert!((received - departed - expected).abs() < 1e-6, "{departed}");
+        }
+    }
+    assert!(!arrivals(&outcome).is_sorted());
+    let rtts = records.acked_ms.iter().zip(&records.received_ms);
+    let back: Vec<f64> = rtts.map(|(acked, received)| acked - received).collect();
+    assert!(back.iter().any(|ms| (ms - 30.0).abs() < 1e-6));
+    assert!(back.iter().any(|ms| (ms - 10.0).abs() < 1e-6));
+}
+
+#[test]
+fn bursts_lose_the_last_of_each_round() {
+    let outcome = run(&Scenario {
+        loss_bursts: "2/18".to_owned(),
+        ..recorded("constant:rate_mbps=6", 5.0)
+    });
+    let dropped = &records(&outcome).dropped_ms;
+    let lost = (0..dropped.len()).filter(|&number| dropped[number].is_finite());
+    assert!(lost.clone().count() > 200);
+    assert!(lost.into_iter().all(|number| number % 18 >= 16));
+}
+
+#[test]
+fn a_suspended_link_holds_its_packets_and_the_changes_come_again() {
+    // Of each 2 s the last 0.2 s nothing: the suspensions of draft-huitema-ccwg-c4-test.
+    let outcome = run(&Scenario {
+        changes: vec![rate(1.8, 0.0)],
+        changes_repeat_s: Some(2.0),
+        ..recorded("constant:rate_mbps=6", 7.0)
+    });
+    let records = records(&outcome);
+    assert_eq!(outcome.metrics.drops, 0);
+    let within = |ms: f64| ms % 2000.0 > 1800.0 && ms % 2000.0 < 2000.0;
+    assert!(!records.departed_ms.iter().any(|departed| within(*departed)));
+    assert!(records.sent_ms.iter().any(|sent| within(*sent)));
+    let capacity = outcome.metrics.capacity_mbps;
+    // 6.4 of 7 s; in the last lap there is no suspension yet.
+    assert!((capacity - 12.0 * 6.4 / 7.0).abs() < 1e-6, "{capacity}");
+}
+
+#[test]
+fn all_that_a_change_can_change_holds_from_its_instant() {
+    let outcome = run(&Scenario {
+        ack: "rate:1".to_owned(),
+        changes: vec![
+            Change {
+                at_s: 2.0,
+                jitter: Some("uniform:max_ms=5".to_owned()),
+                ..Change::default()
+            },
+            Change {
+                at_s: 4.0,
+                jitter: Some("none".to_owned()),
+                loss_bursts: Some("1/4".to_owned()),
+                ack_rate_mbps: Some(0.064),
+                ..Change::default()
+            },
+            Change {
+                at_s: 6.0,
+                ack_jitter: Some("uniform:max_ms=50".to_owned()),
+                loss_bursts: Some("none".to_owned()),
+                ack_rate_mbps: Some(1.0),
+                ..Change::default()
+            },
+        ],
+        ..recorded("constant:rate_mbps=0.6", 8.0)
+    });
+    let records = records(&outcome);
+    let spent = |from: f64, to: f64| -> Vec<(f64, f64, f64)> {
+        (0..records.sent_ms.len())
+            .filter(|&packet| (from..to).contains(&records.sent_ms[packet]))
+            .map(|packet| {
+                let received = records.received_ms[packet];
+                let forth = received - records.departed_ms[packet];
+                (
+                    forth,
+                    records.acked_ms[packet] - received,
+                    records.dropped_ms[packet],
+                )
+            })
+            .collect()
+    };
+    let near = |value: f64, expected: f64| (value - expected).abs() < 1e-6;
+    // 64 bytes take 0.512 ms at 1 Mbit/s and 8 ms at 64 kbit/s.
+    let first = spent(0.0, 1_950.0);
+    assert!(
+        first
+            .iter()
+            .all(|(forth, back, _)| near(*forth, 20.0) && near(*back, 20.512))
+    );
+    assert!(
+        spent(2_010.0, 3_900.0)
+            .iter()
+            .any(|(forth, ..)| *forth > 22.0)
+    );
+    let third = spent(4_010.0, 5_900.0);
+    let lost = third.iter().filter(|packet| packet.2.is_finite()).count();
+    assert!(lost.abs_diff(third.len() / 4) <= 1);
+    let arrived = third.iter().filter(|packet| packet.2.is_nan());
+    assert!(
+        arrived
+            .clone()
+            .all(|(forth, back, _)| near(*forth, 20.0) && near(*back, 28.0))
+    );
+    let last = spent(6_100.0, 7_900.0);
+    assert!(last.iter().any(|(_, back, _)| *back > 50.0));
+    assert!(last.iter().all(|packet| packet.2.is_nan()));
+}
+
+#[test]
+fn a_file_over_a_wavering_path_arrives_whole() {
+    for scheme in ["verus:ratio=2", "cubic", "bbr", "c4", "sprout"] {
+        let outcome = run(&Scenario {
+            flows: vec![sending(scheme, 300_000)],
+            jitter: "wifi:mean_ms=12".to_owned(),
+            ack_jitter: "gauss:mean_ms=3".to_owned(),
+            reorder: "uniform:p=0.02,max_ms=30".to_owned(),
+            ack_loss: 0.02,
+            loss_bursts: "1/50".to_owned(),
+            changes: vec![rate(1.0, 0.0), rate(1.2, 12.0)],
+            changes_repeat_s: Some(2.0),
+            ..single("rate:12", "droptail:bytes=60000", scheme, 60.0)
+        });
+        assert_eq!(outcome.metrics.completions, Some(1), "{scheme}");
+    }
+}
+
+#[test]
+fn two_links_in_a_row_are_crossed_by_whom_they_should() {
+    // The parking lot: one flow over both links, and one over each. The long one meets both queues.
+    let crossing = |crosses: &str| FlowSpec {
+        crosses: Some(crosses.to_owned()),
+        ..FlowSpec::new("newreno")
+    };
+    let scenario = Scenario {
+        flows: vec![crossing("both"), crossing("first"), crossing("second")],
+        queue: "droptail:packets=30".to_owned(),
+        second_trace: Some("rate:6".to_owned()),
+        second_queue: "droptail:packets=30".to_owned(),
+        records: true,
+        ..single("rate:12", "", "", 60.0)
+    };
+    let outcome = run(&scenario);
+    let rates: Vec<f64> = (outcome.metrics.per_flow.iter())
+        .map(|flow| flow.throughput_mbps)
+        .collect();
+    let [long, first, second] = rates[..] else {
+        panic!("three flows")
+    };
+    assert!((10.5..=12.0).contains(&(long + first)), "{rates:?}");
+    assert!((5.3..=6.0).contains(&(long + second)), "{rates:?}");
+    assert!(long < second && long > 0.3, "{rates:?}");
+    // Alone, a packet of 1500 bytes takes 1 ms on the first link and 2 ms on the second.
+    let first_packet = |crosses: &str| {
+        let outcome = run(&Scenario {
+            flows: vec![FlowSpec {
+                bytes: Some(1500),
+                ..crossing(crosses)
+            }],
+            ..scenario.clone()
+        });
+        records(&outcome).received_ms[0]
+    };
+    assert_eq!(
+        ["both", "first", "second"].map(first_packet),
+        [23.0, 21.0, 22.0]
+    );
+}
+
+#[test]
+fn a_packet_over_the_first_of_two_links_does_not_wait_for_what_the_second_holds() {
+    // A packet takes 1.2 s on the second link, so that its sender sends it again after 1 s; and 1 ms on the first, which
+    // another crosses meanwhile, whose sender hears of it long before it would do so.
+    let once = |crosses: &str, start_s| FlowSpec {
+        crosses: Some(crosses.to_owned()),
+        bytes: Some(1460),
+        start_s,
+        ..FlowSpec::new("newreno")
+    };
+    let outcome = run(&Scenario {
+        flows: vec![once("both", 0.0), once("first", 0.1)],
+        second_trace: Some("rate:0.01".to_owned()),
+        ..recorded("", 3.0)
+    });
+    let records = records(&outcome);
+    assert_eq!(records.received_ms, [1221.0, 121.0, 2421.0]);
+    assert_eq!(records.acked_ms[1], 141.0);
+}
+
+#[test]
+fn what_cannot_be_is_named() {
+    let broken = concat!(env!("CARGO_TARGET_TMPDIR"), "/broken-delays.txt");
+    std::fs::write(broken, "12\nsoon\n").unwrap();
+    let whole = concat!(env!("CARGO_TARGET_TMPDIR"), "/whole-delays.txt");
+    std::fs::write(whole, "12\n13\n").unwrap();
+    let broken_series =
+        format!("delay series `{broken}`, line 2: `soon` is not a whole number of milliseconds");
+    let series = |path: &str| Scenario {
+        delay_series: Some(path.to_owned()),
+        ..Scenario::default()
+    };
+    let changing = |changes: Vec<Change>| Scenario {
+        trace: "rate:12".to_owned(),
+        changes,
+        ..Scenario::default()
+    };
+    let cases: Vec<(Scenario, &str)> = vec![
+        (
+            Scenario {
+                jitter: "gauss".to_owned(),
+                ..Scenario::default()
+            },
+            "jitter `gauss`: `gauss` needs mean_ms=MS",
+        ),
+        (
+            Scenario {
+                ack_jitter: "wifi:mean_ms=-1".to_owned(),
+                ..Scenario::default()
+            },
+            "ack_jitter `wifi:mean_ms=-1`: mean_ms must be a number of ms between 0 and 91, not `-1`",
+        ),
+        (
+            Scenario {
+                reorder: "often".to_owned(),
+                ..Scenario::default()
+            },
+            "reorder `often`: unknown kind `often`; known are none, late, uniform",
+        ),
+        (
+            Scenario {
+                loss_bursts: "18/2".to_owned(),
+                ..Scenario::default()
+            },
+            "loss_bursts must be `none`, or LOST/OF with fewer lost than there are, such as 2/18, not `18/2`",
+        ),
+        (
+            Scenario {
+                ack_loss: 1.0,
+                ..Scenario::default()
+            },
+            "ack_loss must be at least 0 and below 1, not 1.0",
+        ),
+        (
+            Scenario {
+                flows: vec![FlowSpec {
+                    crosses: Some("first".to_owned()),
+                    ..FlowSpec::new("cubic")
+                }],
+                ..Scenario::default()
+            },
+            "flows[0].crosses must be left out where there is no second_trace, not `first`",
+        ),
+        (
+            Scenario {
+                flows: vec![FlowSpec {
+                    crosses: Some("third".to_owned()),
+                    ..FlowSpec::new("cubic")
+                }],
+                second_trace: Some("rate:5".to_owned()),
+                ..Scenario::default()
+            },
+            "flows[0].crosses must be first, second or both, not `third`",
+        ),
+        (
+            Scenario {
+                second_trace: Some("rate:fast".to_owned()),
+                ..Scenario::default()
+            },
+            "channel `rate:fast`: `fast` is not a rate in Mbit/s (a number above 0, such as rate:12)",
+        ),
+        (series(broken), &broken_series),
+        (
+            Scenario {
+                ack_delay_ms: Some(3.0),
+                ..series(whole)
+            },
+            "ack_delay_ms must be left out beside delay_series, not 3",
+        ),
+        (
+            Scenario {
+                flows: vec![FlowSpec {
+                    delay_ms: Some(3.0),
+                    ..FlowSpec::new("cubic")
+                }],
+                ..series(whole)
+            },
+            "flows[0].delay_ms must be left out beside delay_series, not 3",
+        ),
+        (
+            Scenario {
+                changes: vec![Change {
+                    delay_ms: Some(3.0),
+                    ..Change::default()
+                }],
+                ..series(whole)
+            },
+            "changes[0].delay_ms must be left out beside delay_series, not 3",
+        ),
+        (
+            changing(vec![Change {
+                jitter: Some("x".to_owned()),
+                ..Change::default()
+            }]),
+            "changes[0].jitter `x`: unknown kind `x`; known are none, uniform, gauss, wifi",
+        ),
+        (
+            changing(vec![Change {
+                ack_rate_mbps: Some(1.0),
+                ..Change::default()
+            }]),
+            "changes[0].ack_rate_mbps must be left out but where the channel is a rate, not 1",
+        ),
+        (
+            Scenario {
+                changes_repeat_s: Some(2.0),
+                ..changing(vec![rate(2.0, 1.0)])
+            },
+            "changes_repeat_s must be after the last change, not 2",
+        ),
+        (
+            Scenario {
+                changes_repeat_s: Some(0.0),
+                ..changing(vec![])
+            },
+            "changes_repeat_s must be between 0.001 and 1000000, not 0.0",
+        ),
+    ];
+    for (scenario, message) in cases {
+        assert_eq!(scenario.plan().unwrap_err().to_string(), message);
+    }
+}
