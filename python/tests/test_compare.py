@@ -307,7 +307,7 @@ def test_ctrl_c_while_drawing_keeps_the_runs(tmp_path: Path, left_behind: Look) 
     assert sum(name.endswith(".run") for name in left_behind(tmp_path)) == 72
     assert not (tmp_path / "deep" / "here").exists()
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
-    assert b"72 of 72 runs are there" in again.stderr
+    assert b"72 of 72 runs were done before" in again.stderr
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["here"]
 
 

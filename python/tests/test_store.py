@@ -82,7 +82,7 @@ def test_the_same_command_runs_only_what_is_missing_and_ends_in_the_same_bytes(
         assert err.endswith(".unfinished`; the same command goes on from there\n")
     ran = verus(*MANY, *out)
     assert ran.code == 0
-    assert f"{there} of 12 runs are there" in ran.err
+    assert f"{there} of 12 runs were done before" in ran.err
     assert len(simulated) == 12 - there
     assert not kept(tmp_path)
     (first,) = [tmp_path / "one"] if out else list(results.iterdir())
@@ -131,7 +131,7 @@ def test_one_run_that_fails_costs_none_of_the_others(verus: Command, tmp_path: P
     assert there >= 7
     assert second.strip() == f"{there} of 16 runs are kept in `one.unfinished`; the same command goes on from there"
     (tmp_path / "broken").write_text("1\n2\n3\n")
-    assert f"{there} of 16 runs are there" in verus(*words).err
+    assert f"{there} of 16 runs were done before" in verus(*words).err
 
 
 def test_an_outcome_comes_back_as_it_was(tmp_path: Path) -> None:

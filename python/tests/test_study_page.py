@@ -61,7 +61,7 @@ def test_a_study_has_a_figure_for_each_numeric_axis_and_a_row_for_each_cell(veru
     text = (study / "report.html").read_text()
     assert text.count("<th scope=row>epoch</th>") == 2 * 3
     assert text.count("<th scope=row>others</th>") == 2 * 2 * 2 * 2
-    assert "66 of 66 runs are there, in 22 cells" in shown(study)
+    assert "66 of 66 runs are done, in 22 cells" in shown(study)
 
 
 def test_lines_are_the_means_of_the_dataset_with_their_intervals(verus: Command, study: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_study_that_is_not_finished_is_drawn_and_says_what_is_missing(verus: C
     assert verus("sweep", "mine.toml", "--out", "study", "--shard", "1/3", "--quiet").code == 0
     ran = verus("report", "study")
     assert ran.code == 0, ran.err
-    assert "22 of 66 runs are there" in shown(study)
+    assert "22 of 66 runs are done" in shown(study)
     assert "44 runs are missing" in shown(study)
 
 
@@ -123,5 +123,5 @@ def test_a_study_that_delivered_nothing_has_no_delays(verus: Command, study: Pat
     (tmp_path / "mine.toml").write_text('duration_s = 1\ntrace = "late.down"\nscheme = "cubic"\ndelay_ms = [5, 10]\n')
     ran = verus("sweep", "mine.toml", "--out", "study", "--report")
     assert ran.code == 0, ran.err
-    assert "2 of 2 runs are there" in shown(study)
+    assert "2 of 2 runs are done" in shown(study)
     assert [path.name for path in (study / "figures").glob("*.svg")] == ["throughput-by-delay_ms.svg"]

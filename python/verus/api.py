@@ -192,7 +192,7 @@ class FlowResult:
     """
 
     scheme: str
-    metrics: dict[str, Any]
+    metrics: dict[str, Any] = field(repr=False)
     sent_ms: Array = field(repr=False)
     rtt_ms: Array = field(repr=False)
     qdelay_ms: Array = field(repr=False)
@@ -213,7 +213,7 @@ class Result:
         results: The same as tables, ready to save.
     """
 
-    metrics: dict[str, Any]
+    metrics: dict[str, Any] = field(repr=False)
     flows: tuple[FlowResult, ...]
     series: dict[str, Array] = field(repr=False)
     results: Results = field(repr=False)

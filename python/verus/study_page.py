@@ -252,11 +252,11 @@ def _about(plan: Plan, told: Sequence[Told], axes: Sequence[str], there: int, to
         if len(seeds) > 1
         else f"<tr><th scope=row>seed</th><td>1</td><td class=text>{seeds[0]}</td></tr>"
     )
-    words = f"{there} of {total} runs are there, in {len(told)} cells, by the engine {plan.engine}."
+    words = f"{there} of {total} runs are done, in {len(told)} cells, by the engine {plan.engine}."
     if there < total:
         words += (
-            f" {total - there} runs are missing: means are over the seeds that are there, and settings of which no run "
-            "is there are left out. `verus sweep` does the rest."
+            f" {total - there} runs are missing: means are over the seeds that are done, and settings of which no run "
+            "is done are left out. `verus sweep` does the rest."
         )
     return table(["axis", "values", ""], rows) + f"<p class=note>{html.escape(words)}</p>"
 

@@ -339,9 +339,10 @@ const DURATION_S: f64 = 60.0;
 fn open(text: &str, seed: u64, duration: Duration) -> Result<std::sync::Arc<Trace>, Error> {
     match names::open(text, seed, duration)? {
         Channel::Trace(trace) => Ok(trace),
-        Channel::Rate(_) => Err(Error::UnknownChannel {
+        Channel::Rate(_) => Err(Error::Expression {
             text: text.to_owned(),
-            hint: "a constant rate has no trace".to_owned(),
+            part: String::new(),
+            problem: "a constant rate has no trace".to_owned(),
         }),
     }
 }

@@ -233,7 +233,7 @@ def _run(
             ended = dict(work(runs))
             return [ended[index] for index in range(len(runs))]
         if there := sum(map(store.has, set(keys))):
-            talk.say(f"{there} of {len(runs)} runs are there, in `{store.folder}`")
+            talk.say(f"{there} of {len(runs)} runs were done before, in `{store.folder}`")
         failed = complete(runs, keys, store, work)
     return [failed.get(key) or store.outcome(key) for key in keys]
 

@@ -58,7 +58,7 @@ def sweep(
     """Run a study: a file that varies any parameters over channels, queues and seeds.
 
     Each run is saved as it ends, and the same command, given again, does only the missing ones. The dataset is written
-    once all runs are there.
+    once all runs are done.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def sweep(
     keys = [key for key, _ in own]
     there = sum(map(folder.store.has, keys))
     if there:
-        talk.say(f"{there} of {len(own)} runs are there, in `{folder.path}`")
+        talk.say(f"{there} of {len(own)} runs were done before, in `{folder.path}`")
     with kept(folder.store, keys), talk.progress(plan.name) as progress:
         work = functools.partial(_work, jobs, cluster, progress)
         if failed := complete([run for _, run in own], keys, folder.store, work):
@@ -97,7 +97,7 @@ def sweep(
                 sort_out([run for key, run in own if key in failed], [failed[key] for key in keys if key in failed])[2]
             )
     if share[1] > 1:
-        talk.say(f"Shard {shard}: {len(own)} runs are there")
+        talk.say(f"Shard {shard}: {len(own)} runs are done")
     code = _finish(folder, plan, talk, json_=json_)
     if report:
         from verus.study_page import write_study_page
@@ -149,12 +149,15 @@ def status(
         shares = [{"part": name, "rows": rows, "there": there} for name, (there, rows) in parts.items()]
         tell_rows([{**told, "there": total - len(missing), "finished": finished, "parts": shares}])
         return 0
-    tell(f"{plan.name}: {total - len(missing)} of {total} runs are there, in `{folder.path}` (engine {plan.engine})")
+    tell(f"{plan.name}: {total - len(missing)} of {total} runs are done, in `{folder.path}` (engine {plan.engine})")
     if len(parts) > 1:
         width = max(map(len, parts))
         for name, (there, rows) in parts.items():
             tell(f"  {name:{width}}  {there} of {rows} rows")
-    state = "is written" if finished else "is of an earlier study" if folder.dataset.exists() else "is not there yet"
+    if finished:
+        state = "is written"
+    else:
+        state = "is of an earlier study" if folder.dataset.exists() else "is written once all are done"
     tell(f"`{folder.dataset}` {state}")
     return 0
 
@@ -211,7 +214,7 @@ def _finish(folder: Folder, plan: Plan, talk: Talk, *, json_: bool) -> int:
     """Writes the dataset and shows it, if everything is there."""
     if missing := folder.missing(plan):
         total = len(plan.distinct())
-        talk.say(f"{total - len(missing)} of {total} runs of the study are there, in `{folder.path}`")
+        talk.say(f"{total - len(missing)} of {total} runs of the study are done, in `{folder.path}`")
         return 0
     found = [*cells(folder.finish(plan))]
     if json_:
