@@ -1,4 +1,4 @@
-//! `receive`.
+//! `receive`: what the paths named are at a server, and each file into a folder here.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! `send`.
+//! `send`: what the files and folders named come to, and each of them to a server. All is looked at before anything is
+//! sent, so that a mistake in the last word leaves nothing half-done.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

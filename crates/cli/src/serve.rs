@@ -1,4 +1,4 @@
-//! `serve`.
+//! `serve`: a folder for clients with a token, over QUIC, until a signal.
 //!
 //! The order of what is done first is what keeps it safe: what needs the rights of the user that started it is opened,
 //! the rights are given up ([`privilege`]), keys and tokens are read, the process is confined ([`sandbox`]), and only

@@ -27,19 +27,21 @@ mod signals;
 
 use signals::LossRate;
 
-/// Of the rate in each state.
+/// α in Initial: the rate at which packets leave, as a multiple of the nominal rate.
 const INITIAL_ALPHA: f64 = 2.0;
+/// α in Recovery.
 const RECOVERY_ALPHA: f64 = 15.0 / 16.0;
-/// A push after one that worked, and after one that did not.
+/// α in Pushing after a push that worked, and after one that did not.
 const PUSH_ALPHA: f64 = 5.0 / 4.0;
 const CAREFUL_PUSH_ALPHA: f64 = 17.0 / 16.0;
 /// A push has worked if the rate grew by at least this share of what the push tried; a careful one if it grew at all.
 const PUSH_SHARE: f64 = 0.25;
-/// Eras without growth that end Initial, and that let a delay do it.
+/// Eras without growth that end Initial, and eras before a long delay can end it.
 const INITIAL_ERAS: u32 = 3;
 const INITIAL_DELAY_ERAS: u32 = 2;
 /// Losses end Initial only after this many packets have arrived.
 const INITIAL_LOSS_PACKETS: u64 = 20;
+/// Eras of Cruising before a push.
 const CRUISING_ERAS: u32 = 4;
 /// After this many successful pushes in a row the flow returns to Initial, which finds the remaining capacity sooner.
 const PUSHES_TO_INITIAL: u32 = 3;

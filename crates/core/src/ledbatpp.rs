@@ -22,15 +22,15 @@ const BASE_MINUTES: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 /// The current delay is the least of this many samples (RFC 6817 §2.4.2, CURRENT_FILTER; 4 in many implementations).
 const CURRENT_SAMPLES: usize = 4;
-/// The gain is at least one divided by this.
+/// GAIN, the window's growth relative to NewReno's, is at least one divided by this.
 const LEAST_GAIN_PARTS: f64 = 16.0;
-/// The first slow start ends at this much of the target.
+/// The first slow start ends once the queueing delay exceeds this share of the target.
 const SLOW_START_SHARE: f64 = 0.75;
 /// The window at the start, after idle times and while slowed down, packets.
 const SMALL_WINDOW_PACKETS: f64 = 2.0;
-/// Of round trips, until the first slowdown and in each.
+/// Round trips from the end of slow start to the first slowdown, and the length of each slowdown.
 const SLOWDOWN_ROUND_TRIPS: u64 = 2;
-/// From the end of a slowdown to the next one, in times that it lasted.
+/// Time from the end of a slowdown to the next one, as a multiple of the time that it lasted.
 const SLOWDOWN_PAUSE: u64 = 9;
 
 /// A configuration of LEDBAT++.

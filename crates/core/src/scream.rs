@@ -58,7 +58,7 @@ const BITRATE_MARGIN: f64 = 1.2;
 /// L4S_AVG_G_UP and L4S_AVG_G_DOWN: weights in the average of marks as it rises and falls.
 const MARKS_UP: f64 = 1.0 / 8.0;
 const MARKS_DOWN: f64 = 1.0 / 128.0;
-/// It is renewed this often, or in each round trip if that is shorter.
+/// The average of marks is renewed this often, or in each round trip if that is shorter.
 const MARKS_EVERY: Duration = Duration::from_millis(10);
 
 /// A configuration of SCReAM version 2.

@@ -31,18 +31,19 @@ mod utility;
 
 use interval::{Intervals, Outcome, Purpose};
 
-/// By how much rates of a pair differ from the one between them (ε).
+/// ε: the rates of a pair are this share above and below the rate that is probed.
 const PROBE: f64 = 0.05;
+/// Pairs of intervals that must agree on a direction before the rate moves.
 const PAIRS: usize = 3;
-/// A step is the gradient times this (θ₀), in Mbit/s,
+/// θ₀: a step of the rate, in Mbit/s, is the gradient of the utility times this, before it is amplified.
 const STEP: f64 = 1.0;
-/// and times half of one more than the steps in a row to this power,
+/// The n-th step in a row in one direction is amplified by (n + 1) / 2 to this power.
 const AMPLIFIER: f64 = 1.2;
-/// but no more than this of the rate, and as much more for each step that was held to it (ω₀, δ),
+/// ω₀ and δ: a step is at most this share of the rate; the bound grows by as much with each step in a row that it cut.
 const MOST_STEP: f64 = 0.05;
-/// which is no less than this, Mbit/s.
+/// The bound on a step is never less than this, Mbit/s.
 const LEAST_MOST_STEP: f64 = 0.5;
-/// No rate is lower.
+/// The rate is never lower.
 const LEAST_RATE: Rate = Rate::from_bps(500_000);
 /// Before there is a sample, a round trip is taken to be this long.
 const UNKNOWN_RTT: Duration = Duration::from_millis(100);

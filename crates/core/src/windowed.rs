@@ -101,9 +101,9 @@ impl<B: Better> Windowed<B> {
     }
 }
 
-/// [`SlidingMin`] divides its window into this many parts, which are its resolution,
+/// [`SlidingMin`] divides its window into this many parts, which are its resolution.
 const PARTS: u64 = 64;
-/// and keeps this many samples: twice as many as there are parts, since the window may grow.
+/// Samples that [`SlidingMin`] keeps: twice as many as its window has parts, since the window may grow.
 const KEPT: usize = 128;
 
 /// The least of a window that slides, over time: nothing is forgotten early, and at most a part of the window late.

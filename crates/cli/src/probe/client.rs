@@ -1,4 +1,4 @@
-//! `probe client`.
+//! `probe client`: a test of the path to a server, what a person sees of it meanwhile, and its results.
 
 use std::path::PathBuf;
 

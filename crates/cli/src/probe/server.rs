@@ -1,4 +1,4 @@
-//! `probe server`.
+//! `probe server`: grants tests within limits until a signal, and says what it granted.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;

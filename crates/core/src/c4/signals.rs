@@ -12,9 +12,9 @@ const MOST_DELAY: Duration = Duration::from_millis(25);
 const DELAY_PART: (f64, f64) = (1.0 / 16.0, 3.0 / 16.0);
 /// The loss threshold likewise.
 const LOSS_SHARE: (f64, f64) = (0.02, 0.5);
-/// Of each packet in the average of losses.
+/// The weight of each packet in the average share of losses.
 const LOSS_WEIGHT: f64 = 1.0 / 16.0;
-/// No signal takes more of the rate.
+/// No signal of congestion takes more than this share of the rate.
 pub(super) const MOST_REDUCTION: f64 = 0.25;
 
 /// 0 for a slow flow, 1 for a fast one.

@@ -12,9 +12,9 @@ use crate::windowed::{Windowed, WindowedMax};
 
 /// A queue that has not been nearly empty for this many round trips is attributed to competing flows.
 const EMPTY_WITHIN_RTTS: u64 = 5;
-/// Nearly empty: less than this of how far the round-trip time swings,
+/// A queue is nearly empty if it is less than one part in this many of how far the round-trip time swings (§2.2: 10 %).
 const NEARLY: u64 = 10;
-/// within this many round trips.
+/// The swing is that of this many round trips.
 const SWING_RTTS: u64 = 4;
 
 /// A flow's competitors, as far as it sees them.

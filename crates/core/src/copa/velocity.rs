@@ -5,9 +5,9 @@ use crate::units::{Duration, Time};
 /// v doubles when the window has moved the same way in this many round trips after a first one (the paper; mvfst's
 /// default).
 pub(super) const PAPER_REPEATS: u32 = 3;
-/// As mvfst has it with `useRttStanding`.
+/// The same of mvfst with its option `useRttStanding`.
 pub(super) const MVFST_REPEATS: u32 = 4;
-/// No window calls for more.
+/// v is never greater: no window calls for more.
 const MOST: f64 = 1e9;
 
 /// Where the window goes.

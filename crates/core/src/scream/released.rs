@@ -37,7 +37,7 @@ const FIRST_RTT: Duration = Duration::from_millis(50);
 /// kL4sG: the weight of what was marked lately in the share of marks, and that share at the start (`l4sAlpha`).
 const MARKS_WEIGHT: f64 = 1.0 / 32.0;
 const FIRST_MARKS: f64 = 0.1;
-/// The share is renewed this often, or in each round trip if that is shorter.
+/// The share of marks is renewed this often, or in each round trip if that is shorter.
 const MARKS_EVERY: Duration = Duration::from_millis(10);
 /// Congestion is answered this often at the most, or in each round trip if that is shorter.
 const REACT_EVERY: Duration = Duration::from_millis(30);
@@ -45,7 +45,7 @@ const REACT_EVERY: Duration = Duration::from_millis(30);
 const BETA: f64 = 0.7;
 /// `multiplicativeIncreaseFactor`: the share of the window that a round trip adds, at the most, beside a packet.
 const GROWTH: f64 = 0.05;
-/// `postCongestionDelay`: so long after congestion that share is reached.
+/// `postCongestionDelay`: how long after congestion the growth of [`GROWTH`] is reached.
 const CAUTIOUS: Duration = Duration::from_secs(4);
 /// `bytesInFlightHeadroom`: the window grows to at most this many times what was in flight.
 const HEADROOM: f64 = 2.0;
@@ -60,7 +60,7 @@ const CALM: Duration = Duration::from_secs(5);
 const CALM_MARKS: f64 = 0.25;
 /// kSlowUpdateInterval: how long the most bytes in flight count, and how often the size of large frames is looked at.
 const SLOW: Duration = Duration::from_millis(50);
-/// That time begins so long after the start.
+/// The first period of [`SLOW`] begins this long after the start.
 const WARM_UP: Duration = Duration::from_secs(2);
 /// Near the greatest bitrate the window is bounded.
 const NEARLY_ALL: f64 = 0.95;

@@ -1,4 +1,4 @@
-//! The end that asks.
+//! The end that asks: connects, proves who it is and has the server do so, then lists, gets and puts, each on a stream.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

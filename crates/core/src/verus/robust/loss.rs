@@ -28,7 +28,8 @@ const SHARED_REGROWTH: f64 = 0.25;
 const LONGEST_SHARED_RETURN: Duration = Duration::from_secs(10);
 /// A loss at a delay of at most this many times the least of the last one to two seconds is not a full queue's.
 const NO_QUEUE: f64 = 1.1;
-/// Nor is one at a delay below this share of the longest of that time: a queue drops when it is longest.
+/// A loss at a delay below this share of the longest of the last one to two seconds is not a full queue's either: a queue
+/// drops when it is longest.
 const NOT_FULL: f64 = 0.8;
 /// Least and longest delays are those of the current span of this length and of the one before it.
 const LATELY: Duration = Duration::from_secs(1);
