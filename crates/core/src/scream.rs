@@ -93,9 +93,15 @@ impl Version {
 }
 
 impl Config {
-    /// How long a burst is at the pace.
-    fn burst(&self) -> Duration {
-        Duration::from_millis_f64(self.burst_ms)
+    /// A burst at this pace.
+    fn quantum(&self, pace: Rate, packet_size: Bytes) -> Bytes {
+        let burst = Duration::from_millis_f64(self.burst_ms);
+        pacer::quantum(pace, burst, packet_size)
+    }
+
+    /// The bitrate nearest to this that the source may be asked for.
+    fn in_range(&self, mbps: f64) -> Rate {
+        Rate::from_mbps(mbps.clamp(self.min_rate_mbps, self.max_rate_mbps))
     }
 
     fn ecn(&self) -> Ecn {
@@ -200,6 +206,37 @@ impl Marks {
     }
 }
 
+/// The most bytes in flight in this stretch of time and in the last.
+#[derive(Clone, Copy, Debug, Default)]
+struct MostInFlight {
+    now: Bytes,
+    before: Bytes,
+}
+
+impl MostInFlight {
+    fn on_sent(&mut self, packet: &Departure) {
+        self.now = self.now.max(packet.in_flight);
+    }
+
+    /// Another stretch begins, with this much in flight.
+    fn turn(&mut self, in_flight: Bytes) {
+        (self.before, self.now) = (self.now, in_flight);
+    }
+
+    fn of_both(&self) -> Bytes {
+        self.now.max(self.before)
+    }
+}
+
+/// The bytes by which the window may grow: those that arrived or are lost, but for marked packets (bytes_newly_acked).
+fn settled(feedback: &Feedback<'_>, packet_size: Bytes) -> f64 {
+    let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
+    let marked = packet_size * feedback.marked as u64;
+    (feedback.newly_delivered() + lost)
+        .saturating_sub(marked)
+        .as_f64()
+}
+
 /// A flow's SCReAM.
 #[derive(Clone, Debug)]
 pub struct Scream {
@@ -218,8 +255,8 @@ pub struct Scream {
     marked: bool,
     congested_at: Time,
     reacted_at: Time,
-    /// The most bytes in flight in this round trip and in the last, and when this one began.
-    most_in_flight: (Bytes, Bytes),
+    /// By round trips, and when this one began.
+    most_in_flight: MostInFlight,
     round_at: Time,
     smoothed_rtt: Duration,
     /// target_bitrate.
@@ -246,10 +283,10 @@ impl Scream {
             marked: false,
             congested_at: Time::ZERO,
             reacted_at: Time::ZERO,
-            most_in_flight: (Bytes::ZERO, Bytes::ZERO),
+            most_in_flight: MostInFlight::default(),
             round_at: Time::ZERO,
             smoothed_rtt: Duration::ZERO,
-            bitrate: Rate::from_mbps(config.min_rate_mbps),
+            bitrate: config.in_range(0.0),
             silent: false,
             config,
         })
@@ -286,7 +323,7 @@ impl Scream {
                 .mul_f64(CAUTIOUS_ROUND_TRIPS);
             if since > long_ago {
                 // The source was what held it for long: the window may be far above what is in flight.
-                self.reference = self.reference.min(self.most_in_flight.1.as_f64());
+                self.reference = self.reference.min(self.most_in_flight.before.as_f64());
             }
             let calm = self.queue.latest() < QUEUE_TARGET / 4;
             let share = if calm { closeness.max(0.25) } else { 1.0 };
@@ -303,7 +340,7 @@ impl Scream {
 
     /// "Reference Window Increase", for so many bytes that are settled and unmarked.
     fn increase(&mut self, now: Time, settled: f64, closeness: f64) {
-        let most = self.most_in_flight.0.max(self.most_in_flight.1).as_f64();
+        let most = self.most_in_flight.of_both().as_f64();
         let allowed = self.packet_size.as_f64() + HEADROOM * most;
         let calm_for = now.since(self.congested_at);
         let increment = self.increment(settled, closeness, calm_for);
@@ -331,13 +368,12 @@ impl Scream {
         let few = ((mss / self.reference).min(1.0) - 0.1).clamp(0.0, 0.2);
         let share = (1.0 - few) * mss / (mss + PACKET_OVERHEAD) / BITRATE_MARGIN;
         let mbps = share * 8e-6 * self.reference / self.smoothed_rtt.as_secs_f64();
-        let (least, most) = (self.config.min_rate_mbps, self.config.max_rate_mbps);
-        self.bitrate = Rate::from_mbps(mbps.clamp(least, most));
+        self.bitrate = self.config.in_range(mbps);
     }
 
     fn turn_round(&mut self, now: Time, in_flight: Bytes) {
         if now.since(self.round_at) >= self.smoothed_rtt {
-            self.most_in_flight = (in_flight, self.most_in_flight.0);
+            self.most_in_flight.turn(in_flight);
             self.round_at = now;
         }
     }
@@ -371,7 +407,7 @@ impl Controller for Scream {
     }
 
     fn on_sent(&mut self, packet: &Departure) {
-        self.most_in_flight.0 = self.most_in_flight.0.max(packet.in_flight);
+        self.most_in_flight.on_sent(packet);
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
@@ -393,11 +429,7 @@ impl Controller for Scream {
         self.turn_round(now, feedback.in_flight);
         let closeness = closeness(self.reference, self.inflection);
         self.reduce(now, closeness);
-        // Lost packets are settled, too (bytes_newly_acked).
-        let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
-        let marked = self.packet_size * feedback.marked as u64;
-        let settled = (feedback.newly_delivered() + lost).saturating_sub(marked);
-        self.increase(now, settled.as_f64(), closeness);
+        self.increase(now, settled(feedback, self.packet_size), closeness);
         self.set_bitrate();
     }
 
@@ -429,8 +461,8 @@ impl Controller for Scream {
     }
 
     fn send_quantum(&self) -> Option<Bytes> {
-        let rate = self.pacing_rate()?;
-        Some(pacer::quantum(rate, self.config.burst(), self.packet_size))
+        let pace = self.pacing_rate()?;
+        Some(self.config.quantum(pace, self.packet_size))
     }
 
     fn media_rate(&self) -> Option<Rate> {
@@ -568,7 +600,7 @@ mod tests {
     #[test]
     fn a_window_that_nothing_filled_is_forgotten_at_the_first_mark() {
         let mut scream = scream(true);
-        scream.most_in_flight.1 = SIZE * 40;
+        scream.most_in_flight.before = SIZE * 40;
         scream.marked = true;
         // 100 round trips of 25 ms later.
         assert_near(left(&mut scream, 2501, 1.0), 0.4);

@@ -13,16 +13,19 @@
 //! ```
 //!
 //! Constants with a name in capitals or in camel case are those of `ScreamV2Tx.cpp` and of the sending test program of the same commit,
-//! `scream_sender.cpp`. How much large frames exceed the mean is as in earlier versions, for want of that file of this one. Left out are: the median of the last points of congestion (here it is the last one), which only matters after seconds
-//! without marks; the detection of a shared bottleneck, clock drift, and the dropping of media that waited for 0.2 s.
+//! `scream_sender.cpp`. How much large frames exceed the mean is as in earlier versions, for want of that file of this one. Left
+//! out are: the median of the last points of congestion (here it is the last one), which only matters after seconds without marks;
+//! the detection of a shared bottleneck, clock drift, and the dropping of media that waited for 0.2 s.
 
 use crate::controller::{Controller, Departure, Feedback, Frame, Phase, Timeout};
 use crate::ecn::Ecn;
-use crate::pacer;
 use crate::units::{Bytes, Duration, Rate, Time};
 
 use super::queue::Queue;
-use super::{Config, LEAST_PACE, PACING_HEADROOM, PACKET_OVERHEAD, QUEUE_TARGET, VIRTUAL_RTT};
+use super::{
+    Config, LEAST_PACE, MostInFlight, PACING_HEADROOM, PACKET_OVERHEAD, QUEUE_TARGET, VIRTUAL_RTT,
+    settled,
+};
 
 mod frames;
 
@@ -85,8 +88,8 @@ pub(super) struct Released {
     answered_at: Time,
     marked_at: Option<Time>,
     congested_at: Option<Time>,
-    /// The most bytes in flight in this stretch of 50 ms and in the last, and when this one began.
-    most_in_flight: (Bytes, Bytes),
+    /// By stretches of 50 ms, and when this one began.
+    most_in_flight: MostInFlight,
     stretch_at: Time,
     frames: FrameSizes,
     /// How much large frames exceed the mean, as it counts now.
@@ -177,11 +180,11 @@ impl Released {
             answered_at: Time::ZERO,
             marked_at: None,
             congested_at: None,
-            most_in_flight: (Bytes::ZERO, Bytes::ZERO),
+            most_in_flight: MostInFlight::default(),
             stretch_at: Time::ZERO,
             frames: FrameSizes::default(),
             large: 1.0,
-            bitrate: Rate::from_mbps(1.0_f64.clamp(config.min_rate_mbps, config.max_rate_mbps)),
+            bitrate: config.in_range(1.0),
             silent: false,
             config,
         }
@@ -259,7 +262,7 @@ impl Released {
                 let mut cut = self.marks.average / 2.0 * self.small();
                 if long_ago {
                     // The source was what held it for long: the window may be far above what is in flight.
-                    self.window = self.window.min(self.most_in_flight.1.as_f64());
+                    self.window = self.window.min(self.most_in_flight.before.as_f64());
                     cut = cut.max(CALM_MARKS);
                     self.marks.average = self.marks.average.max(CALM_MARKS);
                 }
@@ -290,14 +293,10 @@ impl Released {
         }
         step *= (self.rtt.smoothed / VIRTUAL_RTT).min(1.0) * self.small();
         step *= 1.0 + GROWTH * packets * calm * closeness;
-        let allowed = self.mss() + HEADROOM * self.most().as_f64();
+        let allowed = self.mss() + HEADROOM * self.most_in_flight.of_both().as_f64();
         if self.window + step <= allowed {
             self.window += step;
         }
-    }
-
-    fn most(&self) -> Bytes {
-        self.most_in_flight.0.max(self.most_in_flight.1)
     }
 
     /// What is done every 50 ms.
@@ -313,7 +312,7 @@ impl Released {
             self.window = self.window.min(PACING_HEADROOM * self.large * needed);
         }
         if now.since(self.started_at) > WARM_UP {
-            self.most_in_flight = (in_flight, self.most_in_flight.0);
+            self.most_in_flight.turn(in_flight);
         }
         self.large = self.frames.large();
         self.stretch_at = now;
@@ -330,8 +329,7 @@ impl Released {
         }
         let few = (mss / self.window - 0.1).clamp(0.0, 0.2);
         mbps *= (1.0 - few) / self.large * mss / (mss + PACKET_OVERHEAD);
-        let (least, most) = (self.config.min_rate_mbps, self.config.max_rate_mbps);
-        self.bitrate = Rate::from_mbps(mbps.clamp(least, most));
+        self.bitrate = self.config.in_range(mbps);
     }
 }
 
@@ -344,7 +342,7 @@ impl Controller for Released {
     }
 
     fn on_sent(&mut self, packet: &Departure) {
-        self.most_in_flight.0 = self.most_in_flight.0.max(packet.in_flight);
+        self.most_in_flight.on_sent(packet);
     }
 
     fn on_frame(&mut self, frame: &Frame) {
@@ -367,10 +365,7 @@ impl Controller for Released {
         if let Some(congestion) = self.congestion(feedback, rtt_falls) {
             self.reduce(now, congestion);
         }
-        let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
-        let marked = self.packet_size * feedback.marked as u64;
-        let settled = (feedback.newly_delivered() + lost).saturating_sub(marked);
-        self.increase(now, settled.as_f64());
+        self.increase(now, settled(feedback, self.packet_size));
         self.set_bitrate(now, feedback.in_flight_before);
     }
 
@@ -398,8 +393,8 @@ impl Controller for Released {
     }
 
     fn send_quantum(&self) -> Option<Bytes> {
-        let rate = self.pacing_rate()?;
-        Some(pacer::quantum(rate, self.config.burst(), self.packet_size))
+        let pace = self.pacing_rate()?;
+        Some(self.config.quantum(pace, self.packet_size))
     }
 
     fn media_rate(&self) -> Option<Rate> {
@@ -476,7 +471,7 @@ mod tests {
         released.reduce(Time::from_millis(3000), Congestion::Delay(0.5));
         assert_near(released.window / SIZE.as_f64(), 75.0);
         // After five seconds of calm: no more than was in flight, and a quarter less.
-        released.most_in_flight.1 = SIZE * 40;
+        released.most_in_flight.before = SIZE * 40;
         released.reduce(Time::from_millis(8001), Congestion::Mark);
         assert_near(released.window / SIZE.as_f64(), 30.0);
         assert_eq!(released.marks.average, 0.25);
@@ -488,7 +483,7 @@ mod tests {
             let mut released = released();
             released.rtt.smoothed = rtt;
             released.inflection = inflection * SIZE.as_f64();
-            released.most_in_flight.0 = SIZE * 100;
+            released.most_in_flight.now = SIZE * 100;
             let now = Time::from_millis(1000 * congested_s);
             released.marked_at = Some(now);
             released.increase(now, released.window);
@@ -505,7 +500,7 @@ mod tests {
     #[test]
     fn it_grows_to_twice_what_was_in_flight() {
         let mut released = released();
-        released.most_in_flight.0 = SIZE * 49;
+        released.most_in_flight.now = SIZE * 49;
         released.increase(Time::from_millis(10), released.window);
         assert_eq!(released.window, 100.0 * SIZE.as_f64());
     }
