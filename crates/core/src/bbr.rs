@@ -223,13 +223,13 @@ pub struct Bbr {
     rounds_since_probe: u64,
     /// In a probe: the bytes acknowledged for each packet by which the bound grows, those acknowledged towards the
     /// next, and rounds.
-    up_acked_per_packet: Bytes,
+    up_acked_per_packet: Option<Bytes>,
     up_acked: Bytes,
     up_rounds: u32,
     prev_too_high: bool,
     prev_precautionary: bool,
 
-    probe_rtt_delay: Duration,
+    probe_rtt_delay: Option<Duration>,
     probe_rtt_at: Time,
     probe_rtt_expired: bool,
     probe_rtt_until: Option<Time>,
@@ -292,12 +292,12 @@ impl Bbr {
             cycle_at: Time::ZERO,
             probe_wait: Duration::ZERO,
             rounds_since_probe: 0,
-            up_acked_per_packet: Bytes::MAX,
+            up_acked_per_packet: None,
             up_acked: Bytes::ZERO,
             up_rounds: 0,
             prev_too_high: false,
             prev_precautionary: false,
-            probe_rtt_delay: Duration::MAX,
+            probe_rtt_delay: None,
             probe_rtt_at: Time::ZERO,
             probe_rtt_expired: false,
             probe_rtt_until: None,
@@ -897,7 +897,7 @@ mod tests {
         controller.window = SIZE * 100;
         for packets in [100.0, 50.0, 25.0, 12.5] {
             controller.raise_slope();
-            assert_eq!(controller.up_acked_per_packet, SIZE.mul_f64(packets));
+            assert_eq!(controller.up_acked_per_packet, Some(SIZE.mul_f64(packets)));
         }
         let sample = Sample {
             rate: RATE,

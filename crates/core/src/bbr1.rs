@@ -528,8 +528,9 @@ impl Controller for Bbr1 {
         self.episode.on_sent(packet);
         // Nothing was in flight for longer than acknowledgements and pacing explain: the source was idle.
         let alone = packet.in_flight == packet.size;
-        let min_rtt = self.min_rtt.unwrap_or(Duration::MAX);
-        if alone && !self.episode.timed_out() && packet.at.since(self.heard_at) > min_rtt {
+        let quiet = packet.at.since(self.heard_at);
+        let idle = alone && self.min_rtt.is_some_and(|min_rtt| quiet > min_rtt);
+        if idle && !self.episode.timed_out() {
             self.restarted = true;
             self.aggregation.restart(packet.at);
             match self.mode {

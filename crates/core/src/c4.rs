@@ -74,11 +74,33 @@ enum State {
 struct Era {
     /// The first packet that left in it.
     first: u64,
-    /// Round-trip times heard of in it, of packets of the era before.
-    least_rtt: Duration,
-    greatest_rtt: Duration,
+    /// The least and the greatest round-trip time heard of in it, of packets of the era before.
+    rtts: Option<(Duration, Duration)>,
     /// The source held the sender back.
     limited: bool,
+}
+
+impl Era {
+    fn new(first: u64) -> Self {
+        Era {
+            first,
+            rtts: None,
+            limited: false,
+        }
+    }
+
+    fn on_rtt(&mut self, rtt: Duration) {
+        let (least, greatest) = self.rtts.unwrap_or((rtt, rtt));
+        self.rtts = Some((least.min(rtt), greatest.max(rtt)));
+    }
+}
+
+/// What is known of the path's round-trip time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Rtt {
+    /// The nominal (greatest) one: the path's own, with its jitter.
+    nominal: Duration,
+    running_min: Duration,
 }
 
 /// A flow's C4.
@@ -88,9 +110,7 @@ pub struct C4 {
     initial_window_packets: f64,
     state: State,
     rate: Rate,
-    /// The nominal (greatest) round-trip time, and the running least.
-    nominal_rtt: Option<Duration>,
-    running_min_rtt: Duration,
+    rtt: Option<Rtt>,
     era: Era,
     /// Of this era and of the one before.
     alpha: f64,
@@ -128,14 +148,8 @@ impl C4 {
             initial_window_packets: config.initial_window_packets,
             state: State::Initial,
             rate: Rate::default(),
-            nominal_rtt: None,
-            running_min_rtt: Duration::MAX,
-            era: Era {
-                first: 0,
-                least_rtt: Duration::MAX,
-                greatest_rtt: Duration::ZERO,
-                limited: false,
-            },
+            rtt: None,
+            era: Era::new(0),
             alpha: INITIAL_ALPHA,
             alpha_before: INITIAL_ALPHA,
             eras: 0,
@@ -167,12 +181,7 @@ impl C4 {
     }
 
     fn begin_era(&mut self) {
-        self.era = Era {
-            first: self.next_number,
-            least_rtt: Duration::MAX,
-            greatest_rtt: Duration::ZERO,
-            limited: false,
-        };
+        self.era = Era::new(self.next_number);
         self.era_rate = self.rate;
     }
 
@@ -203,11 +212,12 @@ impl C4 {
     }
 
     fn on_rtt(&mut self, rtt: Duration, packet: u64) {
-        self.era.least_rtt = self.era.least_rtt.min(rtt);
-        self.era.greatest_rtt = self.era.greatest_rtt.max(rtt);
-        let Some(nominal) = self.nominal_rtt else {
-            self.nominal_rtt = Some(rtt);
-            self.running_min_rtt = rtt;
+        self.era.on_rtt(rtt);
+        let Some(Rtt { nominal, .. }) = self.rtt else {
+            self.rtt = Some(Rtt {
+                nominal: rtt,
+                running_min: rtt,
+            });
             return;
         };
         if self.state == State::Initial && self.eras < INITIAL_DELAY_ERAS {
@@ -220,23 +230,24 @@ impl C4 {
 
     /// The nominal round-trip time, from an era whose packets left no faster than the nominal rate.
     fn learn_rtt(&mut self) {
-        let era = self.era;
-        if self.alpha_before > 1.0 || era.greatest_rtt.is_zero() {
+        let (Some(rtt), Some((least, greatest))) = (&mut self.rtt, self.era.rtts) else {
+            return;
+        };
+        if self.alpha_before > 1.0 {
             return;
         }
         let smoothed = |old: Duration, new: Duration| (old * 7 + new) / 8;
-        self.running_min_rtt = if era.least_rtt < self.running_min_rtt {
-            era.least_rtt
+        rtt.running_min = if least < rtt.running_min {
+            least
         } else {
-            smoothed(self.running_min_rtt, era.least_rtt)
+            smoothed(rtt.running_min, least)
         };
-        let greatest = era.greatest_rtt.min(self.running_min_rtt + MOST_JITTER);
-        let nominal = self.nominal_rtt.unwrap_or(greatest);
-        self.nominal_rtt = Some(if greatest > nominal {
+        let greatest = greatest.min(rtt.running_min + MOST_JITTER);
+        rtt.nominal = if greatest > rtt.nominal {
             greatest
         } else {
-            smoothed(nominal, greatest)
-        });
+            smoothed(rtt.nominal, greatest)
+        };
     }
 
     /// The first packet of this era has arrived.
@@ -293,8 +304,8 @@ impl C4 {
         self.congested = false;
         let jitter = !self.restarted_for_jitter
             && self
-                .nominal_rtt
-                .is_some_and(|nominal| self.running_min_rtt < nominal.mul_f64(HIGH_JITTER));
+                .rtt
+                .is_some_and(|rtt| rtt.running_min < rtt.nominal.mul_f64(HIGH_JITTER));
         if jitter {
             self.restarted_for_jitter = true;
         }
@@ -314,10 +325,10 @@ impl C4 {
     /// whole packets, rounded up: in picoquic, too, a packet leaves while any of the window is free. Rounded down, a push from
     /// two packets would be one of two packets, and bring nothing for ever.
     fn set_window(&mut self, newly_delivered: Bytes) {
-        if let Some(rtt) = self.nominal_rtt
+        if let Some(rtt) = self.rtt
             && self.rate > Rate::default()
         {
-            let aimed = self.paced().bytes_in(rtt).get();
+            let aimed = self.paced().bytes_in(rtt.nominal).get();
             let aimed = self.packet_size * aimed.div_ceil(self.packet_size.get());
             let grown = self.window + newly_delivered;
             self.window = aimed.min(grown).max(self.least_window());
@@ -406,7 +417,7 @@ impl Controller for C4 {
         record("alpha", self.alpha);
         record("window_packets", self.window() / self.packet_size);
         record("rate_mbps", self.rate.as_mbps());
-        let nominal = self.nominal_rtt.map(Duration::as_millis_f64);
+        let nominal = self.rtt.map(|rtt| rtt.nominal.as_millis_f64());
         record("nominal_rtt_ms", nominal.unwrap_or(f64::NAN));
     }
 }
@@ -534,15 +545,22 @@ mod tests {
         let mut controller = c4();
         let ms = Duration::from_millis;
         controller.alpha_before = 1.0;
-        (controller.nominal_rtt, controller.running_min_rtt) = (Some(ms(80)), ms(80));
-        let mut heard = |least, greatest| {
-            (controller.era.least_rtt, controller.era.greatest_rtt) = (ms(least), ms(greatest));
-            controller.learn_rtt();
-            (controller.running_min_rtt, controller.nominal_rtt)
+        let known = |running_min, nominal| {
+            let (running_min, nominal) = (ms(running_min), ms(nominal));
+            Some(Rtt {
+                nominal,
+                running_min,
+            })
         };
-        assert_eq!(heard(80, 160), (ms(80), Some(ms(160))));
-        assert_eq!(heard(88, 80), (ms(81), Some(ms(150))));
-        assert_eq!(heard(41, 1000), (ms(41), Some(ms(291))));
+        controller.rtt = known(80, 80);
+        let mut heard = |least, greatest| {
+            controller.era.rtts = Some((ms(least), ms(greatest)));
+            controller.learn_rtt();
+            controller.rtt
+        };
+        assert_eq!(heard(80, 160), known(80, 160));
+        assert_eq!(heard(88, 80), known(81, 150));
+        assert_eq!(heard(41, 1000), known(41, 291));
     }
 
     #[test]

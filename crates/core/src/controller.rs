@@ -110,13 +110,16 @@ pub struct Allowance {
     budget: Bytes,
 }
 
+/// What a bound is that nothing reaches: the neutral element of the minimum, so that none needs to be asked for.
+const UNBOUNDED: Bytes = Bytes::MAX;
+
 impl Allowance {
     /// A congestion window: at most `bytes` in flight.
     #[inline]
     pub const fn window(bytes: Bytes) -> Self {
         Allowance {
             window: bytes,
-            budget: Bytes::MAX,
+            budget: UNBOUNDED,
         }
     }
 
@@ -125,7 +128,7 @@ impl Allowance {
     #[inline]
     pub const fn budget(bytes: Bytes) -> Self {
         Allowance {
-            window: Bytes::MAX,
+            window: UNBOUNDED,
             budget: bytes,
         }
     }
@@ -149,12 +152,12 @@ impl Allowance {
 
     /// The bound on bytes in flight, if there is one.
     pub fn most_in_flight(self) -> Option<Bytes> {
-        (self.window < Bytes::MAX).then_some(self.window)
+        (self.window < UNBOUNDED).then_some(self.window)
     }
 
     /// The bound on the bytes that may still leave, if there is one.
     pub fn most_more(self) -> Option<Bytes> {
-        (self.budget < Bytes::MAX).then_some(self.budget)
+        (self.budget < UNBOUNDED).then_some(self.budget)
     }
 }
 

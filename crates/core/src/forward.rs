@@ -268,7 +268,7 @@ impl Forward {
             updated: Time::ZERO,
             stale: false,
             dry: false,
-            packet_time: Duration::MAX,
+            packet_time: Rate::default().time_for(packet),
             in_flight: Bytes::ZERO,
             rate_before: Rate::default(),
             drained: Time::ZERO,

@@ -25,7 +25,7 @@ use crate::controller::{Acked, Controller, Feedback, Timeout};
 use crate::range::OutOfRange;
 use crate::receiver::ReceiverConfig;
 use crate::receiver_clock::ReceiverClock;
-use crate::recovery::{Recovery, TimeoutBase, TimeoutRule};
+use crate::recovery::{Recovery, TimeoutRule};
 use crate::spec::{Row, field};
 use crate::units::{Bytes, Duration, Time};
 
@@ -323,17 +323,17 @@ impl Controller for Saturate {
     /// Nothing is sent again: each packet is a sample of the channel, no more. Silence is told by itself, not by
     /// round trips, which are as long as the queue.
     fn recovery(&self) -> Recovery {
+        let rack = Recovery::rack();
         Recovery {
             timeout: TimeoutRule {
-                base: TimeoutBase::Smoothed,
-                initial: Duration::from_secs(1),
                 min: SILENCE_BRIDGED,
                 max: SILENCE_BRIDGED,
                 backoff: false,
+                ..rack.timeout
             },
             retransmit: false,
             tail_probe: false,
-            ..Recovery::rack()
+            ..rack
         }
     }
 

@@ -30,7 +30,7 @@ impl Bbr {
     /// StartProbeBW_DOWN.
     pub(super) fn start_down(&mut self) {
         self.reset_congestion_signals();
-        self.up_acked_per_packet = Bytes::MAX;
+        self.up_acked_per_packet = None;
         // PickProbeWait.
         self.rounds_since_probe = self.random.random_range(0..2);
         self.probe_wait = Duration::from_secs_f64(self.random.random_range(2.0..3.0));
@@ -61,7 +61,8 @@ impl Bbr {
 
     /// RaiseInflightLongtermSlope.
     pub(super) fn raise_slope(&mut self) {
-        self.up_acked_per_packet = (self.window / (1 << self.up_rounds)).max(self.packet_size);
+        let per_packet = (self.window / (1 << self.up_rounds)).max(self.packet_size);
+        self.up_acked_per_packet = Some(per_packet);
         self.up_rounds = (self.up_rounds + 1).min(MOST_DOUBLINGS);
     }
 
@@ -157,15 +158,15 @@ impl Bbr {
 
     /// ProbeInflightLongtermUpward.
     pub(super) fn probe_long_term_upward(&mut self, sample: &Sample) {
-        let Some(long) = self.inflight_long else {
+        let (Some(long), Some(per_packet)) = (self.inflight_long, self.up_acked_per_packet) else {
             return;
         };
         if !self.is_window_limited() || self.window < long {
             return;
         }
         self.up_acked += sample.newly_acked;
-        let packets = self.up_acked.get() / self.up_acked_per_packet.get();
-        self.up_acked -= self.up_acked_per_packet * packets;
+        let packets = self.up_acked.get() / per_packet.get();
+        self.up_acked -= per_packet * packets;
         self.inflight_long = Some(long + self.packet_size * packets);
         if self.round_start {
             self.raise_slope();

@@ -18,16 +18,17 @@ impl Bbr {
             .long_rtt()
             .map_or(PROBE_RTT_EVERY, long_path::probe_rtt_every);
         self.probe_rtt_expired = self.now > self.probe_rtt_at + every;
-        if sample.rtt < self.probe_rtt_delay || self.probe_rtt_expired {
-            (self.probe_rtt_delay, self.probe_rtt_at) = (sample.rtt, self.now);
-        }
+        let delay = match self.probe_rtt_delay {
+            Some(delay) if delay <= sample.rtt && !self.probe_rtt_expired => delay,
+            _ => {
+                self.probe_rtt_at = self.now;
+                sample.rtt
+            }
+        };
+        self.probe_rtt_delay = Some(delay);
         let expired = self.now > self.min_rtt_at + MIN_RTT_WINDOW;
-        if expired
-            || self
-                .min_rtt
-                .is_none_or(|least| self.probe_rtt_delay < least)
-        {
-            (self.min_rtt, self.min_rtt_at) = (Some(self.probe_rtt_delay), self.probe_rtt_at);
+        if expired || self.min_rtt.is_none_or(|least| delay < least) {
+            (self.min_rtt, self.min_rtt_at) = (Some(delay), self.probe_rtt_at);
         }
     }
 

@@ -55,7 +55,7 @@ impl Deliveries {
     }
 
     /// From now on the rate is measured over `period`. A silence counts for at most `silence`, and one that the sender
-    /// caused, by sending nothing for longer than `pause`, for at most `pause`.
+    /// caused, by sending nothing for longer than `pause`, for at most `pause`; with [`Duration::MAX`], for all of itself.
     pub(super) fn count(&mut self, period: Duration, silence: Duration, pause: Duration) {
         (self.spacing, self.silence, self.pause) = (period / MARKS_PER_PERIOD, silence, pause);
     }

@@ -171,13 +171,7 @@ impl Config {
                 // §5.2: "a timeout timer of 3 × delay" for every missing packet.
                 loss: LossRule::DelayTimer { factor: 3.0 },
                 // §5.2: "similar to TCP".
-                timeout: TimeoutRule {
-                    base: TimeoutBase::Smoothed,
-                    initial: Duration::from_secs(1),
-                    min: Duration::from_millis(200),
-                    max: Duration::from_secs(60),
-                    backoff: true,
-                },
+                timeout: Recovery::rack().timeout,
                 retransmit: true,
                 tail_probe: false,
                 probe_with_new_data: false,
