@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from verus import _verus
-from verus.checks import above_zero, at_least, check_seed, checked
+from verus.checks import at_least, check_seed, checked
 from verus.errors import FieldError
 from verus.runner import Progress
-from verus.scenario import Contestant, Run, is_real, make_run, refused
+from verus.scenario import DEFAULTS, Contestant, Run, check_fields, is_real, make_run, refused
 
 #: The paper's queue: 3 and 9 Mbit of average queue, a drop probability of 0.1 % (section 6.1).
 QUEUE = "red:min=375000,max=1125000,p=0.001"
@@ -51,11 +51,11 @@ class Training:
     users: Sequence[int] = (1,)
     recorded: Sequence[Path] = ()
     duration_s: float = 300.0
-    seed: int = 1
+    seed: int = DEFAULTS["seed"]
     repeat: int = 1
     queue: str = QUEUE
-    delay_ms: float = 20.0
-    packet_bytes: int = 1500
+    delay_ms: float = DEFAULTS["delay_ms"]
+    packet_bytes: int = DEFAULTS["packet_bytes"]
     quantization_ms: int = 2
     percentile: float = 99.9
 
@@ -70,8 +70,7 @@ class Training:
             raise FieldError("traces", "needs at least one, or a recorded run")
         for users in self.users:
             at_least("users", users, 1, MOST_USERS)
-        above_zero("duration_s", self.duration_s, "seconds", 1_000_000)
-        at_least("delay_ms", self.delay_ms, 0, 100_000)
+        check_fields({name: getattr(self, name) for name in ("duration_s", "delay_ms", "packet_bytes")})
         at_least("repeat", self.repeat, 1, 100_000)
         at_least("quantization_ms", self.quantization_ms, 1, 10_000)
         if not 0 < self.percentile <= 100:

@@ -65,9 +65,7 @@ def one(metavar: str, **more: Any) -> Parameter:
 
 
 SECONDS = number("s", "TIME")
-DELAY = number("ms", "MS", name=["--delay-ms", "--delay"])
 LATENESS = number("ms", "MS", name=["--max-lateness-ms", "--max-lateness"])
-BYTES = number("bytes", "SIZE", whole=True)
 COUNT = one("N", allow_leading_hyphen=True)
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from verus.commands.options import number, one, words
 from verus.errors import flag_of
 from verus.scenario import DEFAULTS, Settings
+from verus.schema import Change
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -148,10 +149,9 @@ _OPTIONS: dict[str, tuple[str, str]] = {
 
 def takes_settings(verb: Verb) -> Verb:
     """The verb, with an option for each setting in place of its `**asked`; it gets those that are given."""
-    kinds = get_type_hints(Settings)
     found = inspect.signature(verb)
     options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name, kinds[name]))
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name))
         for name in _OPTIONS
     ]
     own = [entry for entry in found.parameters.values() if entry.kind is not entry.VAR_KEYWORD]
@@ -159,24 +159,31 @@ def takes_settings(verb: Verb) -> Verb:
     return verb
 
 
+#: Of the settings, as `Settings` has them.
+_KINDS = get_type_hints(Settings)
+
 #: What a scenario has where nothing is said, as help has it.
 _DEFAULTS = {name: f"{value:g}" if isinstance(value, float) else value for name, value in DEFAULTS.items()}
 
 
-def _option(name: str, kind: Any) -> Any:
-    """An option of this type, with how it is read and what its help says."""
+def setting(name: str) -> Parameter:
+    """How the option of this setting is read and what its help says, its default included."""
     takes, about = _OPTIONS[name]
+    kind = _KINDS[name]
     flag = flag_of(name)
     names = [flag, flag.removesuffix("-ms")] if flag.endswith("-ms") else [flag]
-    said: dict[str, Any] = {"help": about.format_map(_DEFAULTS), "name": names}
+    said: dict[str, Any] = {"help": about.format_map(_DEFAULTS), "name": names, "show_default": False}
     if kind is bool:
-        return Annotated[bool | None, Parameter(negative="--once" if name == "loop" else "", **said)]
+        return Parameter(negative="--once" if name == "loop" else "", **said)
     if kind == Sequence[str]:
-        return Annotated[list[str] | None, words(takes, **said)]
+        return words(takes, **said)
     if takes in _UNITS:
-        return Annotated[float | None, number(_UNITS[takes], takes, whole=kind is int, **said)]
-    if kind is int:
-        return Annotated[int | None, one(takes, allow_leading_hyphen=True, **said)]
-    if name == "changes":
-        return Annotated[Path | None, one(takes, **said)]
-    return Annotated[str | None, one(takes, **said)]
+        return number(_UNITS[takes], takes, whole=kind is int, **said)
+    return one(takes, allow_leading_hyphen=kind is int, **said)
+
+
+def _option(name: str) -> Any:
+    """The option's type, which is None where it is not given."""
+    read: dict[Any, Any] = {Sequence[str]: list[str], Sequence[Change]: Path}
+    kind = _KINDS[name]
+    return Annotated[read.get(kind, kind) | None, setting(name)]

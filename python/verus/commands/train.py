@@ -9,12 +9,12 @@ from typing import Annotated
 
 from verus import _verus, training
 from verus.commands.model import show
-from verus.commands.options import BYTES, COUNT, DELAY, SECONDS, Flag, Json, one, words
+from verus.commands.options import COUNT, SECONDS, Flag, Json, one, words
+from verus.commands.settings import setting
 from verus.commands.talk import Talk
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
 
-Count = Annotated[int, COUNT]
 _DEFAULT = training.Training()
 
 
@@ -27,12 +27,12 @@ def train(
     scheme: Annotated[str, one("SCHEME")] = _DEFAULT.scheme,
     recorded: Annotated[list[Path] | None, words("DIR")] = None,
     duration: Annotated[float, SECONDS] = _DEFAULT.duration_s,
-    seed: Count = _DEFAULT.seed,
-    repeat: Count = _DEFAULT.repeat,
+    seed: Annotated[int, setting("seed")] = _DEFAULT.seed,
+    repeat: Annotated[int, setting("repeat")] = _DEFAULT.repeat,
     queue: Annotated[str, one("QUEUE")] = _DEFAULT.queue,
-    delay_ms: Annotated[float, DELAY] = _DEFAULT.delay_ms,
-    packet_bytes: Annotated[int, BYTES] = _DEFAULT.packet_bytes,
-    quantization_ms: Count = _DEFAULT.quantization_ms,
+    delay_ms: Annotated[float, setting("delay_ms")] = _DEFAULT.delay_ms,
+    packet_bytes: Annotated[int, setting("packet_bytes")] = _DEFAULT.packet_bytes,
+    quantization_ms: Annotated[int, COUNT] = _DEFAULT.quantization_ms,
     percentile: Annotated[float, one("P", allow_leading_hyphen=True)] = _DEFAULT.percentile,
     csv: Annotated[Path | None, one("FILE")] = None,
     force: Flag = False,
@@ -56,16 +56,8 @@ def train(
         Folders of `verus compare --records` whose packets are used, too.
     duration
         Duration of each run, in seconds or as `5m`.
-    seed
-        First seed.
-    repeat
-        Runs of each combination, with seeds SEED, SEED + 1, …
     queue
         The bottleneck's queue.
-    delay_ms
-        Propagation delay each way, in ms or as `0.02s`.
-    packet_bytes
-        Size of data packets with IP headers, bytes.
     quantization_ms
         Quantization step of delays, in ms: 1, 2, 5, 10 or 20 in the paper.
     percentile
