@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from verus import cli
+from verus.verbs import VERBS
 
 Command = Callable[..., Any]
 
@@ -88,6 +92,30 @@ def test_help_names_the_verbs_of_the_endpoint(verus: Command) -> None:
     page = verus("--help").out
     for verb in ("probe", "serve", "send", "receive"):
         assert f"\n  {verb} " in page, verb
+
+
+@pytest.mark.parametrize(
+    ("verb", "usage"),
+    [
+        ("compare", "[OPTIONS]"),
+        ("check", "[OPTIONS] [SCHEME]..."),
+        ("trace convert", "[OPTIONS] <RAW> <OUT>"),
+        ("sweep", "<VERB> [OPTIONS] <STUDY>"),
+        ("sweep merge", "--out <DIR> [OPTIONS] <DIR>..."),
+        ("list", "<VERB>"),
+    ],
+)
+def test_usage_names_what_a_verb_takes_and_what_may_be_several_or_none(
+    verb: str, usage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run([*verb.split(), "--help"]) == 0
+    assert f"\nUsage: verus {verb} {usage}\n" in capsys.readouterr().out
+
+
+def test_what_an_option_takes_is_named_for_what_it_is_and_not_for_its_type(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in VERBS:
+        assert cli.run([*verb.split(), "--help"]) == 0
+        assert not re.search("<(INT|FLOAT|STR|BOOL|PATH|None)>", capsys.readouterr().out), verb
 
 
 def test_version_is_that_of_the_crates(verus: Command) -> None:

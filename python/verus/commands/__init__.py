@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from verus import _verus
-from verus.commands.help import PlainHelp
+from verus.commands.help import PlainHelp, synopsis
 from verus.endpoint import ENDPOINT_VERBS
 from verus.verbs import SUMMARY, VERBS, after
 
@@ -24,6 +24,7 @@ class _Command(App):
     ) -> None:
         """The help of a verb, its examples, and the page that says more."""
         words, apps, _ = self.parse_commands(tokens)
+        apps[-1].usage = synopsis(words, apps[-1])
         if apps[-1].default_command is not None:
             apps[-1].help = None  # all that its docstring says, rather than the line of a list
         super().help_print(tokens, console=console)

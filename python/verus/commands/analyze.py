@@ -8,13 +8,13 @@ import shutil
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
 from rich import box
 from rich.table import Table
 
 from verus import _verus
+from verus.commands.options import Json
 from verus.commands.tables import table_console
 from verus.commands.talk import tell_rows
 from verus.numbers import DELAY_NOTE
@@ -25,7 +25,7 @@ def analyze(
     log: str,
     /,
     *,
-    json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
+    json_: Json = False,
 ) -> None:
     """Every metric of a Mahimahi link log (plain, .gz or .xz), defined as for simulated runs.
 

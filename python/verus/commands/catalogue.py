@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from verus import _verus
+from verus.commands.options import Json
 from verus.commands.tables import table_console
 from verus.commands.talk import tell_rows
 from verus.errors import FieldError, near
@@ -21,7 +22,6 @@ from verus.scenario import SCHEMA
 PARTS = {"flows": "FlowSpec", "changes": "Change"}
 
 Names = Annotated[list[str] | None, Parameter(name="NAME", negative="")]
-Json = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
 
 
 def schemes(names: Names = None, /, *, json_: Json = False) -> None:

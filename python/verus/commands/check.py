@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from verus import suites
 from verus.checks import at_least, check_seed
+from verus.commands.options import COUNT, Flag, Json, one, words
 from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
@@ -19,10 +20,6 @@ from verus.folder import check_folder, new_folder
 from verus.scenario import KERNEL, MOST_REPETITIONS, Contestant, distinct, is_real
 from verus.suites import Suite, judge
 from verus.suites.explain import explained, listed
-
-Words = Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")]
-Count = Annotated[int | None, Parameter(allow_leading_hyphen=True)]
-Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 #: It ran, but a published threshold was missed.
 MISSED = 3
@@ -32,17 +29,17 @@ def check(
     schemes: Annotated[list[str] | None, Parameter(name="SCHEME", negative="")] = None,
     /,
     *,
-    suite: Words = None,
-    row: Words = None,
+    suite: Annotated[list[str] | None, words("SUITE")] = None,
+    row: Annotated[list[str] | None, words("NAME")] = None,
     list_: Annotated[bool, Parameter(name="--list", negative="", show_default=False)] = False,
-    explain: str | None = None,
-    seed: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
-    seeds: Count = None,
+    explain: Annotated[str | None, one("NAME")] = None,
+    seed: Annotated[int, COUNT] = 1,
+    seeds: Annotated[int | None, COUNT] = None,
     full: Flag = False,
-    jobs: Count = None,
-    junit: Path | None = None,
-    json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
-    out: Path | None = None,
+    jobs: Annotated[int | None, COUNT] = None,
+    junit: Annotated[Path | None, one("FILE")] = None,
+    json_: Json = False,
+    out: Annotated[Path | None, one("DIR")] = None,
     force: Flag = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from verus.plain import escaped
 
 if TYPE_CHECKING:
+    from cyclopts import App
     from rich.console import Console, ConsoleOptions
 
 #: No line is longer, however wide the terminal is.
@@ -24,8 +26,7 @@ class PlainHelp:
 
     def render_usage(self, console: Console, options: ConsoleOptions, usage: Any) -> None:
         """Keeps it until the description is printed."""
-        called = str(usage).strip().removeprefix("Usage:").strip()
-        self._usage = re.sub(r"(?<= )([A-Z]+)(?= |$)", r"<\1>", called.replace("COMMAND", "VERB")) if called else ""
+        self._usage = str(usage).strip()
 
     def render_description(self, console: Console, options: ConsoleOptions, description: Any) -> None:
         """The description, and the usage that came before it."""
@@ -62,6 +63,23 @@ class PlainHelp:
 
 def _width() -> int:
     return min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)
+
+
+def synopsis(words: Sequence[str], app: App) -> str:
+    """How a verb is called: `<FILE>` is needed, `[NAME]...` may be none, one or several."""
+    taken = [entry for entry in app.assemble_argument_collection() if entry.show] if app.default_command else []
+    options = [entry for entry in taken if entry.index is None]
+    called = ["verus", *words]
+    if any(not word.startswith("-") for word in app):
+        called.append("<VERB>")
+    called += [f"{entry.name} <{entry.parameter.metavar}>" for entry in options if entry.required]
+    if not all(entry.required for entry in options):
+        called.append("[OPTIONS]")
+    for entry in taken:
+        if entry.index is not None:
+            _, several = entry.token_count()
+            called.append((f"<{entry.name}>" if entry.required else f"[{entry.name}]") + ("..." if several else ""))
+    return " ".join(called)
 
 
 def name(entry: Any) -> str:

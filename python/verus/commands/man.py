@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import App
 
 from verus import _verus
-from verus.commands.help import about, name
+from verus.commands.help import about, name, synopsis
 from verus.commands.options import one
 from verus.commands.talk import Talk
 from verus.endpoint import ENDPOINT, ENDPOINT_VERBS, find_endpoint
@@ -21,7 +21,7 @@ from verus.verbs import PAGES, SUMMARY, VERBS, Verb
 
 
 def man(
-    folder: Annotated[Path, one("DIR")],
+    folder: Annotated[Path, one("DIR", name="DIR")],
     /,
     *,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
@@ -71,8 +71,8 @@ def _page(word: str, verb: Verb) -> str:
         inner.help_formatter = own
     lists = {"VERBS": told.verbs, "ARGUMENTS": told.arguments, "OPTIONS": told.options}
     text = _head(f"verus {word}", verb.about)
-    text += f".SH SYNOPSIS\n\\fBverus {_text(word)}\\fR"
-    text += "".join(f" {_text(label)}" for label, _ in told.arguments) + " [\\fIOPTIONS\\fR]\n"
+    rest = synopsis([], inner).removeprefix("verus")
+    text += f".SH SYNOPSIS\n\\fBverus {_text(word)}\\fR{_text(rest)}\n"
     for title, rows in lists.items():
         if rows:
             text += f".SH {title}\n" + "".join(f".TP\n\\fB{_text(label)}\\fR\n{_text(said)}\n" for label, said in rows)

@@ -12,23 +12,22 @@ from rich import box
 from rich.table import Table
 
 from verus import _verus
+from verus.commands.options import Flag, Json, one
 from verus.commands.tables import table_console
 from verus.commands.talk import tell_rows
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
 from verus.numbers import size
 
-Flag = Annotated[bool, Parameter(negative="", show_default=False)]
-
 
 def info(
     names: Annotated[list[Path], Parameter(name="MODEL", negative="")],
     /,
     *,
-    plot: Path | None = None,
-    zoom: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
+    plot: Annotated[Path | None, one("FILE")] = None,
+    zoom: Annotated[int | None, one("MS", allow_leading_hyphen=True)] = None,
     force: Flag = False,
-    json_: Annotated[bool, Parameter(name="--json", negative="", show_default=False)] = False,
+    json_: Json = False,
 ) -> None:
     """States, ranges, density and sizes of a model; and its matrix as Figs. 5 and 6 of the paper.
 

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from verus import _verus, experiments
 from verus.checks import at_least, check_seed, checked
-from verus.commands.options import Flag, Json
+from verus.commands.options import COUNT, Flag, Json, one
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
@@ -35,14 +35,14 @@ def reproduce(
     names: Annotated[list[str] | None, Parameter(name="NAME", negative="")] = None,
     /,
     *,
-    traces: Path | None = None,
+    traces: Annotated[Path | None, one("DIR")] = None,
     built_in: Flag = False,
-    seed: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
-    repeat: Annotated[int | None, Parameter(allow_leading_hyphen=True)] = None,
-    jobs: Annotated[int, Parameter(allow_leading_hyphen=True)] = 1,
-    modes: str = "",
+    seed: Annotated[int, COUNT] = 1,
+    repeat: Annotated[int | None, COUNT] = None,
+    jobs: Annotated[int, COUNT] = 1,
+    modes: Annotated[str, one("MODES")] = "",
     short: Flag = False,
-    out: Path | None = None,
+    out: Annotated[Path | None, one("DIR")] = None,
     force: Flag = False,
     json_: Json = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)

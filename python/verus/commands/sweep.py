@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 
 from verus import store
 from verus.checks import at_least
+from verus.commands.options import COUNT, Flag, Json, one
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
@@ -36,23 +37,18 @@ _SHOWN = {
     "power": ("power", functools.partial(number, digits=3)),
 }
 
-Count = Annotated[int | None, Parameter(allow_leading_hyphen=True)]
-Flag = Annotated[bool, Parameter(name="--json", negative="", show_default=False)]
-
-Drawn = Annotated[bool, Parameter(name="--report", negative="", show_default=False)]
-
 
 @app.default
 def sweep(
     study: Annotated[Path, Parameter(name="STUDY")],
     /,
     *,
-    out: Path | None = None,
-    shard: str | None = None,
-    jobs: Count = None,
-    cluster: str | None = None,
-    report: Drawn = False,
-    json_: Flag = False,
+    out: Annotated[Path | None, one("DIR")] = None,
+    shard: Annotated[str | None, one("K/N")] = None,
+    jobs: Annotated[int | None, COUNT] = None,
+    cluster: Annotated[str | None, one("WORKERS")] = None,
+    report: Flag = False,
+    json_: Json = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
     """Run a study: a file that varies any parameters over channels, queues and seeds.
@@ -107,7 +103,7 @@ def sweep(
 
 
 def _work(
-    jobs: int | None, cluster: str | None, progress: Progress | None, runs: Sequence[Run]
+    jobs: int | None, cluster: Annotated[str | None, one("WORKERS")], progress: Progress | None, runs: Sequence[Run]
 ) -> Generator[tuple[int, Ended]]:
     if cluster is None:
         return as_ended(runs, threads=jobs, columns=False, progress=progress)
@@ -121,8 +117,8 @@ def status(
     study: Annotated[Path, Parameter(name="STUDY")],
     /,
     *,
-    out: Path | None = None,
-    json_: Flag = False,
+    out: Annotated[Path | None, one("DIR")] = None,
+    json_: Json = False,
 ) -> int:
     """Print how many runs of a study are done.
 
@@ -167,8 +163,8 @@ def merge_(
     folders: Annotated[list[Path], Parameter(name="DIR", negative="")],
     /,
     *,
-    out: Path,
-    json_: Flag = False,
+    out: Annotated[Path, one("DIR")],
+    json_: Json = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
     """Merge the runs that several folders have of one study. Exit code 1 if runs are still missing.
@@ -204,7 +200,7 @@ def _shard(text: str | None) -> tuple[int, int]:
     return int(number), int(count)
 
 
-def _planned(study: Study, out: Path | None) -> tuple[Folder, Plan]:
+def _planned(study: Study, out: Annotated[Path | None, one("DIR")]) -> tuple[Folder, Plan]:
     folder = Folder(Path("verus-results") / study.name if out is None else out)
     folder.check()
     return folder, Plan.of(study, store.engine())
