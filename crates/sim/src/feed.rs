@@ -94,7 +94,7 @@ impl Feed {
         self.handed = false;
     }
 
-    /// A packet's data has arrived; how long a frame took that is there by this, if it is measured.
+    /// A packet's data has arrived; how long the frame took that this completes, if it is measured.
     pub fn on_arrived(&mut self, now: Time, data: DataRange) -> Option<Duration> {
         match &mut self.supply {
             Supply::Media(streams) => streams.on_arrived(now, data),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  offered  ├K┤  ├P┤  ├P┤  ├P┤  ├K┤        each 1/fps, on one connection, however much still waits
-//!  there       ├───K───┤├P┤├P┤ ├P┤          a frame is there when all data up to its end is: frames need those before
+//!  arrived     ├───K───┤├P┤├P┤ ├P┤          a frame has arrived when all data up to its end has: frames need those before
 //! ```
 //!
 //! Where the controller sets a bitrate ([`Controller::media_rate`](verus_core::Controller::media_rate)), all frames are
@@ -46,7 +46,7 @@ impl Video {
         }
     }
 
-    /// When the frame with this number is there to be sent, if there are so many.
+    /// When the frame with this number is due to be sent, if there are so many.
     pub(crate) fn due(&self, start: Time, number: u64) -> Option<Time> {
         let more = self.count.is_none_or(|count| number < count);
         // Counted from the start, so that rounding errors do not add up.

@@ -6,9 +6,9 @@
 //!  better video ├──K──┤ ├─P─┤ ├─P─┤         2 Mbit/s; waits for both, and the rest of a group is given up once late
 //! ```
 //!
-//! The streams are those of the media tests of draft-huitema-ccwg-c4-test. Each frame travels for itself: it is there when all
-//! of its own data is, whatever becomes of those before, as on a QUIC stream for each. Which frame the next packet carries is
-//! decided when that packet leaves; data that is lost goes first. A packet carries data of one frame only.
+//! The streams are those of the media tests of draft-huitema-ccwg-c4-test. Each frame travels for itself: it has arrived when
+//! all of its own data has, whatever becomes of those before, as on a QUIC stream for each. Which frame the next packet
+//! carries is decided when that packet leaves; data that is lost goes first. A packet carries data of one frame only.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -70,13 +70,13 @@ struct Stream {
 }
 
 impl Stream {
-    /// When the next frame is there to be sent, if there is one.
+    /// When the next frame is due to be sent, if there is one.
     fn due(&self, start: Time) -> Option<Time> {
         self.video.due(start, self.offered)
     }
 }
 
-/// A frame that is not there yet.
+/// A frame that was offered and has not arrived.
 #[derive(Clone, Debug)]
 struct Frame {
     stream: usize,
@@ -89,7 +89,7 @@ struct Frame {
     missing: u64,
 }
 
-/// The streams of one connection: what was offered, and what of it is not there yet.
+/// The streams of one connection: what was offered, and what of it has not arrived.
 #[derive(Clone, Debug)]
 pub struct Streams {
     start: Time,
@@ -200,7 +200,7 @@ impl Streams {
         Some(Bytes::new(len))
     }
 
-    /// A piece has arrived; how long its frame took, if that is there by this and is measured.
+    /// A piece has arrived; how long its frame took, if this completes it and it is measured.
     pub fn on_arrived(&mut self, now: Time, piece: DataRange) -> Option<Duration> {
         let number = self.pieces.remove(&piece.start)?;
         // None if it was given up.
@@ -221,12 +221,12 @@ impl Streams {
         (offered >= self.measured_from).then_some(took)
     }
 
-    /// Whether everything is there or given up.
+    /// Whether everything has arrived or was given up.
     pub fn is_complete(&self) -> bool {
         self.frames.is_empty() && self.streams.iter().all(|s| s.due(self.start).is_none())
     }
 
-    /// How many frames of the better video were given up or late by `now`, there or not.
+    /// How many frames of the better video were given up or late by `now`, arrived or not.
     pub fn late(&self, now: Time) -> u64 {
         let deadline = self.streams[BETTER].video.deadline;
         let late = |frame: &&Frame| frame.stream == BETTER && now.since(frame.offered) > deadline;

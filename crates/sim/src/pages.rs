@@ -1,7 +1,7 @@
 //! Requests and the pages that answer them, on one connection.
 //!
 //! ```text
-//!  client  ask ·······┐         ┌······ there ── thinking ── ask ···
+//!  client  ask ·······┐         ┌···· arrived ── thinking ── ask ···
 //!  way back           └▶ asked  │
 //!  server                 ├───page───┤
 //! ```
