@@ -261,7 +261,7 @@ def test_short_trains_take_a_light_trace_and_not_the_heavy_one(verus: Command, t
     pings += ["--duration", "10", "--json"]
     ran = verus(*pings, "--light-trace", light)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith("verus: --packet-bytes: must be at most 1400 beside light_trace, not 1500")
+    assert ran.err.startswith("verus: --packet-bytes: must be at most 1400 beside --light-trace, not 1500")
     pings += ["--packet-bytes", "1400"]
     alone, beside, both = (
         json.loads(verus(*pings, *more).out)
@@ -276,10 +276,10 @@ def test_short_trains_take_a_light_trace_and_not_the_heavy_one(verus: Command, t
         (["--light-trace", broken], "line 2: `100 soon 0` is no packet train"),
         (["--light-trace", str(tmp_path / "nothing")], "cannot read"),
         (["--light-trace", light, "--size-offsets", sizes], "offsets of 1 sizes"),
-        (["--size-offsets", sizes], "left out where there is no light_trace"),
-        (["--ack-light-trace", light], "--ack: must be a channel beside ack_light_trace"),
+        (["--size-offsets", sizes], "left out where there is no --light-trace"),
+        (["--ack-light-trace", light], "--ack: must be a channel beside --ack-light-trace"),
         (["--light-trace", light, "--ack-light-trace", broken, "--ack", "same"], "line 2: `100 soon 0` is no packet"),
-        (["--light-trace", light, "--delay-series", light], "--delay-series: must be left out beside light_trace"),
+        (["--light-trace", light, "--delay-series", light], "--delay-series: must be left out beside --light-trace"),
         (["--light-trace", light, "--light-timer-ms=-1"], "must be between 0 and 100000"),
     ]:
         ran = verus(*pings, *options)

@@ -76,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
         if os.environ.get(EXTENSION):
             return _complain(str(error), BAD_INPUT)
         raise
-    from verus.errors import FieldError, flag_of
+    from verus.errors import FieldError, flag_of, in_flags
 
     try:
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
@@ -85,7 +85,9 @@ def run(arguments: Sequence[str]) -> int:
     except FieldError as error:
         if error.field in _PLACES:
             return _complain(error.problem, BAD_INPUT)
-        return _complain(f"{flag_of(error.field)}: {error.problem}", BAD_INPUT, getattr(error, "__notes__", ()))
+        return _complain(
+            f"{flag_of(error.field)}: {in_flags(error.problem)}", BAD_INPUT, getattr(error, "__notes__", ())
+        )
     except CycloptsError as error:
         from verus.mistakes import usage
 

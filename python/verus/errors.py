@@ -6,6 +6,7 @@ names into flags and exits with code 2.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 
@@ -46,6 +47,18 @@ def flag_of(field: str) -> str:
         ('--queue', '--duration', '--ack-delay-ms')
     """
     return "--" + _FLAGS.get(field, field).removesuffix("_s").replace("_", "-")
+
+
+def in_flags(problem: str) -> str:
+    """What is wrong with an argument, other arguments that it names called as on the command line.
+
+    Example:
+        >>> in_flags("must be at most 1400 beside light_trace, not 1500")
+        'must be at most 1400 beside --light-trace, not 1500'
+    """
+    return re.sub(
+        r"(?<=\bbeside )[a-z]+(_[a-z]+)+|(?<=\bthere is no )[a-z]+(_[a-z]+)+", lambda m: flag_of(m[0]), problem
+    )
 
 
 def near(word: str, names: Iterable[str]) -> str:
