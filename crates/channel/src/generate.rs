@@ -51,37 +51,6 @@ const MAX_HAZARD: f64 = 50.0;
 /// Spread (σ of the logarithm) of pauses between runs of grants.
 const PAUSE_SPREAD: f64 = 0.6;
 
-/// Where and how a scenario of the paper's §5.3 moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[allow(missing_docs)] // the names say it
-pub enum Scenario {
-    CampusStationary,
-    CampusPedestrian,
-    CityStationary,
-    CityDriving,
-    HighwayDriving,
-    ShoppingMall,
-    CityWaterfront,
-}
-
-/// Radio technology.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Technology {
-    /// UMTS and HSPA+.
-    ThreeG,
-    /// LTE.
-    Lte,
-}
-
-/// Direction seen from the phone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Towards the phone.
-    Down,
-    /// From the phone.
-    Up,
-}
-
 /// A Gauss–Markov process around zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Swing {
@@ -143,14 +112,8 @@ pub struct Model {
 /// One built-in channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Channel {
-    /// For example `city-driving-lte-down`.
+    /// Place, movement, technology and direction seen from the phone: `city-driving-lte-down`.
     pub name: &'static str,
-    /// The paper's mobility scenario.
-    pub scenario: Scenario,
-    /// Radio technology.
-    pub technology: Technology,
-    /// Direction seen from the phone.
-    pub direction: Direction,
     /// Its parameters.
     pub model: Model,
     /// The recording that this channel as a whole is fitted to, if it is fitted to one; the others

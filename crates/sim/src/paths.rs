@@ -102,8 +102,6 @@ impl Scenario {
             )?,
             policer: self.policer.parse()?,
             link: Some(link),
-            light: None,
-            second: None,
             crosses: self.crosses()?,
             jitter: self.texts_over_time(
                 "jitter",
@@ -114,6 +112,7 @@ impl Scenario {
             reorder: self.reorder.parse()?,
             delays: self.delays(series, |flow| flow.delay_ms.unwrap_or(self.delay_ms)),
             overtaking: series.is_some(),
+            ..PathConfig::default()
         })
     }
 

@@ -13,9 +13,7 @@
 
 use std::sync::LazyLock;
 
-use super::{
-    Channel, Direction, Figures, Model, Radio, Recording, Scenario, Scheduler, Swing, Technology,
-};
+use super::{Channel, Figures, Model, Radio, Recording, Scheduler, Swing};
 
 /// The built-in channels: the seven mobility scenarios of the paper's §5.3, 3G and LTE, both
 /// directions.
@@ -110,26 +108,12 @@ fn channel(mut cells: Cells) -> Channel {
         found.unwrap_or_else(|| panic!("no fit `{name}`; tests read every row"))
     };
     let name = cells.text();
-    let scenario = scenario(cells.text());
-    let technology = match cells.text() {
-        "3g" => Technology::ThreeG,
-        "lte" => Technology::Lte,
-        other => panic!("`{other}` is no technology; tests read every row"),
-    };
-    let direction = match cells.text() {
-        "down" => Direction::Down,
-        "up" => Direction::Up,
-        other => panic!("`{other}` is no direction; tests read every row"),
-    };
     let (slow, fast) = (fit(cells.text()), fit(cells.text()));
     // Without a rate of its own it is a recording's whole fit.
     let mean_mbps = cells.text();
     let whole = mean_mbps.is_empty();
     Channel {
         name,
-        scenario,
-        technology,
-        direction,
         model: Model {
             mean_mbps: if whole {
                 slow.model.mean_mbps
@@ -141,21 +125,6 @@ fn channel(mut cells: Cells) -> Channel {
         },
         recording: whole.then_some(&slow.recording),
         basis: cells.text(),
-    }
-}
-
-fn scenario(name: &str) -> Scenario {
-    match name {
-        "campus-stationary" => Scenario::CampusStationary,
-        "campus-pedestrian" => Scenario::CampusPedestrian,
-        "city-stationary" => Scenario::CityStationary,
-        "city-driving" => Scenario::CityDriving,
-        "highway-driving" => Scenario::HighwayDriving,
-        // Under concrete, among people: the subway is the nearest recording, and hard.
-        "shopping-mall" => Scenario::ShoppingMall,
-        // Cells on one side only: 3G far from the mast, LTE on foot in the open.
-        "city-waterfront" => Scenario::CityWaterfront,
-        other => panic!("`{other}` is no scenario; tests read every row"),
     }
 }
 
