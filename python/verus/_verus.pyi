@@ -20,6 +20,7 @@ __all__ = [
     "Feedback",
     "Simulation",
     "Timeout",
+    "Trainer",
     "analyze_log",
     "calibration",
     "catalogue",
@@ -51,7 +52,6 @@ __all__ = [
     "trace_info",
     "trace_read",
     "trace_write",
-    "train",
     "version",
 ]
 
@@ -282,20 +282,27 @@ class _Region(TypedDict):
     column: NDArray[int64]
     probability: NDArray[float64]
 
-def train(
-    scenarios: Sequence[str],
-    recorded: Sequence[tuple[NDArray[int32], NDArray[float64], NDArray[float64]]],
-    about_json: str,
-    quantization_ms: int,
-    percentile: float,
-    threads: int | None = None,
-    progress: Callable[[int, float], bool | None] | None = None,
-) -> bytes:
-    """Trains a model on simulations and on recorded packets; the bytes of its file.
+@final
+class Trainer:
+    """What models are made of: transitions that were counted, of which any quantization makes another model.
 
     `recorded` holds for each run each packet's flow, when it left and when it was acknowledged, ms (NaN if never).
     `progress` as in `simulate_many`.
     """
+
+    def __new__(
+        cls,
+        scenarios: Sequence[str],
+        recorded: Sequence[tuple[NDArray[int32], NDArray[float64], NDArray[float64]]],
+        threads: int | None = None,
+        progress: Callable[[int, float], bool | None] | None = None,
+    ) -> Trainer: ...
+    @staticmethod
+    def of_all(others: Sequence[Trainer]) -> Trainer:
+        """All that others counted, as if one had watched it."""
+
+    def model(self, about_json: str, quantization_ms: int, percentile: float) -> bytes:
+        """The bytes of a model's file."""
 
 def model_info(path: str | PathLike[str]) -> str:
     """JSON: what a model file holds."""

@@ -124,9 +124,30 @@ def train(training: Training, *, threads: int | None = None, progress: Progress 
         ValueError: What was watched makes no model.
         KeyboardInterrupt: Ctrl-C.
     """
-    runs = training.runs()
+    return model(training, watch(training, threads=threads, progress=progress))
+
+
+def watch(training: Training, *, threads: int | None = None, progress: Progress | None = None) -> _verus.Trainer:
+    """Watches, and counts what any quantization and percentile make a model of; arguments and errors as of `train`."""
     recorded = [columns for folder in training.recorded for columns in _packets(folder)]
-    scenarios = [json.dumps({**run.scenario, "epochs": True, "series": False}) for run in runs]
+    scenarios = [json.dumps({**run.scenario, "epochs": True, "series": False}) for run in training.runs()]
+
+    def report(done: int, fraction: float) -> bool:
+        if progress is not None:
+            progress(done, len(scenarios), fraction)
+        return True
+
+    with refused():
+        return _verus.Trainer(scenarios, recorded, threads, report)
+
+
+def model(training: Training, watched: _verus.Trainer) -> bytes:
+    """The file of the model that `training` makes of what was watched for it.
+
+    Raises:
+        ValueError: It makes none.
+    """
+    runs = bool(training.traces)
     about = {
         "scheme": training.scheme if runs else "",
         "channels": [*dict.fromkeys(training.traces), *map(str, training.recorded)],
@@ -139,22 +160,8 @@ def train(training: Training, *, threads: int | None = None, progress: Progress 
         "outliers": 0,
         "transitions": 0,
     }
-
-    def report(done: int, fraction: float) -> bool:
-        if progress is not None:
-            progress(done, len(scenarios), fraction)
-        return True
-
     with refused():
-        return _verus.train(
-            scenarios,
-            recorded,
-            json.dumps(about),
-            training.quantization_ms,
-            training.percentile,
-            threads,
-            report,
-        )
+        return watched.model(json.dumps(about), training.quantization_ms, training.percentile)
 
 
 def _packets(folder: Path) -> list[tuple[Any, Any, Any]]:

@@ -68,7 +68,6 @@ pub fn fill(
         model::model_csv,
         model::model_info,
         model::model_region,
-        model::train,
         run::check_scenario,
         run::default_scenario,
         run::scenario_schema,
@@ -82,6 +81,7 @@ pub fn fill(
     module.add_class::<events::Departure>()?;
     module.add_class::<events::Feedback>()?;
     module.add_class::<events::Timeout>()?;
+    module.add_class::<model::Trainer>()?;
     module.add_class::<run::Simulation>()
 }
 

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::json;
 use verus_core::Time;
-use verus_core::model::{About, Grid, MAX_BYTES, Model, Sampler, TrainError, Trainer};
+use verus_core::model::{self, About, Grid, MAX_BYTES, Model, Sampler, TrainError};
 use verus_sim::{Outcome, Scenario};
 
 use crate::convert::array;
@@ -18,36 +18,38 @@ use crate::{error, run};
 
 type Column<'py, T> = PyArrayLike1<'py, T, TypeMustMatch>;
 
-/// Trains a model on simulated flows and on recorded ones; returns its file's bytes. `recorded`
-/// holds, for each run, each packet's flow, when it left and when it was acknowledged, ms.
-/// `about_json` is what only the caller knows of the training.
-#[pyfunction]
-#[pyo3(signature = (scenarios, recorded, about_json, quantization_ms, percentile, threads=None, progress=None))]
-#[allow(clippy::too_many_arguments, reason = "they are Python's keywords")]
-pub(crate) fn train<'py>(
-    py: Python<'py>,
-    scenarios: Vec<String>,
-    recorded: Vec<(Column<'py, i32>, Column<'py, f64>, Column<'py, f64>)>,
-    about_json: &str,
-    quantization_ms: u32,
-    percentile: f64,
-    threads: Option<usize>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let about: About = serde_json::from_str(about_json).map_err(error::value)?;
-    let mut trainer = Trainer::new();
-    for (flow, sent, acked) in &recorded {
-        let columns = (flow.to_vec()?, sent.to_vec()?, acked.to_vec()?);
-        py.detach(|| add_recorded(&mut trainer, &columns.0, &columns.1, &columns.2))
-            .map_err(error::value)?;
-    }
-    let scenarios: Vec<Scenario> = scenarios
-        .iter()
-        .map(|text| run::parse(text))
-        .collect::<PyResult<_>>()?;
-    let trainer = Mutex::new((trainer, None));
-    if !scenarios.is_empty() {
+/// What models are made of: transitions that were counted, of which any quantization makes another model.
+#[pyclass(frozen, module = "verus._verus")]
+pub(crate) struct Trainer(model::Trainer);
+
+#[pymethods]
+impl Trainer {
+    /// Watches simulated flows, and counts recorded ones. `recorded` holds, for each run, each packet's flow, when it
+    /// left and when it was acknowledged, ms.
+    #[new]
+    #[pyo3(signature = (scenarios, recorded, threads=None, progress=None))]
+    fn new<'py>(
+        py: Python<'py>,
+        scenarios: Vec<String>,
+        recorded: Vec<(Column<'py, i32>, Column<'py, f64>, Column<'py, f64>)>,
+        threads: Option<usize>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let mut trainer = model::Trainer::new();
+        for (flow, sent, acked) in &recorded {
+            let columns = (flow.to_vec()?, sent.to_vec()?, acked.to_vec()?);
+            py.detach(|| add_recorded(&mut trainer, &columns.0, &columns.1, &columns.2))
+                .map_err(error::value)?;
+        }
+        let scenarios: Vec<Scenario> = scenarios
+            .iter()
+            .map(|text| run::parse(text))
+            .collect::<PyResult<_>>()?;
+        if scenarios.is_empty() {
+            return Ok(Trainer(trainer));
+        }
         // Counted as each run ends, so that no more than the runs under way are in memory.
+        let trainer = Mutex::new((trainer, None));
         let ran = run::on_all_cores(py, &scenarios, threads, run::told(progress), |outcome| {
             let mut guard = trainer
                 .lock()
@@ -60,26 +62,51 @@ pub(crate) fn train<'py>(
         if let Some(failed) = ran.iter().find_map(|ran| ran.as_ref().err()) {
             return Err(error::simulation(failed));
         }
+        let (trainer, failed) = trainer
+            .into_inner()
+            .expect("nothing panicked while it held this lock");
+        failed.map_or(Ok(Trainer(trainer)), |failed| Err(error::value(failed)))
     }
-    let (trainer, failed) = trainer
-        .into_inner()
-        .expect("nothing panicked while it held this lock");
-    let bytes = py
-        .detach(|| match failed {
-            Some(failed) => Err(failed),
-            None => trainer.finish(quantization_ms, percentile, about),
+
+    /// All that others counted, as if one had watched it.
+    #[staticmethod]
+    fn of_all(py: Python<'_>, others: Vec<PyRef<'_, Trainer>>) -> PyResult<Self> {
+        let others: Vec<&model::Trainer> = others.iter().map(|other| &other.0).collect();
+        py.detach(|| {
+            let mut all = model::Trainer::new();
+            others
+                .into_iter()
+                .try_for_each(|other| all.include(other))?;
+            Ok(Trainer(all))
         })
-        .map_err(error::value)?
-        .to_bytes();
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(error::value(
-            "the model is too large for a file: train on less",
-        ));
+        .map_err(|failed: TrainError| error::value(failed))
     }
-    Ok(PyBytes::new(py, &bytes))
+
+    /// The bytes of a model's file. `about_json` is what only the caller knows of the training.
+    fn model<'py>(
+        &self,
+        py: Python<'py>,
+        about_json: &str,
+        quantization_ms: u32,
+        percentile: f64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let about: About = serde_json::from_str(about_json).map_err(error::value)?;
+        let bytes = py
+            .detach(|| {
+                let model = self.0.finish(quantization_ms, percentile, about)?;
+                Ok(model.to_bytes())
+            })
+            .map_err(|failed: TrainError| error::value(failed))?;
+        if bytes.len() as u64 > MAX_BYTES {
+            return Err(error::value(
+                "the model is too large for a file: train on less",
+            ));
+        }
+        Ok(PyBytes::new(py, &bytes))
+    }
 }
 
-fn add_simulated(trainer: &mut Trainer, outcome: &Outcome) -> Result<(), TrainError> {
+fn add_simulated(trainer: &mut model::Trainer, outcome: &Outcome) -> Result<(), TrainError> {
     let samplers = outcome.flows.iter().filter_map(|flow| flow.epochs.as_ref());
     for sampler in samplers {
         for samples in sampler.runs() {
@@ -90,7 +117,7 @@ fn add_simulated(trainer: &mut Trainer, outcome: &Outcome) -> Result<(), TrainEr
 }
 
 fn add_recorded(
-    trainer: &mut Trainer,
+    trainer: &mut model::Trainer,
     flow: &[i32],
     sent_ms: &[f64],
     acked_ms: &[f64],

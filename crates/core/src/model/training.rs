@@ -81,6 +81,25 @@ impl Trainer {
         Ok(())
     }
 
+    /// Adds all that another one has seen.
+    ///
+    /// # Errors
+    /// If there is no memory to count so many different transitions.
+    pub fn include(&mut self, other: &Trainer) -> Result<(), TrainError> {
+        self.samples += other.samples;
+        for (&delay, count) in &other.delays {
+            *self.delays.entry(delay).or_default() += count;
+        }
+        for (&transition, &more) in &other.counts {
+            let count = self.counts.entry(transition).or_default();
+            *count = count.saturating_add(more);
+            if self.counts.len() > MOST_TRANSITIONS {
+                return Err(TrainError::TooMany);
+            }
+        }
+        Ok(())
+    }
+
     /// Samples seen so far.
     pub fn samples(&self) -> u64 {
         self.samples
@@ -242,6 +261,22 @@ mod tests {
         assert_eq!(coarse.matrix().grid().delays(), 5);
         assert_eq!(coarse.about().transitions, fine.about().transitions);
         assert!(coarse.matrix().len() < fine.matrix().len());
+    }
+
+    #[test]
+    fn what_several_counted_makes_the_model_that_one_makes_of_it_all() {
+        let runs = [
+            run(&[(20, 1), (21, 2), (20, 1), (21, 2)]),
+            run(&[(29, 0), (20, 1), (21, 2)]),
+        ];
+        let mut all = Trainer::new();
+        for one in &runs {
+            let mut trainer = Trainer::new();
+            trainer.add(one).expect("few");
+            all.include(&trainer).expect("few");
+        }
+        let together = all.finish(1, 80.0, About::default());
+        assert_eq!(together, Ok(model(&runs, 1, 80.0)));
     }
 
     #[test]

@@ -77,21 +77,26 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="verus-models-")
 
 
+def _training(scheme: str, channels: tuple[str, ...], users: tuple[int, ...], seed: int) -> training.Training:
+    return training.Training(
+        scheme=scheme, traces=channels, users=users, duration_s=DURATION_S, packet_bytes=PACKET_BYTES, seed=seed
+    )
+
+
+@cache
+def _watched(scheme: str, channels: tuple[str, ...], users: int, seed: int) -> _verus.Trainer:
+    """What so many users did, which is watched once, whatever models are made of it."""
+    return training.watch(_training(scheme, channels, (users,), seed))
+
+
 @cache
 def _trained(
     scheme: str, channels: tuple[str, ...], users: tuple[int, ...], quantization_ms: int, seed: int, name: str
 ) -> Path:
     path = Path(_folder().name) / name
-    watched = training.Training(
-        scheme=scheme,
-        traces=channels,
-        users=users,
-        duration_s=DURATION_S,
-        packet_bytes=PACKET_BYTES,
-        quantization_ms=quantization_ms,
-        seed=seed,
-    )
-    path.write_bytes(training.train(watched))
+    watched = _verus.Trainer.of_all([_watched(scheme, channels, each, seed) for each in users])
+    what = dataclasses.replace(_training(scheme, channels, users, seed), quantization_ms=quantization_ms)
+    path.write_bytes(training.model(what, watched))
     return path
 
 
