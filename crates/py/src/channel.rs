@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use numpy::{PyArray1, PyArrayLike1, PyArrayMethods, TypeMustMatch};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 use verus_channel::catalogue::{self as names, Found};
 use verus_channel::named::Named;
@@ -194,7 +195,16 @@ fn named(text: &str, found: &Named) -> Result<Value, Error> {
 /// Statistics of every built-in channel, beside those of the recording it is fitted to.
 #[pyfunction]
 pub(crate) fn calibration(py: Python<'_>, seed: u64, pieces: u64) -> String {
-    py.detach(|| json!(generate::calibration(seed, pieces)).to_string())
+    py.detach(|| {
+        let channels: Vec<&generate::Channel> =
+            generate::names().filter_map(generate::describe).collect();
+        let rows: Vec<_> = channels
+            .par_iter()
+            .with_max_len(1)
+            .map(|channel| channel.calibration(seed, pieces))
+            .collect();
+        json!(rows).to_string()
+    })
 }
 
 /// The built-in channels and the public recordings.
