@@ -43,7 +43,7 @@ ROW_SCHEMA = pa.schema(
 )
 
 
-def series(index: int, run: Run, outcome: Outcome) -> pa.Table:
+def series(outcome: Outcome) -> dict[str, Any]:
     """The time series of one run, the capacity of its channel in every bin."""
     found = dict(outcome["series"])
     bins = np.asarray(outcome["capacity"]["time_s"], dtype=float)
@@ -56,25 +56,40 @@ def series(index: int, run: Run, outcome: Outcome) -> pa.Table:
         if len(bins)
         else np.full(len(times), np.nan)
     )
-    return of_run(index, run, found)
+    return found
 
 
-def of_run(index: int, run: Run, columns: Mapping[str, Any]) -> pa.Table:
-    """Columns of one run, with what names the run before them; NaN, where nothing was observed, as null."""
-    arrays = {name: _array(values) for name, values in columns.items()}
-    length = len(next(iter(arrays.values()))) if arrays else 0
+def of_runs(parts: Sequence[tuple[int, Run, Mapping[str, Any]]]) -> pa.Table:
+    """The columns of runs under each other, before them what names the run; NaN, where nothing was observed, as null.
+
+    Args:
+        parts: For each run its number, itself and its columns.
+    """
+    if not parts:
+        return stack([])
+    lengths = [len(next(iter(columns.values()), ())) for _, _, columns in parts]
+    # Of thousands of runs most may have no rows: those say no more than which columns there are.
+    known: set[tuple[str, ...]] = set()
+    tables = []
+    for (_, _, columns), length in zip(parts, lengths, strict=True):
+        names = tuple(columns)
+        if length or names not in known:
+            tables.append(pa.table({name: _array(values) for name, values in columns.items()}))
+        known.add(names)
+    which = np.repeat(np.arange(len(parts)), lengths)
+
+    def constant(values: list[Any], kind: pa.DataType) -> pa.Array:
+        return pa.array(values, kind).take(pa.array(which))
+
     identity = {
-        "run": pa.array(np.full(length, index, dtype=np.int32)),
-        "trace": _constant(run.trace, length),
-        "queue": _constant(run.queue, length),
-        "label": _constant(run.contestant.label, length),
-        "seed": pa.array(np.full(length, run.scenario["seed"], dtype=np.int64)),
+        "run": constant([index for index, _, _ in parts], pa.int32()),
+        "trace": constant([run.trace for _, run, _ in parts], pa.string()),
+        "queue": constant([run.queue for _, run, _ in parts], pa.string()),
+        "label": constant([run.contestant.label for _, run, _ in parts], pa.string()),
+        "seed": constant([run.scenario["seed"] for _, run, _ in parts], pa.int64()),
     }
-    return pa.table({**identity, **arrays})
-
-
-def _constant(text: str, length: int) -> pa.Array:
-    return pa.repeat(text, length)
+    observed = stack(tables)
+    return pa.table({**identity, **{name: observed.column(name) for name in observed.column_names}})
 
 
 def _array(values: Any) -> pa.Array:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verus import columns, probe, rows
-from verus.columns import of_run, stack
+from verus.columns import of_runs
 from verus.folder import read_config
 from verus.lines import check
 from verus.rows import PROBE, RECORDING, SCHEMA, SHELL
@@ -93,24 +93,20 @@ class Results:
             settings: Enough to run the same again.
             measured: Plain values that an experiment found without simulating.
         """
-        ran = list(enumerate(zip(runs, outcomes, strict=True)))
+        ran = [(index, run, outcome) for index, (run, outcome) in enumerate(zip(runs, outcomes, strict=True))]
         made = [{**row, "params": json.dumps(row["params"], sort_keys=True)} for row in rows.rows(runs, outcomes)]
-        records = [
-            of_run(index, run, outcome["records"])
-            for index, (run, outcome) in ran
-            if outcome.get("records") is not None
-        ]
-        connections = [
-            of_run(index, run, outcome["connections"])
-            for index, (run, outcome) in ran
-            if len(outcome.get("connections", {}).get("flow", ()))
-        ]
+        records = [each for each in ran if each[2].get("records") is not None]
+        connections = [each for each in ran if len(each[2].get("connections", {}).get("flow", ()))]
+
+        def table(of: Sequence[tuple[int, Run, Outcome]], name: str) -> pa.Table:
+            return of_runs([(index, run, outcome[name]) for index, run, outcome in of])
+
         return cls(
             rows=pa.Table.from_pylist(made, schema=columns.ROW_SCHEMA),
-            series=stack([columns.series(index, run, outcome) for index, (run, outcome) in ran]),
-            profile=stack([of_run(index, run, outcome["profiles"]) for index, (run, outcome) in ran]),
-            records=stack(records) if records else None,
-            connections=stack(connections) if connections else None,
+            series=of_runs([(index, run, columns.series(outcome)) for index, run, outcome in ran]),
+            profile=table(ran, "profiles"),
+            records=table(records, "records") if records else None,
+            connections=table(connections, "connections") if connections else None,
             config=rows.config(runs, outcomes, kind=kind, settings=settings, measured=measured),
         )
 
