@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from verus.experiments.shared.experiment import Experiment, Work
     from verus.results import Results
 
+
+#: So many experiments may wait to be written, each with all its series in memory.
+_UNWRITTEN = 3
 
 #: It ran, but a checked target was missed.
 TARGET_MISSED = 3
@@ -144,22 +148,23 @@ def _results(
     *,
     force: bool,
 ) -> Iterator[tuple[Experiment, Results]]:
-    """Runs one experiment after another; each is written while the next runs.
+    """Runs one experiment after another; what ran is written meanwhile.
 
-    To simulate takes all cores, to draw one.
+    To simulate takes all cores, to draw mostly one: neither waits for the other, unless too much would lie in memory.
     """
+    writing: deque[Future[None]] = deque()
     with ThreadPoolExecutor(max_workers=1) as writer:
-        written: Future[None] | None = None
         for experiment, do, own in zip(chosen, work, folders, strict=True):
             with talk.progress(experiment.name) as progress:
                 results = do(progress)
             yield experiment, results
-            if written is not None:
-                written.result()
             if own is not None:
-                written = writer.submit(_write, experiment, results, own, force=force)
-        if written is not None:
+                writing.append(writer.submit(_write, experiment, results, own, force=force))
+            while len(writing) > _UNWRITTEN or (writing and writing[0].done()):
+                writing.popleft().result()
+        if writing:
             talk.detail("drawing")
+        for written in writing:
             written.result()
 
 

@@ -13,7 +13,7 @@ import dataclasses
 import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -63,6 +63,12 @@ class Place:
 
     built_in: str
     recording: str = ""
+
+
+@cache
+def _contestant(scheme: str) -> Contestant:
+    """One flow of it; asked for by thousands of runs, and what it says may have to be looked up in a model's file."""
+    return Contestant.from_scheme(scheme)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -137,9 +143,9 @@ class Column:
             fields: Any other of the scenario, as the simulator has it: `packet_bytes`, `ack`, `changes`, `series` …
         """
         count = flows if isinstance(flows, int) else len(flows)
-        label = label or Contestant.from_scheme(who).label
+        label = label or _contestant(who).label
         who = self.in_mode(who)
-        contestant = dataclasses.replace(Contestant.from_scheme(who, flows=count), label=label)
+        contestant = dataclasses.replace(_contestant(who), label=label, flows=(who,) * count)
         made = make_run(
             trace=self.channels.get(place, place),
             path=self.paths.get(place),
