@@ -22,7 +22,7 @@ from .conftest import Command
 
 
 @pytest.fixture(scope="module")
-def real_time() -> None:
+def emulator() -> None:
     """Emulating takes namespaces and TUN devices, which not every machine grants."""
     binary, looked = find_endpoint()
     if binary is None:
@@ -39,6 +39,12 @@ def real_time() -> None:
         emulation.run_all([run])
     except ValueError as error:
         pytest.skip(f"nothing can be emulated here: {error}")
+
+
+@pytest.fixture(scope="module")
+def real_time(emulator: None) -> None:
+    """Likewise, and delays or rates are compared that a busy machine would change."""
+    del emulator
 
 
 @pytest.mark.usefixtures("real_time")
@@ -65,7 +71,7 @@ def test_rows_in_real_time_are_those_of_the_simulator_but_for_engine_and_transpo
     assert rows[0]["rtt_mean_ms"] == pytest.approx(40 + rows[0]["qdelay_mean_ms"], rel=0.25)
 
 
-@pytest.mark.usefixtures("real_time")
+@pytest.mark.usefixtures("emulator")
 @pytest.mark.parametrize("format_", ["draft", "0.3"])
 def test_flows_of_our_controllers_have_logs(format_: str, verus: Command, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
@@ -85,7 +91,7 @@ def test_flows_of_our_controllers_have_logs(format_: str, verus: Command, tmp_pa
         assert found.count(b'"bytes_in_flight"') > 10
 
 
-@pytest.mark.usefixtures("real_time")
+@pytest.mark.usefixtures("emulator")
 def test_marks_come_back_over_quic_to_whoever_asks_for_them(verus: Command, tmp_path: Path) -> None:
     ran = verus(
         *("compare", "--emulate", "--trace", "rate:8", "--scheme", "cubic:ecn=yes", "cubic", "--transport", "quic"),
@@ -100,7 +106,7 @@ def test_marks_come_back_over_quic_to_whoever_asks_for_them(verus: Command, tmp_
     assert asking.count(b"quic:packet_lost") < other.count(b"quic:packet_lost")
 
 
-@pytest.mark.usefixtures("real_time")
+@pytest.mark.usefixtures("emulator")
 def test_flows_that_share_a_link_are_told_apart_and_make_a_report(verus: Command, tmp_path: Path) -> None:
     ran = verus(
         *("compare", "--emulate", "--trace", "rate:20", "--mix", "verus:ratio=2+linux:cc=cubic"),
@@ -172,7 +178,7 @@ def test_any_program_stands_in_the_table(verus: Command, programs: str) -> None:
     assert 0.8 < flood["goodput_mbps"] / flood["throughput_mbps"] <= 1.02
 
 
-@pytest.mark.usefixtures("real_time")
+@pytest.mark.usefixtures("emulator")
 def test_a_program_that_fails_harms_no_other_run(verus: Command, programs: str, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text("import sys\nprint('first', file=sys.stderr)\nsys.exit('no such host')\n")
     bad, other = f"cmd:{programs} bad.py", f"cmd:sleep 9 => {programs} bad.py"
@@ -189,7 +195,7 @@ def test_a_program_that_fails_harms_no_other_run(verus: Command, programs: str, 
     ]
 
 
-@pytest.mark.usefixtures("real_time")
+@pytest.mark.usefixtures("emulator")
 def test_nothing_of_a_program_goes_on_after_its_run(verus: Command, programs: str, tmp_path: Path) -> None:
     sign = tmp_path / "sign"
     # A shell that starts another program, which would write for a minute.
@@ -219,7 +225,7 @@ def test_simulated_and_emulated_agree() -> None:
     assert not missed, "\n".join([*missed, side_by_side.timing(results)])
 
 
-@pytest.mark.usefixtures("real_time")
+@pytest.mark.usefixtures("emulator")
 def test_an_interrupted_comparison_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "verus", "compare", "--emulate", "--trace", "rate:5", "--duration", "60"]
     process = subprocess.Popen(
