@@ -23,11 +23,22 @@ from verus import cli
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+#: Files that take longest, which begin first: each stays on one worker, and for the last one all others would wait.
+LONGEST = ("test_printed_commands", "test_claims", "test_endpoint", "test_attacks", "test_emulation", "test_sweep")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Twice as many as processors, for `--numprocesses=logical`: half of their time, workers wait for programs."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What uses the fixture `real_time` is marked so, and runs while nothing else does (`make test-python`)."""
     for item in items:
         if "real_time" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.real_time)
+    rank = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
 
 
 @dataclass(frozen=True)
