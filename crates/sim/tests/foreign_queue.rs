@@ -1,4 +1,5 @@
 //! A run ends in time, and its sums are right, before a queue of another crate that gives no packet back.
+//! A program of its own: queues are installed once in a process, before any is read.
 
 use verus_channel::queue::{Configuration, Queue, Registry, Waiting};
 use verus_core::Time;
