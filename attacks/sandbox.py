@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import importlib
 import json
 import os
 import shutil
@@ -155,11 +156,22 @@ class Foreign(Process):
         return ""
 
 
+def find(name: str) -> Attack:
+    """An attack, or an honest client without any.
+
+    Only what is against the same is loaded: each attack has a process of its own, and QUIC takes longest to load.
+    """
+    importlib.import_module(f"attacks.{name.partition('-')[0]}")
+    if name in ATTACKS:
+        return ATTACKS[name]
+    from attacks.catalogue import BASELINES
+
+    return BASELINES[name]
+
+
 def main(task: dict[str, Any]) -> None:
     """In the child: run the attack, and print its verdict."""
-    from attacks import catalogue
-
-    attack = catalogue.BASELINES.get(task["name"]) or ATTACKS[task["name"]]
+    attack = find(task["name"])
     folder = Path(task["folder"])
     if task["isolated"]:
         settle(folder)
