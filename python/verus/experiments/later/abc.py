@@ -11,7 +11,7 @@ from typing import Any
 
 from verus import figures
 from verus.experiments.shared.claims import RECORDINGS
-from verus.experiments.shared.reproduction import Column, Found, Place, Table, reproduction
+from verus.experiments.shared.reproduction import Column, Found, Place, Reproduction, Table
 from verus.figures import Figure
 from verus.numbers import number
 from verus.scenario import Run
@@ -187,7 +187,7 @@ def draw(found: Found) -> Sequence[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="later-abc",
     title="ABC, Fig. 2: eight schemes over two LTE recordings",
     source=f"{SOURCE}, Fig. 2, read off by github.com/sktollman/ABC-1",
@@ -208,4 +208,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

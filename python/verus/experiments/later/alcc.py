@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verus import figures
-from verus.experiments.shared.reproduction import Column, Found, Place, Table, reproduction
+from verus.experiments.shared.reproduction import Column, Found, Place, Reproduction, Table
 from verus.figures import Figure
 from verus.numbers import number
 from verus.scenario import Contestant, Run
@@ -106,7 +106,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return [figures.bars(rows, name="alcc", title=title, caption=caption, x="", y="", columns=1, size=(860, 180))]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="later-alcc",
     title="ALCC: a controller above another transport",
     source=SOURCE,
@@ -127,4 +127,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

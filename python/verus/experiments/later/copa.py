@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verus import figures
-from verus.experiments.shared.reproduction import Column, Found, Place, Table, reproduction
+from verus.experiments.shared.reproduction import Column, Found, Place, Reproduction, Table
 from verus.experiments.sigcomm import stationary_phones
 from verus.figures import Figure
 from verus.numbers import number
@@ -122,7 +122,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return [figures.points(rows, name="copa", title=title, caption=caption, x=x, y=y, log_x=True, mark_size=90)]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="later-copa",
     title="Copa: the order of schemes on cellular and wired paths",
     source=f"{SOURCE}, the figures on Pantheon, read off by github.com/nadinelyab/Copa_Reproduction",
@@ -142,4 +142,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

@@ -9,7 +9,7 @@ from verus import figures
 from verus.experiments.model import trained_models
 from verus.experiments.model.trained_models import EVALUATION, MODEL, PROPAGATION_MS, USERS, VERUS
 from verus.experiments.shared.experiment import Experiment
-from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, Table, reproduction, with_interval
+from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table, with_interval
 from verus.figures import Figure
 from verus.scenario import Run
 
@@ -152,7 +152,7 @@ def matching(
         file = name.removeprefix("model-")
         return bars(groups(found), name=file, what=f"of {users} users", caption=caption, x="channel trace")
 
-    return reproduction(
+    return Reproduction(
         name=name,
         title=title,
         source=f"{MODEL_PAPER}, {figure}",
@@ -165,4 +165,4 @@ def matching(
         tables=tables,
         draw=draw,
         saved=trained_models.saved,
-    )
+    ).experiment()

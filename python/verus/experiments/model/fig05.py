@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verus.experiments.model import trained_models, transition_matrices
-from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, reproduction
+from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, Reproduction
 from verus.figures import Figure
 
 
@@ -35,7 +35,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return transition_matrices.draw(found, 1, "fig05")
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="model-fig05",
     title="Fig. 5: the state transition matrix at 1 ms",
     source=f"{MODEL_PAPER}, Fig. 5",
@@ -52,4 +52,4 @@ EXPERIMENT = reproduction(
     compute=compute,
     measure=measure,
     draw=draw,
-)
+).experiment()

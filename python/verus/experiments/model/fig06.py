@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verus.experiments.model import trained_models, transition_matrices
-from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, reproduction
+from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, Reproduction
 from verus.figures import Figure
 
 
@@ -33,7 +33,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return transition_matrices.draw(found, 10, "fig06")
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="model-fig06",
     title="Fig. 6: the state transition matrix at 10 ms",
     source=f"{MODEL_PAPER}, Fig. 6",
@@ -46,4 +46,4 @@ EXPERIMENT = reproduction(
     compute=compute,
     measure=measure,
     draw=draw,
-)
+).experiment()

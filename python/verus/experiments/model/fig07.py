@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from verus.experiments.model import evaluated_models, trained_models
 from verus.experiments.model.trained_models import MODEL, USERS
-from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, Table, reproduction
+from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table
 from verus.figures import Figure
 from verus.scenario import Run
 
@@ -57,7 +57,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return evaluated_models.bars(evaluated_models.by_users(found), name="fig07", what=what, caption=caption, x="")
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="model-fig07",
     title="Fig. 7: a model of one user where there are one to four",
     source=f"{MODEL_PAPER}, Fig. 7",
@@ -72,4 +72,4 @@ EXPERIMENT = reproduction(
     tables=tables,
     draw=draw,
     saved=trained_models.saved,
-)
+).experiment()

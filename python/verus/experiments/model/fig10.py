@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from verus.experiments.model import evaluated_models, trained_models
 from verus.experiments.model.trained_models import USERS
-from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, Table, reproduction
+from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table
 from verus.figures import Figure
 from verus.scenario import Run
 
@@ -56,7 +56,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return evaluated_models.bars(evaluated_models.by_users(found), name="fig10", what=what, caption=caption, x="")
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="model-fig10",
     title="Fig. 10: a model of one to four users together",
     source=f"{MODEL_PAPER}, Fig. 10",
@@ -71,4 +71,4 @@ EXPERIMENT = reproduction(
     tables=tables,
     draw=draw,
     saved=trained_models.saved,
-)
+).experiment()

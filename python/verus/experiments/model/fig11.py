@@ -11,7 +11,7 @@ import numpy as np
 from verus import figures
 from verus.experiments.model import on_off_users, trained_models
 from verus.experiments.model.trained_models import MODEL, PROPAGATION_MS, VERUS
-from verus.experiments.shared.reproduction import MODEL_PAPER, Array, Found, reproduction
+from verus.experiments.shared.reproduction import MODEL_PAPER, Array, Found, Reproduction
 from verus.figures import Figure
 
 #: Width of a bin of what is saved, and bins in a second.
@@ -82,7 +82,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return drawn
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="model-fig11",
     title="Fig. 11: one of four users that are switched on and off, over time",
     source=f"{MODEL_PAPER}, Fig. 11",
@@ -96,4 +96,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     draw=draw,
     saved=trained_models.saved,
-)
+).experiment()

@@ -11,7 +11,7 @@ from verus import _verus, figures
 from verus.experiments.model import on_off_users, trained_models
 from verus.experiments.model.on_off_users import USERS
 from verus.experiments.model.trained_models import MODEL, PROPAGATION_MS, REPETITIONS, VERUS
-from verus.experiments.shared.reproduction import MODEL_PAPER, Found, Table, interval, reproduction, with_interval
+from verus.experiments.shared.reproduction import MODEL_PAPER, Found, Reproduction, Table, interval, with_interval
 from verus.figures import Figure
 
 
@@ -83,7 +83,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return drawn
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="model-fig12",
     title="Fig. 12: four users that are switched on and off",
     source=f"{MODEL_PAPER}, Fig. 12",
@@ -98,4 +98,4 @@ EXPERIMENT = reproduction(
     tables=tables,
     draw=draw,
     saved=trained_models.saved,
-)
+).experiment()

@@ -8,7 +8,7 @@ from typing import Any
 from verus import figures
 from verus.experiments.model import trained_models
 from verus.experiments.model.trained_models import USERS
-from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, Table, reproduction
+from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table
 from verus.figures import Figure
 
 #: Thousands, by users.
@@ -62,7 +62,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return [figures.bars(rows, name="table1", title=title, caption=caption, x="", y="samples, thousands", columns=1)]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="model-table1",
     title="Table 1: samples of the training sets",
     source=f"{MODEL_PAPER}, Table 1",
@@ -80,4 +80,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

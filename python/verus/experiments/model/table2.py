@@ -7,7 +7,7 @@ from typing import Any
 
 from verus import figures
 from verus.experiments.model import trained_models
-from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, Table, reproduction
+from verus.experiments.shared.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table
 from verus.figures import Figure
 from verus.numbers import size
 
@@ -97,7 +97,7 @@ def draw(found: Found) -> Sequence[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="model-table2",
     title="Table 2: matrix and file sizes",
     source=f"{MODEL_PAPER}, Table 2",
@@ -115,4 +115,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

@@ -24,7 +24,7 @@ from typing import Any
 
 from verus import figures
 from verus.experiments.shared.claims import RECORDINGS
-from verus.experiments.shared.reproduction import Column, Found, Place, Table, reproduction
+from verus.experiments.shared.reproduction import Column, Found, Place, Reproduction, Table
 from verus.figures import Figure
 from verus.figures.scatter import names_beside, put_names
 from verus.labels import Box
@@ -421,7 +421,7 @@ def _over_time(found: Found) -> list[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="cs244",
     title="The 2017 reproduction, and the question it left open",
     source=SOURCE,
@@ -441,4 +441,4 @@ EXPERIMENT = reproduction(
     tables=tables,
     sentences=sentences,
     draw=draw,
-)
+).experiment()

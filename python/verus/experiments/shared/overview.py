@@ -14,8 +14,8 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from verus.experiments.shared import claims
+from verus.experiments.shared.claim_tables import claims_html, value_text
 from verus.experiments.shared.claims import Judged
-from verus.experiments.shared.reproduction import claims_html, value_text
 from verus.files import write_whole
 from verus.page import Page, Section, to_html
 

@@ -1,8 +1,8 @@
 """The shape that every figure and table of the papers is reproduced in.
 
 A module says what is run (`runs`: scenarios, as data), what is measured (`measure`: a value for each
-claim of `claims.csv`) and what is drawn (`draw`, and `table` where the source has one); `reproduction`
-makes an `Experiment` of it. Everything runs on built-in channels, the same on every machine, and where the
+claim of `claims.csv`) and what is drawn (`draw`, and `tables` where the source has one): a `Reproduction`,
+which makes an `Experiment` of it. Everything runs on built-in channels, the same on every machine, and where the
 machine has the recordings that the module names, on those as well. Only saved results are measured
 and drawn.
 """
@@ -19,11 +19,12 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table as Grid
 
 from verus import _verus
 from verus.experiments.shared import claims
+from verus.experiments.shared.claim_tables import claims_html, claims_table
 from verus.experiments.shared.claims import BUILT_IN, RECORDINGS, Judged
 from verus.experiments.shared.experiment import Experiment, Options, Work, in_mode
 from verus.experiments.shared.recordings import MissingRecordings, find_recordings
@@ -313,26 +314,11 @@ class Table:
     rows: Sequence[Sequence[str]]
 
 
-def reproduction(
-    *,
-    name: str,
-    title: str,
-    source: str,
-    shows: str,
-    set_up: str,
-    channels: Mapping[str, Place],
-    measure: Callable[[Found], Mapping[str, float | None]],
-    draw: Callable[[Found], Sequence[Figure]],
-    runs: Callable[[Column], Sequence[Run]] | None = None,
-    compute: Callable[[Column], Any] | None = None,
-    keep: Callable[[Outcome], Any] | None = None,
-    tables: Callable[[Found], Sequence[Table]] | None = None,
-    sentences: Callable[[Found], Sequence[str]] | None = None,
-    saved: Callable[[Run], Run] = lambda run: run,
-) -> Experiment:
-    """An experiment of the common shape.
+@dataclass(frozen=True, kw_only=True)
+class Reproduction:
+    """A figure or a table of a paper: what is run for it, measured and drawn.
 
-    Args:
+    Attributes:
         name: As in `verus reproduce NAME` and `claims.csv`.
         title: Number and subject: ``Fig. 9: R trades throughput for delay``.
         source: What to cite.
@@ -349,22 +335,43 @@ def reproduction(
         saved: From a run as the simulator needed it to what results say was run, where these differ.
     """
 
-    def prepare(options: Options) -> Work:
-        columns, missing = columns_for(name, channels, options)
+    name: str
+    title: str
+    source: str
+    shows: str
+    set_up: str
+    channels: Mapping[str, Place]
+    measure: Callable[[Found], Mapping[str, float | None]]
+    draw: Callable[[Found], Sequence[Figure]]
+    runs: Callable[[Column], Sequence[Run]] = lambda _: ()
+    compute: Callable[[Column], Any] = lambda _: None
+    keep: Callable[[Outcome], Any] | None = None
+    tables: Callable[[Found], Sequence[Table]] = lambda _: ()
+    sentences: Callable[[Found], Sequence[str]] = lambda _: ()
+    saved: Callable[[Run], Run] = lambda run: run
+
+    def experiment(self) -> Experiment:
+        """What `verus reproduce` knows it as."""
+        return Experiment(
+            name=self.name,
+            title=self.title,
+            source=self.source,
+            prepare=self._prepare,
+            checks=lambda results: [one.check for one in self._judged(results) if one.runs],
+            judged=self._judged,
+            page=self._page,
+            summary=self._summary,
+        )
+
+    def _prepare(self, options: Options) -> Work:
+        columns, missing = columns_for(self.name, self.channels, options)
 
         def work(progress: Progress | None) -> Results:
-            plans = {column: list(runs(column)) if runs else [] for column in _with_modes(name, columns, options.modes)}
-            plain = {run.to_json() for column in columns for run in plans[column]}
-            # Where no flow of Verus runs in its default mode, its modes say nothing.
-            plans = {
-                column: planned
-                for column, planned in plans.items()
-                if not column.mode or runs is None or {run.to_json() for run in planned} - plain
-            }
+            plans = self._plans(columns, options.modes)
             planned = [run for plan in plans.values() for run in plan]
-            computed: dict[str, Any] = {column.key: compute(column) if compute else None for column in plans}
+            computed: dict[str, Any] = {column.key: self.compute(column) for column in plans}
             settings = {
-                "experiment": name,
+                "experiment": self.name,
                 "seed": options.seed,
                 "repeat": options.repeat,
                 "columns": {column.key: dict(column.channels) for column in plans},
@@ -372,81 +379,90 @@ def reproduction(
                 "missing": missing,
             }
             outcomes = _run(planned, progress)
-            if keep is not None:
-                computed[_KEPT] = [keep(outcome) for outcome in outcomes]
+            if self.keep is not None:
+                computed[_KEPT] = [self.keep(outcome) for outcome in outcomes]
                 outcomes = [{**outcome, "records": None} for outcome in outcomes]
-            named = [saved(run) for run in planned]
-            return Results.collect(named, outcomes, kind=name, settings=settings, measured=computed)
+            named = [self.saved(run) for run in planned]
+            return Results.collect(named, outcomes, kind=self.name, settings=settings, measured=computed)
 
         return work
 
-    def everything(results: Results) -> dict[str, Found]:
-        rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in results.config["settings"]["columns"]}
-        for row in results.rows.to_pylist():
-            key, place, part = row["part"].split("|", 2)
-            rows[key].append({**row, "place": place, "part": part})
-        modes = _modes(results)
-        return {
-            key: Found(column=modes.get(key, (key,))[0], key=key, results=results, rows=own)
-            for key, own in rows.items()
+    def _plans(self, columns: Sequence[Column], modes: Sequence[str]) -> dict[Column, list[Run]]:
+        """The runs of each column, and of those in which claims are checked again for each mode of Verus."""
+        checked = {claim.channels for claim in claims.of(self.name)}
+        again = [
+            dataclasses.replace(column, mode=mode) for mode in modes for column in columns if column.name in checked
+        ]
+        plans = {column: list(self.runs(column)) for column in (*columns, *again)}
+        default = {run.to_json() for column in columns for run in plans[column]}
+        # Where no flow of Verus runs in its default mode, its modes say nothing: all runs are the same.
+        says_nothing = {
+            column for column in again if plans[column] and not {run.to_json() for run in plans[column]} - default
         }
+        return {column: plan for column, plan in plans.items() if column not in says_nothing}
 
-    def columns_of(results: Results) -> dict[str, Found]:
-        modes = _modes(results)
-        return {key: found for key, found in everything(results).items() if key not in modes}
-
-    def judged(results: Results) -> list[Judged]:
-        found = everything(results)
-        measured = {column: measure(found[column]) for column in columns_of(results)}
+    def _judged(self, results: Results) -> list[Judged]:
+        found, again = _everything(results), _modes(results)
+        measured = {key: self.measure(one) for key, one in found.items() if key not in again}
         modes: dict[str, dict[str, Mapping[str, float | None]]] = {}
-        for key, (column, mode) in _modes(results).items():
-            modes.setdefault(mode, {})[column] = measure(found[key])
-        return claims.judge(name, measured, modes)
+        for key, (column, mode) in again.items():
+            modes.setdefault(mode, {})[column] = self.measure(found[key])
+        return claims.judge(self.name, measured, modes)
 
-    def summary(results: Results) -> Sequence[RenderableType]:
-        parts: list[RenderableType] = [_claims_table(title, judged(results))]
-        for found in columns_of(results).values():
-            parts += [_table(one, found.column) for one in tables(found)] if tables else []
-            parts += sentences(found) if sentences else []
-        if results.config["settings"]["missing"]:
-            parts.append(f"{results.config['settings']['missing']}\n")
+    def _summary(self, results: Results) -> Sequence[RenderableType]:
+        parts: list[RenderableType] = [claims_table(self.title, self._judged(results))]
+        for found in _columns(results):
+            parts += [_grid(one, found.column) for one in self.tables(found)]
+            parts += self.sentences(found)
+        if missing := results.config["settings"]["missing"]:
+            parts.append(f"{missing}\n")
         return parts
 
-    def page(results: Results) -> Page:
-        found = columns_of(results)
-        body = f"<p>{html.escape(shows)}</p><p>{html.escape(set_up)}</p>"
-        if results.config["settings"]["missing"]:
-            body += f"<p class=note>{html.escape(results.config['settings']['missing'])}</p>"
+    def _page(self, results: Results) -> Page:
+        found = _columns(results)
+        body = f"<p>{html.escape(self.shows)}</p><p>{html.escape(self.set_up)}</p>"
+        if missing := results.config["settings"]["missing"]:
+            body += f"<p class=note>{html.escape(missing)}</p>"
         sections = [
             Section(title="What the source shows, and what we run", body=body),
-            *(_drawn(one, draw, tables, sentences, alone=len(found) == 1) for one in found.values()),
-            Section(title="Claims", body=claims_html(judged(results))),
+            *(self._section(one, alone=len(found) == 1) for one in found),
+            Section(title="Claims", body=claims_html(self._judged(results))),
         ]
-        return Page(title=f"Verus: {title}", lead=f"Source: {source}.", sections=sections)
+        return Page(title=f"Verus: {self.title}", lead=f"Source: {self.source}.", sections=sections)
 
-    return Experiment(
-        name=name,
-        title=title,
-        source=source,
-        prepare=prepare,
-        checks=lambda results: [one.check for one in judged(results) if one.runs],
-        judged=judged,
-        page=page,
-        summary=summary,
-    )
+    def _section(self, found: Found, *, alone: bool) -> Section:
+        """What one column shows."""
+        body = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences(found))
+        figures = [
+            figure if found.column == BUILT_IN else dataclasses.replace(figure, name=f"{figure.name}-recordings")
+            for figure in self.draw(found)
+        ]
+        title = "Results" if alone else {BUILT_IN: "On built-in channels", RECORDINGS: "On recordings"}[found.column]
+        return Section(title=title, body=body, figures=figures, after="".join(map(_html, self.tables(found))))
+
+
+def _everything(results: Results) -> dict[str, Found]:
+    """What was found in each column, those of other modes included, by its key."""
+    rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in results.config["settings"]["columns"]}
+    for row in results.rows.to_pylist():
+        key, place, part = row["part"].split("|", 2)
+        rows[key].append({**row, "place": place, "part": part})
+    modes = _modes(results)
+    return {
+        key: Found(column=modes.get(key, (key,))[0], key=key, results=results, rows=own) for key, own in rows.items()
+    }
+
+
+def _columns(results: Results) -> list[Found]:
+    """What was found in each column with Verus in its default mode."""
+    modes = _modes(results)
+    return [found for key, found in _everything(results).items() if key not in modes]
 
 
 def _modes(results: Results) -> Mapping[str, Sequence[str]]:
     """Of the columns in which Verus runs in another mode: channels and mode."""
     modes: Mapping[str, Sequence[str]] = results.config["settings"].get("modes", {})
     return modes
-
-
-def _with_modes(name: str, columns: Sequence[Column], modes: Sequence[str]) -> list[Column]:
-    """The columns, and those on which claims are checked again for each mode."""
-    checked = {claim.channels for claim in claims.of(name)}
-    again = [dataclasses.replace(column, mode=mode) for mode in modes for column in columns if column.name in checked]
-    return [*columns, *again]
 
 
 def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> tuple[list[Column], str]:
@@ -497,33 +513,18 @@ def _run(planned: Sequence[Run], progress: Progress | None) -> list[Outcome]:
     return outcomes
 
 
-def _drawn(
-    found: Found,
-    draw: Callable[[Found], Sequence[Figure]],
-    tables: Callable[[Found], Sequence[Table]] | None,
-    sentences: Callable[[Found], Sequence[str]] | None,
-    *,
-    alone: bool,
-) -> Section:
-    body = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in (sentences(found) if sentences else ()))
-    numbers = ""
-    for one in tables(found) if tables else ():
-        rows = [
-            f"<tr><th scope=row>{html.escape(name)}</th>"
-            + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-            + "</tr>"
-            for name, *cells in one.rows
-        ]
-        numbers += table(list(one.heads), rows, caption=html.escape(one.title))
-    figures = [
-        figure if found.column == BUILT_IN else dataclasses.replace(figure, name=f"{figure.name}-recordings")
-        for figure in draw(found)
+def _html(one: Table) -> str:
+    """For a page."""
+    rows = [
+        f"<tr><th scope=row>{html.escape(name)}</th>"
+        + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
+        + "</tr>"
+        for name, *cells in one.rows
     ]
-    title = "Results" if alone else {BUILT_IN: "On built-in channels", RECORDINGS: "On recordings"}[found.column]
-    return Section(title=title, body=body, figures=figures, after=numbers)
+    return table(list(one.heads), rows, caption=html.escape(one.title))
 
 
-def _table(one: Table, column: str) -> RenderableType:
+def _grid(one: Table, column: str) -> RenderableType:
     """For a terminal."""
     grid = Grid(title=f"{one.title} ({column})", title_justify="left", box=box.SIMPLE_HEAD)
     for position, head in enumerate(one.heads):
@@ -531,80 +532,3 @@ def _table(one: Table, column: str) -> RenderableType:
     for cells in one.rows:
         grid.add_row(*cells)
     return grid
-
-
-def value_text(value: float | None, unit: str = "") -> str:
-    """A measured value for a table.
-
-    Example:
-        >>> value_text(25488.0), value_text(0.98765, "ms"), value_text(None)
-        ('25488', '0.9877 ms', '–')
-    """
-    if value is None or np.isnan(value):
-        return "–"
-    digits = f"{value:.0f}" if value == round(value) or abs(value) >= 1000 else f"{value:.4g}"
-    return f"{digits} {unit}".rstrip()
-
-
-def _claims_table(title: str, judged: Sequence[Judged]) -> RenderableType:
-    """For a terminal."""
-    holds, of = claims.held(judged)
-    grid = Grid(title=f"{title}: {holds} of {of} claims held", title_justify="left", box=box.SIMPLE_HEAD)
-    grid.add_column("claim")
-    grid.add_column("wanted", no_wrap=True)
-    for head in (judged[0].claim.channels, judged[0].claim.others):
-        grid.add_column(head, justify="right", no_wrap=True)
-    grid.add_column("")
-    modes = claims.modes_of(judged)
-    for mode in modes:
-        grid.add_column(mode, justify="right", no_wrap=True)
-    for one in judged:
-        unit = one.claim.unit
-        mark = "" if not one.runs else "[green]held[/]" if one.check.met else "[red]not held[/]"
-        grid.add_row(
-            f"{one.claim.says} [dim]({one.claim.metric})[/]",
-            one.claim.wanted,
-            value_text(one.check.value, unit),
-            value_text(one.beside, unit),
-            mark,
-            *(_mode_cell(one, mode) for mode in modes),
-        )
-    lines = [f"Not held: {one.claim.says}: {one.why}" for one in judged if one.missed]
-    return Group(grid, *lines, "")
-
-
-def _mode_cell(one: Judged, mode: str) -> str:
-    """For a terminal: what a mode has, and whether the claim holds in it."""
-    value = one.modes.get(mode)
-    if value is None:
-        return "–"
-    return f"[{'green' if one.holds_in(mode) else 'red'}]{value_text(value, one.claim.unit)}[/]"
-
-
-def claims_html(judged: Sequence[Judged]) -> str:
-    """For a page: a row for each claim, and why those that do not hold do not."""
-    rows = []
-    modes = claims.modes_of(judged)
-    for one in judged:
-        claim = one.claim
-        name = "met" if one.check.met else "missed"
-        verdict = (
-            "<td class=aside>needs recordings</td>"
-            if not one.runs
-            else f"<td class={name}>{'held' if one.check.met else 'not held'}</td>"
-        )
-        why = f"<br><small>{html.escape(one.why)}</small>" if one.missed else ""
-        for mode in modes:
-            met = one.holds_in(mode)
-            name = "aside" if met is None else "met" if met else "missed"
-            verdict += f"<td class={name}>{html.escape(value_text(one.modes.get(mode), claim.unit))}</td>"
-        rows.append(
-            f"<tr><th scope=row class=text>{html.escape(claim.says)}{why}</th>"
-            f"<td class=text>{html.escape(claim.metric)}</td>"
-            f"<td>{html.escape(claim.wanted)}</td><td>{html.escape(value_text(one.check.value, claim.unit))}</td>"
-            f"<td class=aside>{html.escape(value_text(one.beside, claim.unit))}</td>{verdict}</tr>"
-        )
-    first = judged[0].claim
-    heads = ["the source's claim", "measured", "wanted", first.channels, first.others, "", *modes]
-    holds, of = claims.held(judged)
-    return table(heads, rows, caption=f"{holds} of {of} hold")

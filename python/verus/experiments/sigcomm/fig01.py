@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from verus import figures
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Place, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Place, Reproduction
 from verus.experiments.sigcomm.arrivals import PACKET_BYTES, QUEUE, SENDER, bursts, received_ms, spread
 from verus.figures import Figure
 from verus.runner import Outcome
@@ -76,7 +76,7 @@ def draw(found: Found) -> Sequence[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig01",
     title="Fig. 1: bursts of arrivals over LTE",
     source=f"{SIGCOMM}, Fig. 1",
@@ -96,4 +96,4 @@ EXPERIMENT = reproduction(
     keep=keep,
     measure=measure,
     draw=draw,
-)
+).experiment()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from verus import figures
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Place, Table, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Place, Reproduction, Table
 from verus.experiments.sigcomm.arrivals import (
     PACKET_BYTES,
     QUEUE,
@@ -153,7 +153,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return drawn
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig02",
     title="Fig. 2: distributions of bursts on 3G and LTE",
     source=f"{SIGCOMM}, Fig. 2",
@@ -177,4 +177,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from verus import figures
-from verus.experiments.shared.reproduction import SIGCOMM, Array, Column, Found, Place, Table, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Array, Column, Found, Place, Reproduction, Table
 from verus.experiments.sigcomm.arrivals import PACKET_BYTES, QUEUE, SENDER
 from verus.figures import Figure
 from verus.runner import Outcome
@@ -121,7 +121,7 @@ def draw(found: Found) -> Sequence[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig03",
     title="Fig. 3: competing traffic and delay",
     source=f"{SIGCOMM}, Fig. 3",
@@ -142,4 +142,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

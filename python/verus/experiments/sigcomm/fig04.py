@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from verus import figures
-from verus.experiments.shared.reproduction import SIGCOMM, Array, Column, Found, Place, Table, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Array, Column, Found, Place, Reproduction, Table
 from verus.experiments.sigcomm import predictors
 from verus.experiments.sigcomm.arrivals import PACKET_BYTES, QUEUE, SENDER, received_ms
 from verus.figures import Figure
@@ -141,7 +141,7 @@ def draw(found: Found) -> Sequence[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig04",
     title="Fig. 4: a channel that simple predictors do not track",
     source=f"{SIGCOMM}, Fig. 4",
@@ -165,4 +165,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from scipy import stats
 
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Reproduction
 from verus.experiments.sigcomm import learnt
 from verus.experiments.sigcomm.learnt import CHANNELS, REPETITIONS, profiles
 from verus.figures import Figure, Spec, grid, short
@@ -76,7 +76,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return [Figure(name="fig05", title="A delay profile", caption=caption, spec=spec)]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig05",
     title="Fig. 5: a delay profile",
     source=f"{SIGCOMM}, Fig. 5",
@@ -95,4 +95,4 @@ EXPERIMENT = reproduction(
     runs=runs,
     measure=measure,
     draw=draw,
-)
+).experiment()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from verus.experiments.shared.reproduction import SIGCOMM, Array, Column, Found, Table, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Array, Column, Found, Reproduction, Table
 from verus.experiments.sigcomm import learnt
 from verus.experiments.sigcomm.learnt import CHANNELS, REPETITIONS, SETTLED_S, Profile, profiles
 from verus.figures import Figure, Spec, grid, heading, short
@@ -146,7 +146,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return [Figure(name="fig07", title="The profile follows the channel", caption=caption, spec=spec)]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig07",
     title="Fig. 7: how the delay profile evolves",
     source=f"{SIGCOMM}, Fig. 7",
@@ -165,4 +165,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Table, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Reproduction, Table
 from verus.experiments.sigcomm import stationary_phones
 from verus.figures import Figure
 from verus.scenario import PAPER_QUEUE, Run
@@ -67,7 +67,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return [stationary_phones.scatter(found, name="fig08", title="Throughput and delay on 3G and LTE")]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig08",
     title="Fig. 8: Verus, Sprout, Cubic and Vegas on 3G and LTE",
     source=f"{SIGCOMM}, Fig. 8",
@@ -87,4 +87,4 @@ EXPERIMENT = reproduction(
     tables=tables,
     sentences=sentences,
     draw=draw,
-)
+).experiment()

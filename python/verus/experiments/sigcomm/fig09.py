@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Table, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Reproduction, Table
 from verus.experiments.sigcomm import stationary_phones
 from verus.figures import Figure
 from verus.scenario import Run
@@ -42,7 +42,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return [stationary_phones.scatter(found, name="fig09", title="R trades throughput for delay")]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig09",
     title="Fig. 9: R trades throughput for delay",
     source=f"{SIGCOMM}, Fig. 9",
@@ -56,4 +56,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

@@ -8,7 +8,7 @@ import numpy as np
 
 from verus import figures
 from verus.experiments.shared.claims import BUILT_IN
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Place, Table, reproduction, with_interval
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Place, Reproduction, Table, with_interval
 from verus.figures import Figure
 from verus.scenario import PAPER_QUEUE, Run
 
@@ -113,7 +113,7 @@ def draw(found: Found) -> Sequence[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig10",
     title="Fig. 10: ten flows under three patterns of movement",
     source=f"{SIGCOMM}, Fig. 10",
@@ -134,4 +134,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from verus import figures
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Table, reproduction, with_interval
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Reproduction, Table, with_interval
 from verus.experiments.sigcomm.wired import BIN_MS, NETEM_QUEUE
 from verus.figures import Figure
 from verus.scenario import Run
@@ -148,7 +148,7 @@ def draw(found: Found) -> Sequence[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig11",
     title="Fig. 11: a network that changes every five seconds",
     source=f"{SIGCOMM}, Fig. 11",
@@ -168,4 +168,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from verus import _verus
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Table, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Reproduction, Table
 from verus.experiments.sigcomm.wired import BIN_MS, NETEM_QUEUE, shares, timeline
 from verus.figures import Figure
 from verus.scenario import Run
@@ -118,7 +118,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return [timeline(found, row, names, name="fig12", title="Eight Verus flows come and go", caption=caption)]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig12",
     title="Fig. 12: flows that come and go",
     source=f"{SIGCOMM}, Fig. 12",
@@ -140,4 +140,4 @@ EXPERIMENT = reproduction(
     tables=tables,
     sentences=sentences,
     draw=draw,
-)
+).experiment()

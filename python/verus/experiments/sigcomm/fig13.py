@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Table, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Reproduction, Table
 from verus.experiments.sigcomm.wired import RATE_MBPS, cell, chart, decisions, mean, shares, sweep, timeline
 from verus.figures import Figure
 from verus.scenario import Run
@@ -67,7 +67,7 @@ def draw(found: Found) -> Sequence[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig13",
     title="Fig. 13: different round-trip times",
     source=f"{SIGCOMM}, Fig. 13",
@@ -89,4 +89,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Table, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Reproduction, Table
 from verus.experiments.sigcomm.wired import RATE_MBPS, cell, chart, decisions, mean, shares, sweep, timeline
 from verus.figures import Figure
 from verus.scenario import Run
@@ -78,7 +78,7 @@ def draw(found: Found) -> Sequence[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig14",
     title="Fig. 14: Verus beside Cubic",
     source=f"{SIGCOMM}, Fig. 14",
@@ -99,4 +99,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

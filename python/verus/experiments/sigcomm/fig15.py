@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from verus import figures
 from verus.experiments.shared.claims import BUILT_IN
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Table, interval, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Reproduction, Table, interval
 from verus.experiments.sigcomm import five_scenarios
 from verus.figures import Figure
 from verus.scenario import PAPER_QUEUE, Run
@@ -123,7 +123,7 @@ def draw(found: Found) -> Sequence[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-fig15",
     title="Fig. 15: Verus with and without updating the delay profile",
     source=f"{SIGCOMM}, Fig. 15",
@@ -145,4 +145,4 @@ EXPERIMENT = reproduction(
     tables=tables,
     sentences=sentences,
     draw=draw,
-)
+).experiment()

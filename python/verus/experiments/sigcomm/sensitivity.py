@@ -9,7 +9,7 @@ import numpy as np
 
 from verus import figures
 from verus.experiments.shared.claims import RECORDINGS
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Place, Table, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Place, Reproduction, Table
 from verus.figures import Figure
 from verus.scenario import PAPER_QUEUE, Run
 
@@ -171,7 +171,7 @@ def draw(found: Found) -> Sequence[Figure]:
     return drawn
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-sensitivity",
     title="Section 5.3: sensitivity to parameters",
     source=f"{SIGCOMM}, section 5.3",
@@ -193,4 +193,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from verus import figures
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Table, interval, reproduction, with_interval
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Reproduction, Table, interval, with_interval
 from verus.experiments.sigcomm import five_scenarios
 from verus.figures import Figure
 from verus.scenario import PAPER_QUEUE, Run
@@ -107,7 +107,7 @@ def draw(found: Found) -> Sequence[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-short-flows",
     title="Section 7: short flows",
     source=f"{SIGCOMM}, section 7",
@@ -128,4 +128,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()

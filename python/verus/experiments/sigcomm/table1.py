@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from verus import figures
 from verus.experiments.shared.claims import BUILT_IN
-from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Table, reproduction
+from verus.experiments.shared.reproduction import SIGCOMM, Column, Found, Reproduction, Table
 from verus.experiments.sigcomm import five_scenarios
 from verus.figures import Figure
 from verus.scenario import PAPER_QUEUE, Run
@@ -112,7 +112,7 @@ def draw(found: Found) -> Sequence[Figure]:
     ]
 
 
-EXPERIMENT = reproduction(
+EXPERIMENT = Reproduction(
     name="sigcomm-table1",
     title="Table 1: Jain's fairness index",
     source=f"{SIGCOMM}, Table 1",
@@ -132,4 +132,4 @@ EXPERIMENT = reproduction(
     measure=measure,
     tables=tables,
     draw=draw,
-)
+).experiment()
