@@ -74,55 +74,52 @@ def _drawn(
     name: str, about: dict[str, Any], found: Mapping[str, Any], first: int, shown: int, *, zoomed: bool
 ) -> Figure:
     low, step = about["delay_min_ms"], about["quantization_ms"]
-    windows = about["window_max_packets"] - about["window_min_packets"] + 1
-    states = shown * windows
-    size = _SIDE / states
-
-    edges = [step_index * windows for step_index in range(0, shown + 1, -(-shown // 40))]
-    if not zoomed:
-        # One label an interval, at its beginning; looked at closer on a page, windows between these.
-        delay = f"{low + first * step} + floor(datum.value / {windows}) * {step}"
-        window = f"'w ' + ({about['window_min_packets']} + datum.value % {windows})"
-        ticks, label = (
-            [at * windows for at in range(0, shown, -(-shown // _MOST_TICKS))],
-            f"datum.value % {windows} === 0 ? {delay} : {window}",
-        )
-        title = f"d, ms; in each interval w from {about['window_min_packets']} to {about['window_max_packets']}"
+    spec = {
+        "config": CONFIG,
+        "width": _SIDE,
+        "height": _SIDE,
+        "layer": [*_edges(about, shown), _cells(about, found, first, shown, zoomed=zoomed)],
+    }
+    if zoomed:
+        part = f"the step from {low + first * step} ms"
     else:
-        every = max(1, windows // 12)
-        ticks, label = list(range(0, windows, every)), f"datum.value + {about['window_min_packets']}"
-        title = "w, packets an epoch"
+        part = f"the first {shown} steps" if first == 0 else f"the {shown} steps from {low + first * step} ms"
+    caption = (
+        f"{name}: {part} of {_delays(about)} in d, {step} ms each; {about['elements']} of {about['matrix_size']}² "
+        f"elements are not empty. White: a transition that was never seen."
+    )
+    return Figure(name=slug(name), title=f"State transition matrix of {name}", caption=caption, spec=spec)
 
-    def axis(field: str, name: str, orient: str) -> Spec:
+
+def _cells(about: dict[str, Any], found: Mapping[str, Any], first: int, shown: int, *, zoomed: bool) -> Spec:
+    """The elements, a square each, with the axes."""
+    axis = _zoomed_axis(about) if zoomed else _axis(about, first, shown)
+    states = shown * _windows(about)
+
+    def side(field: str, name: str, orient: str) -> Spec:
         return {
             "field": field,
             "type": "quantitative",
             "scale": {"domain": [0, states], "nice": False, "reverse": field == "row"},
             "axis": {
-                "title": f"{name} state: {title}",
-                "values": ticks,
-                "labelExpr": label,
+                **axis,
+                "title": f"{name} state: {axis['title']}",
                 "orient": orient,
                 "grid": False,
                 "tickMinStep": 1,
             },
         }
 
-    x, y = axis("column", "next", "top"), axis("row", "present", "left")
-
     def state(field: str) -> str:
         at = f"datum.{field}"
-        return (
-            f"'d ' + ({low + first * step} + floor({at} / {windows}) * {step}) + ' ms, w ' + "
-            f"({about['window_min_packets']} + {at} % {windows})"
-        )
+        return f"'d ' + ({_delay_at(about, first, at)}) + ' ms, w ' + ({_window_at(about, at)})"
 
     elements = {
         "row": [int(at) for at in found["row"]],
         "column": [int(at) for at in found["column"]],
         "probability": numbers(found["probability"]),
     }
-    cells = {
+    return {
         "data": {"values": [elements]},
         "transform": [
             {"flatten": ["row", "column", "probability"]},
@@ -131,11 +128,11 @@ def _drawn(
             *({"calculate": state(field), "as": f"{field}_state"} for field in ("row", "column")),
         ],
         # Not thinner than can be seen, where there are hundreds of states.
-        "mark": {"type": "rect", "minBandSize": 1, "strokeWidth": 0.5 if size < 3 else 0},
+        "mark": {"type": "rect", "minBandSize": 1, "strokeWidth": 0.5 if _SIDE / states < 3 else 0},
         "encoding": {
-            "x": x,
+            "x": side("column", "next", "top"),
             "x2": {"field": "column_end"},
-            "y": y,
+            "y": side("row", "present", "left"),
             "y2": {"field": "row_end"},
             "fill": _shade("fill"),
             "stroke": _shade("stroke"),
@@ -146,24 +143,56 @@ def _drawn(
             ],
         },
     }
-    lines = [
+
+
+def _axis(about: dict[str, Any], first: int, shown: int) -> Spec:
+    """One label an interval of d, at its beginning; looked at closer on a page, windows between these."""
+    windows = _windows(about)
+    delay, window = _delay_at(about, first, "datum.value"), _window_at(about, "datum.value")
+    return {
+        "title": f"d, ms; in each interval w from {about['window_min_packets']} to {about['window_max_packets']}",
+        "values": [at * windows for at in range(0, shown, -(-shown // _MOST_TICKS))],
+        "labelExpr": f"datum.value % {windows} === 0 ? {delay} : 'w ' + ({window})",
+    }
+
+
+def _zoomed_axis(about: dict[str, Any]) -> Spec:
+    """Labels of windows, within one interval of d."""
+    windows = _windows(about)
+    return {
+        "title": "w, packets an epoch",
+        "values": list(range(0, windows, max(1, windows // 12))),
+        "labelExpr": f"datum.value + {about['window_min_packets']}",
+    }
+
+
+def _edges(about: dict[str, Any], shown: int) -> list[Spec]:
+    """Lines between intervals of d, of which there are 40 at the most."""
+    edges = [at * _windows(about) for at in range(0, shown + 1, -(-shown // 40))]
+    return [
         {
             "data": {"values": [{channel: edge} for edge in edges]},
             "mark": {"type": "rule", "color": "#80808066", "strokeWidth": 0.7},
-            "encoding": {axis_name: {"field": channel, "type": "quantitative"}},
+            "encoding": {axis: {"field": channel, "type": "quantitative"}},
         }
-        for axis_name, channel in (("x", "column"), ("y", "row"))
+        for axis, channel in (("x", "column"), ("y", "row"))
     ]
-    spec = {"config": CONFIG, "width": _SIDE, "height": _SIDE, "layer": [*lines, cells]}
-    if zoomed:
-        part = f"the step from {low + first * step} ms"
-    else:
-        part = f"the first {shown} steps" if first == 0 else f"the {shown} steps from {low + first * step} ms"
-    caption = (
-        f"{name}: {part} of {_delays(about)} in d, {step} ms each; {about['elements']} of {about['matrix_size']}² "
-        f"elements are not empty. White: a transition that was never seen."
-    )
-    return Figure(name=slug(name), title=f"State transition matrix of {name}", caption=caption, spec=spec)
+
+
+def _delay_at(about: dict[str, Any], first: int, state: str) -> str:
+    """The expression of a state's d, ms, if this is the expression of its number in what is shown."""
+    low, step = about["delay_min_ms"], about["quantization_ms"]
+    return f"{low + first * step} + floor({state} / {_windows(about)}) * {step}"
+
+
+def _window_at(about: dict[str, Any], state: str) -> str:
+    """The same of its w, packets."""
+    return f"{about['window_min_packets']} + {state} % {_windows(about)}"
+
+
+def _windows(about: dict[str, Any]) -> int:
+    """States in one interval of d."""
+    return int(about["window_max_packets"] - about["window_min_packets"] + 1)
 
 
 def _delays(about: dict[str, Any]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -69,14 +70,7 @@ def _profile_panel(results: Results, block: Block) -> Spec | None:
         part = part.filter(pc.equal(part.column("time_s"), last))
         for kind, into in (("point", points), ("curve", curves)):
             chosen = part.filter(pc.equal(part.column("kind"), kind)).sort_by("window_packets")
-            step = max(1, math.ceil(chosen.num_rows / MOST_BINS))
-            into.append(
-                {
-                    "scheme": cell.label,
-                    "w": numbers(floats(chosen, "window_packets")[::step]),
-                    "d": numbers(floats(chosen, "delay_ms")[::step]),
-                }
-            )
+            into.append({"scheme": cell.label, **_pairs(chosen, MOST_BINS)})
     if not points:
         return None
     color, dash = scheme_encoding([row["scheme"] for row in points], style)
@@ -119,12 +113,95 @@ def profile_over_time(results: Results, block: Block, *, name: str) -> Figure | 
     Returns:
         None if no contestant has a profile.
     """
-    table = results.profile
-    last = _profile_panel(results, block) if table.num_rows else None
+    last = _profile_panel(results, block) if results.profile.num_rows else None
     if last is None:
         return None
+    moving = _moving(results, block)
+    color, dash = scheme_encoding(moving.labels, looks(block.cells))
+    encoding = {
+        "x": {
+            "field": "w",
+            "type": "quantitative",
+            "axis": {"title": "window, packets", "grid": False},
+            "scale": {"domain": [0, short(1.05 * moving.widest)], "nice": False},
+        },
+        "y": {
+            "field": "d",
+            "type": "quantitative",
+            "axis": {"title": "round-trip delay, ms", "tickCount": 6},
+            "scale": {"domain": [0, short(1.05 * moving.highest)], "nice": False},
+        },
+        "color": color,
+    }
+    layers = [
+        ("points", {"type": "point", "filled": True, "size": 14, "opacity": 0.4, "clip": True}, encoding),
+        (
+            "curves",
+            {"type": "line", "strokeWidth": 2, "clip": True},
+            {**encoding, "strokeDash": dash, "order": {"field": "w"}},
+        ),
+        (
+            "now",
+            {"type": "point", "filled": True, "size": 150, "opacity": 1, "stroke": "currentColor", "strokeWidth": 1.5},
+            encoding,
+        ),
+    ]
+    layer = [
+        {"data": {"name": data, "values": [{"scheme": ""}]}, "mark": mark, "encoding": channels}
+        for data, mark, channels in layers
+    ]
+    return Figure(
+        name=name or f"profile-{slug(block.short)}",
+        title=f"Delay profiles: {block.short}",
+        caption=f"{block.trace}. {conditions(results, [block])} {moving.told()}",
+        spec={"config": CONFIG, **last},
+        on_page={"config": CONFIG, "width": 640, "height": 340, "layer": layer},
+        frames=moving.frames(),
+    )
+
+
+@dataclass(frozen=True)
+class _Moving:
+    """What moves: profiles by time, and each sender's window and wanted delay over time."""
+
+    snapshots: dict[float, dict[str, Any]]
+    now: list[Spec]
+    labels: list[str]
+    #: The greatest window and delay of any profile.
+    widest: float
+    highest: float
+
+    def frames(self) -> dict[str, Any]:
+        """For the page's slider."""
+        steps = [row["t"] for row in self.now if row["t"]]
+        return {
+            "start": 0,
+            "end": short(max([max(self.snapshots), *(row[-1] for row in steps)])),
+            "step": short(max(0.01, min((row[1] - row[0] for row in steps if len(row) > 1), default=0.1))),
+            "snapshots": [self.snapshots[at] for at in sorted(self.snapshots)],
+            "now": self.now,
+        }
+
+    def told(self) -> str:
+        """What is drawn, in words."""
+        times = sorted(self.snapshots)
+        gone = sorted({round(late - early, 3) for early, late in itertools.pairwise(times)})
+        every = f"one every {gone[0]:g} s" if len(gone) == 1 else f"at {', '.join(f'{at:g}' for at in times)} s"
+        if any(row["t"] for row in self.now):
+            own = "Large point: window W and wanted delay D_est at the time of the slider, from the series."
+        else:
+            own = "The results have no D_est over time, so that where each sender is on its curve is not drawn."
+        return (
+            "Small points: what Verus remembers of each window, the average round-trip delay of packets sent with it, "
+            "propagation included. Line: the curve fitted through them, from which windows are read. Snapshots as "
+            f"they were saved, {every}. {own}"
+        )
+
+
+def _moving(results: Results, block: Block) -> _Moving:
+    """The profiles of the first flow of each contestant's first run."""
+    table = results.profile
     run_of, flow_of = table.column("run").to_numpy(), table.column("flow").to_numpy()
-    style = looks(block.cells)
     snapshots: dict[float, dict[str, Any]] = {}
     now: list[Spec] = []
     labels: list[str] = []
@@ -143,71 +220,7 @@ def profile_over_time(results: Results, block: Block, *, name: str) -> Figure | 
                 chosen = here.filter(pc.equal(here.column("kind"), kind)).sort_by("window_packets")
                 snapshot[key].append({"scheme": cell.label, **_pairs(chosen, most)})
         now.append({"scheme": cell.label, **_operating(results, cell.runs[0])})
-    times = sorted(snapshots)
-    steps = [row["t"] for row in now if row["t"]]
-    end = max([times[-1], *(row[-1] for row in steps)])
-    frames = {
-        "start": 0,
-        "end": short(end),
-        "step": short(max(0.01, min((row[1] - row[0] for row in steps if len(row) > 1), default=0.1))),
-        "snapshots": [snapshots[at] for at in times],
-        "now": now,
-    }
-    color, dash = scheme_encoding(labels, style)
-    encoding = {
-        "x": {
-            "field": "w",
-            "type": "quantitative",
-            "axis": {"title": "window, packets", "grid": False},
-            "scale": {"domain": [0, short(1.05 * widest)], "nice": False},
-        },
-        "y": {
-            "field": "d",
-            "type": "quantitative",
-            "axis": {"title": "round-trip delay, ms", "tickCount": 6},
-            "scale": {"domain": [0, short(1.05 * highest)], "nice": False},
-        },
-        "color": color,
-    }
-    gone = sorted({round(late - early, 3) for early, late in itertools.pairwise(times)})
-    every = f"one every {gone[0]:g} s" if len(gone) == 1 else f"at {', '.join(f'{at:g}' for at in times)} s"
-    seen = any(row["t"] for row in now)
-    caption = (
-        f"{block.trace}. {conditions(results, [block])} "
-        f"Small points: what Verus remembers of each window, the average round-trip delay of packets "
-        f"sent with it, propagation included. Line: the curve fitted through them, from which windows are read. "
-        f"Snapshots as they were saved, {every}."
-        + (
-            " Large point: window W and wanted delay D_est at the time of the slider, from the series."
-            if seen
-            else " The results have no D_est over time, so that where each sender is on its curve is not drawn."
-        )
-    )
-    layers = [
-        ("points", {"type": "point", "filled": True, "size": 14, "opacity": 0.4, "clip": True}, encoding),
-        (
-            "curves",
-            {"type": "line", "strokeWidth": 2, "clip": True},
-            {**encoding, "strokeDash": dash, "order": {"field": "w"}},
-        ),
-        (
-            "now",
-            {"type": "point", "filled": True, "size": 150, "opacity": 1, "stroke": "currentColor", "strokeWidth": 1.5},
-            encoding,
-        ),
-    ]
-    moving = [
-        {"data": {"name": data, "values": [{"scheme": ""}]}, "mark": mark, "encoding": channels}
-        for data, mark, channels in layers
-    ]
-    return Figure(
-        name=name or f"profile-{slug(block.short)}",
-        title=f"Delay profiles: {block.short}",
-        caption=caption,
-        spec={"config": CONFIG, **last},
-        on_page={"config": CONFIG, "width": 640, "height": 340, "layer": moving},
-        frames=frames,
-    )
+    return _Moving(snapshots, now, labels, widest, highest)
 
 
 def _pairs(table: pa.Table, most: int) -> Spec:

@@ -92,14 +92,8 @@ def _phases(parts: Sequence[tuple[Cell, pa.Table]]) -> list[Spec]:
     return rows
 
 
-def _spec(
-    parts: Sequence[tuple[Cell, pa.Table]],
-    style: dict[str, Look],
-    least_ms: float,
-    most_bins: int,
-    *,
-    phases: Sequence[Spec],
-) -> Spec:
+def _rows(parts: Sequence[tuple[Cell, pa.Table]], least_ms: float, most_bins: int) -> tuple[list[Spec], list[Spec]]:
+    """What the lines of each contestant go through; and the capacity, of the first that has one."""
     rows: list[Spec] = []
     shade: list[Spec] = []
     for cell, part in parts:
@@ -125,6 +119,18 @@ def _spec(
         if not shade and np.isfinite(columns["capacity_mbps"]).any():
             capacity = grouped(columns["capacity_mbps"], group, len(starts))
             shade = [{"t": numbers(starts), "capacity": numbers(capacity)}]
+    return rows, shade
+
+
+def _spec(
+    parts: Sequence[tuple[Cell, pa.Table]],
+    style: dict[str, Look],
+    least_ms: float,
+    most_bins: int,
+    *,
+    phases: Sequence[Spec],
+) -> Spec:
+    rows, shade = _rows(parts, least_ms, most_bins)
     color, dash = scheme_encoding(list(style), style)
     # Where a strip of phases follows, its axis is the last.
     strip = [_strip(phases, color)] if phases else []
@@ -172,7 +178,7 @@ def _spec(
             lines("throughput", "throughput, Mbit/s", log=False),
         ],
     }
-    # Of what is no sender of ours, nobody sees a window.
+    # Only the project's own senders tell their windows.
     windows = any(value is not None for row in rows for value in row["window"])
     delays = lines("delay", "queueing delay, ms", log=True, last=not (windows or strip))
     panels: list[Spec] = [{"width": 860, "height": 170, **delays}]
