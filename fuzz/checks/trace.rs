@@ -19,7 +19,8 @@ pub fn check(bytes: &[u8]) {
     assert_eq!(count, trace.len());
     assert_eq!(last, trace.period_ms());
     assert!(last > 0);
-    assert_eq!(trace.runs().count() as u64, trace.distinct_millis());
+    let runs: u64 = trace.runs().map(|(_, opportunities)| opportunities).sum();
+    assert_eq!(runs, count);
     assert_eq!(
         trace.count_before(last.saturating_add(1)),
         if last == u64::MAX {

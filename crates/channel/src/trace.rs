@@ -42,7 +42,6 @@ pub struct Trace {
     /// Per run: milliseconds since the run before, and opportunities, each as a LEB128 number.
     runs: Vec<u8>,
     blocks: Vec<Block>,
-    distinct: u64,
     opportunities: u64,
     last_ms: u64,
     period_ms: u64,
@@ -241,11 +240,6 @@ impl Trace {
     /// Never: a trace has at least one opportunity.
     pub fn is_empty(&self) -> bool {
         false
-    }
-
-    /// How many distinct milliseconds have an opportunity.
-    pub fn distinct_millis(&self) -> u64 {
-        self.distinct
     }
 
     /// The time after which it repeats, in milliseconds: its last opportunity, or the end of a stretch.
@@ -572,7 +566,6 @@ impl Builder {
             name: name.to_owned(),
             runs: self.runs,
             blocks: self.blocks,
-            distinct: self.distinct,
             opportunities: self.opportunities,
             last_ms: self.ms,
             period_ms,
@@ -692,7 +685,7 @@ mod tests {
         let trace = parse("0\n5\n5\n5\n9\n").unwrap();
         assert_eq!(times(&trace), [0, 5, 5, 5, 9]);
         assert_eq!(trace.runs().collect::<Vec<_>>(), [(0, 1), (5, 3), (9, 1)]);
-        assert_eq!((trace.len(), trace.distinct_millis()), (5, 3));
+        assert_eq!(trace.len(), 5);
         assert_eq!(trace.period(), Duration::from_millis(9));
         assert_eq!(
             trace.mean_rate(Bytes::new(1500)),

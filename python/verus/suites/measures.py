@@ -45,14 +45,6 @@ def _frame_delay(key: str) -> Callable[[Seen], float | None]:
     return of
 
 
-def _metric(name: str) -> Callable[[Seen], float | None]:
-    def of(seen: Seen) -> float | None:
-        found = seen.own.get(name)
-        return None if found is None else float(found)
-
-    return of
-
-
 def _of_link(name: str) -> Callable[[Seen], float | None]:
     def of(seen: Seen) -> float | None:
         found = seen.metrics.get(name)

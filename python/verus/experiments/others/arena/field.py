@@ -279,7 +279,3 @@ def prepare(options: Options) -> Work:
         return Results.collect(planned, run_all(planned, progress=progress), kind=NAME, settings=settings)
 
     return work
-
-
-#: The rows of a part, by sender.
-Rows = Mapping[str, Sequence[Mapping[str, Any]]]
