@@ -107,6 +107,8 @@ def reproduce(
     chosen = [experiments.find(name) for name in wanted]
     if short and (long := [experiment.name for experiment in chosen if not experiment.short]):
         raise FieldError("short", f"`{long[0]}` has no short form")
+    if not names:
+        talk.say(f"No experiment is named: all {len(chosen)} run (`verus reproduce list` shows them)")
     work = [experiment.prepare(options) for experiment in chosen]
 
     several = len(chosen) > 1
