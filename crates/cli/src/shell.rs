@@ -34,7 +34,7 @@ use verus_emu::emulator::{Emulator, in_real_time};
 use verus_emu::footprint::{self, Names, Place};
 use verus_emu::log::{Heading, LinkLog};
 use verus_emu::namespace::Namespace;
-use verus_emu::netlink::{self, Confinement, Masquerade};
+use verus_emu::netlink::{self, Confinement, Family, Masquerade};
 use verus_emu::resolver::{self, Resolution};
 
 use crate::draft::{self, DraftFile};
@@ -543,7 +543,7 @@ fn set_up_host(standing: &Standing, args: &Args, ui: &Ui) -> Result<Ends, Failur
     let ipv6 = args.mtu >= IPV6_LEAST_MTU && footprint::has_ipv6();
     // Where there is none, programs must not wait for it.
     let ipv6_beyond =
-        ipv6 && standing.reaches_internet() && netlink::has_default_route(true).map_err(own)?;
+        ipv6 && standing.reaches_internet() && netlink::has_ipv6_default_route().map_err(own)?;
     let end = |ipv4, v6| DeviceConfig {
         name: names.device.clone(),
         ipv4,
@@ -558,9 +558,9 @@ fn set_up_host(standing: &Standing, args: &Args, ui: &Ui) -> Result<Ends, Failur
         .within(|| -> io::Result<Device> {
             let device = Device::new(&far)?;
             let index = device.index()?;
-            netlink::default_route(index, false)?;
+            netlink::default_route(index, Family::V4)?;
             if ipv6_beyond {
-                netlink::default_route(index, true)?;
+                netlink::default_route(index, Family::V6)?;
             }
             Ok(device)
         })

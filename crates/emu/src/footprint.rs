@@ -19,7 +19,7 @@ use nix::ifaddrs::getifaddrs;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::namespace::Namespace;
-use crate::netlink::{Confinement, Source};
+use crate::netlink::{Confinement, Family, Source};
 
 /// Paths at a time on one host: as many as there are networks for them.
 pub const MOST: u8 = 250;
@@ -150,7 +150,7 @@ impl Place {
         if ipv6 {
             const ALL: &str = "ipv6/conf/all/forwarding";
             let confinement = ours(ALL)?
-                .then(|| Confinement::new(&table, true, &[Source::AnyBut(DEVICE)], DEVICE))
+                .then(|| Confinement::new(&table, Family::V6, &[Source::AnyBut(DEVICE)], DEVICE))
                 .transpose()?;
             // A host that forwards ignores router advertisements, and with them its own default
             // route, unless told otherwise (the kernel's ip-sysctl, accept_ra).
@@ -179,7 +179,7 @@ impl Place {
             .map(|interface| Source::Interface(interface))
             .collect();
         let confinement = (!sources.is_empty())
-            .then(|| Confinement::new(&table, false, &sources, DEVICE))
+            .then(|| Confinement::new(&table, Family::V4, &sources, DEVICE))
             .transpose()?;
         for interface in &answering {
             self.set(&name(interface), "1", &[])?;

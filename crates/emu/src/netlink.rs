@@ -22,6 +22,7 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const RT_TABLE_MAIN: u8 = 254;
 const RTPROT_STATIC: u8 = 4;
+const RT_SCOPE_UNIVERSE: u8 = 0;
 const RT_SCOPE_LINK: u8 = 253;
 const RTN_UNICAST: u8 = 1;
 const NF_INET_FORWARD: u32 = 2;
@@ -32,6 +33,34 @@ const NFNL_SUBSYS_NFTABLES: u16 = 10;
 /// The chain of what is forwarded, and sequence numbers for the most rules that there may be.
 const FORWARD: &[u8] = b"forward";
 const REQUESTS: u32 = 1 << 16;
+
+/// A version of the Internet protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// The kernel's number for it.
+    const fn number(self) -> u8 {
+        match self {
+            Family::V4 => AF_INET,
+            Family::V6 => AF_INET6,
+        }
+    }
+}
+
+impl From<IpAddr> for Family {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        }
+    }
+}
 
 /// Switches the loopback interface on, which a new namespace has switched off.
 ///
@@ -62,16 +91,19 @@ pub fn set_queue_length(index: u32, packets: u32) -> io::Result<()> {
     acknowledged(NetlinkSocket::new().request(&request)?.recv_ack())
 }
 
-/// Everything that has no nearer route goes to the interface `index`.
+/// Everything of `family` that has no nearer route goes to the interface `index`.
 ///
 /// # Errors
 /// If the kernel refuses.
-pub fn default_route(index: u32, ipv6: bool) -> io::Result<()> {
+pub fn default_route(index: u32, family: Family) -> io::Result<()> {
     let header = Rtmsg {
-        rtm_family: if ipv6 { AF_INET6 } else { AF_INET },
+        rtm_family: family.number(),
         rtm_table: RT_TABLE_MAIN,
         rtm_protocol: RTPROT_STATIC,
-        rtm_scope: if ipv6 { 0 } else { RT_SCOPE_LINK },
+        rtm_scope: match family {
+            Family::V4 => RT_SCOPE_LINK,
+            Family::V6 => RT_SCOPE_UNIVERSE,
+        },
         rtm_type: RTN_UNICAST,
         ..Default::default()
     };
@@ -82,37 +114,18 @@ pub fn default_route(index: u32, ipv6: bool) -> io::Result<()> {
     acknowledged(NetlinkSocket::new().request(&request)?.recv_ack())
 }
 
-/// Whether there is a way to what has no nearer route, by which others than this host can be reached.
+/// Whether there is a way to what has no nearer IPv6 route, by which others than this host can be reached.
 ///
 /// # Errors
 /// If the system does not tell.
-pub fn has_default_route(ipv6: bool) -> io::Result<bool> {
-    let nowhere = |text: &str, columns: [usize; 2], loopback: &str| {
-        text.lines().any(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            columns.iter().all(|&column| {
-                words
-                    .get(column)
-                    .is_some_and(|word| word.bytes().all(|digit| digit == b'0'))
-            }) && words.last() != Some(&loopback)
-                && words.first() != Some(&loopback)
-        })
-    };
-    Ok(if ipv6 {
-        // Destination and prefix length first, the interface last.
-        nowhere(
-            &fs::read_to_string("/proc/thread-self/net/ipv6_route")?,
-            [0, 1],
-            "lo",
-        )
-    } else {
-        // The interface first; destination and mask second and eighth.
-        nowhere(
-            &fs::read_to_string("/proc/thread-self/net/route")?,
-            [1, 7],
-            "lo",
-        )
-    })
+pub fn has_ipv6_default_route() -> io::Result<bool> {
+    // Destination and prefix length first, the interface last.
+    let routes = fs::read_to_string("/proc/thread-self/net/ipv6_route")?;
+    Ok(routes.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_zero = |word: &&str| word.bytes().all(|digit| digit == b'0');
+        words.len() > 2 && words.iter().take(2).all(is_zero) && words.last() != Some(&"lo")
+    }))
 }
 
 /// Packets that the kernel dropped at the interface `name`, in both directions together.
@@ -157,10 +170,7 @@ impl Masquerade {
     /// If the kernel has no nftables, or refuses.
     pub fn new(table: &str, source: IpAddr) -> io::Result<Self> {
         let family = Nfgenmsg {
-            nfgen_family: match source {
-                IpAddr::V4(_) => AF_INET,
-                IpAddr::V6(_) => AF_INET6,
-            },
+            nfgen_family: Family::from(source).number(),
             ..Default::default()
         };
         let hook = Hook {
@@ -232,14 +242,19 @@ pub enum Source<'a> {
 }
 
 impl Confinement {
-    /// What comes from each of `sources` goes on to interfaces whose names begin with `paths` only, and only if it
+    /// What comes in packets of `family` from each of `sources` goes on to interfaces whose names begin with `paths` only, and only if it
     /// belongs to what began there. `table` names the table that says so.
     ///
     /// # Errors
     /// If the kernel has no nftables, or refuses.
-    pub fn new(table: &str, ipv6: bool, sources: &[Source<'_>], paths: &str) -> io::Result<Self> {
+    pub fn new(
+        table: &str,
+        family: Family,
+        sources: &[Source<'_>],
+        paths: &str,
+    ) -> io::Result<Self> {
         let family = Nfgenmsg {
-            nfgen_family: if ipv6 { AF_INET6 } else { AF_INET },
+            nfgen_family: family.number(),
             ..Default::default()
         };
         let hook = Hook {
