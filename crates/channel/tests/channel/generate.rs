@@ -102,15 +102,23 @@ fn misses(name: &str, recorded: &Figures, generated: &Figures) -> Vec<String> {
 
 #[test]
 fn generated_statistics_match_the_recorded_ones() {
-    let mut all = Vec::new();
-    for channel in calibrated() {
+    let compare = |channel: &Channel| {
         let row = channel.calibration(seed(), pieces(channel));
         let recorded = row
             .recording
             .expect("only calibrated channels are listed")
             .figures;
-        all.extend(misses(channel.name, &recorded, &row.generated));
-    }
+        misses(channel.name, &recorded, &row.generated)
+    };
+    let all: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = calibrated()
+            .map(|channel| scope.spawn(move || compare(channel)))
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined
+            .flat_map(|said| said.expect("it says so itself"))
+            .collect()
+    });
     assert!(all.is_empty(), "seed {}:\n{}", seed(), all.join("\n"));
 }
 

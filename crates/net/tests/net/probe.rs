@@ -23,6 +23,10 @@ fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], port))
 }
 
+/// Of a source, in tests that last for a time. This world has no link: slow start would double its windows until a test
+/// simulates millions of packets, which show no more than thousands do.
+const RATE_BPS: u64 = 100_000_000;
+
 fn request() -> Request {
     Request {
         upload_flows: 1,
@@ -229,6 +233,7 @@ fn a_test_of_a_given_time_ends_in_time_at_both_ends() {
     let mut world = world(Request {
         download_flows: 1,
         bytes: 0,
+        rate_bps: RATE_BPS,
         duration_nanos: 3_000_000_000,
         scheme: "vegas".to_owned(),
         ..request()
@@ -262,6 +267,7 @@ fn the_path_is_idle_until_its_delay_is_known_whichever_way_the_data_goes() {
             upload_flows,
             download_flows,
             bytes: 0,
+            rate_bps: RATE_BPS,
             duration_nanos: 3_000_000_000,
             scheme: "cubic".to_owned(),
             ..request()
@@ -429,6 +435,7 @@ fn a_client_that_moves_is_followed_once_its_new_address_is_proven() {
     let mut world = world(Request {
         download_flows: 1,
         bytes: 0,
+        rate_bps: RATE_BPS,
         duration_nanos: 4_000_000_000,
         ..request()
     });
@@ -495,6 +502,7 @@ fn a_server_that_stops_says_so() {
 fn a_client_that_is_told_to_stop_keeps_what_it_has() {
     let mut world = world(Request {
         bytes: 0,
+        rate_bps: RATE_BPS,
         duration_nanos: 600_000_000_000,
         scheme: "vegas".to_owned(),
         ..request()

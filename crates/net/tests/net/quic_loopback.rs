@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::quic_common::{Pair, carry, runtime, transport, transport_of};
@@ -34,31 +35,47 @@ fn sound(what: &str, view: &View) -> Counters {
     counters
 }
 
+/// Transfers at once: some wait, for epochs or for a rate.
+const AT_ONCE: usize = 4;
+
 #[test]
 fn every_scheme_moves_a_file_and_no_acknowledgement_is_a_riddle() {
-    for entry in catalogue().iter().filter(|entry| entry.stands_alone()) {
-        // A constant rate takes its time, whatever the path could do.
-        let scheme = match entry.name {
-            "constant" => "constant:rate_mbps=500",
-            name => name,
-        };
-        for driven in [true, false] {
-            let what = format!("{scheme}, driven {driven}");
-            runtime().block_on(async {
-                let pair = Pair::new(scheme).await;
-                let _driver = driven.then(|| quic::drive(&pair.client));
-                let view = quic::view(&pair.client).expect("our controller");
-                in_time(&what, pair.send(20 * MEGABYTE)).await;
-                let counters = sound(&what, &view);
-                // Which packets are lost, and so how many, nobody tells a controller.
-                let lost = pair.client.stats().path.lost_bytes;
-                assert_eq!(counters.lost_bytes, lost, "{what}: as quinn counts them");
-                let snapshot = view.snapshot();
-                let open = snapshot.in_flight + snapshot.delivered;
-                assert!(open.get() >= 20 * MEGABYTE as u64, "{what}: {snapshot:?}");
+    let alone = catalogue().into_iter().filter(|entry| entry.stands_alone());
+    let cases: Vec<_> = alone
+        .flat_map(|entry| [(entry.name, true), (entry.name, false)])
+        .collect();
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(&(name, driven)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    move_a_file(name, driven);
+                }
             });
         }
-    }
+    });
+}
+
+fn move_a_file(name: &str, driven: bool) {
+    // A constant rate takes its time, whatever the path could do.
+    let scheme = match name {
+        "constant" => "constant:rate_mbps=500",
+        name => name,
+    };
+    let what = format!("{scheme}, driven {driven}");
+    runtime().block_on(async {
+        let pair = Pair::new(scheme).await;
+        let _driver = driven.then(|| quic::drive(&pair.client));
+        let view = quic::view(&pair.client).expect("our controller");
+        in_time(&what, pair.send(20 * MEGABYTE)).await;
+        let counters = sound(&what, &view);
+        // Which packets are lost, and so how many, nobody tells a controller.
+        let lost = pair.client.stats().path.lost_bytes;
+        assert_eq!(counters.lost_bytes, lost, "{what}: as quinn counts them");
+        let snapshot = view.snapshot();
+        let open = snapshot.in_flight + snapshot.delivered;
+        assert!(open.get() >= 20 * MEGABYTE as u64, "{what}: {snapshot:?}");
+    });
 }
 
 #[test]
