@@ -23,14 +23,14 @@ from attacks.network import Peer, from_port_zero, ip, outgoing_packets_refused
 from attacks.probe_wire import Client, RefusedError, Request, answer_seconds
 from attacks.stage import ATTACKER, HERE, Stage
 
-#: Sets a terminal's title, clears it, and writes lines that nobody said.
+#: Sets a terminal's title, clears it, and writes forged lines.
 ESCAPES = b"\x1b]0;owned\x07\x1b[2J\x1b[32mAll good.\x1b[0m\r\nFORGED LINE"
 #: Namespaces, devices and routes of one's own.
 NETWORK = ("root", "namespaces")
 
 
 def another_is_answered(stage: Stage, server: Server, within_s: float = 0.1, times: int = 5) -> None:
-    """Expect that somebody else's hellos are answered at once."""
+    """Expect that another client's hellos are answered at once."""
     times_s = []
     for _ in range(times):
         times_s.append(answer_seconds(server.address))

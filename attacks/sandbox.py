@@ -147,7 +147,7 @@ class Foreign(Process):
 
     @property
     def code(self) -> int | None:
-        """Nobody knows but its parent."""
+        """Known to its parent alone."""
         return None
 
     @property

@@ -355,7 +355,7 @@ def judged(names: list[str], schemes: list[str], leave_out: str = "^$") -> list[
 def test_what_passes_for_a_senders_own_rows_goes_on_passing() -> None:
     with RESULTS.open(newline="", encoding="utf-8") as file:
         before = {(row["row"], row["scheme"]): row["verdict"] for row in csv.DictReader(file)}
-    # Those that take seconds each are left to whoever writes the results anew.
+    # Those that take seconds each are compared when the results are written anew.
     found = judged(
         ["c4", "picoquic", "bbr-draft"], ["cubic", "bbr1", "bbr", "c4"], "satellite|one_second|slow_long|gbps"
     )

@@ -123,7 +123,7 @@ def test_flows_that_share_a_link_are_told_apart_and_make_a_report(verus: Command
     assert (tmp_path / "out" / "report.html").exists()
 
 
-#: A datagram of 200 bytes each 5 ms, and somebody who takes them.
+#: A datagram of 200 bytes each 5 ms, and a receiver that takes them.
 METRONOME = """
 import socket, sys, time
 host, port, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])

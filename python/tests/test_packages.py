@@ -27,7 +27,7 @@ PUBLISHED = sorted(name for name, (_, crate) in CRATES.items() if published(crat
 
 
 def dependencies(crate: dict[str, Any]) -> set[str]:
-    """Of the workspace, those that whoever uses the crate gets too."""
+    """Of the workspace, those that a user of the crate gets too."""
     tables = [crate, *crate.get("target", {}).values()]
     named = {
         name for table in tables for kind in ("dependencies", "build-dependencies") for name in table.get(kind, {})

@@ -105,7 +105,7 @@ def shell(copy: Path) -> Iterator[Shell]:
 
 
 class Shell:
-    """Runs commands as somebody would who types them."""
+    """Runs commands as a reader would type them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

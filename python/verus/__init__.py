@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-#: Names an extension in place of this package's own: one with algorithms of somebody's (docs/own-controller.md).
+#: Names an extension in place of this package's own: one with more algorithms (docs/own-controller.md).
 EXTENSION = "VERUS_EXTENSION"
 
 

@@ -93,7 +93,7 @@ def run(arguments: Sequence[str]) -> int:
 
         return _complain(usage(error), BAD_INPUT)
     except BrokenPipeError:
-        # Whoever read standard output has seen enough; Python must not try to flush it again.
+        # The reader of standard output has closed it; Python must not try to flush it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:

@@ -22,7 +22,7 @@ from verus.errors import FieldError
 from verus.runner import Ended, Logs, Outcome, Progress, all_of, in_threads
 from verus.scenario import Run
 
-#: What carries our own controllers; the kernel's senders need nobody to say.
+#: What carries our own controllers; the kernel's senders have TCP.
 _OURS = {"quic": "quic"}
 
 

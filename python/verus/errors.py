@@ -70,7 +70,7 @@ def near(word: str, names: Iterable[str]) -> str:
         >>> near("fig99", ["sigcomm-fig09", "cs244"])
         '; did you mean `sigcomm-fig09`?'
     """
-    import difflib  # only whoever mistyped waits for it
+    import difflib  # here: it takes time, and only mistyped words need it
 
     def likeness(name: str) -> float:
         typed = word.lower()

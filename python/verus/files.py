@@ -19,7 +19,7 @@ def refuse_existing(path: Path, *, force: bool, field: str = "out") -> None:
 
 
 def write_whole(path: Path, content: bytes, *, field: str = "out") -> None:
-    """Writes all of it or nothing, whoever else writes the same file at the same time.
+    """Writes all of it or nothing, even while another process writes the same file.
 
     A device or a pipe, such as `/dev/null` or `/dev/stdout`, is written to: a file in its place
     would break it for everyone.

@@ -19,7 +19,7 @@ from verus.page import table
 from verus.results import Results
 from verus.summary import Block, blocks
 
-#: Whoever shows a table gives it a look; the colour of a scheme is ours.
+#: The notebook gives a table its look; the colour of a scheme is ours.
 _STYLE = (
     "<style>.verus-table caption{text-align:left;caption-side:top}"
     ".verus-table td{text-align:right;padding:0 .5em}.verus-table tbody th{text-align:left}"
@@ -29,7 +29,7 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure. A notebook shows it as a picture; nothing is drawn before somebody looks.
+    """A figure. A notebook shows it as a picture; nothing is drawn before it is shown.
 
     Attributes:
         title: One line.

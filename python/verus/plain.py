@@ -1,4 +1,4 @@
-"""What may be printed: lines that cannot drive a terminal or forge another line, whoever chose the words in them.
+"""What may be printed: lines that cannot drive a terminal or forge another line, wherever the words in them come from.
 
 Names in a run folder, a log or an error may be a stranger's. What the commands print goes through here where it is
 printed, as in the Rust binary (`plain.rs`).

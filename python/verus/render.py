@@ -75,7 +75,7 @@ def writing(figures: Sequence[Figure], folder: Path) -> Iterator[None]:
                 if complaint := json.loads(answer) if answer else f"`verus.render` ended with {child.wait()}":
                     raise RuntimeError(f"a figure could not be drawn: {complaint[-400:]}")
         except BaseException:
-            _end()  # nobody wants what they are at
+            _end()  # what they are drawing is not wanted any more
             raise
 
 

@@ -117,7 +117,7 @@ class Results:
 
     @property
     def emulated(self) -> bool:
-        """Whether a program of somebody's was behind our link: all its packets are one flow, and its ends not seen."""
+        """Whether a program of the user's ran behind the link: all its packets are one flow, its ends not seen."""
         return bool(self.config["kind"] == SHELL)
 
     def has(self, column: str) -> bool:

@@ -171,7 +171,8 @@ def in_threads(
 ) -> Generator[tuple[int, Ended]]:
     """Does `work(0)`, `work(1)` and so on in so many threads; yields index and outcome of each as soon as it ends.
 
-    Whatever ends this, an exception, Ctrl-C or that nobody wants more, also calls `stop`, which ends work under way.
+    Whatever ends this, an exception, Ctrl-C or a caller that takes no more results, also calls `stop`, which ends work
+    under way.
     """
     ended: queue.SimpleQueue[Future[Ended]] = queue.SimpleQueue()
     with ThreadPoolExecutor(max_workers=threads) as pool:

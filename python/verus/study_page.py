@@ -155,7 +155,7 @@ def _marks(own: Sequence[Told], axes: Sequence[str]) -> tuple[list[tuple[Told, s
 def _ends(mean: Mapping[str, float | None], low: str, high: str) -> dict[str, float]:
     """The ends of a mean's interval, under these names, if it has one."""
     middle, half = mean["mean"], mean["half_width_95"]
-    assert middle is not None  # a metric that nobody observed has no mean at all
+    assert middle is not None  # a metric that no run observed has no mean at all
     return {} if half is None else {low: max(middle - half, 0.0), high: middle + half}
 
 

@@ -544,7 +544,7 @@ mod tests {
         }
         assert_eq!(path.packets(), 5);
         assert_eq!(path.next_departure(), Some(at(1)));
-        // Late, and all at once: the same as if somebody had come at each instant.
+        // Late, and all at once: the same as if the path had been served at each instant.
         path.serve(at(100), &mut told);
         while path.arrive(at(100), 0, &mut told).is_some() {}
         let but_entering: Vec<_> = told.0.into_iter().skip(5).collect();

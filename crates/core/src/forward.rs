@@ -966,8 +966,8 @@ mod tests {
     }
 
     proptest! {
-        /// The window is at least a packet and within what was ever delivered; whoever has nothing in flight may send or
-        /// is woken to; probes are finite; and the same history gives the same windows.
+        /// The window is at least a packet and within what was ever delivered; a sender with nothing in flight may
+        /// send or is woken to; probes are finite; and the same history gives the same windows.
         #[test]
         fn whatever_happens_the_window_stays_sound_and_repeats(
             steps in testing::steps(),

@@ -549,7 +549,7 @@ mod tests {
                     assert!(controller.window() >= SIZE * MIN_WINDOW_PACKETS);
                     sent = path.in_flight_numbers().last().map_or(sent, |last| last + 1).max(sent);
                     assert!(controller.window() <= SIZE * (sent + 100) * 4);
-                    // Whoever has nothing in flight may send, or is woken to.
+                    // A sender with nothing in flight may send, or is woken to.
                     let mut idle = controller.clone();
                     if let Some(at) = idle.next_tick() {
                         idle.on_tick(at, Bytes::ZERO);

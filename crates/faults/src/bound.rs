@@ -88,7 +88,7 @@ const fn usual(scheme: &'static str) -> Bound {
 
 /// Of the algorithms whose bound is another, and why.
 const NAMED: &[Bound] = &[
-    // Over QUIC nobody says when packets arrived: what is acknowledged at once after a silence of 280 ms counts as what
+    // Over QUIC no receiver says when packets arrived: what is acknowledged at once after a silence of 280 ms counts as what
     // the path gave in 80, and half of it is lost.
     bound("forward", Most::Links(2.0), 20_000, 10.0),
     // Who was told late from its first packet on takes a full queue for the path, and has it back by losses alone:

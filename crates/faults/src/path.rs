@@ -348,7 +348,7 @@ impl<P: Datagram> Path<P> {
     }
 }
 
-/// The part of a faulty path that is anybody's.
+/// The part of a faulty path that does not depend on what its packets are.
 fn path<P>(
     seed: u64,
     direction: Direction,

@@ -14,7 +14,7 @@ const DENSE_MS: u64 = 1 << 20;
 /// none did, 1 ms + the value of the next millisecond (Sprout, NSDI 2013, §5.1; as Mahimahi's
 /// `mm-delay-graph` computes it).
 ///
-/// The latter takes a silence as a link that serves nobody, which it is only if a packet waits for it. Where it is known
+/// The latter takes a silence as a link that serves no packet, which it is only if a packet waits for it. Where it is known
 /// that no sender had anything to send all through an empty millisecond, that counts what the queue still needed to run
 /// empty, and nothing if it was empty: what the link would have done then is not known.
 ///

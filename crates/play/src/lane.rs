@@ -1,6 +1,6 @@
 //! A run that a page looks at while it goes on.
 //!
-//! Links are served when somebody needs to know, so a run's records of its last round trip are not complete. It is kept
+//! Links are served when their state is asked for, so a run's records of its last round trip are not complete. It is kept
 //! a round trip ahead of what is shown, and what is shown of packets is exact. A window that is set by hand counts from
 //! where the run is: the person is as far from the bottleneck as any sender.
 

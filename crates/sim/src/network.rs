@@ -164,7 +164,7 @@ impl Simulation {
         Ok(until < network.end)
     }
 
-    /// What happened to each packet so far, where the scenario asks for records. Links are served when somebody needs to
+    /// What happened to each packet so far, where the scenario asks for records. Links are served when something has to
     /// know: what left one in the last round trip may not be written down yet.
     pub fn records(&self) -> Option<&Records> {
         self.0.observers.records()

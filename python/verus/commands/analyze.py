@@ -1,4 +1,4 @@
-"""`verus analyze`: the metrics of a link log recorded by somebody else."""
+"""`verus analyze`: the metrics of a link log in Mahimahi's format."""
 
 from __future__ import annotations
 

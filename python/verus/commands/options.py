@@ -17,7 +17,7 @@ def _quantity(unit: str, *, whole: bool = False) -> Callable[[Any, Sequence[Any]
         text = tokens[0].value
         if whole:
             try:
-                return int(text)  # of any length, for whoever says what is too much
+                return int(text)  # of any length: the check of the field says what is too much
             except ValueError:
                 pass
         try:

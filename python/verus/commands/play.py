@@ -128,7 +128,7 @@ def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServe
             """Says nothing of each request."""
 
     class Server(ThreadingHTTPServer):
-        """Goes with the command, whoever is still connected."""
+        """Ends with the command, even while browsers are connected."""
 
         daemon_threads = True
 

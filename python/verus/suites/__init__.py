@@ -463,7 +463,7 @@ class _Table:
         raise ValueError(f"{self.place}: `{key}` {problem}")
 
     def end(self) -> None:
-        """Refuses what nobody asked for."""
+        """Refuses keys that were not read."""
         for key in self.values:
             if key not in self.known:
                 self.refuse(key, f"is not known here{near(key, sorted(self.known))}")

@@ -99,7 +99,7 @@ class Verdict:
 
 
 def check_measures(suite: Suite, file: str) -> None:
-    """Refuses checks of what nobody measures.
+    """Refuses checks of quantities that are not measured.
 
     Raises:
         ValueError: It names file, row and field.
@@ -319,7 +319,7 @@ def _verdicts(
         elif row.unit_test:
             verdict, why = NOT_RUN, f"no scenario shows it: asserted by the unit test {row.unit_test}"
         else:
-            assert asked is not None  # whoever has cases was asked
+            assert asked is not None  # only what is not run here has nothing asked of it
             value, verdict, why = _judged(check, asked, found)
         source_value, source_verdict = None, ""
         if source is not None:

@@ -261,7 +261,7 @@ mod tests {
                 assert!(!flight.reordered);
             }
         }
-        // Nobody took anything, so that only the first of each flow was ever the next to arrive.
+        // No packet was taken, so that only the first of each flow was ever the next to arrive.
         assert_eq!(
             first,
             [true, true, false, false, false, false, false, false]

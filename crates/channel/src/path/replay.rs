@@ -2,7 +2,7 @@
 //! 2025).
 //!
 //! ```text
-//!                            light, and nobody waits
+//!                            light, none waits
 //!                           ┌────────────────────────┐
 //! enqueue ─▶ held until its release ─▶ queue ▶ link ─▶ depart
 //! ```
@@ -10,7 +10,7 @@
 //! A [`LightTrace`] says how long a packet takes that comes to an idle link, and those that closely follow it, as many as
 //! its train has: they are *light*. What comes beyond the train is *heavy*: it takes the delay of the train's first
 //! packet and then joins the queue of the link, whose trace was recorded under saturation. A light packet joins that
-//! queue only if there is somebody in it. A train ends when nothing was released for as long as a timer says, and the next
+//! queue only if other packets wait in it. A train ends when nothing was released for as long as a timer says, and the next
 //! packet begins another. So the delay of a light packet holds the propagation and the link's own scheduling, and the link
 //! serves only what saturates it.
 //!
@@ -319,7 +319,7 @@ mod tests {
         // The first four packets of the example: the heavy one waits from 72 ms for 80 ms, the light ones of 73 and 75 ms
         // behind it.
         let mut slow = replay(EXAMPLE, &[10, 80, 81, 82, 90], "infinite", None);
-        // The heavy one leaves in time: nobody waits at 73 ms.
+        // The heavy one leaves in time: no packet waits at 73 ms.
         let mut fast = replay(EXAMPLE, &[10, 72, 80], "infinite", None);
         for packet in 0..4 {
             slow.enqueue(at(50), OPPORTUNITY, packet).unwrap();

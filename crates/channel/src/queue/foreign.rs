@@ -123,7 +123,7 @@ pub trait Configuration: fmt::Debug + Default + Send + Sync + 'static {
     fn build(&self, seed: u64) -> Box<dyn Queue>;
 }
 
-/// A packet that waits in a [`Queue`]. Whoever drops it drops the packet.
+/// A packet that waits in a [`Queue`]. To drop this value is to drop the packet.
 #[derive(Debug)]
 pub struct Waiting {
     /// The link's, until it has the packet back.

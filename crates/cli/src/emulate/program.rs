@@ -2,7 +2,7 @@
 //!
 //! Both are command lines of a shell's, one in each namespace, told where the receiver is to listen. It is not known here what
 //! they send: the link measures their packets, by the receiver's port or, where one program is the only one of the run, by
-//! their being nobody else's.
+//! their belonging to no other flow.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};

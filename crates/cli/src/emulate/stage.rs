@@ -67,7 +67,7 @@ pub struct Watch {
 const NOBODY: u16 = u16::MAX;
 
 impl Stage {
-    /// Nobody is there yet.
+    /// A stage without programs.
     ///
     /// # Errors
     /// If the system grants no pair of sockets.
@@ -240,7 +240,7 @@ impl Stage {
                             Mark::Program(port) => watch.programs.push((port, flow)),
                         }
                     }
-                    // Nobody knows how large a program's packets are; nothing of it has left before.
+                    // How large a program's packets are is not known before any has left.
                     let programs_only = watch.programs.len() == flows;
                     let least = if programs_only { 1 } else { self.packet_bytes };
                     emulator.begin_with(Way::Forth, least);

@@ -120,7 +120,7 @@ fn what_the_ends_saw_is_reported_and_otherwise_unknown() {
 #[test]
 fn fairness_is_averaged_over_whole_seconds_in_which_something_was_delivered() {
     let mut meter = Meter::new(2, &[], BIN);
-    // The first second, from 100 ms on: one packet each, index 1. The second: nobody. The third:
+    // The first second, from 100 ms on: one packet each, index 1. The second: no flow. The third:
     // one flow only, index 1/2. The rest is not a whole second.
     packet(&mut meter, 0, 100, 101);
     packet(&mut meter, 1, 200, 201);
@@ -128,7 +128,7 @@ fn fairness_is_averaged_over_whole_seconds_in_which_something_was_delivered() {
     packet(&mut meter, 0, 3100, 3100);
     let metrics = finish(meter, 3900);
     assert_eq!(metrics.jain, Some(0.75));
-    // Nobody said who was on, so everybody was.
+    // Which flows were on was not told, so all were.
     assert_eq!(metrics.jain_active, Some(0.75));
 }
 

@@ -309,7 +309,7 @@ mod tests {
         adapter.on_sent(at(1), 10 * SIZE, 9);
         assert_eq!(sooner.poll(&mut context), Poll::Ready(()));
 
-        // In slow start only a stuck path needs anybody, a second later.
+        // In slow start only a stuck path needs the driver, a second later.
         assert_eq!(shared.set_alarm(at(1)), Some(at(1001)));
         let mut sooner = pin!(shared.sooner());
         acked(at(2));

@@ -3,7 +3,7 @@
 //! quinn calls its controller when a packet leaves or something is acknowledged, and at no other time.
 //! A controller that decides each epoch needs to be called when one ends, and the connection woken if
 //! it may send more: without that, on a path whose round trip is far shorter than an epoch, all is
-//! acknowledged long before the next budget, and nothing is left to call anybody. quinn has no call
+//! acknowledged long before the next budget, and nothing is left to call the controller. quinn has no call
 //! for waking a connection. Setting its send window does it as a side effect, and with the value
 //! that it has changes nothing else.
 

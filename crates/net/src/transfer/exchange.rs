@@ -56,8 +56,8 @@ pub(super) async fn off<T: Send + 'static>(
     })
 }
 
-/// How long both ends may take to read so many bytes, which are there at this end: of what only the peer
-/// says to exist, nobody waits for.
+/// How long both ends may take to read so many bytes, which are at this end: a size that only the peer names
+/// earns it no time.
 fn reading(bytes: u64) -> Duration {
     2 * Duration::from_secs(bytes) / SLOWEST_DISK
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything is opened relative to a descriptor of the folder. On Linux the kernel resolves each path
 //! and sees to it that it stays beneath (`openat2`, RESOLVE_BENEATH): symbolic links are followed as
-//! long as they stay inside, whatever anybody renames meanwhile. Where there is no such call, names
+//! long as they stay inside, whatever is renamed meanwhile. Where there is no such call, names
 //! are opened one by one and no symbolic link is followed at all.
 
 use std::ffi::{OsStr, OsString};

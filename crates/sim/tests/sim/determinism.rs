@@ -266,7 +266,7 @@ fn at_one_instant_changes_come_before_packets() {
     assert_eq!(drops(0.100_001), 0);
 }
 
-/// Where nobody could notice the difference, a packet's arrival and that of its acknowledgement are
+/// Where no observer and no sender could notice the difference, a packet's arrival and that of its acknowledgement are
 /// one event. A change of delay that changes nothing makes them two again. (Two flows may swap
 /// places where both hear something in the same instant: the order of adding is another.)
 #[test]

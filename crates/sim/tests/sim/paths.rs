@@ -70,7 +70,7 @@ fn wifi_holds_up_all_flows_where_one_packet_waits() {
     scenario.jitter = "wifi:mean_ms=7".to_owned();
     let outcome = run(&scenario);
     let records = records(&outcome);
-    // In the order of leaving the link, whoever's they are.
+    // In the order of leaving the link, whichever flow's they are.
     let mut packets: Vec<(f64, f64)> = (records.departed_ms.iter().copied())
         .zip(records.received_ms.iter().copied())
         .filter(|(_, received)| received.is_finite())

@@ -275,7 +275,7 @@ fn on_and_off_are_the_same_instants_for_every_scheme() {
     for scheme in ["verus:ratio=2", "vegas", "sprout"] {
         assert_eq!(starts(scheme), cubic, "{scheme}");
     }
-    // One user's draws are its own, whoever else there is.
+    // One user's draws are its own, whichever others there are.
     let alone = run(&users(1, "cubic", traffic, 60.0));
     let among = run(&users(4, "cubic", traffic, 60.0));
     let times = |outcome: &Outcome| of(outcome, 0).iter().map(millis).collect::<Vec<_>>();
@@ -449,8 +449,8 @@ proptest! {
 
 #[test]
 fn silences_of_users_have_no_part_in_the_signal_delay() {
-    // A packet each 2 ms, which waits 1 ms at most: so whoever enters in an empty millisecond waits 2 ms at most. In the
-    // seconds in which nobody sends, nobody waits.
+    // A packet each 2 ms, which waits 1 ms at most: so one that enters in an empty millisecond waits 2 ms at most. In the
+    // seconds in which no user sends, no packet waits.
     for traffic in ["full", "on-off:off_s=3,begin=on"] {
         let metrics = run(&users(1, "constant:rate_mbps=6", traffic, 120.0)).metrics;
         let signal = metrics.signal_delay_p95_ms.expect("packets came");

@@ -43,7 +43,7 @@ class _OverTime:
 def _begun(found: Found, run: int) -> Array:
     """When user 1's connections began, s."""
     connections = found.results.connections
-    assert connections is not None, "nobody was switched on"
+    assert connections is not None, "no user was switched on"
     of, flow = (connections.column(name).to_numpy() for name in ("run", "flow"))
     begun: Array = connections.column("start_s").to_numpy()[(of == run) & (flow == 0)]
     return begun

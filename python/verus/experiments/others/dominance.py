@@ -71,7 +71,7 @@ class Standing:
 
     Attributes:
         sender: Which.
-        beaten: By path, who dominates it there; only paths on which somebody does.
+        beaten: By path, who dominates it there; only paths on which some sender does.
         beats: By path, whom it dominates.
         paths: How many there are.
     """

@@ -1,4 +1,4 @@
-"""What an experiment is, to whoever runs it."""
+"""What an experiment is, for the code that runs it."""
 
 from __future__ import annotations
 

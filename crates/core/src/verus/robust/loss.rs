@@ -5,8 +5,8 @@
 //! M · W_loss and rises so that the rate (the window over the delay at the loss) grows by the same amount each second,
 //! whatever rate the flow has. Additive increase after a multiplicative decrease makes shares converge (Chiu and Jain
 //! 1989), and adding to the rate rather than to the window makes that true for flows of different round trips. A ceiling
-//! that returned after a fixed time instead would leave all shares as they were. A flow alone on its path has nobody
-//! to be fair to, and its ceiling rises faster.
+//! that returned after a fixed time instead would leave all shares as they were. A flow alone on its path has no
+//! other to be fair to, and its ceiling rises faster.
 //!
 //! A radio link also loses packets by chance. Such losses say nothing of the window, and each would lower the ceiling
 //! further. They differ from those of a full queue in two ways: they also occur before the window has regained its size at
