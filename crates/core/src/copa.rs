@@ -271,6 +271,7 @@ impl Controller for Copa {
             self.on_acked(feedback.now, acked);
         }
         let lost = feedback.lost.iter().map(|packet| packet.size).sum();
+        // Not `newly_delivered`: what was given up counts as lost, even if it arrives after all.
         let delivered = feedback.acked.iter().map(|acked| acked.packet.size).sum();
         let overloaded = self.overload.on_feedback(
             feedback.now,
