@@ -22,7 +22,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use verus_core::range::Within;
 use verus_core::spec::{Kind, Problem, Shown, shown};
-use verus_core::{Duration, Ecn, Time};
+use verus_core::{Bytes, Duration, Ecn, Time};
 
 use crate::packet::{Departed, Packet};
 
@@ -182,6 +182,18 @@ impl QueueConfig {
     /// As for the same values as text.
     pub fn check(&self) -> Result<(), SpecError> {
         QueueConfig::parse(&self.to_string()).map(drop)
+    }
+
+    /// The most bytes that may wait, for those that count bytes and have a limit.
+    pub fn limit(&self) -> Option<Bytes> {
+        let bytes = match self {
+            QueueConfig::DropTail(Limit::Bytes(bytes)) => Some(*bytes),
+            QueueConfig::Red(red) => red.limit,
+            QueueConfig::CoDel(codel) => codel.limit,
+            QueueConfig::Pie(pie) => pie.limit,
+            _ => None,
+        };
+        bytes.map(Bytes::new)
     }
 }
 

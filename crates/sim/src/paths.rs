@@ -27,6 +27,17 @@ pub struct Paths {
     pub ack_channel: Option<ChannelInfo>,
 }
 
+/// The queue that a field describes. One that has no room for a single packet would lose all of them.
+fn queue_of(field: &str, text: &str, packet_bytes: u32) -> Result<QueueConfig, Error> {
+    let queue = QueueConfig::parse(text)?;
+    let room = queue
+        .limit()
+        .is_none_or(|limit| limit.get() >= u64::from(packet_bytes));
+    let expected = format!("a queue with room for a packet of {packet_bytes} bytes");
+    check(room, field, &expected, text)?;
+    Ok(queue)
+}
+
 impl Scenario {
     /// Checks every field but the flows' schemes, and reads the channels.
     ///
@@ -34,7 +45,7 @@ impl Scenario {
     /// The first thing that is wrong, by name.
     pub fn paths(&self) -> Result<Paths, Error> {
         self.check()?;
-        let queue = QueueConfig::parse(&self.queue)?;
+        let queue = queue_of("queue", &self.queue, self.packet_bytes)?;
         let channel = self.open(&self.trace)?;
         let (ack, ack_channel) = match self.ack.as_str() {
             "ideal" => (None, None),
@@ -51,14 +62,15 @@ impl Scenario {
             Some(channel) => {
                 let opportunity = self.opportunity(&self.ack_light_trace);
                 let service = self.serving(channel, opportunity, |change| change.ack_rate_mbps);
-                Some((service, QueueConfig::parse(&self.ack_queue)?))
+                let queue = queue_of("ack_queue", &self.ack_queue, self.ack_bytes)?;
+                Some((service, queue))
             }
         };
         let second = match &self.second_trace {
             None => None,
             Some(text) => {
                 let channel = self.open(text)?;
-                let queue = QueueConfig::parse(&self.second_queue)?;
+                let queue = queue_of("second_queue", &self.second_queue, self.packet_bytes)?;
                 Some((self.service(&channel, self.opportunity(&None)), queue))
             }
         };
