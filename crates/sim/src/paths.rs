@@ -33,7 +33,7 @@ fn queue_of(field: &str, text: &str, packet_bytes: u32) -> Result<QueueConfig, E
     let room = queue
         .limit()
         .is_none_or(|limit| limit.get() >= u64::from(packet_bytes));
-    let expected = format!("a queue with room for a packet of {packet_bytes} bytes");
+    let expected = format!("one with room for a packet of {packet_bytes} bytes");
     check(room, field, &expected, text)?;
     Ok(queue)
 }
