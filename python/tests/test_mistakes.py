@@ -49,7 +49,7 @@ MISTAKES = {
     f"{COMPARE} --scheme verus:ratio=6..2": "ratio must be FROM..TO or FROM..TO..STEP that leads upwards, not `6..2`",
     f"{COMPARE} --scheme linux:cc=cubic": "it runs in real time only (--emulate)",
     f"{COMPARE} --queue drptail:bytes=9": "unknown kind `drptail`; the nearest is `droptail`",
-    f"{COMPARE} --queue droptail:bytes=5": "queue must be one with room for a packet of 1500 bytes",
+    f"{COMPARE} --queue droptail:bytes=5": "--queue: must be one with room for a packet of 1500 bytes",
     f"{COMPARE} --queue droptail:bytes=120k": "`k` is none of its units (B, kB,",
     "compare --trace city-driving": "the nearest names are `city-driving-3g-down`",
     "compare --trace 12": "there is no such file; a constant rate is `rate:12`",
