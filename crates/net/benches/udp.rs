@@ -202,7 +202,10 @@ fn probe(chosen: &Chosen, requests: &[Request], segments: usize, link: Option<(R
             let mut driver = Driver::new(socket).expect("a timer");
             driver.set_most_segments(segments);
             let now = driver.clock().now();
-            let mut server = Server::new(ServerConfig::default(), chosen, [1; 32], now);
+            // All clients have one address here, and may be as many as the server takes.
+            let mut config = ServerConfig::default();
+            config.limits.clients_per_address = config.limits.clients;
+            let mut server = Server::new(config, chosen, [1; 32], now);
             let mut bytes = 0;
             while !over.load(Ordering::Relaxed) {
                 let until = driver.clock().now() + Duration::from_millis(100);
