@@ -135,6 +135,11 @@ impl Shared {
         self.update(|bridge| bridge.tick(self.time(now)))
     }
 
+    /// See [`Bridge::close`].
+    pub(super) fn close(&self) {
+        self.with(Bridge::close);
+    }
+
     /// A driver begins or ends its work.
     pub(super) fn add_driver(&self) {
         self.drivers.fetch_add(1, Ordering::Relaxed);

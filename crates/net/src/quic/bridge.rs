@@ -93,6 +93,8 @@ pub(super) struct Bridge {
     backoff: u32,
     /// A driver calls `tick`.
     driven: bool,
+    /// The application has closed the connection.
+    closed: bool,
     quiet_ticks: u32,
     last_event: Time,
     /// When to help next what is stuck, and how long to wait then.
@@ -130,6 +132,7 @@ impl Bridge {
             proved_size: None,
             backoff: 0,
             driven: false,
+            closed: false,
             quiet_ticks: 0,
             last_event: now,
             next_rescue: now,
@@ -516,12 +519,22 @@ impl Bridge {
         self.set_limit();
     }
 
+    /// The connection is closed: nothing leaves any more but the word of it, which a full window would keep back.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
+        self.set_limit();
+    }
+
     /// How many bytes may be in flight. A stack sends while one more packet stays below it.
     pub(super) fn limit(&self) -> u64 {
         self.limit
     }
 
     fn set_limit(&mut self) {
+        if self.closed {
+            self.limit = u64::MAX;
+            return;
+        }
         let size = self.packet_size;
         let allowance = self.controller.allowance();
         // A window does not depend on what this bridge believes to be in flight. The stack sends while it stays

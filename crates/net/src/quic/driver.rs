@@ -27,6 +27,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 #[must_use = "epochs stop when the driver is dropped"]
 pub struct Driver {
+    connection: Connection,
     task: JoinHandle<()>,
 }
 
@@ -40,21 +41,35 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.task.abort();
+        // Whoever closes a connection and drops its driver at once leaves the task no time to see it.
+        if self.connection.close_reason().is_some() {
+            say_so(&self.connection);
+        }
     }
 }
 
 /// Keeps the epochs of `connection`'s controller running.
 ///
 /// While something is in flight it wakes once each epoch; otherwise it sleeps. It ends with the
-/// connection, and does nothing for one whose controller is not of a [`Factory`](super::Factory) or has
-/// no epochs. Without it a connection still works, but on a path whose round trip is shorter than an
-/// epoch it sends little more than a packet for each.
+/// connection, whose peer it lets know even where the window is full, and does nothing for one whose
+/// controller is not of a [`Factory`](super::Factory) or has no epochs. Without it a connection still works,
+/// but on a path whose round trip is shorter than an epoch it sends little more than a packet for each.
 ///
 /// # Panics
 /// Outside a tokio runtime.
 pub fn drive(connection: &Connection) -> Driver {
     Driver {
+        connection: connection.clone(),
         task: tokio::spawn(run(connection.clone())),
+    }
+}
+
+/// Lets the peer of a closed connection know. quinn-proto up to 0.11.19 keeps CONNECTION_CLOSE back while the window is
+/// full, and takes no acknowledgement of what fills it (issue 2785): the peer would know at its idle timeout.
+fn say_so(connection: &Connection) {
+    if let Some(view) = View::of(connection.congestion_state()) {
+        view.shared.close();
+        connection.set_send_window(view.shared.send_window());
     }
 }
 
@@ -70,7 +85,7 @@ async fn run(connection: Connection) {
         let due = shared.set_alarm(now.into_std()).map(Instant::from);
         let look = now + LOOK;
         tokio::select! {
-            _ = &mut closed => return,
+            _ = &mut closed => return say_so(&connection),
             () = sleep_until(due.map_or(look, |due| due.min(look))) => {}
             // Slow start asks for no tick but that which helps a stuck path, in a second. When it ends, an epoch does
             // within milliseconds.

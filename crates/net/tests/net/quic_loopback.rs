@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::quic_common::{Pair, carry, runtime, transport, transport_of};
+use crate::quic_common::{Pair, carry, runtime, transport, transport_of, write};
 use quinn::TransportConfig;
 use verus_core::Phase;
 use verus_core::algorithm::catalogue;
@@ -288,4 +288,47 @@ fn a_peer_that_moves_to_another_address_gets_another_controller_and_the_driver_f
         let counters = sound("moved", &now);
         assert!(counters.ticks > 0, "{counters:?}");
     });
+}
+
+#[test]
+fn a_peer_learns_of_a_close_while_the_window_is_full() {
+    for (scheme, keep) in [("verus", true), ("cubic", true), ("cubic", false)] {
+        runtime().block_on(async {
+            let mut hold = None;
+            let pair = Pair::by_way_of(transport(scheme), transport(scheme), |server| {
+                let schedule = Schedule::perfect(verus_core::Duration::from_millis(200));
+                let config = ProxyConfig {
+                    schedule,
+                    ..ProxyConfig::new(server)
+                };
+                let proxy = Proxy::start(config).expect("a proxy");
+                let to = proxy.addr();
+                hold = Some(proxy);
+                to
+            })
+            .await;
+            let driver = quic::drive(&pair.client);
+            let view = quic::view(&pair.client).expect("our controller");
+            let sender = pair.client.clone();
+            let writing = tokio::spawn(async move { write(&sender, 40 * MEGABYTE).await });
+            let full = async {
+                while view.snapshot().in_flight + view.snapshot().packet_size
+                    < view.snapshot().limit
+                {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            };
+            in_time("a window to fill", full).await;
+            pair.client.close(0u32.into(), b"enough");
+            let kept = keep.then_some(driver);
+            // Otherwise it learns of it from a stateless reset, or at its idle timeout.
+            let told = in_time("the peer to learn of it", pair.server.closed()).await;
+            assert!(
+                matches!(told, quinn::ConnectionError::ApplicationClosed(_)),
+                "{scheme}: {told}"
+            );
+            writing.await.expect("no panic").expect_err("closed");
+            drop(kept);
+        });
+    }
 }

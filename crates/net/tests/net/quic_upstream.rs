@@ -1,5 +1,5 @@
-//! Two faults of quinn-proto 0.11.19, with its own Cubic and nothing of ours: what `faults_quic.rs` excuses. A
-//! test that fails here says that quinn has mended one, and its excuse can go.
+//! Faults of quinn-proto 0.11.19, with its own Cubic and nothing of ours: what `faults_quic.rs` excuses and
+//! `quic/driver.rs` works around. A test that fails here says that quinn has mended one, and the excuse can go.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -88,6 +88,27 @@ fn ends(now: Instant) -> (Side, Side) {
     )
 }
 
+/// Both ends connected, 100 ms later.
+fn connected() -> (Instant, Side, Side) {
+    let mut now = base();
+    let (mut client, mut server) = ends(now);
+    for _ in 0..10 {
+        now += Duration::from_millis(10);
+        for (_, datagram) in client.say(now) {
+            if let Some(incoming) = server.hear(now, client_address(0), &datagram) {
+                let accepted = server.endpoint.accept(incoming, now, &mut Vec::new(), None);
+                server.connection = Some(accepted.expect("it is in order"));
+                // What came before there was a connection is in it.
+            }
+        }
+        for (_, datagram) in server.say(now) {
+            client.hear(now, SERVER, &datagram);
+        }
+    }
+    assert!(!server.connection().is_handshaking());
+    (now, client, server)
+}
+
 #[test]
 fn a_retry_that_came_corrupted_makes_quinns_client_deaf_to_the_true_one() {
     // RFC 9001 §5.8: one whose tag is wrong is discarded. quinn counts it as authenticated first, and takes no
@@ -116,22 +137,7 @@ fn a_retry_that_came_corrupted_makes_quinns_client_deaf_to_the_true_one() {
 #[test]
 fn quinn_sends_one_challenge_to_a_new_address_and_until_three_timeouts_later_hardly_anything() {
     // RFC 9000 §8.2.1 lets it send more to guard against loss.
-    let mut now = base();
-    let (mut client, mut server) = ends(now);
-    for _ in 0..10 {
-        now += Duration::from_millis(10);
-        for (_, datagram) in client.say(now) {
-            if let Some(incoming) = server.hear(now, client_address(0), &datagram) {
-                let accepted = server.endpoint.accept(incoming, now, &mut Vec::new(), None);
-                server.connection = Some(accepted.expect("it is in order"));
-                // What came before there was a connection is in it.
-            }
-        }
-        for (_, datagram) in server.say(now) {
-            client.hear(now, SERVER, &datagram);
-        }
-    }
-    assert!(!server.connection().is_handshaking());
+    let (mut now, mut client, mut server) = connected();
     let stream = server.connection().streams().open(Dir::Uni);
     let stream = stream.expect("the client allows some");
     let written = server.connection().send_stream(stream).write(&[0; 100_000]);
@@ -160,4 +166,22 @@ fn quinn_sends_one_challenge_to_a_new_address_and_until_three_timeouts_later_har
     // The last datagram may go over: it is let go while anything is left.
     assert!(sent < 3 * heard + 1500, "{sent} B sent, {heard} B heard");
     assert!(sent < 10_000, "{sent} B of 100,000");
+}
+
+#[test]
+fn quinn_says_nothing_of_a_close_while_the_window_is_full() {
+    // RFC 9002 §7: only what is in flight counts against the window, and §2: CONNECTION_CLOSE is not.
+    for full in [false, true] {
+        let (now, mut client, _) = connected();
+        if full {
+            let stream = client.connection().streams().open(Dir::Uni);
+            let stream = stream.expect("the server allows some");
+            let written = client.connection().send_stream(stream).write(&[0; 100_000]);
+            assert!(written.expect("there is room") > 50_000);
+            let sent = client.say(now);
+            assert!(!sent.is_empty());
+        }
+        client.connection().close(now, 0u32.into(), "enough".into());
+        assert_eq!(client.say(now).is_empty(), full);
+    }
 }
