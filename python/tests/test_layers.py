@@ -27,6 +27,7 @@ LAYERS = {
         "labels",
         "endpoint",
         "files",
+        "bounded",
     ),
     "what to run": ("schema", "scenario", "keywords", "study", "fetch", "suites"),
     "running it": ("runner", "emulation", "store", "cluster"),

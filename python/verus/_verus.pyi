@@ -387,7 +387,7 @@ def catalogue() -> str:
     """JSON: the public recordings that can be fetched by name."""
 
 def analyze_log(path: str | PathLike[str]) -> dict[str, Any]:
-    """Metrics, `series` and `capacity` of a Mahimahi link log."""
+    """Metrics, `series` and `capacity` of a Mahimahi link log, plain or compressed (gzip, xz)."""
 
 def jain(shares: Sequence[float] | NDArray[float64]) -> float | None:
     """Jain's index of what each flow got (SIGCOMM 2015, Eq. 7): 1 if all got the same; None if nobody got anything."""

@@ -51,6 +51,8 @@ def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = N
     if kind == "local":
         if not count.isascii() or not count.isdigit() or not 1 <= int(count[:6]) <= 1000:
             raise FieldError("cluster", f"`{address}` is not local:N with N from 1 to 1000")
+        # Children start where `verus` was started, and would load modules that lie there, who knows whose.
+        os.environ.setdefault("PYTHONSAFEPATH", "1")
         with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS}):
             local = LocalCluster(
                 n_workers=int(count), threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50

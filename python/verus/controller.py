@@ -23,6 +23,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Union, get_args, get_origin
@@ -100,6 +101,9 @@ _given: dict[str, Callable[..., Controller]] = {}
 #: What was loaded: by the file, its time and its size.
 _loaded: dict[tuple[str, int, int], ModuleType] = {}
 
+#: Whether files that schemes name are loaded (see `unloaded`).
+_may_load = ContextVar("_may_load", default=True)
+
 #: What was made once with success, so that it need not be tried again.
 _tried: set[tuple[Any, ...]] = set()
 
@@ -150,6 +154,19 @@ def given(scheme: Scheme) -> Iterator[str]:
         _given.pop(text.removeprefix(GIVEN), None)
 
 
+@contextlib.contextmanager
+def unloaded() -> Iterator[None]:
+    """Within the block a scheme's file is only named: to load it is to run it, which looking at something never does.
+
+    Whether there is such a class, and what its keys are, is not known then. It makes no controllers.
+    """
+    before = _may_load.set(False)
+    try:
+        yield
+    finally:
+        _may_load.reset(before)
+
+
 def _name(make: Callable[..., Any]) -> str:
     while isinstance(make, functools.partial):
         make = make.func
@@ -172,6 +189,8 @@ def find(
     """
     if file == GIVEN:
         make, place = _find_given(name), ""
+    elif not _may_load.get():
+        return Controller, name, f"`{file}`: {name}", Controller.call_limit_s, Controller.run_limit_s
     else:
         make, place = _find_in(file, name), f"`{file}`: "
     shown = _name(make) if file == GIVEN else name

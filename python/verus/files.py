@@ -33,9 +33,19 @@ def write_whole(path: Path, content: bytes, *, field: str = "out") -> None:
         except OSError as error:
             raise FieldError(field, f"`{path}` cannot be written ({error.strerror or error})") from error
         return
+    replace_whole(path, content, field=field)
+
+
+def replace_whole(path: Path, content: bytes, *, field: str = "out") -> None:
+    """As `write_whole`, into a folder that may be a stranger's: what has that name gives way, even a link or device.
+
+    Raises:
+        FieldError: It cannot be written; what was there before is unharmed.
+    """
     draft = path.with_name(f".{path.name}-{os.urandom(4).hex()}.part")
     try:
-        draft.write_bytes(content)
+        with draft.open("xb") as file:
+            file.write(content)
         draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from verus import bounded
 from verus.errors import FieldError
-from verus.files import write_whole
+from verus.files import replace_whole
 from verus.rows import SCHEMA
 
 
@@ -23,8 +24,8 @@ def read_config(path: Path) -> dict[str, Any]:
         ValueError: It is not a `run.json`, or of another version.
     """
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        config = json.loads(bounded.content(path, bounded.MOST_JSON))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"`{path}`: not a run.json ({error})") from error
     if not isinstance(config, dict) or "schema" not in config:
         raise ValueError(f"`{path}`: not a run.json: it states no schema")
@@ -89,6 +90,29 @@ def check_folder(target: Path, *, force: bool, field: str = "out") -> None:
         raise FieldError(field, problem) from error
 
 
+def below(folder: Path, name: str) -> Path:
+    """Where `name` is in `folder`, which may be a stranger's: what a link in it leads to is none of its own.
+
+    Raises:
+        FieldError: `name` leads out of `folder`, or through a link.
+    """
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise FieldError("out", f"`{name}` is not a name of something in `{folder}`")
+    for way in reversed(Path(name).parents[:-1]):
+        refuse_link(folder / way)
+    return folder / name
+
+
+def refuse_link(folder: Path) -> None:
+    """Refuses a folder of results that is a link.
+
+    Raises:
+        FieldError: It is.
+    """
+    if folder.is_symlink():
+        raise FieldError("out", f"`{folder}` is a link, which may lead anywhere: remove it first")
+
+
 def _make_parents(parent: Path) -> list[Path]:
     """Makes `parent`; returns the folders that were not there, outermost first."""
     missing = [folder for folder in (parent, *parent.parents) if not folder.exists()][::-1]
@@ -115,6 +139,9 @@ def _publish(draft: Path, target: Path) -> None:
     if not target.is_dir() or not any(target.iterdir()):
         draft.replace(target)
         return
+    for name in names:  # all of them, before the first is moved
+        if below(target, name).is_dir() and not (target / name).is_symlink():
+            raise FieldError("out", f"`{target / name}` is a folder, where a file of the results goes")
     for name in _earlier_files(target):
         if name not in names:
             (target / name).unlink(missing_ok=True)
@@ -131,17 +158,18 @@ def own(target: Path, paths: Iterable[Path]) -> None:
     before = config.get("files", [])
     config["files"] = sorted({*before, *(str(drawn.relative_to(target)) for drawn in paths if drawn.is_file())})
     if config["files"] != before:
-        write_whole(path, (json.dumps(config, indent=1, allow_nan=False) + "\n").encode())
+        replace_whole(path, (json.dumps(config, indent=1, allow_nan=False) + "\n").encode())
 
 
 def _earlier_files(target: Path) -> list[str]:
-    """Files that the experiment saved in `target` says it wrote, those outside `target` left out."""
+    """Files that the experiment saved in `target` says it wrote, without what is not in `target` itself."""
     try:
         names = read_config(target / "run.json").get("files", [])
     except (OSError, ValueError):
         return []
-    return [
-        name
-        for name in names
-        if isinstance(name, str) and not Path(name).is_absolute() and ".." not in Path(name).parts
-    ]
+    found = []
+    for name in names if isinstance(names, list) else []:
+        with contextlib.suppress(FieldError, OSError):  # links and names that lead out of it, or too long ones
+            if isinstance(name, str) and "\0" not in name and not below(target, name).is_dir():
+                found.append(name)
+    return found

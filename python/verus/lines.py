@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from verus import bounded
+
 
 def read_lines(path: Path, schema: pa.Schema, *, objects: Collection[str] = ()) -> pa.Table:
     """Reads one JSON object a line.
@@ -30,7 +32,7 @@ def read_lines(path: Path, schema: pa.Schema, *, objects: Collection[str] = ()) 
     """
     rows: list[dict[str, Any]] = []
     more: dict[str, None] = {}
-    with path.open("rb") as file:
+    with bounded.opened(path, bounded.MOST_LINES) as file:
         for number, line in enumerate(file, start=1):
             try:
                 found = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)

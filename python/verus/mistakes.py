@@ -75,7 +75,10 @@ def _label(argument: Any) -> str:
 def _place_of(word: str) -> str:
     """The option that takes such a word, as a question."""
     from verus import _verus
+    from verus.controller import is_python
 
+    if is_python(word):  # to check it is to run it
+        return f"; did you mean `--scheme {word if '.py:' in word else word + ':CLASS'}`?"
     for option, check in (
         ("--scheme", _verus.check_scheme),
         ("--queue", _verus.check_queue),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from verus import bounded
 from verus.errors import FieldError
 from verus.folder import check_folder
 from verus.runner import Logs
@@ -100,7 +101,7 @@ def read(path: Path) -> Log:
         ValueError: It is no such log, or an event's fields are not what they must be.
     """
     try:
-        title, events = _opened(path.read_bytes())
+        title, events = _opened(bounded.content(path, bounded.MOST_LINES))
         log = Log(title=title)
         _take(log, events)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:

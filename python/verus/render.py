@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import IO
 
 from verus.figures import Figure, Spec
+from verus.files import replace_whole
+from verus.folder import refuse_link
 
 #: Pixels of a PNG for each pixel of its figure, for sharp text on dense screens.
 PNG_SCALE = 2.0
@@ -49,8 +51,8 @@ def png(drawn: str) -> bytes:
 def write(name: str, spec: Spec, folder: Path) -> None:
     """Writes ``NAME.svg`` and ``NAME.png`` into `folder`."""
     drawn = svg(spec)
-    (folder / f"{name}.svg").write_text(drawn, encoding="utf-8")
-    (folder / f"{name}.png").write_bytes(png(drawn))
+    replace_whole(folder / f"{name}.svg", drawn.encode())
+    replace_whole(folder / f"{name}.png", png(drawn))
 
 
 @contextlib.contextmanager
@@ -58,8 +60,10 @@ def writing(figures: Sequence[Figure], folder: Path) -> Iterator[None]:
     """Writes every figure as SVG and PNG into `folder` while the block runs; done when it ends.
 
     Raises:
+        FieldError: `folder` is a link.
         RuntimeError: A figure could not be drawn.
     """
+    refuse_link(folder)
     folder.mkdir(parents=True, exist_ok=True)
     count = min(os.cpu_count() or 1, -(-len(figures) // _WORTH_A_CHILD))
     shares = [figures[start::count] for start in range(count)]
@@ -91,7 +95,7 @@ def _told(number: int, words: list[str]) -> None:
     """Gives work to one of the children, which is started if it is not there yet."""
     if number == len(_CHILDREN):
         child = subprocess.Popen(
-            [sys.executable, "-m", "verus.render"],
+            [sys.executable, "-P", "-m", "verus.render"],  # -P: no module of the working folder's, who knows whose
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

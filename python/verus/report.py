@@ -7,7 +7,7 @@ from pathlib import Path
 from verus import experiments, qlog, recording, render
 from verus.comparison import compare_page
 from verus.figures.congestion import congestion
-from verus.files import write_whole
+from verus.files import replace_whole
 from verus.page import Page, Section, to_html
 from verus.results import Results
 from verus.rows import PROBE, RECORDING, SHELL
@@ -32,7 +32,7 @@ def write_page(results: Results, folder: Path) -> Path:
     page = page_for(results)
     path = folder / "report.html"
     with render.writing([figure for figure in page.figures() if figure.frames is None], folder / "figures"):
-        path.write_text(to_html(page, results.config), encoding="utf-8")
+        replace_whole(path, to_html(page, results.config).encode())
     return path
 
 
@@ -46,5 +46,5 @@ def write_log_page(log: Path) -> Path:
     lead = f"Drawn from {log.name}, what one sender did."
     page = Page(title=figure.title, lead=lead, sections=[Section(title="Congestion graph", figures=[figure])])
     path = log.with_suffix(".html")
-    write_whole(path, to_html(page).encode(), field="out")
+    replace_whole(path, to_html(page).encode())
     return path

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from verus import columns, probe, rows
+from verus import bounded, columns, probe, rows
 from verus.columns import of_runs
 from verus.folder import read_config
 from verus.lines import check
@@ -186,10 +186,7 @@ class Results:
 
 
 def _read_table(path: Path) -> pa.Table:
-    try:
-        table = pq.read_table(path)
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"`{path}`: not a Parquet file ({error})") from error
+    table = bounded.table(path)
     found = (table.schema.metadata or {}).get(b"verus.schema", b"none").decode()
     if found != str(SCHEMA):
         raise ValueError(f"`{path}`: schema {found} is not one that this version reads (it reads {SCHEMA})")

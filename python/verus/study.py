@@ -100,7 +100,7 @@ def read(path: Path) -> Study:
     """
     try:
         told = tomllib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"`{path}`: not TOML: {error}") from error
     try:
         return _study(told, path.stem)

@@ -11,7 +11,7 @@ from typing import Any
 
 from verus import figures, render
 from verus.figures import Figure
-from verus.files import write_whole
+from verus.files import replace_whole
 from verus.interval import INTERVAL_NOTE
 from verus.numbers import DELAY_NOTE, number, percent
 from verus.page import Page, Section, table, to_html
@@ -60,7 +60,7 @@ def write_study_page(folder: Folder) -> Path:
     made = study_page(plan, list(cells(folder.so_far(plan))), total - len(missing), total)
     path = folder.path / "report.html"
     with render.writing(list(made.figures()), folder.path / "figures"):
-        write_whole(path, to_html(made).encode())
+        replace_whole(path, to_html(made).encode())
     return path
 
 

@@ -17,10 +17,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from verus import rows
+from verus import bounded, rows
 from verus.columns import ROW_SCHEMA
 from verus.errors import FieldError
-from verus.files import write_whole
+from verus.files import replace_whole
+from verus.folder import refuse_link
 from verus.interval import half_width
 from verus.rows import NUMBERS, SCHEMA
 from verus.scenario import Contestant, Run
@@ -99,7 +100,7 @@ class Plan:
             ValueError: It is no plan, or of another version.
         """
         try:
-            told = json.loads(gzip.decompress(path.read_bytes()))
+            told = json.loads(bounded.gunzipped(path, bounded.MOST_JSON))
             if told["kind"] != "sweep" or told["format"] != FORMAT:
                 raise ValueError("of another version")
             return cls(
@@ -111,7 +112,7 @@ class Plan:
             )
         except FileNotFoundError:
             raise
-        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"`{path}`: not the plan of a sweep ({error})") from error
 
     def distinct(self) -> dict[str, Run]:
@@ -150,6 +151,7 @@ class Folder:
             raise FieldError("out", f"`{self.path}` is not a folder")
         if self.path.is_dir() and any(self.path.iterdir()) and not self.plan_path.exists():
             raise FieldError("out", f"`{self.path}` is not empty, and not the folder of a sweep")
+        refuse_link(self.store.folder)
 
     def begin(self, plan: Plan) -> None:
         """Writes the plan, unless it is there.
@@ -161,7 +163,7 @@ class Folder:
         self.path.mkdir(parents=True, exist_ok=True)
         content = plan.pack()
         if not self.plan_path.exists() or self.plan_path.read_bytes() != content:
-            write_whole(self.plan_path, content)
+            replace_whole(self.plan_path, content)
 
     def missing(self, plan: Plan) -> dict[str, Run]:
         """The runs that are not there, by key, in order."""
@@ -179,14 +181,14 @@ class Folder:
         pq.write_table(table, into, compression="zstd")
         content = into.getvalue().to_pybytes()
         if not self.dataset.exists() or self.dataset.read_bytes() != content:
-            write_whole(self.dataset, content)
+            replace_whole(self.dataset, content)
         return table
 
     def so_far(self, plan: Plan) -> pa.Table:
         """The rows of the runs that are there: the dataset, or what there is of it."""
         missing = self.missing(plan)
         if not missing and self.is_finished(plan):
-            return pq.read_table(self.dataset)
+            return bounded.table(self.dataset)
         there = [pair for pair in zip(plan.keys, plan.runs, strict=True) if pair[0] not in missing]
         return _table(replace(plan, keys=[key for key, _ in there], runs=[run for _, run in there]), self.store)
 

@@ -28,6 +28,7 @@ pub mod trace;
 pub use catalogue::Channel;
 pub use error::{Error, Problem};
 pub use light::LightTrace;
+pub use lines::decompressed;
 pub use path::Path;
 pub use path::config::{PathConfig, Way};
 pub use path::delay::Delay;

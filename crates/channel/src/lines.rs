@@ -360,6 +360,47 @@ pub(crate) fn with_plain_lines<T>(
     Ok((answer, content, hex(&stored.hash.finalize())))
 }
 
+/// What a file of text holds, decompressed as it is read if its first bytes say so: gzip or xz. Nothing is unpacked
+/// beforehand, so a file that expands without end takes no room.
+///
+/// # Errors
+/// If `stored` cannot be read, or is compressed in a way that this build does not know. Reading tells damage.
+pub fn decompressed<'a>(mut stored: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    let mut first = Vec::with_capacity(6);
+    stored.by_ref().take(6).read_to_end(&mut first)?;
+    let format = Format::of_bytes(&first);
+    format.supported("").map_err(io::Error::other)?;
+    let whole = BufReader::with_capacity(1 << 16, io::Cursor::new(first).chain(stored));
+    Ok(match format {
+        Format::Plain => Box::new(whole),
+        packed => Box::new(Unpacked {
+            format: packed,
+            inner: packed.decode(whole)?,
+        }),
+    })
+}
+
+/// Says of what is damaged that it is.
+struct Unpacked<'a> {
+    format: Format,
+    inner: Box<dyn Read + 'a>,
+}
+
+impl Read for Unpacked<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner.read(buffer).map_err(|source| {
+            if source.raw_os_error().is_some() {
+                return source;
+            }
+            let format = self.format.label();
+            io::Error::new(
+                source.kind(),
+                format!("the {format} data are damaged or cut short ({source})"),
+            )
+        })
+    }
+}
+
 /// Hashes what passes through.
 struct HashingReader<R> {
     inner: R,

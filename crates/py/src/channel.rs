@@ -13,7 +13,9 @@ use verus_channel::named::Named;
 use verus_channel::path::{jitter, reorder};
 use verus_channel::recordings::{self, Recording, cache_dir};
 use verus_channel::statistics::{LAGS, Statistics};
-use verus_channel::{Channel, Error, Problem, QueueConfig, Trace, generate, queue, raw};
+use verus_channel::{
+    Channel, Error, Problem, QueueConfig, Trace, decompressed, generate, queue, raw,
+};
 use verus_core::Duration;
 use verus_core::algorithm;
 use verus_core::quantity::Unit;
@@ -425,17 +427,19 @@ pub(crate) fn trace_write(
         .map_err(|error| error::channel(&error))
 }
 
-/// Every metric and time series of a Mahimahi link log.
+/// Every metric and time series of a Mahimahi link log, plain or compressed.
 #[pyfunction]
 pub(crate) fn analyze_log(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     const BIN_MS: f64 = 100.0;
     let name = path.display().to_string();
     let report = py
         .detach(|| {
-            let log = File::open(&path).map_err(|source| mahimahi::Error::Read {
-                name: name.clone(),
-                line: 0,
-                source,
+            let log = File::open(&path).and_then(decompressed).map_err(|source| {
+                mahimahi::Error::Read {
+                    name: name.clone(),
+                    line: 0,
+                    source,
+                }
             })?;
             mahimahi::analyze(&name, log)
         })

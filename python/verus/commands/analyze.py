@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
-import shutil
-import tempfile
-import zlib
-from pathlib import Path
-from typing import Any
-
 from rich import box
 from rich.table import Table
 
@@ -36,7 +28,7 @@ def analyze(
     json_
         Print one JSON object instead of a table.
     """
-    found = _analyze(log)
+    found = _verus.analyze_log(log)
     metrics = {**{key: value for key, value in found.items() if not isinstance(value, dict)}, **found["metrics"]}
     metrics = {key: value for key, value in metrics.items() if key not in ("series", "capacity")}
     if json_:
@@ -52,26 +44,3 @@ def analyze(
     console.print(line(log), style="bold", highlight=False)
     console.print(table)
     console.print(DELAY_NOTE, style="dim")
-
-
-def _analyze(log: str) -> dict[str, Any]:
-    """The log's metrics; a compressed log is unpacked into a temporary file first."""
-    try:
-        with Path(log).open("rb"):
-            pass
-    except OSError as error:
-        raise ValueError(f"log `{log}`: {error.strerror}") from error
-    suffix = Path(log).suffix
-    if suffix not in (".xz", ".gz"):
-        return _verus.analyze_log(log)
-    with tempfile.TemporaryDirectory() as folder:
-        plain = Path(folder) / Path(log).stem
-        try:
-            with lzma.open(log) if suffix == ".xz" else gzip.open(log) as packed, plain.open("wb") as unpacked:
-                shutil.copyfileobj(packed, unpacked)
-        except (lzma.LZMAError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise ValueError(f"log `{log}`: the compressed data is damaged or cut short ({error})") from error
-        try:
-            return _verus.analyze_log(plain)
-        except ValueError as error:
-            raise ValueError(str(error).replace(str(plain), log)) from error

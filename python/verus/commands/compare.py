@@ -143,7 +143,7 @@ def _changes(path: Path) -> list[Any]:
     """The changes in a file."""
     try:
         found = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FieldError("changes", f"`{path}` is not JSON: {error}") from error
     if not isinstance(found, list):
         raise FieldError("changes", f"`{path}` must hold a list of changes")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import sys
+import threading
 import webbrowser
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -19,11 +21,14 @@ from verus.checks import whole
 from verus.commands.options import COUNT, Flag, one
 from verus.commands.talk import Talk, tell
 from verus.errors import FieldError
-from verus.files import write_whole
+from verus.files import replace_whole
 from verus.folder import check_folder
 
 #: Where it is served if that is free.
 PORT = 8017
+
+#: How long a connection may say nothing, in seconds, and how many there may be.
+_PATIENCE_S, _MOST_CONNECTED = 10, 64
 
 #: What the page is made of, and what each is; `play.wasm` is built from crates/play.
 FILES = {
@@ -74,7 +79,7 @@ def play(
             check_folder(export, force=force)
             export.mkdir(parents=True, exist_ok=True)
             for name, file in content.items():
-                write_whole(export / name, file)
+                replace_whole(export / name, file)
         except FieldError as error:
             raise FieldError("export", error.problem) from error
         talk.say(f"Playground: {export} (any server of files will do)")
@@ -100,6 +105,7 @@ def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServe
         """Knows these files and nothing of the file system."""
 
         protocol_version = "HTTP/1.1"
+        timeout = _PATIENCE_S
         server_version, sys_version = "verus", ""
 
         def do_GET(self) -> None:
@@ -128,9 +134,32 @@ def server(content: Mapping[str, bytes], port: int | None) -> ThreadingHTTPServe
             """Says nothing of each request."""
 
     class Server(ThreadingHTTPServer):
-        """Ends with the command, even while browsers are connected."""
+        """Ends with the command, even while browsers are connected. Of too many connections the oldest gives way."""
 
         daemon_threads = True
+        request_queue_size = 128
+
+        def __init__(self, *of: Any) -> None:
+            self._connected: dict[socket.socket, None] = {}
+            self._alone = threading.Lock()
+            super().__init__(*of)
+
+        def process_request(self, request: Any, client_address: Any) -> None:
+            """Serves a connection in a thread of its own."""
+            with self._alone:
+                self._connected[request] = None
+                if len(self._connected) > _MOST_CONNECTED:
+                    oldest = next(iter(self._connected))
+                    del self._connected[oldest]
+                    with contextlib.suppress(OSError):
+                        oldest.shutdown(socket.SHUT_RDWR)  # its thread reads the end, and ends
+            super().process_request(request, client_address)
+
+        def shutdown_request(self, request: Any) -> None:
+            """Ends a connection."""
+            with self._alone:
+                self._connected.pop(request, None)
+            super().shutdown_request(request)
 
     for wanted in (PORT, 0) if port is None else (port,):
         try:

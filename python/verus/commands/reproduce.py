@@ -18,7 +18,7 @@ from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
 from verus.experiments.shared.experiment import Options, in_mode
-from verus.files import write_whole
+from verus.files import replace_whole
 from verus.folder import check_folder, new_folder
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _write(experiment: Experiment, results: Results, own: Path, *, force: bool) 
         results.write(folder)
         report.write_page(results, folder)
         for name, text in (experiment.files(results) if experiment.files else {}).items():
-            write_whole(folder / name, text.encode())
+            replace_whole(folder / name, text.encode())
 
 
 def _modes(text: str) -> tuple[str, ...]:

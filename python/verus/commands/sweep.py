@@ -14,6 +14,7 @@ from verus.checks import at_least
 from verus.commands.options import COUNT, Flag, Json, one
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell, tell_rows
+from verus.controller import unloaded
 from verus.errors import FieldError
 from verus.numbers import number, percent
 from verus.runner import Ended, Progress, RunError, as_ended, sort_out
@@ -131,7 +132,8 @@ def status(
     json_
         Print it as one JSON object.
     """
-    folder, plan = _planned(read(study), out)
+    with unloaded():
+        folder, plan = _planned(read(study), out)
     missing = folder.missing(plan)
     parts: dict[str, list[int]] = {}
     for key, planned in zip(plan.keys, plan.runs, strict=True):

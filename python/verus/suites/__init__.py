@@ -252,7 +252,7 @@ def read(text: str, name: str) -> Suite:
     """
     try:
         found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"`{name}`: not TOML: {error}") from error
     table = _Table(found, f"`{name}`")
     suite = table.text("name")

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from verus import _verus
+from verus.bounded import MOST_LINES, content
 from verus.figures import Figure, heat
+from verus.files import replace_whole
 from verus.folder import read_config
 from verus.page import Page, Section, table, to_html
 from verus.plain import rows
@@ -53,15 +55,15 @@ def draw(folder: Path) -> Path:
         OSError: A file is absent.
         ValueError: A file is not what `write` left.
     """
-    config, lines = read_config(folder / "run.json"), folder / "check.jsonl"
+    config, lines = read_config(folder / "run.json"), content(folder / "check.jsonl", MOST_LINES)
     try:
         suites = [Suite(**told, rows=()) for told in config["settings"]["suites"]]
-        verdicts = [Verdict(**json.loads(line)) for line in lines.read_text(encoding="utf-8").splitlines() if line]
+        verdicts = [Verdict(**json.loads(line)) for line in lines.decode().splitlines() if line]
         text = to_html(page(suites, verdicts), config)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(f"`{folder}`: not what `verus check` writes ({error})") from error
     path = folder / "report.html"
-    path.write_text(text, encoding="utf-8")
+    replace_whole(path, text.encode())
     return path
 
 

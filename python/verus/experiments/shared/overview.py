@@ -16,7 +16,7 @@ from rich.table import Table
 from verus.experiments.shared import claims
 from verus.experiments.shared.claim_tables import claims_html, value_text
 from verus.experiments.shared.claims import Judged
-from verus.files import write_whole
+from verus.files import replace_whole
 from verus.page import Page, Section, to_html
 
 _ABOUT = (
@@ -104,9 +104,9 @@ class Overview:
             link = f'<p><a href="{name}/report.html">{html.escape(title)}: figures and set-up</a></p>'
             sections.append(Section(title=title, body=link + claims_html(judged)))
         page = Page(title="Verus: the papers, run again", lead="Every claim, and what we measure.", sections=sections)
-        write_whole(folder / "report.html", to_html(page).encode())
-        write_whole(folder / "claims.csv", self.to_csv().encode())
-        write_whole(folder / "claims.md", self.to_markdown().encode())
+        replace_whole(folder / "report.html", to_html(page).encode())
+        replace_whole(folder / "claims.csv", self.to_csv().encode())
+        replace_whole(folder / "claims.md", self.to_markdown().encode())
 
     def to_markdown(self) -> str:
         """The same for a document: a table for each experiment, and why what does not hold does not."""

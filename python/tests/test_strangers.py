@@ -1,0 +1,345 @@
+"""Files and folders of strangers: looking at them runs nothing, writes nowhere else, takes bounded memory and time."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from verus import cluster
+from verus.commands.play import server
+from verus.scenario import Contestant, make_run
+
+Command = Callable[..., Any]
+
+#: Modules that our own programs import: a file of that name in the working folder is not one of them.
+MODULES = ("json", "numpy", "pyarrow", "vl_convert", "verus", "multiprocessing")
+
+
+@pytest.fixture
+def canary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a stranger's code leaves, if it runs: see `evil`."""
+    path = tmp_path / "canary"
+    monkeypatch.setenv("CANARY", str(path))
+    return path
+
+
+def evil(path: Path) -> Path:
+    """A stranger's Python, which says that it was run."""
+    path.write_text("import os\nopen(os.environ['CANARY'], 'a').write('ran')\nraise SystemExit(3)\n")
+    return path
+
+
+@pytest.fixture
+def saved(verus: Command, tmp_path: Path) -> Path:
+    """A folder of results, as a stranger may have sent it."""
+    folder = tmp_path / "saved"
+    assert verus("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", 2, "--out", folder).code == 0
+    return folder
+
+
+@pytest.fixture
+def study(verus: Command, tmp_path: Path) -> Path:
+    """The same of a study."""
+    told = tmp_path / "study.toml"
+    told.write_text('trace = "rate:5"\nscheme = ["cubic", "vegas"]\nduration_s = 1\nseed = [1, 2]\n')
+    folder = tmp_path / "studied"
+    assert verus("sweep", told, "--out", folder).code == 0
+    return folder
+
+
+@pytest.fixture
+def checked(verus: Command, tmp_path: Path) -> Path:
+    """The same of `verus check`."""
+    folder = tmp_path / "checked"
+    verus("check", "cubic", "--row", "c4/c4_alone", "--out", folder)
+    assert (folder / "report.html").exists()
+    return folder
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """What a link leads to."""
+    folder = tmp_path / "home"
+    (folder / "docs").mkdir(parents=True)
+    (folder / "docs" / "thesis.tex").write_text("precious")
+    (folder / ".bashrc").write_text("precious")
+    return folder
+
+
+def untouched(outside: Path) -> bool:
+    files = {str(path.relative_to(outside)): path.read_text() for path in outside.rglob("*") if path.is_file()}
+    return files == {".bashrc": "precious", "docs/thesis.tex": "precious"}
+
+
+@pytest.mark.parametrize("kind", ["saved", "study", "checked"])
+def test_a_page_replaces_a_link_and_leaves_alone_what_it_leads_to(
+    kind: str, outside: Path, verus: Command, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(kind)
+    page = folder / "report.html"
+    page.unlink(missing_ok=True)
+    page.symlink_to(outside / ".bashrc")
+    assert verus("report", folder).code == 0
+    assert untouched(outside)
+    assert not page.is_symlink()
+    for drawn in [*folder.glob("figures/*")]:
+        drawn.unlink()
+        drawn.symlink_to(outside / ".bashrc")
+    assert verus("report", folder).code == 0
+    assert untouched(outside)
+
+
+@pytest.mark.parametrize("kind", ["saved", "study"])
+def test_figures_are_not_drawn_into_a_folder_that_is_a_link(
+    kind: str, outside: Path, verus: Command, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(kind)
+    shutil.rmtree(folder / "figures", ignore_errors=True)
+    (folder / "figures").symlink_to(outside / "docs")
+    ran = verus("report", folder)
+    assert ran.code == 2
+    assert f"`{folder / 'figures'}` is a link" in ran.err
+    assert untouched(outside)
+
+
+def test_a_page_is_not_written_to_a_device(saved: Path, verus: Command, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (saved / "report.html").symlink_to(tmp_path / "pipe")
+    assert verus("report", saved).code == 0  # a writer of the pipe would wait for its reader
+    assert (saved / "report.html").read_text().endswith("</html>\n")
+
+
+def test_force_removes_nothing_behind_a_link(saved: Path, outside: Path, verus: Command) -> None:
+    (saved / "old").symlink_to(outside / "docs")
+    (saved / "series.parquet").unlink()
+    (saved / "series.parquet").symlink_to(outside / ".bashrc")
+    told = json.loads((saved / "run.json").read_text())
+    told["files"] = ["old/thesis.tex", "series.parquet", "../home/.bashrc", str(outside / ".bashrc"), 7, "a\0b"]
+    (saved / "run.json").write_text(json.dumps(told))
+    again = ("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", 1, "--force", "--out", saved)
+    assert verus(*again).code == 0
+    assert untouched(outside)
+    (saved / "figures").symlink_to(outside / "docs")
+    before = (saved / "results.parquet").read_bytes()
+    ran = verus(*again, "--report")
+    assert ran.code == 2
+    assert "is a link" in ran.err
+    assert untouched(outside)
+    assert (saved / "results.parquet").read_bytes() == before  # refused before anything was replaced
+
+
+def test_a_study_is_not_continued_in_a_folder_behind_a_link(study: Path, outside: Path, verus: Command) -> None:
+    shutil.rmtree(study / "runs")
+    (study / "runs").symlink_to(outside / "docs")
+    ran = verus("sweep", study.parent / "study.toml", "--out", study)
+    assert ran.code == 2
+    assert "is a link" in ran.err
+    assert untouched(outside)
+
+
+def test_looking_at_a_study_runs_none_of_its_files(canary: Path, tmp_path: Path, verus: Command) -> None:
+    evil(tmp_path / "evil.py")
+    told = tmp_path / "study.toml"
+    told.write_text('trace = "rate:5"\nscheme = ["cubic", "evil.py:Evil", "evil.py:Evil:gain=2"]\nduration_s = 1\n')
+    ran = verus("sweep", "status", told)
+    assert (ran.code, canary.exists()) == (0, False)
+    assert "0 of 3 runs are done" in ran.out
+
+
+def test_status_of_a_study_of_ones_own_controllers_finds_what_was_run(tmp_path: Path, verus: Command) -> None:
+    (tmp_path / "mine.py").write_text(
+        textwrap.dedent("""
+        import verus
+        class Mine(verus.Controller):
+            def on_start(self, now_s, packet_bytes): self.window_bytes = 10 * packet_bytes
+            def on_feedback(self, feedback): pass
+            def on_timeout(self, timeout): pass
+        """)
+    )
+    told = tmp_path / "study.toml"
+    told.write_text('trace = "rate:5"\nscheme = ["cubic", "mine.py:Mine"]\nduration_s = 1\n')
+    assert verus("sweep", told).code == 0
+    assert "2 of 2 runs are done" in verus("sweep", "status", told).out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("compare", "evil.py"),
+        ("analyze", "a", "evil.py:Evil"),
+        ("sweep", "status", "study.toml", "evil.py"),
+        ("play", "evil.py"),
+    ],
+)
+def test_a_hint_at_what_was_meant_runs_nothing(
+    words: tuple[str, ...], canary: Path, tmp_path: Path, verus: Command
+) -> None:
+    evil(tmp_path / "evil.py")
+    ran = verus(*words)
+    assert (ran.code, canary.exists()) == (2, False)
+    assert "did you mean `--scheme evil.py:" in ran.err
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_of_the_working_folder_are_not_ours(name: str, canary: Path, saved: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "unpacked"
+    shutil.copytree(saved, folder)
+    evil(folder / f"{name}.py")
+    command = Path(sys.executable).with_name("verus")
+    ran = subprocess.run([command, "report", "."], cwd=folder, capture_output=True, text=True, check=False)
+    assert (ran.returncode, canary.exists()) == (0, False), ran.stderr
+    assert (folder / "figures").is_dir()
+
+
+def test_workers_on_this_machine_load_nothing_of_the_working_folder(
+    canary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in MODULES:
+        evil(tmp_path / f"{name}.py")
+    monkeypatch.chdir(tmp_path)
+    run = make_run(trace="rate:5", queue="infinite", contestant=Contestant.from_scheme("cubic"), duration_s=1.0)
+    ((index, _),) = cluster.as_ended([run.without_series()], address="local:1")
+    assert (index, canary.exists()) == (0, False)
+
+
+def most_memory(code: str, *arguments: object) -> tuple[str, int]:
+    """What a Python of its own says, and the most memory that it took, in MB."""
+    told = "next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))"
+    words = [sys.executable, "-c", f"{code}\nprint({told}.split()[1])", *map(str, arguments)]
+    ran = subprocess.run(words, capture_output=True, text=True, check=True)
+    *said, peak = ran.stdout.splitlines()
+    return "\n".join(said), int(peak) // 1024
+
+
+READ = """
+import sys
+from pathlib import Path
+from verus.results import Results
+from verus.sweep import Plan
+try:
+    (Plan if sys.argv[1].endswith(".gz") else Results).read(Path(sys.argv[1]))
+except ValueError as error:
+    print(error)
+"""
+
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+
+
+@ON_LINUX
+def test_a_small_table_cannot_become_a_large_one(saved: Path) -> None:
+    zeros = pa.table({"a": pa.array([0.0]).take(pa.array([0] * 10_000_000, pa.int32()))})
+    with pq.ParquetWriter(saved / "series.parquet", zeros.schema, compression="zstd") as writer:
+        for _ in range(20):
+            writer.write_table(zeros)
+    assert (saved / "series.parquet").stat().st_size < 2_000_000
+    said, peak = most_memory(READ, saved)
+    assert "its file is too small" in said
+    assert peak < 500
+
+
+@ON_LINUX
+def test_a_small_table_of_long_texts_cannot_either(saved: Path) -> None:
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 3000, pa.int32()), pa.array(["x" * 1_000_000]))
+    schema = pa.schema([("a", pa.dictionary(pa.int32(), pa.string()))])
+    pq.write_table(pa.table({"a": text}, schema=schema), saved / "series.parquet", store_schema=False)
+    assert (saved / "series.parquet").stat().st_size < 1_100_000
+    said, peak = most_memory(READ, saved)
+    assert "its file is too small" in said
+    assert peak < 1500  # whole, it would take three GB
+
+
+@ON_LINUX
+def test_a_small_plan_cannot_become_a_large_one(study: Path) -> None:
+    plan = study / "plan.json.gz"
+    whole = json.loads(gzip.decompress(plan.read_bytes()))
+    plan.write_bytes(gzip.compress(json.dumps(whole).encode() + b" " * 300_000_000, compresslevel=1))
+    said, peak = most_memory(READ, plan)
+    assert "expands to more than" in said
+    assert peak < 400
+
+
+@pytest.mark.parametrize("name", ["run.json", "results.parquet"])
+def test_a_pipe_in_a_folder_is_refused_at_once(name: str, saved: Path, verus: Command) -> None:
+    (saved / name).unlink()
+    os.mkfifo(saved / name)
+    ran = verus("report", saved)
+    assert ran.code == 2
+    assert f"`{saved / name}`: is not a file" in ran.err
+
+
+def test_a_hole_is_no_content(saved: Path, verus: Command) -> None:
+    os.truncate(saved / "run.json", 1 << 40)
+    ran = verus("report", saved)
+    assert ran.code == 2
+    assert "at most" in ran.err
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000])
+def test_deep_nesting_is_refused(text: str, saved: Path, verus: Command) -> None:
+    (saved / "run.json").write_text(text)
+    ran = verus("report", saved)
+    assert ran.code == 2
+    assert "run.json" in ran.err
+    (saved / "deep.toml").write_text("a = " + "[" * 50_000)
+    for words in (("sweep", "status", saved / "deep.toml"), ("check", "cubic", "--suite", saved / "deep.toml")):
+        ran = verus(*words)
+        assert ran.code == 2
+        assert "deep.toml" in ran.err
+
+
+def test_a_compressed_log_is_unpacked_nowhere(tmp_path: Path, verus: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "nowhere"))  # there is no such folder to write to
+    log = tmp_path / "down.log.xz"
+    event = b"5 # 1504\n"
+    log.write_bytes(lzma.compress(b"# base timestamp: 5\n" + event * 10_000_000, preset=1))
+    assert log.stat().st_size < 100_000
+    ran = verus("analyze", log, "--json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["opportunities"] == 10_000_000
+    log.write_bytes(log.read_bytes()[:-50])
+    assert "damaged or cut short" in verus("analyze", log).err
+
+
+@pytest.fixture
+def playing() -> Iterator[int]:
+    """The port of a playground's server."""
+    with server({"index.html": b"page"}, None) as serving:
+        ticking = threading.Thread(target=serving.serve_forever)
+        ticking.start()
+        yield serving.server_port
+        serving.shutdown()
+        ticking.join()
+
+
+def test_idle_connections_keep_no_one_out_and_hold_few_threads(playing: int) -> None:
+    before = threading.active_count()
+    idle = []
+    for _ in range(400):
+        idle.append(socket.create_connection(("127.0.0.1", playing)))
+        idle[-1].sendall(b"GET / HT")
+    with urllib.request.urlopen(f"http://127.0.0.1:{playing}/", timeout=20) as answer:
+        assert answer.read() == b"page"
+    end = time.monotonic() + 60
+    while threading.active_count() - before > 70 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert threading.active_count() - before <= 70
+    for one in idle:
+        one.close()
