@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,62 @@ def across(found: Any, panel: int) -> list[float]:
         "(place, panel) => figures[Number(place.dataset.figure)].panels[panel].across.domain()", panel
     )
     return domain
+
+
+def test_no_line_over_time_hides_another(chromium: Any, page_file: Path) -> None:
+    boxes = figure(chromium(page_file), SERIES).evaluate(
+        """(figure) => [...figure.querySelectorAll("g.mark-line path")].map((line) => {
+          const {top, bottom} = line.getBoundingClientRect();
+          return [top, bottom];
+        }).sort((one, other) => one[0] - other[0])"""
+    )
+    assert len(boxes) == 3 * 3
+    assert all(above[1] <= below[0] for above, below in itertools.pairwise(boxes))
+
+
+#: Charts are drawn by nothing but what is done to them.
+UNSEEN = "<script>IntersectionObserver.prototype.observe = () => {}; window.requestIdleCallback = () => {};</script>"
+
+
+def test_a_drag_across_a_chart_that_is_not_yet_drawn_is_not_lost(
+    chromium: Any, page_file: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "unseen.html"
+    path.write_text(page_file.read_text(encoding="utf-8").replace("<body>", f"<body>{UNSEEN}", 1), encoding="utf-8")
+    page = chromium(path)
+    place = page.locator(f"figure[data-name='{SERIES}'] .plot")
+    place.scroll_into_view_if_needed()
+    assert place.locator("svg").count() == 0
+    box = place.bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 400, box["y"] + 60, steps=4)
+    page.mouse.up()
+    page.locator(f"figure[data-name='{SERIES}']").get_by_role("button", name="whole").wait_for()
+    low, high = across(page.locator(f"figure[data-name='{SERIES}']"), 0)
+    assert 0 < low < high < 11
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_a_table_that_goes_on_beyond_the_edge_says_so(chromium: Any, page_file: Path, dark: bool) -> None:
+    """Its edge is shaded, until all of it has been scrolled to; a page that is wide enough has none."""
+    page = chromium(page_file, width=390, dark=dark)
+    holder = page.locator(".wide:has(table)").first
+    holder.scroll_into_view_if_needed()
+
+    def edge() -> bytes:
+        """Where nothing is written: above the caption."""
+        box = holder.bounding_box()
+        clip = {"x": box["x"] + box["width"] - 8, "y": box["y"] + 1, "width": 8, "height": 3}
+        return bytes(page.screenshot(clip=clip))
+
+    cut = edge()
+    holder.evaluate("(holder) => { holder.scrollLeft = holder.scrollWidth; }")
+    whole = edge()
+    assert cut != whole
+    page.set_viewport_size({"width": 820, "height": 900})
+    assert holder.evaluate("(holder) => holder.scrollWidth - holder.clientWidth") == 0
+    assert edge() == whole
 
 
 def test_a_drag_zooms_linked_panels_together_and_a_double_click_goes_back(chromium: Any, page_file: Path) -> None:

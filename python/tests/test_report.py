@@ -78,6 +78,24 @@ def test_captions_say_what_was_run(saved: Path) -> None:
             assert word in figure.caption, figure.name
 
 
+def test_a_caption_says_once_whether_delay_has_propagation_in_it(saved: Path) -> None:
+    for figure in report.page_for(Results.read(saved)).figures():
+        told = [words for words in ("propagation included", "propagation is not in it") if words in figure.caption]
+        assert len(told) == 1, (figure.name, told)
+
+
+def test_every_table_ends_with_what_could_be_had(saved: Path) -> None:
+    """The omniscient sender uses every opportunity, and nothing of it waits."""
+    tables = re.findall(r"<table>.*?</table>", (saved / "report.html").read_text(), flags=re.S)
+    compared = [table for table in tables if ">Cubic<" in table]
+    assert len(compared) == 1 + 2
+    for table in compared:
+        last = re.findall(r"<tr.*?</tr>", table)[-1]
+        assert last.startswith("<tr class=omniscient><th scope=row>omniscient</th>")
+    summary = re.findall(r"<td>(.*?)</td>", re.findall(r"<tr class=omniscient>.*?</tr>", compared[0])[0])
+    assert summary == ["100.0", "0.0", "0.0", "100.0 · 0", "100.0 · 0"]
+
+
 def test_curves_are_thinned(saved: Path) -> None:
     results = Results.read(saved)
     figure = figures.series(results, blocks(results)[0])

@@ -7,6 +7,7 @@ import itertools
 import pytest
 
 from verus import style
+from verus.figures.series import PHASES
 from verus.summary import Cell
 
 ALGORITHMS = ["cubic", "newreno", "vegas", "sprout", "bbr1", "bbr", "copa", "ledbatpp", "c4", "vivace", "scream"]
@@ -51,9 +52,20 @@ def test_more_than_twelve_of_one_scheme_differ_by_colour_or_dash() -> None:
     assert len({look.color for look in looks.values()}) >= 10
 
 
-def test_shades_of_verus_follow_its_ratio() -> None:
-    looks = style.looks([cell("verus", ratio=ratio) for ratio in (2, 4, 6)])
-    assert [look.color for look in looks.values()] == list(style._VERUS_SHADES[:3])
+@pytest.mark.parametrize(("ratios", "least"), [((2, 4, 6), 0.15), ((2, 3, 4, 5, 6), style.NEAR)])
+def test_shades_of_verus_follow_its_ratio_and_are_told_apart(ratios: tuple[int, ...], least: float) -> None:
+    colors = [look.color for look in style.looks([cell("verus", ratio=ratio) for ratio in ratios]).values()]
+    assert (colors[0], colors[-1]) == (style._VERUS_SHADES[0], style._VERUS_SHADES[-1])
+    assert min(itertools.starmap(style.distance, itertools.combinations(colors, 2))) >= least
+    named = style.named(f"Verus R={ratio}" for ratio in ratios)
+    assert min(itertools.starmap(style.distance, itertools.combinations(named.values(), 2))) >= least
+
+
+def test_phases_have_the_colours_of_no_contestant() -> None:
+    contestants = {*style._PLAIN, *style._VERUS_SHADES, *(color for color, _ in style._HUES.values())}
+    phases = [color for name, (_, color) in PHASES.items() if name != "steady"]
+    assert min(style.distance(phase, color) for phase in phases for color in contestants) >= 0.12
+    assert min(itertools.starmap(style.distance, itertools.combinations(phases, 2))) >= 0.12
 
 
 def test_names_beyond_twelve_get_dashes() -> None:

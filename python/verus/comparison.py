@@ -115,6 +115,10 @@ def _summary(parts: Sequence[Block]) -> str:
         cells += "".join(f"<td>{'' if cell is None else _brief(cell, live=live)}</td>" for cell in found)
         swatch = f'<i style="background:{look.color}"></i>'
         rows.append(f"<tr><th scope=row>{swatch}{html.escape(label)}</th>{cells}</tr>")
+    if not live:
+        cells = f"<td>{percent(1.0)}</td><td>{number(0.0)}</td><td>{number(0.0)}</td>"
+        cells += f"<td>{percent(1.0)} · {number(0.0, 0)}</td>" * len(parts)
+        rows.append(f"<tr class=omniscient><th scope=row>omniscient</th>{cells}</tr>")
     used = "throughput<br>Mbit/s" if live else "used<br>%"
     names = [
         html.escape(block.short) + (f"<br><small>{html.escape(block.queue)}</small>" if several else "")

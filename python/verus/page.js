@@ -24,7 +24,9 @@ function short(value) {
 
 /** Panels beside and under each other, of which one by itself is one. */
 const panelsOf = (spec) => spec.concat ?? spec.vconcat ?? spec.hconcat ?? [spec];
-const layersOf = (panel) => panel.layer ?? [panel];
+/** What is drawn in a panel, or in each row of one that has a row for each name. */
+const viewOf = (panel) => panel.spec ?? panel;
+const layersOf = (panel) => viewOf(panel).layer ?? [viewOf(panel)];
 const markOf = (layer) => (typeof layer.mark === "string" ? layer.mark : layer.mark?.type);
 const isNumber = (channel) => channel?.type === "quantitative" && channel.scale !== null;
 
@@ -55,7 +57,7 @@ function narrow(spec, width) {
 function fitted(figure, width) {
   const spec = copy(figure.spec);
   const panels = panelsOf(spec);
-  const own = panels[0].width;
+  const own = viewOf(panels[0]).width;
   if (typeof own !== "number") return spec;
   let columns = spec.concat ? Math.min(spec.columns ?? panels.length, panels.length) : spec.hconcat ? panels.length : 1;
   const between = spec.concat ? Math.max(spec.spacing?.column ?? 62, 62) : 0;
@@ -70,7 +72,7 @@ function fitted(figure, width) {
     const beside = layer.mark?.dx?.expr;
     if (beside) layer.mark.dx = {expr: `${beside} > 9 ? max(9, ${beside} * ${chosen / own}) : ${beside}`};
   }
-  for (const panel of panels) {
+  for (const panel of panels.map(viewOf)) {
     if (panel.width === panel.height) panel.height = Math.min(chosen, panel.height);
     panel.width = panel.width === panel.height ? Math.min(chosen, panel.width) : chosen;
   }
@@ -98,8 +100,13 @@ function zoomed(spec, zoom) {
 }
 
 /** Draws a figure, or draws it again; waits for no timer and no file, so that it is there before it is printed. */
-async function draw(place, width = place.clientWidth) {
+function draw(place, width = place.clientWidth) {
   const figure = figures[Number(place.dataset.figure)];
+  figure.drawing = drawn(place, figure, width);
+  return figure.drawing;
+}
+
+async function drawn(place, figure, width) {
   figure.zoom ??= {x: {}, y: {}};
   figure.hidden ??= [];
   figure.width = width;
@@ -116,8 +123,8 @@ async function draw(place, width = place.clientWidth) {
     const {view} = figure;
     await view.runAsync();
     if (view !== figure.view) return 0; // drawn again meanwhile
-    const drawn = canvas.querySelector("svg").getBoundingClientRect().width;
-    return Math.max(drawn, width === place.clientWidth ? place.scrollWidth : 0) - width;
+    const taken = canvas.querySelector("svg").getBoundingClientRect().width;
+    return Math.max(taken, width === place.clientWidth ? place.scrollWidth : 0) - width;
   };
   for (let over = await once(), tries = 0; over > 0 && tries < 2; tries += 1) {
     figure.excess += over + 2;
@@ -129,7 +136,6 @@ async function draw(place, width = place.clientWidth) {
     place.dataset.drawn = "yes";
     place.style.minHeight = 0;
     place.closest("figure").classList.add("drawn");
-    attend(place, figure);
   }
 }
 
@@ -166,9 +172,15 @@ function geometry(figure) {
     }
     return null;
   };
+  const rows = (group) => {
+    const cells = group?.items.find((mark) => mark.name?.endsWith("cell"))?.items;
+    if (!cells?.length) return cells ? null : group;
+    const [first, last] = [cells[0], cells[cells.length - 1]];
+    return {x: group.x + first.x, y: group.y + first.y, width: first.width, height: last.y + last.height - first.y};
+  };
   return panelsOf(figure.spec).map((panel, index) => {
     const item = several
-      ? groups.find((mark) => mark.name === `concat_${index}_group`)?.items[0]
+      ? rows(groups.find((mark) => mark.name === `concat_${index}_group`)?.items[0])
       : {x: 0, y: 0, width: view.width(), height: view.height()};
     if (!item) return null;
     return {
@@ -191,7 +203,7 @@ function lines(figure) {
       const spans = markOf(layer) === "rect" && x2 && layer.data?.name === "phases";
       if (!(["line", "area"].includes(markOf(layer)) || spans) || !x?.field || !y?.field) continue;
       const rows = layer.data?.values ?? panel.data?.values ?? whole ?? [];
-      found.title = y.axis?.title || found.title || y.field;
+      found.title = y.axis?.title || y.title || found.title || y.field;
       found.across ||= x.axis?.title || "";
       found.spans ||= spans;
       for (const row of rows) {
@@ -280,37 +292,46 @@ function tooltip(handler, event, item, value) {
 function attend(place, figure) {
   const rule = place.appendChild(element("div", {className: "rule"}));
   const box = place.appendChild(element("div", {className: "box"}));
-  let from = null;
+  let from = null; // where a drag began, and came to
 
   const local = (event) => {
     const frame = place.getBoundingClientRect();
     return {x: event.clientX - frame.left + place.scrollLeft, y: event.clientY - frame.top};
   };
-  const panelAt = ({x, y}) => figure.panels.findIndex((panel) =>
+  const panelAt = ({x, y}) => (figure.panels ?? []).findIndex((panel) =>
     panel && x >= panel.x - 2 && x <= panel.x + panel.width + 2 && y >= panel.y - 2 && y <= panel.y + panel.height + 2);
   const leave = () => {
     rule.style.display = told.style.display = "none";
     delete told.dataset.lines;
   };
 
+  /** What a drag covers of the panel in which it began; null where nothing can be zoomed. */
+  const covered = ({x, y, to}) => {
+    const index = panelAt({x, y});
+    const panel = figure.panels?.[index];
+    if (!to || !(panel?.across?.invert || panel?.up?.invert)) return null;
+    const inside = (value, low, size) => Math.min(Math.max(value, low), low + size);
+    const [right, below] = [inside(to.x, panel.x, panel.width), inside(to.y, panel.y, panel.height)];
+    const tall = panel.up?.invert && Math.abs(below - y) > 12 && !figure.spec.vconcat;
+    return {index, panel, wide: panel.across?.invert, tall, x: [x, right].sort((a, b) => a - b), y: [y, below].sort((a, b) => a - b)};
+  };
+
   place.addEventListener("pointermove", (event) => {
     const point = local(event);
     if (from) {
-      const panel = figure.panels[from.index];
-      const inside = (value, low, size) => Math.min(Math.max(value, low), low + size);
-      const to = {x: inside(point.x, panel.x, panel.width), y: inside(point.y, panel.y, panel.height)};
-      const tall = panel.up?.invert && Math.abs(to.y - from.y) > 12 && !figure.spec.vconcat;
-      const wide = panel.across?.invert;
-      from.to = {...to, tall, wide};
+      from.to = point;
+      const part = covered(from);
+      if (!part) return leave();
+      const {panel, wide, tall, x, y} = part;
       Object.assign(box.style, {
         display: "block",
-        left: `${wide ? Math.min(from.x, to.x) : panel.x}px`, width: `${wide ? Math.abs(to.x - from.x) : panel.width}px`,
-        top: `${tall ? Math.min(from.y, to.y) : panel.y}px`, height: `${tall ? Math.abs(to.y - from.y) : panel.height}px`,
+        left: `${wide ? x[0] : panel.x}px`, width: `${wide ? x[1] - x[0] : panel.width}px`,
+        top: `${tall ? y[0] : panel.y}px`, height: `${tall ? y[1] - y[0] : panel.height}px`,
       });
       return leave();
     }
     const index = panelAt(point);
-    const panel = figure.panels[index];
+    const panel = figure.panels?.[index];
     if (!panel?.across?.invert || figure.frames) return leave();
     const table = readout(figure, index, panel.across.invert(point.x - panel.x));
     if (!table) return undefined;
@@ -325,26 +346,27 @@ function attend(place, figure) {
   place.addEventListener("pointerleave", leave);
   place.addEventListener("pointerdown", (event) => {
     const point = local(event);
-    const index = panelAt(point);
-    const panel = figure.panels[index];
-    if (index < 0 || event.button || !(panel.across?.invert || panel.up?.invert)) return;
-    from = {...point, index};
+    if (event.button || (figure.panels && !covered({...point, to: point}))) return;
+    drawOnce(place); // what is not yet there is drawn while it is dragged across
+    from = point;
     if (event.pointerType === "mouse") event.preventDefault();
     place.setPointerCapture(event.pointerId);
   });
   place.addEventListener("pointercancel", () => { from = null; box.style.display = "none"; });
-  place.addEventListener("pointerup", () => {
-    const start = from;
+  place.addEventListener("pointerup", async () => {
+    const drag = from;
     from = null;
     box.style.display = "none";
-    if (!start?.to) return;
-    const {to, index} = start;
-    const panel = figure.panels[index];
-    const span = (scale, one, other) => [scale.invert(one), scale.invert(other)].sort((a, b) => a - b);
-    const wide = to.wide && Math.abs(to.x - start.x) > 6;
-    if (wide) figure.zoom.x[figure.spec.vconcat ? 0 : index] = span(panel.across, start.x - panel.x, to.x - panel.x);
-    if (to.tall) figure.zoom.y[index] = span(panel.up, start.y - panel.y, to.y - panel.y);
-    if (wide || to.tall) zoom(place, figure);
+    if (!drag?.to) return;
+    await figure.drawing;
+    const part = covered(drag);
+    if (!part) return;
+    const {index, panel, tall, x, y} = part;
+    const wide = part.wide && x[1] - x[0] > 6;
+    const span = (scale, [one, other], at) => [scale.invert(one - at), scale.invert(other - at)].sort((a, b) => a - b);
+    if (wide) figure.zoom.x[figure.spec.vconcat ? 0 : index] = span(panel.across, x, panel.x);
+    if (tall) figure.zoom.y[index] = span(panel.up, y, panel.y);
+    if (wide || tall) zoom(place, figure);
   });
   place.addEventListener("dblclick", () => { figure.zoom = {x: {}, y: {}}; zoom(place, figure); });
 
@@ -505,8 +527,10 @@ function player(place) {
 // ---- When figures are drawn: those in sight first, then the others while nothing else is to be done
 
 for (const place of places) {
+  const figure = figures[Number(place.dataset.figure)];
   legend(place);
-  if (figures[Number(place.dataset.figure)].frames) player(place);
+  attend(place, figure);
+  if (figure.frames) player(place);
 }
 
 const left = new Set(places);

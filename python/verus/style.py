@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from verus.summary import Cell
 
-_VERUS_SHADES = ("#46aee6", "#1c7fc7", "#3558c0", "#5a3fb0", "#7a3a9a")
+#: From the smallest R to the largest: from light blue to purple.
+_VERUS_SHADES = ("#46aee6", "#1c7fc7", "#3558c0", "#5f35b8", "#8a2f9e")
 _HUES = {
     "cubic": ("#d55e00", "square"),
     "newreno": ("#e69f00", "diamond"),
@@ -143,15 +144,13 @@ def _settings(cell: Cell) -> tuple[float, str]:
 
 
 def _between(colors: Sequence[str], count: int) -> list[str]:
-    """The first `count` of these; if more are needed, as many at even steps from the first to the last.
+    """As many at even steps from the first of these to the last: few are far apart.
 
     Example:
         >>> _between(("#000000", "#0000ff"), 3)
         ['#000000', '#000080', '#0000ff']
     """
-    if count <= len(colors):
-        return list(colors[:count])
-    steps = [index * (len(colors) - 1) / (count - 1) for index in range(count)]
+    steps = [index * (len(colors) - 1) / max(count - 1, 1) for index in range(count)]
     return [_mixed(colors[int(step)], colors[min(int(step) + 1, len(colors) - 1)], step % 1) for step in steps]
 
 
@@ -175,7 +174,7 @@ def _another(own: Look, chosen: Mapping[str, Look], *, again: bool) -> Look:
 
 
 #: Several of one scheme in a figure, such as flows, look alike.
-_SHADES = {"verus": _VERUS_SHADES, "cubic": (_HUES["cubic"][0], "#93370d", "#f4a261")}
+_SHADES = {"verus": (*_VERUS_SHADES[::2], *_VERUS_SHADES[1::2]), "cubic": (_HUES["cubic"][0], "#93370d", "#f4a261")}
 
 
 def named(names: Iterable[str]) -> dict[str, str]:

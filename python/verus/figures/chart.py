@@ -138,8 +138,8 @@ def slug(text: str) -> str:
     return "-".join(part for part in kept.split("-") if part)
 
 
-def conditions(results: Results, blocks: Sequence[Block]) -> str:
-    """What was run, in a sentence or two: for captions."""
+def conditions(results: Results, blocks: Sequence[Block], *, queueing: bool = True) -> str:
+    """What was run, in a sentence or two: for captions. `queueing`: and what delay is, where queues alone count."""
     row = results.rows.slice(blocks[0].cells[0].runs[0], 1).to_pylist()[0]
     flows = sorted({cell.flows for block in blocks for cell in block.cells})
     queues = list(dict.fromkeys(block.queue for block in blocks))
@@ -165,11 +165,14 @@ def conditions(results: Results, blocks: Sequence[Block]) -> str:
         parts.append("Verus in its default mode, robust")
     elif modes:
         parts.append("Verus in the modes named")
-    if results.live:
-        return ", ".join(parts) + ". " + LIVE_DELAY
+    told = [", ".join(parts) + "."]
     if results.emulated:
-        return ", ".join(parts) + ". All packets of a direction are one flow. " + DELAY
-    return ", ".join(parts) + ". Data crosses the trace named; " + DELAY[0].lower() + DELAY[1:]
+        told.append("All packets of a direction are one flow.")
+    elif not results.live:
+        told.append("Data crosses the trace named.")
+    if queueing:
+        told.append(LIVE_DELAY if results.live else DELAY)
+    return " ".join(told)
 
 
 def heading(title: str, subtitle: str = "") -> list[Spec]:

@@ -31,18 +31,25 @@ def _view(view: Spec, rows: Sequence[Mapping[str, Any]], entries: dict[str, dict
     for key in ("concat", "vconcat", "hconcat", "layer"):
         if key in view:
             made |= {key: [_view(part, rows, entries) for part in view[key]]}
+    if "facet" in view:
+        # A row of its own for each name goes with it.
+        made |= {"transform": [_shown(view["facet"]["row"]["field"])], "spec": _view(view["spec"], rows, entries)}
     if "mark" not in view:
         return made
     encoding = {key: dict(told) if isinstance(told, dict) else told for key, told in view.get("encoding", {}).items()}
     mark = view["mark"]["type"] if isinstance(view["mark"], dict) else view["mark"]
     names = _legend(encoding, rows, entries, mark)
     if key := _key(names, rows):
-        made["transform"] = [{"filter": f"indexof(hidden, datum['{key}']) < 0"}, *view.get("transform", [])]
+        made["transform"] = [_shown(key), *view.get("transform", [])]
     if mark in ("point", "bar", "rect", "rule") and encoding and "tooltip" not in encoding:
         encoding["tooltip"] = _tooltip(encoding)
     if "encoding" in view:
         made["encoding"] = encoding
     return made
+
+
+def _shown(key: str) -> Spec:
+    return {"filter": f"indexof(hidden, datum['{key}']) < 0"}
 
 
 def _key(names: str, rows: Sequence[Mapping[str, Any]]) -> str:

@@ -49,9 +49,9 @@ def profiles(results: Results, blocks: Sequence[Block], *, name: str = "delay-pr
     spec = grid(panels)
     caption = (
         "Each point is what Verus remembers of one window: the average round-trip delay of packets sent with it, "
-        "propagation included here. The line is the curve fitted through the points, from which the next window "
+        "propagation included. The line is the curve fitted through the points, from which the next window "
         "is read; both as they were at the last refit. "
-        f"{conditions(results, blocks)}"
+        f"{conditions(results, blocks, queueing=False)}"
     )
     return Figure(name=name, title="Delay profiles", caption=caption, spec=spec)
 
@@ -76,7 +76,7 @@ def _profile_panel(results: Results, block: Block) -> Spec | None:
     color, dash = scheme_encoding([row["scheme"] for row in points], style)
     encoding = {
         "x": {"field": "w", "type": "quantitative", "axis": {"title": "window, packets", "grid": False}},
-        "y": {"field": "d", "type": "quantitative", "axis": {"title": "delay, ms", "tickCount": 5}},
+        "y": {"field": "d", "type": "quantitative", "axis": {"title": "round-trip delay, ms", "tickCount": 5}},
         "color": color,
     }
     flatten = [{"flatten": ["w", "d"]}]
@@ -153,7 +153,7 @@ def profile_over_time(results: Results, block: Block, *, name: str) -> Figure | 
     return Figure(
         name=name or f"profile-{slug(block.short)}",
         title=f"Delay profiles: {block.short}",
-        caption=f"{block.trace}. {conditions(results, [block])} {moving.told()}",
+        caption=f"{block.trace}. {conditions(results, [block], queueing=False)} {moving.told()}",
         spec={"config": CONFIG, **last},
         on_page={"config": CONFIG, "width": 640, "height": 340, "layer": layer},
         frames=moving.frames(),

@@ -27,21 +27,24 @@ from verus.results import Results
 from verus.style import Look, looks
 from verus.summary import Block, Cell
 
-#: What phases are called, and how they are drawn; the algorithm proper is what there is of least.
-_PHASES = {
-    "slow_start": ("slow start", "#e69f00"),
+#: What phases are called, and how they are drawn: paler or darker than any contestant, whose colours say who it is.
+PHASES = {
+    "slow_start": ("slow start", "#ffe94d"),
     "steady": ("steady", "#8080804d"),
-    "recovery": ("recovery", "#d55e00"),
-    "drain": ("drain", "#1c7fc7"),
-    "silent": ("silent", "#7a3a9a"),
+    "recovery": ("recovery", "#6b0f4b"),
+    "drain": ("drain", "#8ff0b5"),
+    "silent": ("silent", "#26267a"),
 }
+
+#: How high rows are together, and each at least, in pixels.
+_PANEL_HEIGHT, _ROW_HEIGHT = 170, 48
 
 
 def series(results: Results, block: Block, *, name: str | None = None) -> Figure:
-    """Capacity (shaded) and throughput, queueing delay and window over time, each contestant a line.
+    """Capacity (shaded) and throughput, queueing delay and window over time, each contestant in rows of its own.
 
-    Flows of one run are taken together: throughputs and windows added, delays averaged by packet. On a page there are
-    more bins, and the phase of each contestant's first flow below.
+    Lines of several would lie on each other. Flows of one run are taken together: throughputs and windows added,
+    delays averaged by packet. On a page there are more bins, and the phase of each contestant's first flow below.
     """
     style = looks(block.cells)
     least_ms = 0.1 if results.live else 1.0  # no smaller delay is drawn: the axis is logarithmic
@@ -87,7 +90,7 @@ def _phases(parts: Sequence[tuple[Cell, pa.Table]]) -> list[Spec]:
         last = float(times[-1] + (bins[-1] if len(bins) else 0.0)) if len(times) else 0.0
         for index, end in zip(begun, [*(float(times[at]) for at in begun[1:]), last], strict=True):
             if names[index] is not None:
-                phase = _PHASES.get(names[index], (names[index], ""))[0]
+                phase = PHASES.get(names[index], (names[index], ""))[0]
                 rows.append({"scheme": cell.label, "t": short(times[index]), "end": short(end), "phase": phase})
     return rows
 
@@ -132,9 +135,7 @@ def _spec(
 ) -> Spec:
     rows, shade = _rows(parts, least_ms, most_bins)
     color, dash = scheme_encoding(list(style), style)
-    # Where a strip of phases follows, its axis is the last.
-    strip = [_strip(phases, color)] if phases else []
-    x: Spec = {"field": "t", "type": "quantitative", "axis": {"title": None, "grid": False}, "scale": {"nice": False}}
+    height = max(_ROW_HEIGHT, _PANEL_HEIGHT // len(rows))
 
     def scale(key: str) -> Spec:
         highest = max((value for row in rows for value in row[key] if value is not None), default=1.0)
@@ -143,51 +144,68 @@ def _spec(
         narrow = {"domain": [least, 10 * least]} if highest < 10 * least else {}
         return {"type": "log", "nice": False, **narrow}
 
-    def lines(key: str, axis: str, *, log: bool, last: bool = False) -> Spec:
-        return {
+    def panel(key: str, title: str, *, log: bool) -> Spec:
+        x: Spec = {
+            "field": "t",
+            "type": "quantitative",
+            "axis": {"title": None, "grid": False},
+            "scale": {"nice": False},
+        }
+        line = {
             "transform": [{"flatten": ["t", key]}],
             "mark": {"type": "line", "strokeWidth": 1.4, "interpolate": "linear", "clip": True},
             "encoding": {
-                "x": {**x, "axis": {"title": "time, s" if last else None, "grid": False}},
+                "x": x,
                 "y": {
                     "field": key,
                     "type": "quantitative",
+                    "title": title,
                     "scale": scale(key) if log else {"zero": True, "nice": False},
                     "axis": {
-                        "title": axis,
+                        "title": None,
                         "format": "~r",
-                        **({"values": decades(0.1, 1e7)} if log else {"tickCount": 4}),
+                        **({"values": decades(0.1, 1e7), "labelOverlap": "greedy"} if log else {"tickCount": 3}),
                     },
                 },
                 "color": color,
                 "strokeDash": dash,
-                "opacity": {"value": 0.95},
             },
         }
+        area = {
+            "data": {"values": shade},
+            "transform": [{"flatten": ["t", "capacity"]}],
+            "mark": {"type": "area", "color": "#80808033", "interpolate": "step-after"},
+            "encoding": {"x": x, "y": {"field": "capacity", "type": "quantitative"}},
+        }
+        header = {
+            "title": title,
+            "titleOrient": "left",
+            "titleFontWeight": "normal",
+            "titleFontSize": 11,
+            "titleColor": "currentColor",
+            "labelOrient": "top",
+            "labelAnchor": "start",
+            "labelFontSize": 11,
+            "labelColor": "currentColor",
+            "labelPadding": 3,
+        }
+        return {
+            "facet": {"row": {"field": "scheme", "type": "nominal", "sort": list(style), "header": header}},
+            "spacing": 4,
+            "spec": {"width": 860, "height": height, "layer": [*([area] if key == "throughput" else []), line]},
+        }
 
-    top: Spec = {
-        "width": 860,
-        "height": 170,
-        "layer": [
-            {
-                "data": {"values": shade},
-                "transform": [{"flatten": ["t", "capacity"]}],
-                "mark": {"type": "area", "color": "#80808033", "interpolate": "step-after"},
-                "encoding": {"x": x, "y": {"field": "capacity", "type": "quantitative"}},
-            },
-            lines("throughput", "throughput, Mbit/s", log=False),
-        ],
-    }
+    panels = [
+        panel("throughput", "throughput, Mbit/s", log=False),
+        panel("delay", "queueing delay, ms", log=True),
+    ]
     # Only the project's own senders tell their windows.
-    windows = any(value is not None for row in rows for value in row["window"])
-    delays = lines("delay", "queueing delay, ms", log=True, last=not (windows or strip))
-    panels: list[Spec] = [{"width": 860, "height": 170, **delays}]
-    if windows:
-        panels.append({"width": 860, "height": 120, **lines("window", "window, kB", log=True, last=not strip)})
+    if any(value is not None for row in rows for value in row["window"]):
+        panels.append(panel("window", "window, kB", log=True))
     return {
         "config": CONFIG,
         "data": {"values": rows},
-        "vconcat": [top, *panels, *strip],
+        "vconcat": [*panels, *([_strip(phases, color)] if phases else [])],
         "spacing": 14,
         "resolve": {"scale": {"x": "shared"}},
     }
@@ -197,7 +215,7 @@ def _strip(phases: Sequence[Spec], color: Spec) -> Spec:
     """Phases as bars, a row for each contestant."""
     names = list(dict.fromkeys(row["scheme"] for row in phases))
     seen = {row["phase"] for row in phases}
-    known = dict(_PHASES.values())
+    known = dict(PHASES.values())
     domain = [phase for phase in [*known, *sorted(seen - set(known))] if phase in seen]
     row = {
         "field": "scheme",
@@ -220,7 +238,7 @@ def _strip(phases: Sequence[Spec], color: Spec) -> Spec:
     }
     bars = {
         "data": {"name": "phases", "values": list(phases)},
-        "mark": {"type": "rect", "clip": True},
+        "mark": {"type": "rect", "clip": True, "stroke": "#808080", "strokeWidth": 0.5},
         "encoding": {"x": across, "x2": {"field": "end"}, "y": row, "fill": fill},
     }
     whose = {
