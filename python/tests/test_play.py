@@ -229,14 +229,60 @@ def test_an_address_is_a_run_and_its_command_the_same(
 
 
 def test_what_an_address_has_wrong_is_told_and_the_rest_is_as_by_default(site: str, chromium: Chromium) -> None:
-    page = chromium(f"{site}#scheme=cubik&flows=0&delay=x&draw=a,b&nonsense=1")
+    page = chromium(f"{site}#scheme=cubik&flows=0&delay=x&draw=a,b&nonsense=1&seed=1.5&constructor=2")
     page.wait_for_selector("#problem:not([hidden])")
     assert "the nearest is `cubic`" in page.inner_text("#problem")
     state = page.evaluate("playground.state()")
-    assert (state["flows"], state["delay"], state["draw"]) == (1, 20, "")
+    assert (state["flows"], state["delay"], state["draw"], state["seed"]) == (1, 20, "", 1)
+    told = page.inner_text("#wrong")
+    for words in (
+        "flows=0 is no whole number from 1 to 10: 1 is taken",
+        "delay=x is no number from 0 to 1000: 20 is taken",
+        "draw=a,b is no list",
+        "nonsense=1 is unknown (known: scheme, beside, trace, draw, queue, delay,",
+        "seed=1.5 is no whole number",
+        "constructor=2 is unknown",
+    ):
+        assert words in told
     page.click("#schemes button[value=copa]")
     settled(page)
     assert page.is_hidden("#problem")
+    assert page.is_hidden("#wrong")
+
+
+def test_an_address_without_a_fault_is_not_complained_of(site: str, chromium: Chromium) -> None:
+    page = chromium(site + ADDRESSES[0])
+    settled(page)
+    assert page.is_hidden("#wrong")
+
+
+#: Draws a queue of so many packets, and gives how many pixels left of the buffer have the sender's colour.
+SPILT = """([queue, packets]) => import("./scene.js").then(({Scene}) => {
+  const place = document.querySelector("#scenes");
+  const scene = new Scene(place, {scheme: "cubic", name: "Cubic", flows: 1}, queue);
+  const frame = [0, 0, packets * 1500, packets, 0, 1, 0, packets, 15000, 2];
+  scene.draw([...frame, ...Array.from({length: packets}, () => [0, 0, 0]).flat()], 12);
+  const scale = devicePixelRatio, edge = scene.width < 560 ? 16 : 70;
+  const seen = (from, to) => {
+    const {data} = scene.context.getImageData(from * scale, 0, (to - from) * scale, 80 * scale);
+    let count = 0;
+    for (let at = 0; at < data.length; at += 4) count += data[at] > 150 && data[at + 2] < 60 && data[at + 3] > 100;
+    return count;
+  };
+  return [seen(0, edge), seen(edge, scene.width)];
+})"""
+
+
+@pytest.mark.parametrize("width", [390, 820, 1440])
+@pytest.mark.parametrize(("queue", "packets"), [(DEEP, 1000), ("infinite", 30_000), ("droptail:bytes=30000", 20)])
+def test_a_full_queue_stays_inside_its_buffer(
+    queue: str, packets: int, width: int, site: str, chromium: Chromium
+) -> None:
+    page = chromium(site, width=width)
+    settled(page)
+    spilt, inside = page.evaluate(SPILT, [queue, packets])
+    assert spilt == 0
+    assert inside > 1000
 
 
 def test_a_person_drives_beside_verus_and_is_scored(site: str, chromium: Chromium) -> None:

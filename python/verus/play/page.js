@@ -46,7 +46,7 @@ const ask = (what, more = {}) =>
   });
 
 // What there is.
-let state = read(location.hash);
+let { state, wrong } = read(location.hash);
 let summaries = {};
 const charts = new Charts();
 let run = null; // { lanes, told, at, over, frames, results, scenes }
@@ -121,13 +121,10 @@ async function advance(own, now) {
 
 // The clock.
 let before = 0;
-const drawnAt = [];
 function frame(now) {
   requestAnimationFrame(frame);
   const passed = Math.min(now - before, 100) / 1000;
   before = now;
-  drawnAt.push(now);
-  while (drawnAt[0] < now - 1000) drawnAt.shift();
   if (!run || run.generation !== generation) return;
   if (playing && !run.over) {
     run.at += passed * state.speed;
@@ -149,7 +146,6 @@ function frame(now) {
     run.changed = false;
   }
 }
-setInterval(() => { $("fps").textContent = `Drawn ${drawnAt.length} times in the last second.`; }, 1000);
 
 // Results.
 const COLUMNS = [
@@ -200,7 +196,7 @@ function tellResults() {
   if (run.chosen.mode === "you") tellScore();
 }
 
-/** Power with the tail of the delay: throughput over what a slow packet's round trip takes, Mbit/s per second. */
+/** Power with the tail of the delay: throughput over what a slow packet's round trip takes, Mbit/s for each second of it. */
 const power = (metrics, base) => metrics.throughput_mbps / ((metrics.qdelay_p95_ms + base) / 1000);
 function tellScore() {
   const [own, verus] = run.results.map(({ metrics }) => metrics);
@@ -223,7 +219,7 @@ function tellScore() {
   $("score").replaceChildren(
     tile("Your throughput", `${rounded(own.throughput_mbps, 2)}`, `Verus ${rounded(verus.throughput_mbps, 2)} Mbit/s`),
     tile("Your delay, 95 %", `${rounded(own.qdelay_p95_ms, 0)}`, `Verus ${rounded(verus.qdelay_p95_ms, 0)} ms`),
-    tile("Your power", rounded(power(own, base), 1), `Verus ${rounded(power(verus, base), 1)} Mbit/s²`),
+    tile("Your power", rounded(power(own, base), 1), `Verus ${rounded(power(verus, base), 1)} Mbit/s per second of delay`),
     total,
   );
 }
@@ -231,6 +227,7 @@ function tellScore() {
 // Choosing.
 function change(change, { at, restart = true } = {}) {
   state = { ...state, ...change };
+  wrong = []; // the address is written anew
   history.replaceState(null, "", write(state) === "#" ? location.pathname + location.search : write(state));
   if (restart) {
     if (run?.over) playing = true;
@@ -252,6 +249,8 @@ const rateOf = (trace) => (/^rate:(\d+(?:\.\d+)?)$/.exec(trace) ?? [])[1];
 
 /** Every control says what the state is. */
 function show() {
+  $("wrong").hidden = !wrong.length;
+  $("wrong").textContent = wrong.length ? `The address: ${wrong.join("; ")}.` : "";
   const game = state.mode === "you";
   for (const chip of $("schemes").children) {
     const chosen = !game && chip.value === state.scheme;
@@ -422,7 +421,7 @@ async function copy(button, text) {
 $("copy-command").onclick = () => copy($("copy-command"), command(state));
 $("copy-link").onclick = () => copy($("copy-link"), location.href);
 
-addEventListener("hashchange", () => { state = read(location.hash); playing = true; start(state.mode === "you" ? 0 : OPENS_AT); show(); });
+addEventListener("hashchange", () => { ({ state, wrong } = read(location.hash)); playing = true; start(state.mode === "you" ? 0 : OPENS_AT); show(); });
 addEventListener("resize", () => { if (run) run.resized = true; if (state.draw) drawPad(); tellResults(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { chips(); start(run?.at ?? OPENS_AT); });
 

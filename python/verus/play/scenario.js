@@ -14,20 +14,26 @@ export const TOP = 40;
 
 const WITHIN = { delay: [0, 1000], loss: [0, 0.5], flows: [1, 10], duration: [1, 600], seed: [0, 2 ** 31], speed: [0.25, 16] };
 
-/** The state that an address has; what is left out or makes no sense is as by default. */
+const WHOLE = ["flows", "seed"];
+/** The most of an address that is said again of what is wrong in it, letters. */
+const SAID = 60;
+
+/** The `state` that an address has, where what is left out or makes no sense is as by default, and what is `wrong`. */
 export function read(hash) {
-  const state = { ...DEFAULTS };
+  const state = { ...DEFAULTS }, wrong = [];
   for (const [key, value] of new URLSearchParams(hash.replace(/^#/, ""))) {
-    if (key in WITHIN) {
-      const number = Number(value);
-      const [least, most] = WITHIN[key];
-      if (value !== "" && number >= least && number <= most) state[key] = number;
-    } else if (key in DEFAULTS) state[key] = value;
+    const given = `${key}=${value}`, said = given.length > SAID ? `${given.slice(0, SAID)}…` : given;
+    const not = (why) => wrong.push(`${said} ${why}`);
+    if (!Object.hasOwn(DEFAULTS, key)) not(`is unknown (known: ${Object.keys(DEFAULTS).join(", ")})`);
+    else if (Object.hasOwn(WITHIN, key)) {
+      const number = Number(value), [least, most] = WITHIN[key], whole = WHOLE.includes(key);
+      if (value.trim() !== "" && number >= least && number <= most && (!whole || Number.isInteger(number))) state[key] = number;
+      else not(`is no ${whole ? "whole number" : "number"} from ${least} to ${most}: ${DEFAULTS[key]} is taken`);
+    } else if (key === "draw" && value && !drawn({ draw: value })) not("is no list of at most 600 rates from 0 to 1000 Mbit/s: nothing is drawn");
+    else if (key === "mode" && !["", "you"].includes(value)) not("is neither empty nor you");
+    else state[key] = value;
   }
-  for (const key of ["flows", "seed"]) state[key] = Math.round(state[key]);
-  if (state.mode !== "you") state.mode = "";
-  if (!drawn(state)) state.draw = "";
-  return state;
+  return { state, wrong };
 }
 
 /** The address of a state: what differs from the default. */

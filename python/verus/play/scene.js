@@ -5,6 +5,19 @@ import { PACKET } from "./scenario.js";
 
 const HEIGHT = 112;
 
+const LARGEST = 11; // of a packet's side, px
+
+/** How large packets are, and how many are on each other, so that as many as these fit. */
+function packed(most, wide, tall) {
+  let best = { size: 0, rows: 1 };
+  for (let rows = 1; rows <= most && best.size < LARGEST; rows++) {
+    if (tall / rows <= best.size) break;
+    const size = Math.min(LARGEST, tall / rows, wide / Math.ceil(most / rows));
+    if (size > best.size) best = { size, rows };
+  }
+  return { ...best, rows: Math.max(best.rows, Math.floor(tall / best.size)) };
+}
+
 export class Scene {
   constructor(place, { scheme, name, flows }, queue) {
     this.root = document.createElement("div");
@@ -54,10 +67,8 @@ export class Scene {
     const top = 20, bottom = 74, lane = (top + bottom) / 2, back = 96;
 
     // The buffer: as large as it is, or as full as it was.
-    this.most = Math.max(this.most, this.limit ? this.limit : waiting * 1.15);
-    const tall = bottom - top - 4, wide = head - left - 4;
-    const size = Math.max(1.5, Math.min(11, Math.sqrt((tall * wide) / this.most)));
-    const rows = Math.max(1, Math.floor(tall / size));
+    this.most = Math.max(this.most, this.limit ? waiting : waiting * 1.15);
+    const { size, rows } = packed(this.most, head - left - 4, bottom - top - 4);
     c.fillStyle = style.area;
     c.fillRect(left, top, head - left, bottom - top);
     c.strokeStyle = style.edge;
