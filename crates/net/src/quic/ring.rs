@@ -207,11 +207,6 @@ impl Ring {
         self.tidy();
     }
 
-    /// When the oldest batch left.
-    pub(super) fn oldest(&self) -> Option<Time> {
-        self.batches.front().map(|batch| batch.at)
-    }
-
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.batches.len()
