@@ -301,7 +301,6 @@ fn story() -> impl Strategy<Value = Vec<(u64, u8)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_are_read_or_refused(data in prop::collection::vec(any::<u8>(), 0..400)) {

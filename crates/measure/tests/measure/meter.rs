@@ -305,7 +305,6 @@ fn unknown_is_null_in_json_under_the_names_that_files_use() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_events_give_numbers_that_add_up(
