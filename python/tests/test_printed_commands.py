@@ -110,6 +110,7 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._servers: list[subprocess.Popen[bytes]] = []
+        self._ports: dict[str, str] = {}
         sudo = "" if shutil.which("sudo") else 'sudo() { "$@"; }; '  # root needs none
         self._before = f"{sudo}set -e; "
         self._environment = {
@@ -121,6 +122,14 @@ class Shell:
         }
 
     def run(self, command: str) -> None:
+        """A client finds its server on the port that this one was given."""
+        command = re.sub(
+            r"(?<=probe client )((?:--duration \S+ )?(?:localhost|100\.64\.0\.1))\b",
+            lambda host: f"{host[0]}:{self._ports['probe']}",
+            command,
+        )
+        if re.match(r"verus (send|receive) ", command):
+            command = re.sub(r"\blocalhost\b", f"localhost:{self._ports['serve']}", command)
         ran = subprocess.run(
             ["bash", "-c", self._before + command],
             cwd=self._folder,
@@ -134,6 +143,10 @@ class Shell:
         assert ran.returncode == 0, f"{command}\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}"
 
     def serve(self, command: str) -> None:
+        """On a free port: on that which is printed, this machine may have a server of its user's."""
+        verb = command.split()[1]
+        if verb in ("probe", "serve"):
+            command += " --port 0"
         log = self._folder / f"server-{len(self._servers)}.log"
         with log.open("wb") as out:
             server = subprocess.Popen(
@@ -149,6 +162,8 @@ class Shell:
         while log.stat().st_size == 0 and time.monotonic() < until:
             assert server.poll() is None, log.read_text()
             time.sleep(0.05)
+        if verb in ("probe", "serve"):
+            (self._ports[verb],) = re.findall(r"UDP \S*:(\d+)", log.read_text().splitlines()[0])
 
     def close(self) -> None:
         for server in self._servers:
