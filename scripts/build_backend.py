@@ -8,10 +8,8 @@ makes one, installs the program by itself, so that a change in one does not buil
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
-import subprocess
 import tarfile
 import tomllib
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import build_play
+import compiling
 import maturin
 from maturin import (
     get_requires_for_build_editable,
@@ -43,13 +42,13 @@ SCRIPTS = Path("target/wheel/scripts")
 def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_directory: str | None = None) -> str:
     """A wheel with the program and the playground."""
     _leave_folders_out()
-    command = ["cargo", "build", "--release", "--locked", "--package", "verus-cli", "--message-format=json"]
-    environment = {**os.environ, "CARGO_PROFILE_RELEASE_STRIP": "symbols"}
-    built = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
-    build_play.build()  # a wheel without it says how to build it
-    programs = [path for line in built.stdout.splitlines() if (path := json.loads(line).get("executable"))]
+    # Of all alike, lest what both have in common be compiled twice.
+    os.environ["CARGO_PROFILE_RELEASE_STRIP"] = "symbols"
+    programs = [made["executable"] for made in compiling.build("--release", "--package", "verus-cli", on_terminal=True)]
+    compiling.build("--release", "--package", "verus-py", on_terminal=True)  # all of the extension but its last crate
+    build_play.build(on_terminal=True)  # a wheel without it says how to build it
     with _scripts():
-        for program in programs:
+        for program in filter(None, programs):
             shutil.copy(program, SCRIPTS)
         return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
 

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 import subprocess
 from pathlib import Path
+
+import compiling
 
 ROOT = Path(__file__).parents[1]
 TARGET = "wasm32-unknown-unknown"
 MODULE = ROOT / "python" / "verus" / "play" / "play.wasm"
 
 
-def build() -> bool:
+def build(*, on_terminal: bool = False) -> bool:
     """Whether it could be built: its standard library may be missing where rustup cannot fetch it."""
     if not _have_target():
         print(
             f"SKIPPED: the playground: the standard library for {TARGET} is not installed, and rustup cannot fetch it."
         )
         return False
-    command = ["cargo", "build", "--quiet", "--locked", "--profile", "play", "--package", "verus-play", "--lib"]
-    told = [*command, "--target", TARGET, "--message-format=json"]
-    built = subprocess.run(told, cwd=ROOT, stdout=subprocess.PIPE, check=True)
-    files = [file for line in built.stdout.splitlines() for file in json.loads(line).get("filenames", ())]
+    arguments = ("--profile", "play", "--package", "verus-play", "--lib", "--target", TARGET)
+    made = compiling.build(*arguments, on_terminal=on_terminal)
+    files = [file for artifact in made for file in artifact["filenames"]]
     (module,) = (file for file in files if Path(file).name == "verus_play.wasm")
     shutil.copyfile(module, MODULE)
     return True
