@@ -30,8 +30,15 @@ export RUSTUP_TOOLCHAIN := $(word 2,$(FOUND))
 endif
 endif
 
+# What is developed and tested builds soon; what is released (wheels, `pip install .`, packages) is optimised across crates,
+# as Cargo.toml says.
+QUICK := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 \
+  CARGO_PROFILE_RELEASE_INCREMENTAL=true
+
 # Cargo and maturin must agree on the interpreter, or each would rebuild PyO3 after the other.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+# Several compile at once: each says its crates, a line each, in a log as on a terminal.
+export CARGO_TERM_PROGRESS_WHEN := never
 # The extension takes Python's symbols from the interpreter that loads it.
 export PYO3_BUILD_EXTENSION_MODULE := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -48,13 +55,13 @@ ENDPOINT_RUST := $(call rust_of,core channel measure clock emu net cli)
 # The playground's module is optimised on one processor, and in a folder of its own: it is built beside the rest.
 .PHONY: build
 build: ## Build everything into .venv (the command is .venv/bin/verus)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line \
+	@$(MAKE) --no-print-directory --jobs=2 \
 	  $(STAMPS)/packages $(PLAY) $(STAMPS)/extension $(BIN)/verus-endpoint
 
-# Packages arrive while Rust compiles. One message a line, whoever says it.
+# Packages arrive while Rust compiles.
 .PHONY: lab
 lab: ## Build what simulates, without the playground and the program behind probe, serve, send, receive and shell
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(STAMPS)/packages $(STAMPS)/extension
+	@$(MAKE) --no-print-directory --jobs=2 $(STAMPS)/packages $(STAMPS)/extension
 
 .PHONY: play
 play: $(PLAY) ## Build what `verus play` shows in a browser
@@ -72,37 +79,53 @@ demo: lab ## Build, then compare controllers on the built-in channels: table, pl
 	@echo '  make build                              the rest: play, probe, serve, send, receive and shell (minutes)'
 
 ##@ Check
-# Programs of Rust tests of which some are ignored, by what these take: the whole workspace is named, so that nothing is
-# built another time with other features. One name stands for one program, and each for one reason.
-tests_with = $(sort $(shell grep -l --include='*.rs' -r 'ignore = .*$(1)' crates/*/tests examples/*/tests \
-  | sed -E 's|.*/tests/([^/.]+).*|\1|'))
-ROOT_TESTS = $(call tests_with,make test-root)
-RECORDING_TESTS = $(call tests_with,make test-recordings)
-
+# The first tier draws no new numbers and does not mind how busy the machine is; the second has the rest. Both go on after a
+# failure, and end with what failed and how to run it alone (scripts/tests).
 .PHONY: test
-test: test-rust test-python ## Build, then run every test
-	@echo "make test: all Rust tests, doc tests, fuzz corpora and Python tests passed"
+test: ## Build, then run every test that gives the same answer on every machine
+	@$(PYTHON) scripts/tests test-rust test-python
 
-# Many tests wait for a clock: twice as many at once as there are processors.
+.PHONY: test-rest
+test-rest: ## What `make test` leaves out: new seeds, the clock, attacks; as root, and with recordings, what takes these
+	@targets='test-seeds test-clock'; left=''; \
+	if why=$$(scripts/why-not-test-root); then left+="Not run: make test-root ($$why)"$$'\n'; else targets+=' test-root'; fi; \
+	if [ -f "$${VERUS_SHARED:-../shared}/traces/MANIFEST.csv" ]; then targets+=' test-recordings'; \
+	else left+='Not run: make test-recordings (no recordings beside the checkout)'$$'\n'; fi; \
+	status=0; $(PYTHON) scripts/tests $$targets || status=$$?; echo -n "$$left"; exit $$status
+
+# The whole workspace is named everywhere, so that nothing is built another time with other features.
+CARGO_TEST = cargo test --workspace --locked --no-fail-fast
+
+# Many tests wait: twice as many at once as there are processors.
 .PHONY: test-rust
 test-rust: $(STAMPS)/packages
-	RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) cargo test --workspace --locked
-	@if why=$$(scripts/why-not-test-root); then echo "Not run: make test-root ($$why)"; else $(MAKE) test-root; fi
-
-# Marked as ignored, so that nobody takes them for passed where they cannot run.
-.PHONY: test-root
-test-root: $(STAMPS)/packages ## What takes root, network namespaces and TUN; part of `make test` where it has these
-	cargo test --workspace --locked $(addprefix --test ,$(ROOT_TESTS)) -- --ignored
-
-# Of what does not ship: recordings and references of others, in ../shared or where VERUS_SHARED says. Fails without them.
-.PHONY: test-recordings
-test-recordings: $(STAMPS)/packages ## What holds on recordings, which must be there (VERUS_SHARED, else ../shared)
-	cargo test --workspace --locked $(addprefix --test ,$(RECORDING_TESTS)) -- --ignored
+	RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) $(CARGO_TEST)
 
 .PHONY: test-python
 test-python: build
 	$(BIN)/python -m pytest --numprocesses=logical --dist=loadfile --no-loadscope-reorder -m 'not real_time'
-	$(BIN)/python -m pytest -m real_time
+
+# Ignored tests take more than a checkout, and nobody takes them for passed where they cannot run.
+.PHONY: test-seeds
+test-seeds: $(STAMPS)/packages ## Every property, of numbers drawn anew: more of them, and repeated with SEED
+	@export PROPTEST_RNG_SEED=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')} PROPTEST_CASES=1024; \
+	echo "Drawn with PROPTEST_RNG_SEED=$$PROPTEST_RNG_SEED PROPTEST_CASES=1024 (make test-seeds SEED=$$PROPTEST_RNG_SEED)"; \
+	$(CARGO_TEST) $$(scripts/which_tests.py test-seeds)
+
+# One at a time, while nothing else runs.
+.PHONY: test-clock
+test-clock: build ## What reads the clock: real sockets and pauses, emulated links, attacks on the endpoints
+	status=0; $(CARGO_TEST) $$(scripts/which_tests.py test-clock) --test-threads=1 || status=1; \
+	$(BIN)/python -m pytest -m real_time || status=1; exit $$status
+
+.PHONY: test-root
+test-root: $(STAMPS)/packages ## What takes root, network namespaces and TUN
+	$(CARGO_TEST) $$(scripts/which_tests.py test-root)
+
+# Of what does not ship: recordings and references of others, in ../shared or where VERUS_SHARED says. Fails without them.
+.PHONY: test-recordings
+test-recordings: $(STAMPS)/packages ## What holds on recordings, which must be there (VERUS_SHARED, else ../shared)
+	$(CARGO_TEST) $$(scripts/which_tests.py test-recordings)
 
 .PHONY: lint
 lint: ## Formatting, lints, types, licences, WebAssembly, releases
@@ -308,19 +331,21 @@ $(STAMPS)/backend: requirements.lock
 	@touch $@
 
 $(STAMPS)/extension: $(STAMPS)/backend pyproject.toml scripts/build_backend.py README.md $(EXTENSION_RUST)
-	@echo 'Compiling the Rust crates for Python (a minute or two the first time)'
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@echo 'Compiling the Rust crates for Python'
+	@$(QUICK) cargo build --locked --release --package verus-py
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(QUICK) \
+	  $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # Beside the interpreter, where `verus` looks for it.
 $(BIN)/verus-endpoint: $(ENDPOINT_RUST) | $(STAMPS)/packages
-	@echo 'Compiling verus-endpoint (a minute or two the first time)'
-	@cargo install --quiet --locked --force --no-track --path crates/cli --root .venv
+	@echo 'Compiling verus-endpoint'
+	@$(QUICK) cargo install --locked --force --no-track --path crates/cli --root .venv
 	touch $@
 
 # Without a standard library for WebAssembly it says so, and tries again next time.
 $(PLAY): $(PLAY_RUST) scripts/build_play.py
-	@echo 'Compiling the playground (a minute or two the first time)'
+	@echo 'Compiling the playground'
 	@'$(PYTHON)' scripts/build_play.py
 
 .tools/bin/cargo-fuzz:

@@ -2,8 +2,7 @@
 """Names every test that may end before it has asserted anything, and says nothing of it.
 
 In Python a `return` of the test itself, or a skip without a reason; in Rust a `return` of a `#[test]` function. A test
-that cannot run says so: `pytest.skip("no recordings")`, `#[ignore = "takes root: make test-root"]`. Rust names the
-target that runs it; no program has ignored tests of two targets, since each runs all that are ignored in its programs.
+that cannot run says so: `pytest.skip("no recordings")`, `#[ignore = "takes root: make test-root"]`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -69,26 +68,6 @@ def rust_tests(source: str) -> Iterator[tuple[int, str, str]]:
             yield code[: found.start()].count("\n") + 1, found[1], "is ignored without a reason"
 
 
-#: What runs ignored tests (Makefile).
-TARGETS = ("make test-root", "make test-recordings")
-
-
-def ignored_tests(files: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with ignored tests of `files`: sources by their path below `crates` or `examples`."""
-    programs: dict[str, dict[str, str]] = {}
-    for where, source in files.items():
-        program = Path(where).parts[Path(where).parts.index("tests") + 1].removesuffix(".rs")
-        for found in re.finditer(r"#\[ignore\b[^\]]*\]", source):
-            line = source[: found.start()].count("\n") + 1
-            by = [target for target in TARGETS if target in found[0]]
-            if len(by) != 1:
-                yield f"{where}:{line}: names no target of {' and '.join(TARGETS)}"
-                continue
-            others = programs.setdefault(program, {by[0]: where})
-            if others.setdefault(by[0], where) == where and len(others) > 1:
-                yield f"{where}:{line}: `{program}` has ignored tests of two targets: {', '.join(others.values())}"
-
-
 def findings(root: Path = ROOT) -> list[str]:
     """Each as `file:line: test: what`."""
     told = []
@@ -96,8 +75,7 @@ def findings(root: Path = ROOT) -> list[str]:
         for path in sorted(root.glob(pattern)):
             where = path.relative_to(root)
             told += [f"{where}:{line}: {test}: {what}" for line, test, what in look(path.read_text())]
-    rust = [path for part in ("crates", "examples") for path in sorted(root.glob(f"{part}/*/tests/**/*.rs"))]
-    return told + list(ignored_tests({str(path.relative_to(root)): path.read_text() for path in rust}))
+    return told
 
 
 if __name__ == "__main__":

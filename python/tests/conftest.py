@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,12 +35,61 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What uses the fixture `real_time` is marked so, and runs while nothing else does (`make test-python`)."""
+    """What emulates links is marked `real_time`, and runs while nothing else does (`make test-clock`)."""
     for item in items:
-        if "real_time" in getattr(item, "fixturenames", ()):
+        if "emulator" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.real_time)
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
+
+
+class Watch(threading.Thread):
+    """Sleeps beside a test that reads the clock, and notes how late it wakes."""
+
+    #: A failure means nothing if a thread woke later. Python's threads wait for each other, a few times 5 ms.
+    LIMIT_MS = 50.0
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.worst_ms = 0.0
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        while not self._done.is_set():
+            before = time.monotonic()
+            time.sleep(0.001)
+            self.worst_ms = max(self.worst_ms, (time.monotonic() - before) * 1e3 - 1)
+
+    def stop(self) -> None:
+        self._done.set()
+        self.join()
+
+
+WATCH = pytest.StashKey[Watch]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Beside each test that is marked `real_time`."""
+    if item.get_closest_marker("real_time") is None:
+        return (yield)
+    item.stash[WATCH] = watch = Watch()
+    watch.start()
+    try:
+        return (yield)
+    finally:
+        watch.stop()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where such a test fails on a busy machine, it says so in the words that `scripts/tests` looks for."""
+    report = yield
+    watch = item.stash.get(WATCH, None)
+    if report.failed and watch is not None and watch.worst_ms > watch.LIMIT_MS:
+        said = f"the machine was too busy to say: a thread that slept woke {watch.worst_ms:.0f} ms late"
+        report.sections.append(("the machine", said))
+    return report
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ def params_of(item: pytest.Item) -> dict[str, object]:
     return item.callspec.params if hasattr(item, "callspec") else {}
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("attack", QUICK, ids=lambda attack: attack.name)
 def test_none_falls(attack: Attack, verdicts: dict[str, Future[Verdict]]) -> None:
     verdict = verdicts[attack.name].result()

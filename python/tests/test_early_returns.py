@@ -5,7 +5,9 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "early_returns.py"))
+ROOT = Path(__file__).parents[2]
+SCRIPT = runpy.run_path(str(ROOT / "scripts" / "early_returns.py"))
+WHICH = runpy.run_path(str(ROOT / "scripts" / "which_tests.py"))
 
 
 def test_no_test_ends_before_it_asserts() -> None:
@@ -50,17 +52,25 @@ fn helper() {
     assert {test for _, test, _ in SCRIPT["rust_tests"](rust)} == {"early", "(print)"}
 
 
-def test_an_ignored_test_has_one_target_that_runs_it() -> None:
-    def ignored(why: str) -> str:
-        return f'#[test]\n#[ignore = "{why}"]\nfn a() {{}}\n'
+def test_an_ignored_test_has_one_target_that_runs_it(tmp_path: Path) -> None:
+    assert not WHICH["unnamed"]()
+    for crate, why in (("net", "takes root: `make test-root`"), ("sim", "reads the clock: make test-clock")):
+        folder = tmp_path / "crates" / crate / "tests" / crate
+        folder.mkdir(parents=True)
+        tests = f'#[test]\n#[ignore = "{why}"]\nfn of_{crate}() {{}}\n#[test]\n#[ignore = "slow"]\nfn slow() {{}}\n'
+        (folder / "a.rs").write_text(tests)
+    assert WHICH["arguments"]("test-root", tmp_path) == ["--test", "net", "--", "--ignored", "of_net"]
+    assert WHICH["unnamed"](tmp_path) == [
+        f"crates/{crate}/tests/{crate}/a.rs:5: slow: names no target" for crate in ("net", "sim")
+    ]
 
-    root, recordings = ignored("takes root: `make test-root`"), ignored("reads recordings: make test-recordings")
-    apart = {"crates/net/tests/net/a.rs": root, "crates/sim/tests/sim/b.rs": recordings}
-    assert not list(SCRIPT["ignored_tests"](apart))
-    (found,) = SCRIPT["ignored_tests"]({"crates/net/tests/net.rs": ignored("slow")})
-    assert found.startswith("crates/net/tests/net.rs:2: names no target")
-    mixed = {"crates/net/tests/net/a.rs": root + root, "crates/net/tests/net/b.rs": recordings}
-    (found,) = SCRIPT["ignored_tests"](mixed)
-    assert "`net` has ignored tests of two targets" in found
-    alike = {"crates/net/tests/corpus.rs": root, "crates/sim/tests/corpus/b.rs": recordings}
-    assert len(list(SCRIPT["ignored_tests"](alike))) == 1
+
+def test_every_ignored_test_runs_in_some_target() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in WHICH["TARGETS"]:
+        assert f"scripts/which_tests.py {target})" in makefile
+        assert len(WHICH["arguments"](target)) > 4, target
+    assert "no_history_however_wild_breaks_the_books" in WHICH["properties"]()
+    for path in ROOT.glob("crates/**/*.rs"):
+        text = path.read_text(encoding="utf-8")
+        assert ("proptest! {" in text) == bool(WHICH["PROPERTY"].search(text)), path

@@ -41,13 +41,7 @@ def emulator() -> None:
         pytest.skip(f"nothing can be emulated here: {error}")
 
 
-@pytest.fixture(scope="module")
-def real_time(emulator: None) -> None:
-    """Likewise, and delays or rates are compared that a busy machine would change."""
-    del emulator
-
-
-@pytest.mark.usefixtures("real_time")
+@pytest.mark.usefixtures("emulator")
 def test_rows_in_real_time_are_those_of_the_simulator_but_for_engine_and_transport(verus: Command) -> None:
     ran = verus(
         *("compare", "--emulate", "--trace", "rate:8", "--scheme", "verus:ratio=2", "linux:cc=cubic"),
@@ -158,7 +152,7 @@ def programs(tmp_path: Path) -> str:
     return sys.executable
 
 
-@pytest.mark.usefixtures("real_time")
+@pytest.mark.usefixtures("emulator")
 def test_any_program_stands_in_the_table(verus: Command, programs: str) -> None:
     both = f"{programs} metronome.py {{host}} {{port}} {{seconds}} => {programs} listener.py"
     ran = verus(
@@ -210,7 +204,7 @@ def test_nothing_of_a_program_goes_on_after_its_run(verus: Command, programs: st
     assert not sign.exists()
 
 
-@pytest.mark.usefixtures("real_time")
+@pytest.mark.usefixtures("emulator")
 def test_simulated_and_emulated_agree() -> None:
     """The short form of `verus reproduce agreement`: one channel, and every sender."""
     emulated, simulated = agreement.runs({"city": "city-driving-lte-down"}, seed=1, repeat=2, duration_s=20)

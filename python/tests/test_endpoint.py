@@ -91,6 +91,7 @@ def shape(text: str) -> list[str]:
     return re.sub(r"[–\d][\d.]*", "#", text).split()
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_ends_a_client_with_the_results_so_far(name: str) -> None:
     seen = {}
@@ -111,6 +112,7 @@ def test_a_signal_ends_a_client_with_the_results_so_far(name: str) -> None:
     assert seen["verus"][2] == "stopped; results are those so far\n"
 
 
+@pytest.mark.real_time
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_signal_ends_a_server(name: str) -> None:
     seen = {}

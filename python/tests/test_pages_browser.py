@@ -309,6 +309,7 @@ def fifty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.real_time
 def test_a_page_of_fifty_runs_is_small_and_opens_soon(chromium: Any, fifty: Path) -> None:
     assert fifty.stat().st_size < 15_000_000
     taken = []

@@ -357,6 +357,7 @@ def test_it_is_readable_at_every_width_without_a_sideways_pan(
     assert sum(map(int, re.findall(r"\d+", ground))) < 150 if dark else ground == "rgb(255, 255, 255)"
 
 
+@pytest.mark.real_time
 def test_ten_flows_at_20_mbit_s_move_smoothly(site: str, chromium: Chromium) -> None:
     page = chromium(f"{site}#flows=10&trace=rate:20&scheme=cubic")
     settled(page)

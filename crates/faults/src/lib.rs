@@ -6,12 +6,14 @@
 //! - [`world`]: two ends without sockets on a virtual clock, with such paths between them.
 //! - [`liar`]: a receiver that lies; [`Link`]: what it is tried on; [`bound`]: what it may lead each controller to.
 //! - [`Proxy`]: both directions in real time, between UDP sockets on this machine.
+//! - [`machine::watch`]: whether the machine had time for a test in real time.
 //!
 //! The same schedule means the same in both: only what says the time differs.
 
 pub mod bound;
 pub mod liar;
 pub mod link;
+pub mod machine;
 pub mod path;
 pub mod proxy;
 pub mod schedule;

@@ -14,6 +14,7 @@ use verus_net::probe::socket::UdpSocket;
 use verus_net::probe::wire::Request;
 
 use crate::probe_common::{ENDPOINT, Server};
+use verus_faults::machine;
 
 fn client(server: &Server, arguments: &[&str]) -> Command {
     let mut command = Command::new(ENDPOINT);
@@ -26,7 +27,9 @@ fn client(server: &Server, arguments: &[&str]) -> Command {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_server_that_dies_in_a_test_fails_it_and_what_was_measured_is_marked_as_cut() {
+    let _machine = machine::watch(50);
     let folder = tempfile::tempdir().expect("a folder");
     let results = folder.path().join("results");
     let mut running = Vec::new();
@@ -133,7 +136,9 @@ fn a_log_that_nobody_reads_stops_neither_the_server_nor_its_end() {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_server_without_a_key_has_a_limit_and_says_so_at_both_ends() {
+    let _machine = machine::watch(20);
     for (more, said, limit) in [
         (&[][..], "100 Mbit/s a client", Some(100.0)),
         (&["--max-mbps", "3"], "3 Mbit/s a client", Some(3.0)),

@@ -3,9 +3,12 @@
 use verus_channel::{Trace, raw};
 
 use crate::probe_common::{Server, client, refused, text};
+use verus_faults::machine;
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
+    let _machine = machine::watch(20);
     let server = Server::start(&[]);
     let folder = tempfile::tempdir().expect("a temporary folder");
     let place = folder.path().join("recorded");

@@ -16,7 +16,7 @@ use crate::transfer_common::{Scene, Server};
 use rand::Rng;
 use verus_channel::{QueueConfig, RateSchedule, Service};
 use verus_core::{Rate, random};
-use verus_faults::{Bottleneck, Proxy, ProxyConfig};
+use verus_faults::{Bottleneck, Proxy, ProxyConfig, machine};
 
 /// How a file is disturbed on its way.
 #[derive(Clone, Copy)]
@@ -254,21 +254,29 @@ fn check(way: Way, how: Disturbance) {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_sent_survives_ten_kills() {
+    let _machine = machine::watch(50);
     check(Way::Up, CUBIC);
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_received_survives_ten_kills() {
+    let _machine = machine::watch(50);
     check(Way::Down, CUBIC);
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_sent_with_verus_survives_four_kills() {
+    let _machine = machine::watch(50);
     check(Way::Up, VERUS);
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_file_that_is_received_with_verus_survives_four_kills() {
+    let _machine = machine::watch(50);
     check(Way::Down, VERUS);
 }

@@ -6,7 +6,7 @@ use std::time::Duration as Span;
 
 use verus_channel::{QueueConfig, RateSchedule, Service};
 use verus_core::{Duration, Rate, Time};
-use verus_faults::{Bottleneck, Faults, Interval, Proxy, ProxyConfig, Schedule};
+use verus_faults::{Bottleneck, Faults, Interval, Proxy, ProxyConfig, Schedule, machine};
 
 /// Long enough for a machine that does other things as well.
 const PATIENCE: Span = Span::from_secs(5);
@@ -58,7 +58,9 @@ fn datagrams_go_both_ways_between_each_client_and_the_server() {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn the_server_sees_a_new_address_and_answers_there_reach_the_same_client() {
+    let _machine = machine::watch(5);
     let server = server(Ipv4Addr::LOCALHOST);
     let proxy = Proxy::start(ProxyConfig {
         schedule: Schedule {
@@ -105,7 +107,9 @@ fn a_server_that_is_not_there_is_silence() {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn faults_happen_in_real_time_as_scheduled() {
+    let _machine = machine::watch(5);
     let server = server(Ipv4Addr::LOCALHOST);
     let proxy = Proxy::start(ProxyConfig {
         schedule: Schedule {
@@ -139,7 +143,9 @@ fn faults_happen_in_real_time_as_scheduled() {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_bottleneck_holds_the_rate_in_real_time() {
+    let _machine = machine::watch(2);
     let server = server(Ipv4Addr::LOCALHOST);
     let rate = Rate::from_mbps(20.0);
     let proxy = Proxy::start(ProxyConfig {

@@ -20,7 +20,7 @@ use verus_channel::{QueueConfig, RateSchedule, Service};
 use verus_clock::Clock;
 use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Rate, Time, random};
-use verus_faults::{Bottleneck, End, Limits, Proxy, ProxyConfig, ProxyStats, Schedule};
+use verus_faults::{Bottleneck, End, Limits, Proxy, ProxyConfig, ProxyStats, Schedule, machine};
 use verus_net::probe::client::{Client, ClientConfig, ClientError};
 use verus_net::probe::driver::{self, Driver};
 use verus_net::probe::seal::Secret;
@@ -340,7 +340,9 @@ fn the_schedules_are_hard_enough() {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn every_test_over_real_sockets_delivers_every_byte_or_says_why_not() {
+    let _machine = machine::watch(20);
     let probed = all_at_once(probe, check_probe, |probed| {
         format!(
             "{:.2} s: {:?}, up {}, down {}, woken {} times",
@@ -594,7 +596,9 @@ fn check_carried(schedule: &Schedule, carried: &Carried) {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn every_transfer_over_quic_delivers_every_byte_or_says_why_not() {
+    let _machine = machine::watch(20);
     let carried = all_at_once(carry, check_carried, |carried| {
         format!(
             "{:.2} s: {:?}, the server has {}, connected after {:?}",

@@ -3,6 +3,7 @@
 
 use crate::probe_common::Served;
 use verus_core::algorithm::Scheme;
+use verus_faults::machine;
 use verus_net::probe::client::Client;
 use verus_net::probe::driver::Driver;
 
@@ -32,7 +33,9 @@ fn upload(chosen: Scheme, name: &str) -> (f64, Option<f64>) {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn forecasts_come_back_with_acknowledgements_and_without_them_the_sender_makes_them() {
+    let _machine = machine::watch(20);
     for (scheme, expected) in [("sprout", false), ("sprout:receiver=no", true)] {
         let chosen = Scheme::parse(scheme).expect("in the catalogue");
         let (mbps, shown) = upload(chosen, "forecast_at_sender");
@@ -46,7 +49,9 @@ fn forecasts_come_back_with_acknowledgements_and_without_them_the_sender_makes_t
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_model_sends_what_it_was_taught() {
+    let _machine = machine::watch(20);
     let (mbps, _) = upload(crate::quic_common::model(), "");
     println!("model: {mbps:.2} Mbit/s");
     // One packet of 1400 bytes an epoch is 2.2 Mbit/s; a busy machine misses some epochs.

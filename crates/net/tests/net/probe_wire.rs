@@ -8,6 +8,7 @@ use crate::probe_common::{PACKET_BYTES, Served};
 use verus_clock::Clock;
 use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Time};
+use verus_faults::machine;
 use verus_net::probe::client::Client;
 use verus_net::probe::driver::Driver;
 use verus_net::probe::flow::Event;
@@ -174,6 +175,7 @@ fn apart(a: Time, b: Time) -> Duration {
 #[ignore = "captures packets, which takes root: `make test-root`"]
 fn what_the_controller_sees_is_what_is_on_the_wire() {
     let _alone = capture::alone();
+    let _machine = machine::watch(1);
     for (scheme, mbps, segments) in [("verus", 10.0, 64), ("cubic", 40.0, 64), ("verus", 5.0, 1)] {
         // Times are those of a machine that may be busy with something else for once.
         let mut seen = Vec::new();

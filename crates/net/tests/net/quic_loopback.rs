@@ -10,7 +10,7 @@ use crate::quic_common::{Pair, carry, runtime, transport, transport_of, write};
 use quinn::TransportConfig;
 use verus_core::Phase;
 use verus_core::algorithm::catalogue;
-use verus_faults::{Proxy, ProxyConfig, Schedule};
+use verus_faults::{Proxy, ProxyConfig, Schedule, machine};
 use verus_net::quic::{self, Counters, Driver, Event, View};
 
 const MEGABYTE: usize = 1 << 20;
@@ -39,7 +39,9 @@ fn sound(what: &str, view: &View) -> Counters {
 const AT_ONCE: usize = 4;
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn every_scheme_moves_a_file_and_no_acknowledgement_is_a_riddle() {
+    let _machine = machine::watch(20);
     let alone = catalogue().into_iter().filter(|entry| entry.stands_alone());
     let cases: Vec<_> = alone
         .flat_map(|entry| [(entry.name, true), (entry.name, false)])
@@ -79,7 +81,9 @@ fn move_a_file(name: &str, driven: bool) {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn the_modes_of_verus_move_a_file_too() {
+    let _machine = machine::watch(20);
     for scheme in ["verus:mode=paper", "verus:mode=prototype"] {
         for driven in [true, false] {
             let what = format!("{scheme}, driven {driven}");
@@ -96,7 +100,9 @@ fn the_modes_of_verus_move_a_file_too() {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_model_moves_a_file_in_epochs_of_its_own() {
+    let _machine = machine::watch(20);
     runtime().block_on(async {
         let scheme = crate::quic_common::model();
         let pair = Pair::with(transport_of(&scheme), transport_of(&scheme)).await;
@@ -117,7 +123,9 @@ async fn start_epochs(pair: &Pair, view: &View) {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_driver_closes_epochs_far_longer_than_a_round_trip_and_sleeps_when_there_is_nothing_to_drive() {
+    let _machine = machine::watch(20);
     runtime().block_on(async {
         let pair = Pair::new("verus").await;
         let driver = quic::drive(&pair.client);
@@ -196,7 +204,9 @@ fn a_controller_of_quinns_own_is_left_alone() {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_driver_wakes_with_the_send_window_that_its_factory_set() {
+    let _machine = machine::watch(20);
     // So little under way loses nothing and hardly queues: only a delay of which any queue is a multiple ends
     // slow start.
     let scheme = crate::quic_common::scheme("verus:least_delay_ms=0");
@@ -253,7 +263,9 @@ fn a_peer_behind_a_forgetful_router_keeps_its_controller() {
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_peer_that_moves_to_another_address_gets_another_controller_and_the_driver_follows() {
+    let _machine = machine::watch(20);
     runtime().block_on(async {
         let mut hold = None;
         let mut client = transport("verus");
@@ -291,7 +303,9 @@ fn a_peer_that_moves_to_another_address_gets_another_controller_and_the_driver_f
 }
 
 #[test]
+#[ignore = "reads the clock: make test-clock"]
 fn a_peer_learns_of_a_close_while_the_window_is_full() {
+    let _machine = machine::watch(20);
     for (scheme, keep) in [("verus", true), ("cubic", true), ("cubic", false)] {
         runtime().block_on(async {
             let mut hold = None;

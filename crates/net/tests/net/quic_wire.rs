@@ -12,7 +12,7 @@ use crate::quic_common::{Pair, read, runtime, transport, write};
 use quinn::TransportConfig;
 use verus_channel::{QueueConfig, RateSchedule, Service};
 use verus_core::{Bytes, Duration, Rate, Time};
-use verus_faults::{Bottleneck, Proxy, ProxyConfig, Schedule};
+use verus_faults::{Bottleneck, Proxy, ProxyConfig, Schedule, machine};
 use verus_net::quic::{self, Counters, Event};
 
 /// What may lie between the controller's times and the wire's, at the 99th percentile.
@@ -208,6 +208,7 @@ impl Run {
 #[ignore = "captures packets, which takes root: `make test-root`"]
 fn what_the_controller_sees_in_quinn_is_what_is_on_the_wire() {
     let _alone = capture::alone();
+    let _machine = machine::watch(1);
     for (scheme, mbps) in [("verus", 10.0), ("cubic", 40.0)] {
         // Times are those of a machine that may be busy with something else for once.
         let mut seen = Vec::new();

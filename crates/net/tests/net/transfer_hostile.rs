@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::transfer_common::{World, noise, path, raw};
 use quinn::Connection;
 use tokio::time::{Instant, sleep, timeout};
+use verus_faults::machine;
 use verus_net::transfer::frames::{Answer, Demand, FileInfo, Request};
 use verus_net::transfer::refusal::Reason;
 use verus_net::transfer::trust::Trust;
@@ -49,7 +50,9 @@ fn failed(event: &Event) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "reads the clock: make test-clock"]
 async fn strangers_who_say_nothing_keep_nobody_out() {
+    let _machine = machine::watch(50);
     const STRANGERS: usize = 100;
     let world = World::new();
     let server = world.address;
@@ -90,7 +93,9 @@ async fn strangers_who_say_nothing_keep_nobody_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "reads the clock: make test-clock"]
 async fn clients_that_ask_for_nothing_make_room_at_once() {
+    let _machine = machine::watch(50);
     let mut world = World::open(Limits::default(), 4);
     let endpoint = raw::caller();
     let config = raw::calling(raw::transport(1 << 20));
@@ -110,7 +115,9 @@ async fn clients_that_ask_for_nothing_make_room_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "reads the clock: make test-clock"]
 async fn one_address_does_not_have_all_places_even_for_those_who_work() {
+    let _machine = machine::watch(50);
     let world = World::open(Limits::default(), 4);
     fs::write(world.served("big"), noise(32 << 20, 1)).expect("written");
     let endpoint = raw::caller();
@@ -139,7 +146,9 @@ async fn one_address_does_not_have_all_places_even_for_those_who_work() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "reads the clock: make test-clock"]
 async fn a_client_that_asks_for_nothing_is_sent_away_after_a_while() {
+    let _machine = machine::watch(50);
     let mut world = World::with(Limits {
         idle: Duration::from_millis(300),
         ..Limits::default()
@@ -152,7 +161,9 @@ async fn a_client_that_asks_for_nothing_is_sent_away_after_a_while() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "reads the clock: make test-clock"]
 async fn half_read_lists_and_empty_puts_are_given_up_and_hold_up_nobody() {
+    let _machine = machine::watch(50);
     let mut world = World::open(
         Limits {
             silence: Duration::from_secs(2),
@@ -253,7 +264,9 @@ fn to(world: &World, address: SocketAddr, silence: Duration) -> ClientConfig {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "reads the clock: make test-clock"]
 async fn a_server_alive_only_in_quic_is_given_up() {
+    let _machine = machine::watch(50);
     let world = World::new();
     let silence = Duration::from_millis(500);
     let address = stalled(false).await;
@@ -275,7 +288,9 @@ async fn a_server_alive_only_in_quic_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "reads the clock: make test-clock"]
 async fn signs_of_life_prolong_the_wait_but_not_for_ever() {
+    let _machine = machine::watch(50);
     let world = World::new();
     let silence = Duration::from_millis(300);
     let address = stalled(true).await;
@@ -294,7 +309,9 @@ async fn signs_of_life_prolong_the_wait_but_not_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "reads the clock: make test-clock"]
 async fn an_end_that_waits_for_data_says_that_it_lives() {
+    let _machine = machine::watch(50);
     let world = World::open(Limits::default(), 4);
     let endpoint = raw::caller();
     let config = raw::calling(raw::transport(1 << 20));
@@ -330,7 +347,9 @@ async fn an_end_that_waits_for_data_says_that_it_lives() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "reads the clock: make test-clock"]
 async fn a_first_packet_is_answered_with_no_more_than_three_times_its_bytes() {
+    let _machine = machine::watch(50);
     let world = World::new();
     // The client's first datagram, caught on the way.
     let trap = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");

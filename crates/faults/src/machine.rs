@@ -1,0 +1,79 @@
+//! Whether this machine had time for a test that reads its clock.
+
+// It measures a clock.
+#![allow(clippy::disallowed_methods)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long its thread sleeps at a time.
+const NAP: Duration = Duration::from_millis(1);
+
+/// A thread beside a test that only sleeps, and notes how late it wakes.
+///
+/// Where the test fails though this thread woke late, the test has shown nothing: [`Watch`] then says so when it is
+/// dropped, in the words that `scripts/tests` looks for.
+#[derive(Debug)]
+#[must_use = "it watches until it is dropped"]
+pub struct Watch {
+    limit: Duration,
+    done: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Duration>>,
+}
+
+/// Watches from now on. A failure means nothing if a thread woke later than `limit`, in ms.
+pub fn watch(limit_ms: u64) -> Watch {
+    let done = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&done);
+    let thread = thread::spawn(move || {
+        let mut worst = Duration::ZERO;
+        while !seen.load(Ordering::Relaxed) {
+            let before = Instant::now();
+            thread::sleep(NAP);
+            worst = worst.max(before.elapsed().saturating_sub(NAP));
+        }
+        worst
+    });
+    Watch {
+        limit: Duration::from_millis(limit_ms),
+        done,
+        thread: Some(thread),
+    }
+}
+
+impl Watch {
+    /// By how much the thread woke late at most, so far and at last.
+    fn stop(&mut self) -> Duration {
+        self.done.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().and_then(|thread| thread.join().ok());
+        ended.unwrap_or_default()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let worst = self.stop();
+        if thread::panicking() && worst > self.limit {
+            println!(
+                "the machine was too busy to say: a thread that slept woke {} ms late",
+                worst.as_millis()
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_sleeps_is_never_early_and_ends() {
+        let mut idle = watch(0);
+        thread::sleep(5 * NAP);
+        let worst = idle.stop();
+        assert!(worst > Duration::ZERO, "no sleep is exact");
+        assert!(idle.thread.is_none());
+    }
+}
