@@ -230,6 +230,7 @@ fuzz-keep: .tools/bin/cargo-fuzz ## Add to the corpora what fuzzing found that r
 site: build .tools/site/stamp ## Build the documentation into target/site/html
 	$(BIN)/python scripts/pages.py
 	NO_MKDOCS_2_WARNING=1 .tools/site/bin/mkdocs build --strict --quiet
+	VERUS_SITE=target/site/html $(BIN)/python -m pytest --quiet --durations=0 python/tests/test_site.py
 	@echo 'target/site/html/index.html'
 
 .PHONY: pictures

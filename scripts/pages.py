@@ -3,7 +3,7 @@
     python scripts/pages.py [FOLDER]     # part of `make site`; FOLDER is docs_dir of mkdocs.yml
 
 Pages keep their places, so that their links to each other hold as they are. A link to anything else of the repository
-becomes one to it on the web.
+becomes one to it on the web. Of the list of claims, which is long, each figure and table gets a page of its own.
 """
 
 from __future__ import annotations
@@ -21,20 +21,41 @@ CONFIG = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 PAGES = re.findall(r"^ *- [^:\n]+: (\S+\.md)$", CONFIG, flags=re.MULTILINE)
 #: Written by `scripts/reference.py`.
 REFERENCE = "docs/reference"
-REPOSITORY = re.findall(r"^repo_url: (\S+)$", CONFIG, flags=re.MULTILINE)[0]
+REPOSITORY = re.findall(r"^ *- Source code: (\S+)$", CONFIG, flags=re.MULTILINE)[0]
+#: What the pages look like, beside the theme.
+STYLE = "docs/site.css"
+#: Every claim of the sources: a section for each experiment.
+CLAIMS = "docs/claims.md"
 
 #: A link or a picture: what stands before its target, and the target.
 LINK = re.compile(r"(?<!`)(!?\[[^\]\n]*\]\()([^)\s]+)(?=\))")
 
 
 def lay_out(folder: Path) -> None:
-    """Copies the pages, and the pictures on them."""
+    """Copies the pages, the pictures on them, and what they look like."""
     for page in PAGES:
         if not page.startswith(REFERENCE):
             text = (ROOT / page).read_text(encoding="utf-8")
-            target = folder / page
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(LINK.sub(partial(link, page, folder), text), encoding="utf-8")
+            written = claims(text) if page == CLAIMS else {page: text}
+            for name, content in written.items():
+                target = folder / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(LINK.sub(partial(link, page, folder), content), encoding="utf-8")
+    shutil.copyfile(ROOT / STYLE, folder / STYLE)
+
+
+def claims(text: str) -> dict[str, str]:
+    """The list of claims as pages: an overview that leads to one for each experiment, and says how many hold there."""
+    lead, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    pages: dict[str, str] = {}
+    rows = ["| source | claims | held | run it again |", "|---|---|---|---|"]
+    for section in sections:
+        title = section.splitlines()[0].removeprefix("## ")
+        name = re.findall(r"^`verus reproduce (\S+)`$", section, flags=re.MULTILINE)[0]
+        held, missed = section.count("| held |"), section.count("| **not held** |")
+        rows.append(f"| [{title}](claims/{name}.md) | {held + missed} | {held} | `verus reproduce {name}` |")
+        pages[f"{CLAIMS.removesuffix('.md')}/{name}.md"] = f"[All claims](../claims.md)\n\n{section[1:]}"
+    return {CLAIMS: "\n".join([lead, *rows, ""]), **pages}
 
 
 def link(page: str, folder: Path, found: re.Match[str]) -> str:

@@ -102,9 +102,23 @@ def laid_out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_site_is_whole(laid_out: Path) -> None:
-    assert {str(path.relative_to(laid_out)) for path in laid_out.rglob("*.md")} == set(pages.PAGES)
-    found = {page: list(broken(laid_out / page, laid_out)) for page in pages.PAGES}
+    listed = re.findall(r"^`verus reproduce (\S+)`$", (ROOT / pages.CLAIMS).read_text(encoding="utf-8"), re.MULTILINE)
+    claims = {f"docs/claims/{name}.md" for name in listed}
+    there = {str(path.relative_to(laid_out)) for path in laid_out.rglob("*.md")}
+    assert there == set(pages.PAGES) | claims
+    found = {page: list(broken(laid_out / page, laid_out)) for page in there}
     assert not {page: lost for page, lost in found.items() if lost}
+
+
+def test_claims_have_a_page_for_each_source_and_none_is_lost(laid_out: Path) -> None:
+    whole = (ROOT / pages.CLAIMS).read_text(encoding="utf-8")
+    overview = (laid_out / pages.CLAIMS).read_text(encoding="utf-8")
+    own = [path.read_text(encoding="utf-8") for path in (laid_out / "docs" / "claims").iterdir()]
+    for line in whole.splitlines():
+        assert any(line.removeprefix("#") in page for page in (overview, *own)), line
+    counts = [(int(all_), int(held)) for all_, held in re.findall(r"\.md\) \| (\d+) \| (\d+) \|", overview)]
+    held, of = re.findall(r"(\d+) of (\d+) claims hold", whole)[0]
+    assert [sum(column) for column in zip(*counts, strict=True)] == [int(of), int(held)]
 
 
 def test_the_reference_has_every_verb_name_and_field(laid_out: Path) -> None:
