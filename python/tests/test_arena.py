@@ -159,6 +159,40 @@ def test_what_is_known_of_senders_comes_out(short: Results) -> None:
     assert first("company", "LEDBAT++", "beside Cubic, deep") < 0.3
 
 
+MINE = """
+import verus
+
+class Mine(verus.Controller):
+    def on_start(self, now_s, packet_bytes):
+        self.window_bytes = 20 * packet_bytes
+
+    def on_feedback(self, feedback): ...
+    def on_timeout(self, timeout): ...
+"""
+
+
+def test_a_sender_of_ones_own_takes_part_in_every_question(
+    verus: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    own = f"{tmp_path}/mine.py:Mine"
+    size = field.Size(("campus 3G up",), (field.BLOATED,), stretches=2, stretch_s=2.0, seeds=2, shared_s=3.0)
+    monkeypatch.setattr(field, "SHORT", size)
+    found = field.prepare(Options(built_in=True, short=True, schemes=(own, "cubic", "verus:ratio=4")))(None)
+    for rows in arena.tables(found).values():
+        assert {row[0] for row in rows[1:]} == {*field.SENDERS, "Mine", "cubic", "Verus R=4"}
+    assert f"{len(field.SENDERS) + 3} senders over" in arena.lead(found)
+    assert all("Mine" in section.body for section in page_for(found).sections)
+    ran = verus("reproduce", "arena", "--short", "--built-in", "--scheme", "mine.py:Mien")
+    assert ran.code == 2
+    assert "`mine.py` has no class `Mien`" in ran.err
+    ran = verus("reproduce", "calibration", "--built-in", "--scheme", "mine.py:Mine")
+    assert (ran.code, ran.err) == (
+        2,
+        "verus: --scheme: `calibration` runs what its source ran; `arena` takes others beside its own\n",
+    )
+
+
 def test_only_what_has_a_short_form_takes_the_option(verus: Command) -> None:
     ran = verus("reproduce", "calibration", "--short", "--built-in")
     assert ran.code == 2

@@ -10,6 +10,7 @@ import signal
 import textwrap
 import threading
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -172,6 +173,31 @@ def test_a_pace_spreads_what_a_budget_allows_and_ticks_renew_it() -> None:
     assert np.diff(sent) == pytest.approx(10)  # 1500 bytes at 1.2 Mbit/s
 
 
+class Marked(Still):
+    """Keeps a window that fills a queue, and shows what it hears of marks."""
+
+    marked = 0
+
+    def on_feedback(self, feedback: Feedback) -> None:
+        self.marked += feedback.marked_packets
+
+    def probe(self) -> dict[str, float]:
+        return {"marked_packets": self.marked}
+
+
+@pytest.mark.parametrize(("ecn", "hears"), [("classic", True), ("l4s", True), (None, False)])
+def test_it_hears_of_marks_if_it_says_how_it_answers_them(ecn: Literal["classic", "l4s"] | None, hears: bool) -> None:
+    class Mine(Marked):
+        pass
+
+    Mine.ecn = ecn
+    link = Link.constant(8, queue="codel:ecn=yes")
+    result = simulate(link=link, flows=[Flow(Mine, packets=100)], duration_s=2)
+    marked = result.series["marked_packets"][-1]
+    assert (marked > 10) == hears
+    assert (result.metrics["drops"] == 0) == hears
+
+
 def test_its_random_numbers_follow_the_seed() -> None:
     class Dice(Still):
         def on_feedback(self, feedback: Feedback) -> None:
@@ -233,6 +259,12 @@ def test_a_class_runs_in_the_simulator_only(verus: Command, mine: Path) -> None:
     assert (ran.code, ran.err) == (2, "verus: --scheme: `mine.py:Mine` is Python's: it runs in the simulator only\n")
 
 
+def test_the_playground_says_that_it_takes_none(verus: Command, mine: Path) -> None:
+    ran = verus("play", "--scheme", "mine.py:Mine")
+    assert ran.code == 2
+    assert ran.err.startswith("verus: --scheme: is chosen in the page, among those of `verus list schemes`")
+
+
 def failing(body: str, **more: str) -> str:
     methods = {"on_start": "self.window_bytes = 30000", "on_feedback": "pass", "on_timeout": "pass", **more}
     defined = "".join(
@@ -253,6 +285,10 @@ def failing(body: str, **more: str) -> str:
             r"Bad.on_feedback at .* window_bytes must be a number of bytes, between 0 and 1073741824, or None, not nan",
         ),
         (failing("", on_feedback="self.window_bytes = -1"), r"window_bytes must be .* not -1"),
+        (
+            failing("", on_feedback="self.window_bytes = 0"),
+            r"`bad.py:Bad` at 6\.0* s: it will never send again: .* its window is 0 bytes",
+        ),
         (failing("", on_feedback="self.pacing_mbps = 'fast'"), r"pacing_mbps must be .* not 'fast'"),
         (
             failing("", on_start="pass"),
@@ -286,6 +322,17 @@ def test_a_controller_that_fails_harms_no_other_run(verus: Command, tmp_path: Pa
     last = ran.err.splitlines()[-1]
     assert last.startswith("verus: Bad over rate:2, seed 1: ")
     assert re.search(message, last), last
+
+
+def test_a_run_of_more_events_than_it_may_take_fails_alone(verus: Command) -> None:
+    settings = ("--trace", "rate:8", "--duration", 5, "--max-events", 2000, "--json")
+    ran = verus("compare", *settings, "--scheme", "constant:rate_mbps=0.1", "cubic")
+    assert ran.code == 1
+    assert [json.loads(line)["scheme"] for line in ran.out.splitlines()] == ["constant"]
+    assert re.fullmatch(
+        r"verus: Cubic over rate:8, seed 1: the run took more than 2000 events \(max_events\) up to [1-4]\.\d{6} s\n",
+        ran.err,
+    )
 
 
 def test_where_all_fail_nothing_is_written(verus: Command, tmp_path: Path) -> None:

@@ -190,6 +190,19 @@ def test_a_program_that_fails_harms_no_other_run(verus: Command, programs: str, 
 
 
 @pytest.mark.usefixtures("emulator")
+def test_a_receiver_that_never_listens_is_named(verus: Command) -> None:
+    ran = verus(
+        *("compare", "--emulate", "--trace", "rate:8", "--duration", 1, "--json"),
+        *("--scheme", "cmd:sleep 60 => sleep 61"),
+    )
+    assert (ran.code, ran.err.splitlines()[-1]) == (
+        1,
+        "verus: sleep over rate:8, seed 1: flow of `cmd:sleep 60 => sleep 61`: the receiver `sleep 61` did not listen "
+        "at 100.64.0.2:6000 ({host}:{port}) within 15 s, over TCP or UDP",
+    )
+
+
+@pytest.mark.usefixtures("emulator")
 def test_nothing_of_a_program_goes_on_after_its_run(verus: Command, programs: str, tmp_path: Path) -> None:
     sign = tmp_path / "sign"
     # A shell that starts another program, which would write for a minute.
@@ -250,6 +263,7 @@ def test_an_interrupted_comparison_leaves_nothing(tmp_path: Path) -> None:
         (("--emulate", "--transport", "sctp"), "--transport: `sctp` is neither udp nor quic"),
         (("--emulate", "--scheme", "linux:cc="), "--scheme: `linux:cc=` names no congestion control"),
         (("--emulate", "--scheme", "linux:cc=none"), "scheme `linux:cc=none`: this kernel has "),
+        (("--emulate", "--scheme", "cubic", "--max-events", "9"), "in real time, there are no events to be counted"),
         (("--emulate", "--scheme", "cubic", "--records"), "in real time, there is no record of each packet"),
         (("--emulate", "--scheme", "cubic", "--ack-every", "2"), "in real time, ack_every must be 1"),
         (("--emulate", "--scheme", "cubic", "--packet-bytes", "100"), "in real time, packet_bytes must be between"),

@@ -181,6 +181,7 @@ BAD_USAGE: Sequence[tuple[tuple[str, ...], str]] = [
     (("send", "absent", "localhost"), "cannot send `absent`"),
     (("receive",), "HOST/PATH"),
     (("receive", "localhost/x", "--scheme", "reno"), "reno"),
+    (("probe", "client", "127.0.0.1:9", "--scheme", "mine.py:Mine"), "a class in Python runs in the simulator only"),
     (("probe", "server", "--bind", "203.0.113.7"), "203.0.113.7"),
     (("shell", "--", "true"), "--down"),
     (("shell", "--down", "absent", "--", "true"), "absent"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
 
 
-TIDE, *PYTHON, FLOOD = blocks("python")
+TIDE, DCTCP, *PYTHON, FLOOD = blocks("python")
 #: Lines of a shell, and whether this file can run them: others are tests of the crates that they build.
 COMMANDS = [line for block in blocks("sh") for line in block.splitlines() if line.startswith("verus ")]
 
@@ -45,6 +47,47 @@ def test_a_command_runs(verus: Command, line: str) -> None:
     assert "Tide" in ran.out
 
 
+def dctcp(verus: Command, tmp_path: Path, *words: str) -> list[dict[str, Any]]:
+    """What the page's DCTCP and others come to."""
+    (tmp_path / "dctcp.py").write_text(DCTCP)
+    ran = verus(*words, "--json")
+    assert ran.code == 0, ran.err
+    return [json.loads(line) for line in ran.out.splitlines()]
+
+
+def test_dctcp_keeps_the_queue_as_short_as_prague(verus: Command, tmp_path: Path) -> None:
+    (line,) = (line for line in COMMANDS if "dctcp.py" in line)
+    own, prague, cubic = dctcp(verus, tmp_path, *shlex.split(line)[1:])
+    assert own["scheme"] == "Dctcp"
+    assert own["utilization"] > 0.9
+    assert own["loss_rate"] == 0
+    assert own["qdelay_p95_ms"] < 1.5 * prague["qdelay_p95_ms"] < cubic["qdelay_p95_ms"] / 3
+    # The page says these numbers.
+    for row in (own, prague, cubic):
+        told = f"{100 * row['utilization']:.1f} % of the link at {row['qdelay_p95_ms']:.1f} ms"
+        assert told in " ".join(PAGE.read_text().split())
+
+
+def test_how_marks_are_answered_is_on_the_packets(verus: Command, tmp_path: Path) -> None:
+    """DualPI2 has a short queue for ECT(1), and a longer one for all else, where it drops what is not ECT(0)."""
+    words = ("compare", "--trace", "rate:20", "--duration", "10", "--queue", "dualpi2", "--scheme", "dctcp.py:Dctcp")
+    found = {}
+    for ecn in ("'l4s'", "'classic'", "None"):
+        (tmp_path / "dctcp.py").write_text(DCTCP.replace('ecn = "l4s"', f"ecn = {ecn}"))
+        ran = verus(*words, "--json")
+        assert ran.code == 0, ran.err
+        found[ecn] = json.loads(ran.out)
+    l4s, classic, neither = found.values()
+    assert l4s["loss_rate"] == 0 < classic["loss_rate"] < neither["loss_rate"]
+    assert 3 * l4s["qdelay_p50_ms"] < classic["qdelay_p50_ms"]
+    (tmp_path / "dctcp.py").write_text(DCTCP.replace('ecn = "l4s"', 'ecn = "both"'))
+    ran = verus(*words, "--json")
+    assert (ran.code, ran.err) == (
+        2,
+        "verus: --scheme: scheme `dctcp.py:Dctcp`: ecn must be `classic`, `l4s` or None, not 'both'\n",
+    )
+
+
 def test_a_command_in_real_time_runs(verus: Command, tmp_path: Path) -> None:
     (tmp_path / "flood.py").write_text(FLOOD)
     (line,) = (line for line in COMMANDS if "--emulate" in line)
@@ -64,7 +107,7 @@ def test_an_example_in_python_runs(tmp_path: Path, code: str) -> None:
 
 @pytest.mark.usefixtures("tide")
 def test_what_is_shown_is_what_is_said(verus: Command, tmp_path: Path) -> None:
-    (refused, failed) = blocks("console")
+    refused, failed, _ = blocks("console")
     command, message = refused.splitlines()
     assert verus(*shlex.split(command)[2:]).err == f"{message}\n"
     broken = TIDE.replace("step = len(feedback.acked) / self.packets", "step = len(feedback.acked) / 0")

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union, get_args, get_origin
 
 if TYPE_CHECKING:
     from verus._verus import Departure, Feedback, Timeout
@@ -53,6 +53,9 @@ class Controller:
         pacing_mbps: The rate, in Mbit/s, at which what may leave is spread.
         burst_bytes: How much of that may leave back to back; 32 packets if None.
         next_tick_s: When to call `on_tick`, in seconds since the run began.
+        ecn: How it answers congestion marks (ECN), read once, as the flow begins: ``classic``, a mark as a loss (its
+            packets are ECT(0), RFC 3168); ``l4s``, many marks by a little each (ECT(1), RFC 9331); None, not at all:
+            queues drop.
         random: Draw from this alone, and one seed gives one result. It is seeded from the run's seed and the flow.
 
     Times are in simulated seconds since the run began (`…_s`), durations in milliseconds (`…_ms`), sizes in bytes.
@@ -65,6 +68,7 @@ class Controller:
     pacing_mbps: float | None = None
     burst_bytes: float | None = None
     next_tick_s: float | None = None
+    ecn: Literal["classic", "l4s"] | None = None
     random: random.Random
 
     call_limit_s: ClassVar[float] = 10.0
@@ -216,6 +220,18 @@ def make(factory: Callable[[], Controller], seed: int) -> Controller:
 def hears(controller: Controller, event: str) -> bool:
     """Whether its class has something of its own to do then."""
     return getattr(type(controller), event) is not getattr(Controller, event)
+
+
+def ecn_of(controller: Controller) -> str | None:
+    """How it answers marks.
+
+    Raises:
+        ValueError: It says something that is none of the ways.
+    """
+    found = controller.ecn
+    if found not in (None, "classic", "l4s"):
+        raise ValueError(f"ecn must be `classic`, `l4s` or None, not {found!r}")
+    return found
 
 
 def told(error: BaseException) -> str:
@@ -388,3 +404,4 @@ def _try(make: Callable[[], Any], name: str) -> None:
         raise ValueError(problem) from error
     if not isinstance(made, Controller):
         raise ValueError(f"`{name}` makes a {type(made).__name__}, not a verus.Controller")
+    ecn_of(made)

@@ -242,6 +242,7 @@ class Settings(RunSettings, PathSettings):
         flows: Flows of a scheme in one run (a mix brings its own count).
         traffic: What every flow has to send: ``full``, or ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video``.
         repeat: Runs of each cell, with seeds ``seed … seed + repeat - 1``.
+        stretches: Runs of each cell in place of ``repeat``, likewise, each over another part of its recording.
         records: Whether to keep one record for each packet.
         emulate: Whether to run in real time, behind an emulated link, rather than simulate.
         transports: What carries our controllers then: ``udp``, ``quic``.
@@ -254,6 +255,7 @@ class Settings(RunSettings, PathSettings):
     flows: int = 1
     traffic: str = "full"
     repeat: int = 1
+    stretches: int | None = None
     records: bool = False
     emulate: bool = False
     transports: Sequence[str] = ("udp",)
@@ -283,8 +285,12 @@ class Settings(RunSettings, PathSettings):
             raise FieldError("schemes", "needs at least one scheme or mix")
         whole("flows", self.flows, 1, MOST_FLOWS)
         whole("repeat", self.repeat, 1, MOST_REPETITIONS)
+        if self.stretches is not None:
+            whole("stretches", self.stretches, 2, MOST_REPETITIONS)
+            if self.repeat != 1:
+                raise FieldError("repeat", "is not for stretches, each of which runs once, with a seed of its own")
         check_seed(self.seed)
-        if self.seed + self.repeat > 2**63:
+        if self.seed + (self.stretches or self.repeat) > 2**63:
             raise FieldError("seed", "must fit 63 bits, repetitions included")
         check_fields(self._fields())
         for text in self.transports:
@@ -356,14 +362,36 @@ class Settings(RunSettings, PathSettings):
         own = self._fields()
         return [
             make_run(
-                **{**own, "trace": trace, "queue": queue, "seed": seed, "traffic": self.traffic},
+                **{**own, "trace": trace, "queue": queue, "seed": self.seed + at, "traffic": self.traffic},
+                path=path,
                 contestant=contestant,
             )
-            for trace in dict.fromkeys(self.traces)
+            for trace, paths in {trace: self._parts(trace) for trace in self.traces}.items()
             for queue in dict.fromkeys(text for several in self.queues for text in expanded("queues", several))
             for contestant in contestants
-            for seed in range(self.seed, self.seed + self.repeat)
+            for at, path in enumerate(paths)
         ]
+
+    def _parts(self, trace: str) -> list[str]:
+        """What each repetition of a cell runs over.
+
+        Raises:
+            FieldError: It has no stretches, or not so many.
+        """
+        if self.stretches is None:
+            return [trace] * self.repeat
+        found = json.loads(_verus.check_channel(trace))
+        if found["kind"] == "built-in" and "parts" not in found:
+            return [trace] * self.stretches  # another realisation for each seed
+        if found["kind"] == "rate" or "parts" in found:
+            why = "is the same all the time" if found["kind"] == "rate" else "is a part already"
+            raise FieldError("stretches", f"are those of a recording: `{trace}` {why}")
+        there = json.loads(_verus.trace_info(trace))["duration_s"]
+        if self.stretches * self.duration_s > there:
+            most = int(there / self.duration_s)
+            has = f"`{trace}` has {there:g} s, which is {most} stretches of {self.duration_s:g} s"
+            raise FieldError("stretches", f"must not overlap: {has}, not {self.stretches}")
+        return [stretch(trace, number, self.duration_s) for number in range(1, self.stretches + 1)]
 
     def _fields(self) -> dict[str, Any]:
         """Those that a scenario has under the same name and with the same meaning."""
@@ -388,6 +416,16 @@ class Settings(RunSettings, PathSettings):
                 raise FieldError(name, "is not a setting of this version")
         plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
         return cls(**plain)
+
+
+def stretch(recording: str, number: int, seconds: float) -> str:
+    """The stretch of a recording with this number, from 1: each of so many seconds, one after another.
+
+    Example:
+        >>> stretch("town.down", 3, 30)
+        'town.down[60:90]'
+    """
+    return f"{recording}[{(number - 1) * seconds:g}:{number * seconds:g}]"
 
 
 def distinct(contestants: Sequence[Contestant]) -> list[Contestant]:

@@ -126,6 +126,9 @@ class RunOptions(TypedDict, total=False):
     seed: int
     #: Width of the bins of time series, ms.
     bin_ms: float
+    #: The most events that the run may take (a packet's arrival is one, and so is a timer): it fails if it
+    #: takes more. No bound if absent.
+    max_events: int | None
 
 
 class Scenario(PathOptions, RunOptions, total=False):
@@ -185,3 +188,4 @@ class RunSettings:
     duration_s: float = 60.0
     seed: int = 1
     bin_ms: float = 100.0
+    max_events: int | None = None

@@ -110,6 +110,9 @@ impl Job {
         if scenario.records {
             return refuse("there is no record of each packet (leave --records out)");
         }
+        if scenario.max_events.is_some() {
+            return refuse("there are no events to be counted (leave --max-events out)");
+        }
         if !(LEAST_PACKET..=MOST_PACKET).contains(&scenario.packet_bytes) {
             return refuse(&format!(
                 "packet_bytes must be between {LEAST_PACKET} and {MOST_PACKET}, not {}",

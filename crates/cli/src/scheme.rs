@@ -11,6 +11,15 @@ use verus_core::model::MAX_BYTES;
 /// # Errors
 /// What is wrong with the scheme or its file.
 pub fn open(text: &str) -> Result<Scheme, SchemeError> {
+    let file = text.trim().split(':').next().unwrap_or_default();
+    if file.ends_with(".py") {
+        return Err(SchemeError::OutOfRange {
+            scheme: text.to_owned(),
+            problem: "a class in Python runs in the simulator only (`verus compare`); here an algorithm in Rust can send \
+                      (docs/own-controller.md)"
+                .to_owned(),
+        });
+    }
     Scheme::open(text, |path| {
         let mut bytes = Vec::new();
         let file = File::open(path).map_err(|error| format!("cannot be read: {error}"))?;
@@ -23,4 +32,23 @@ pub fn open(text: &str) -> Result<Scheme, SchemeError> {
             .map_err(|error| format!("cannot be read: {error}"))?;
         Ok(bytes)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_in_python_is_told_where_it_runs() {
+        for text in ["mine.py:Mine", "a/mine.py:Mine:gain=2", "mine.py"] {
+            let told = open(text).expect_err("no endpoint runs it").to_string();
+            assert_eq!(
+                told,
+                format!(
+                    "scheme `{text}`: a class in Python runs in the simulator only (`verus compare`); here an algorithm in \
+                     Rust can send (docs/own-controller.md)"
+                )
+            );
+        }
+    }
 }

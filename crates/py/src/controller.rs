@@ -23,7 +23,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use verus_core::algorithm::{Elsewhere, Value};
 use verus_core::configuration::Configured;
 use verus_core::spec::{Given, Problem};
-use verus_core::{Allowance, Bytes, Controller, Departure, Feedback, Rate, Time, Timeout};
+use verus_core::{Allowance, Bytes, Controller, Departure, Ecn, Feedback, Rate, Time, Timeout};
 
 use crate::events;
 
@@ -164,6 +164,7 @@ impl Configured for Class {
             state: Arc::clone(&self.state),
             hears_sent: false,
             hears_tick: false,
+            ecn: Ecn::NotEct,
             window: None,
             budget: None,
             told_budget: None,
@@ -184,6 +185,11 @@ impl Configured for Class {
             };
             controller.hears_sent = overridden("on_sent")?;
             controller.hears_tick = overridden("on_tick")?;
+            controller.ecn = match module.call_method1("ecn_of", (&object,))?.extract()? {
+                Some("classic") => Ecn::Ect0,
+                Some(_) => Ecn::Ect1,
+                None => Ecn::NotEct,
+            };
             controller.object = Some(object.unbind());
             Ok(())
         });
@@ -206,6 +212,7 @@ struct PythonController {
     state: Arc<State>,
     hears_sent: bool,
     hears_tick: bool,
+    ecn: Ecn,
     window: Option<Bytes>,
     budget: Option<Bytes>,
     /// What the object believes is left of its budget.
@@ -399,6 +406,10 @@ impl Controller for PythonController {
 
     fn send_quantum(&self) -> Option<Bytes> {
         self.burst
+    }
+
+    fn ecn(&self) -> Ecn {
+        self.ecn
     }
 
     fn next_tick(&self) -> Option<Time> {

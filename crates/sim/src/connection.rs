@@ -6,6 +6,7 @@ use verus_core::{Bytes, Duration, Time};
 
 use crate::feed::Feed;
 use crate::frames::Frames;
+use crate::guard::Ticks;
 use crate::half::ReceiverHalf;
 use crate::pages::Client;
 use crate::plan::Plan;
@@ -97,6 +98,8 @@ pub struct Flow {
     pub sender_timer: Timer,
     /// The receiver's timer: delayed acknowledgements.
     pub receiver_timer: Timer,
+    /// How often timers come.
+    pub(crate) ticks: Ticks,
 }
 
 impl Flow {
@@ -117,6 +120,7 @@ impl Flow {
             ends: Ends::new(plan, index, 0, start),
             sender_timer: Timer::default(),
             receiver_timer: Timer::default(),
+            ticks: Ticks::default(),
         };
         (flow, start)
     }

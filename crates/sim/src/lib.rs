@@ -9,6 +9,7 @@ mod contestant;
 pub mod event;
 mod feed;
 pub mod frames;
+mod guard;
 mod half;
 pub mod media;
 mod network;

@@ -31,6 +31,7 @@ use verus_measure::qlog::{Qlog, Written};
 
 use crate::connection::{Ends, Flow, Phase};
 use crate::event::{Event, EventQueue};
+use crate::guard::{MOST_AT_ONCE, caught, stuck, too_many};
 use crate::observe::Observers;
 use crate::packet::{AckPacket, DataPacket, Says};
 use crate::pages::ASK_AGAIN;
@@ -65,6 +66,13 @@ struct Network {
     observers: Observers,
     /// Data packets sent so far, as [`DataPacket::id`] counts them.
     sent: u32,
+    /// The instant of the event under way, and the flow that it came to: where a controller is that panics.
+    now: Time,
+    at: usize,
+    /// What a controller did wrong, and which flow's, until the run ends by it.
+    wrong: Option<(usize, String)>,
+    /// How many events there will have been when to [`look`](Self::look) whether the run may go on.
+    next_look: u64,
 }
 
 /// A path, and the event to serve its links.
@@ -102,7 +110,10 @@ impl Plan {
     ) -> Result<(Outcome, Vec<io::Result<Written>>), Error> {
         let flows = self.scenario.flows.len();
         assert!(logs.is_empty() || logs.len() == flows, "one for each flow");
-        Network::new(Arc::new(self.clone()), logs).run(progress)
+        let plan = Arc::new(self.clone());
+        let made = caught(|| Network::new(Arc::clone(&plan), logs));
+        made.map_err(|problem| plan.gave_up(None, Time::ZERO, &problem))?
+            .run(progress)
     }
 
     /// For each flow the propagation delay there and back, as far as it is known before the run.
@@ -153,14 +164,17 @@ impl Simulation {
     /// [`Error::Controller`] if a controller gave up.
     pub fn run_until(&mut self, until: Time) -> Result<bool, Error> {
         let network = &mut self.0;
-        while let Some(at) = network.events.next_at()
-            && at < until
-            && at <= network.end
-        {
-            let (now, event) = network.events.pop().expect("it is next");
-            network.handle(now, event, &mut |_| true)?;
-        }
-        network.plan.check_controllers()?;
+        let ran = caught(|| {
+            while let Some(at) = network.events.next_at()
+                && at < until
+                && at <= network.end
+            {
+                let (now, event) = network.events.pop().expect("it is next");
+                network.handle(now, event, &mut |_| true)?;
+            }
+            network.plan.check_controllers()
+        });
+        ran.unwrap_or_else(|problem| Err(network.gave_up(network.at, &problem)))?;
         Ok(until < network.end)
     }
 
@@ -243,6 +257,10 @@ impl Network {
             hearing: Vec::new(),
             observers: Observers::new(&plan, &base_rtt, end, logs),
             sent: 0,
+            now: Time::ZERO,
+            at: 0,
+            wrong: None,
+            next_look: plan.next_look(0),
             plan,
         }
     }
@@ -251,14 +269,40 @@ impl Network {
         mut self,
         progress: &mut dyn FnMut(f64) -> bool,
     ) -> Result<(Outcome, Vec<io::Result<Written>>), Error> {
-        while let Some((now, event)) = self.events.pop()
-            && now <= self.end
-        {
-            self.handle(now, event, progress)?;
-        }
-        self.plan.check_controllers()?;
+        let ran = caught(|| {
+            while let Some((now, event)) = self.events.pop()
+                && now <= self.end
+            {
+                self.handle(now, event, progress)?;
+            }
+            self.now = self.end;
+            self.check_senders()
+        });
+        ran.unwrap_or_else(|problem| Err(self.gave_up(self.at, &problem)))?;
         progress(1.0);
-        Ok(self.finish())
+        let (plan, end, at) = (Arc::clone(&self.plan), self.end, self.at);
+        caught(|| self.finish()).map_err(|problem| plan.gave_up(Some(at), end, &problem))
+    }
+
+    /// The error by which the run ends where the controller of this flow did something wrong.
+    #[cold]
+    fn gave_up(&self, flow: usize, problem: &str) -> Error {
+        self.plan.gave_up(Some(flow), self.now, problem)
+    }
+
+    /// Refuses to go on with a controller that gave up, or that allows nothing ever again.
+    #[cold]
+    fn check_senders(&self) -> Result<(), Error> {
+        self.plan.check_controllers()?;
+        let mut open = self.flows.iter().enumerate().filter(|(_, flow)| {
+            // A controller hears of a live source's frames, and may let them go.
+            flow.phase == Phase::On && flow.ends.frames.is_none()
+        });
+        let found = open.find_map(|(index, flow)| Some((index, stuck(&flow.ends.sender)?)));
+        found.map_or(
+            Ok(()),
+            |(index, problem)| Err(self.gave_up(index, &problem)),
+        )
     }
 
     #[inline]
@@ -269,6 +313,10 @@ impl Network {
         progress: &mut dyn FnMut(f64) -> bool,
     ) -> Result<(), Error> {
         self.observers.totals.events += 1;
+        self.now = now;
+        if self.observers.totals.events == self.next_look {
+            self.look(progress)?;
+        }
         match event {
             Event::Start(flow) => self.on_start(now, flow as usize),
             Event::Frame(flow) => self.on_frame(now, flow as usize),
@@ -285,7 +333,35 @@ impl Network {
             Event::Ack(pipe) => self.on_ack(now, pipe as usize),
             Event::Sample => return self.on_sample(now, progress),
         }
-        Ok(())
+        match self.wrong.take() {
+            None => Ok(()),
+            Some((flow, problem)) => Err(self.gave_up(flow, &problem)),
+        }
+    }
+
+    /// Whether the run may go on, however little its clock has moved.
+    #[cold]
+    fn look(&mut self, progress: &mut dyn FnMut(f64) -> bool) -> Result<(), Error> {
+        let events = self.observers.totals.events;
+        if let Some(most) = self.plan.scenario.max_events.filter(|&most| events > most) {
+            self.plan.check_controllers()?;
+            let seconds = self.now.as_secs_f64();
+            return Err(Error::Controller(format!(
+                "the run took more than {most} events (max_events) up to {seconds:.6} s"
+            )));
+        }
+        self.next_look = self.plan.next_look(events);
+        self.go_on(progress)
+    }
+
+    /// Tells of the progress.
+    fn go_on(&self, progress: &mut dyn FnMut(f64) -> bool) -> Result<(), Error> {
+        let fraction = self.now.as_secs_f64() / self.plan.scenario.duration_s;
+        if progress(fraction.min(1.0)) {
+            Ok(())
+        } else {
+            Err(Error::Cancelled)
+        }
     }
 
     /// Samples the time series, and tells of the progress.
@@ -296,10 +372,8 @@ impl Network {
         }
         if now >= self.next_told {
             self.next_told = now + self.hundredth;
-            self.plan.check_controllers()?;
-            if !progress(now.as_secs_f64() / self.plan.scenario.duration_s) {
-                return Err(Error::Cancelled);
-            }
+            self.check_senders()?;
+            self.go_on(progress)?;
         }
         self.events.push(now + self.every, Event::Sample);
         Ok(())
@@ -333,6 +407,7 @@ impl Network {
     #[cold]
     fn on_start(&mut self, now: Time, index: usize) {
         self.catch_up(now);
+        self.at = index;
         let flow = &mut self.flows[index];
         if flow.phase != Phase::Pausing {
             return; // it was stopped before
@@ -363,6 +438,7 @@ impl Network {
     /// A live source has another frame.
     #[cold]
     fn on_frame(&mut self, now: Time, index: usize) {
+        self.at = index;
         let flow = &mut self.flows[index];
         let Ends { sender, frames, .. } = &mut flow.ends;
         if flow.phase == Phase::On
@@ -479,17 +555,21 @@ impl Network {
     /// Lets a sender send what its controller allows, and sets its timer.
     #[inline]
     fn pump(&mut self, now: Time, index: usize) {
+        self.at = index;
         let Flow {
             ends, connection, ..
         } = &mut self.flows[index];
-        let mut sent = false;
+        let before = self.sent;
         self.observers.before_sending(now, index, &ends.sender);
         let packet_size = Bytes::new(u64::from(self.plan.scenario.packet_bytes));
         if let Some(feed) = &mut ends.feed {
             feed.feed(now, &mut ends.sender, packet_size);
         }
         while let Some(transmit) = ends.sender.poll_transmit(now) {
-            sent = true;
+            if self.sent.wrapping_sub(before) == MOST_AT_ONCE {
+                self.wrong = Some((index, too_many(&ends.sender)));
+                return;
+            }
             if let Some(feed) = &mut ends.feed
                 && !transmit.retransmission
             {
@@ -519,6 +599,7 @@ impl Network {
             self.data.path.serve_before(now, &mut watch);
             self.data.path.send(now, transmit.size, packet, &mut watch);
         }
+        let sent = self.sent != before;
         self.observers.after_sending(now, index, &ends.sender, sent);
         if sent {
             self.data.set_service(Event::Service, &mut self.events);
@@ -568,6 +649,7 @@ impl Network {
     #[inline]
     fn receive(&mut self, now: Time, packet: &DataPacket) -> bool {
         let index = packet.flow as usize;
+        self.at = index;
         let size = self.plan.scenario.packet_bytes;
         let flow = &mut self.flows[index];
         if packet.connection != flow.connection {
@@ -717,6 +799,7 @@ impl Network {
     #[inline(always)]
     fn hear(&mut self, now: Time, index: usize, ack: &Ack, answers: u32, report: Option<u32>) {
         self.observers.on_settled(u64::from(answers));
+        self.at = index;
         let ends = &mut self.flows[index].ends;
         let report = (ends.half.as_mut().zip(report)).and_then(|(half, report)| half.hear(report));
         ends.sender
@@ -748,9 +831,16 @@ impl Network {
             return;
         }
         if ends.sender.is_due(now) {
+            self.at = index;
             ends.sender.on_timer(now);
             self.observers.on_timer(now, index, &ends.sender);
+            let before = self.sent;
             self.pump(now, index);
+            if self.sent == before
+                && let Some(problem) = self.flows[index].ticks.count(now)
+            {
+                self.wrong = Some((index, problem));
+            }
         } else {
             self.set_sender_timer(now, index);
         }
@@ -763,11 +853,17 @@ impl Network {
     }
 
     fn on_observer_timer(&mut self, now: Time, index: usize) {
-        if let Some(half) = &mut self.flows[index].ends.half
+        self.at = index;
+        let flow = &mut self.flows[index];
+        if let Some(half) = &mut flow.ends.half
             && half.on_timer(now)
             && let Some(at) = half.set_timer()
         {
-            self.events.push(at, Event::ObserverTimer(index as u32));
+            self.events
+                .push(at.max(now), Event::ObserverTimer(index as u32));
+            if let Some(problem) = flow.ticks.count(now) {
+                self.wrong = Some((index, problem));
+            }
         }
     }
 }

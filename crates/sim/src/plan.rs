@@ -2,9 +2,14 @@
 
 use verus_core::algorithm::{Registry, Scheme};
 
+use verus_core::Time;
+
 use crate::paths::Paths;
 use crate::scenario::{Error, Scenario};
 use crate::traffic::Traffic;
+
+/// Events between two looks at whether a run is to go on, some 0.2 s of work.
+const LOOK_EVERY: u64 = 1 << 20;
 
 /// A checked scenario, with its files read and its texts parsed.
 #[derive(Clone, Debug)]
@@ -28,6 +33,26 @@ impl Plan {
     pub(crate) fn check_controllers(&self) -> Result<(), Error> {
         let failure = self.schemes.iter().find_map(Scheme::failure);
         failure.map_or(Ok(()), |failure| Err(Error::Controller(failure)))
+    }
+
+    /// The error by which a run ends where the controller of a flow, or one that is not known, did something wrong.
+    pub(crate) fn gave_up(&self, flow: Option<usize>, now: Time, problem: &str) -> Error {
+        let mut schemes: Vec<&str> = self.schemes.iter().map(Scheme::text).collect();
+        schemes.dedup();
+        let whose = flow.map_or_else(
+            || schemes.join("+"),
+            |at| self.schemes[at].text().to_owned(),
+        );
+        let seconds = now.as_secs_f64();
+        Error::Controller(format!("`{whose}` at {seconds:.6} s: {problem}"))
+    }
+
+    /// How many events there will have been when to look whether the run may go on, after so many.
+    pub(crate) fn next_look(&self, events: u64) -> u64 {
+        let soon = events.saturating_add(LOOK_EVERY);
+        let most = self.scenario.max_events.map(|most| most.saturating_add(1));
+        most.filter(|&most| most > events)
+            .map_or(soon, |most| most.min(soon))
     }
 }
 

@@ -114,6 +114,10 @@ pub struct Scenario {
     /// Period after which the path returns to its first state and the changes start again, s; if absent, they happen once.
     #[schemars(range(min = 0.001, max = 1_000_000))]
     pub changes_repeat_s: Option<f64>,
+    /// The most events that the run may take (a packet's arrival is one, and so is a timer): it fails if it takes more. No
+    /// bound if absent.
+    #[schemars(range(min = 1, max = 9_223_372_036_854_775_807_i64))]
+    pub max_events: Option<u64>,
 }
 
 /// One flow of a scenario.
@@ -219,6 +223,7 @@ impl Default for Scenario {
             ack_every: 1,
             changes: Vec::new(),
             changes_repeat_s: None,
+            max_events: None,
         }
     }
 }
@@ -273,7 +278,8 @@ pub enum Error {
     /// A channel cannot be used.
     #[error(transparent)]
     Channel(#[from] verus_channel::Error),
-    /// A controller gave up.
+    /// A controller gave up or did what none may, or the run took more than [`Scenario::max_events`]: this run is over, and
+    /// others need not care.
     #[error("{0}")]
     Controller(String),
     /// The progress callback said to stop.

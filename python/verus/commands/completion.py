@@ -96,7 +96,7 @@ def _arguments(verb: str) -> list[Any]:
     inner = app
     for word in verb.split():
         inner = inner[word]
-    return list(inner.assemble_argument_collection())
+    return [argument for argument in inner.assemble_argument_collection() if argument.show]
 
 
 def _options(verb: str) -> dict[str, Any]:

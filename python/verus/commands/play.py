@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from verus.checks import whole
-from verus.commands.options import COUNT, Flag, one
+from verus.commands.options import COUNT, Flag, one, words
 from verus.commands.talk import Talk, tell
 from verus.errors import FieldError
 from verus.files import replace_whole
@@ -52,11 +52,13 @@ def play(
     browser: Annotated[bool, Parameter(name="--browser", negative="--no-browser", show_default=False)] = True,
     export: Annotated[Path | None, one("DIR")] = None,
     force: Flag = False,
+    schemes: Annotated[list[str] | None, words("SCHEME", name="--scheme", show=False)] = None,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> None:
     """Open the playground in the browser: watch a controller on a link, or set its window yourself.
 
-    The simulator runs in the page. Nothing leaves this machine, and the numbers are those of `verus compare`.
+    The simulator runs in the page. Nothing leaves this machine, and the numbers are those of `verus compare`. Senders
+    are chosen in the page; it has those of `verus list schemes`, and takes none of your own.
 
     Parameters
     ----------
@@ -69,6 +71,12 @@ def play(
     force
         Write into that folder even if it is not empty.
     """
+    if schemes is not None:
+        raise FieldError(
+            "schemes",
+            "is chosen in the page, among those of `verus list schemes`; it takes no controller of your own, which "
+            "`verus compare` and `verus.gym` do (docs/own-controller.md)",
+        )
     if port is not None:
         whole("port", port, 1, 65535)
     content = files()

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from verus import _verus, experiments
 from verus.checks import at_least, check_seed, checked
-from verus.commands.options import COUNT, Flag, Json, one
+from verus.commands.options import COUNT, Flag, Json, one, words
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
@@ -46,6 +46,7 @@ def reproduce(
     jobs: Annotated[int, COUNT] = 1,
     modes: Annotated[str, one("MODES")] = "",
     short: Flag = False,
+    schemes: Annotated[list[str] | None, words("SCHEME", name="--scheme")] = None,
     out: Annotated[Path | None, one("DIR")] = None,
     force: Flag = False,
     json_: Json = False,
@@ -75,6 +76,8 @@ def reproduce(
         measured, too; each takes another run of every flow of Verus.
     short
         Fewer and shorter runs; only `arena` has this form.
+    schemes
+        Senders to run beside the others, such as a class of your own, `FILE.py:CLASS`; only `arena` takes some.
     out
         Folder for results and report (with several experiments, a subfolder for each). Default: a new
         one in `verus-results`; none with --json.
@@ -102,11 +105,14 @@ def reproduce(
         modes=_modes(modes),
         lenient=everything,
         short=short,
+        schemes=tuple(schemes or ()),
     )
     wanted = experiments.ALL if everything else dict.fromkeys(names or ())
     chosen = [experiments.find(name) for name in wanted]
     if short and (long := [experiment.name for experiment in chosen if not experiment.short]):
         raise FieldError("short", f"`{long[0]}` has no short form")
+    if schemes and (fixed := [experiment.name for experiment in chosen if not experiment.takes_schemes]):
+        raise FieldError("schemes", f"`{fixed[0]}` runs what its source ran; `arena` takes others beside its own")
     if not names:
         talk.say(f"No experiment is named: all {len(chosen)} run (`verus reproduce list` shows them)")
     work = [experiment.prepare(options) for experiment in chosen]

@@ -132,8 +132,18 @@ _OPTIONS: dict[str, tuple[str, str]] = {
         "send.",
     ),
     "duration_s": ("TIME", "Duration of each run, in seconds or as `2m`. Default: {duration_s}."),
+    "max_events": (
+        "N",
+        "The most events that a run may take (a packet's arrival is one, and so is a timer): it fails if it takes "
+        "more. A core does some millions a second. Default: no bound.",
+    ),
     "seed": ("N", "First seed. Default: {seed}."),
     "repeat": ("N", "Runs of each combination, with seeds SEED, SEED + 1, … Default: 1."),
+    "stretches": (
+        "N",
+        "Runs of each combination, each over another part of a recording: the first --duration of it, the next, and so "
+        "on, with seeds SEED, SEED + 1, … In place of --repeat.",
+    ),
     "records": ("", "Keep one record for each packet (`records.parquet`)."),
     "emulate": (
         "",

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread::{self, JoinHandle};
-use std::time::Duration as Span;
+use std::time::{Duration as Span, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
@@ -24,6 +24,8 @@ const BETWEEN: &str = "=>";
 const LOOK: Span = Span::from_millis(10);
 /// How long a program has to end when it is told to.
 const LEAVE: Span = Span::from_millis(500);
+/// How long a receiver has until it must listen: less than everyone waits for it to, so that it is named.
+const UNTIL_IT_LISTENS: Span = Span::from_secs(15);
 /// What is kept of a line that a program prints.
 const LONGEST_LINE: u64 = 1000;
 
@@ -68,8 +70,15 @@ pub fn receive(flow: &Flow<'_>, program: &Program) -> io::Result<Option<u64>> {
         return sink(flow).map(Some);
     };
     let mut running = Running::start("receiver", receiver, flow)?;
+    let began = now();
     while !flow.stage.is_over() && !listens(flow.receiver)? {
         running.look()?;
+        if now() - began > UNTIL_IT_LISTENS {
+            let (address, patience) = (flow.receiver, UNTIL_IT_LISTENS.as_secs());
+            return Err(io::Error::other(format!(
+                "the receiver `{receiver}` did not listen at {address} ({{host}}:{{port}}) within {patience} s, over TCP or UDP"
+            )));
+        }
         thread::sleep(LOOK);
     }
     flow.stage.listen(flow.index);
@@ -120,6 +129,14 @@ fn sink(flow: &Flow<'_>) -> io::Result<u64> {
         }
     }
     Ok(received)
+}
+
+#[allow(
+    clippy::disallowed_methods,
+    reason = "how long a program takes to start, in real time"
+)]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// Whether a socket of the calling thread's namespace is bound to the port.

@@ -5,6 +5,7 @@ mod common;
 mod delay_min;
 mod determinism;
 mod ecn;
+mod foreign_controllers;
 mod forward;
 mod goldens;
 mod network;

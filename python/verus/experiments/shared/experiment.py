@@ -41,6 +41,8 @@ class Options:
         modes: Of Verus, or settings of it, to run beside its default mode.
         lenient: Run what can be run where recordings are not on this machine, rather than refuse.
         short: Run the short form of what has one (`Experiment.short`).
+        schemes: Senders of the user's to run beside the others, where the experiment takes some
+            (`Experiment.takes_schemes`).
     """
 
     traces: Path | None = None
@@ -51,6 +53,7 @@ class Options:
     modes: tuple[str, ...] = ()
     lenient: bool = False
     short: bool = False
+    schemes: tuple[str, ...] = ()
 
 
 #: Does an experiment's work, telling its progress.
@@ -73,6 +76,7 @@ class Experiment:
         judged: Each claim of the source (`claims.csv`) and what became of it, where it has such.
         files: What else is written beside the results: name → text.
         short: Whether it has a short form, of seconds in place of minutes.
+        takes_schemes: Whether it runs senders of the user's beside its own.
     """
 
     name: str
@@ -85,3 +89,4 @@ class Experiment:
     judged: Callable[[Results], list[Judged]] | None = None
     files: Callable[[Results], Mapping[str, str]] | None = None
     short: bool = False
+    takes_schemes: bool = False

@@ -17,7 +17,7 @@ from rich import box
 from rich.console import RenderableType
 from rich.table import Table as Grid
 
-from verus.experiments.others.arena.field import NAME, SENDERS, prepare
+from verus.experiments.others.arena.field import NAME, prepare
 from verus.experiments.others.arena.found import Found
 from verus.experiments.others.arena.questions import QUESTIONS
 from verus.experiments.shared import markdown
@@ -45,7 +45,7 @@ def lead(results: Results) -> str:
     seconds = next(row["duration_s"] for row in results.rows.to_pylist())
     form = "the short form: " if settings["short"] else ""
     said = (
-        f"{len(SENDERS)} senders over {channels} channels ({settings['channels']}), {stretches} stretches of "
+        f"{len(found.labels())} senders over {channels} channels ({settings['channels']}), {stretches} stretches of "
         f"{seconds:g} s each, behind {len(found.queues())} queues; {form}{results.rows.num_rows} runs from seed "
         f"{settings['seed']}. ± is half of the 95 % confidence interval over stretches or seeds (Student's t)."
     )
@@ -112,4 +112,5 @@ EXPERIMENT = Experiment(
     summary=summary,
     files=lambda results: {"arena.csv": to_csv(results), "arena.md": to_markdown(results)},
     short=True,
+    takes_schemes=True,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from verus import _verus
@@ -14,7 +14,8 @@ from verus.experiments.shared.experiment import Options, Work
 from verus.experiments.shared.reproduction import Column, Place, columns_for
 from verus.results import Results
 from verus.runner import Progress, run_all
-from verus.scenario import Run
+from verus.scenario import Contestant, Run
+from verus.scenario import stretch as seconds_of
 
 NAME = "arena"
 
@@ -110,6 +111,7 @@ class Size:
         stretch_s: Seconds of each.
         seeds: Repetitions of what needs no channel.
         shared_s: Seconds of each of these.
+        senders: Who runs: the scheme of each, by the name that it has here.
     """
 
     channels: tuple[str, ...]
@@ -118,6 +120,7 @@ class Size:
     stretch_s: float
     seeds: int
     shared_s: float
+    senders: Mapping[str, str] = field(default_factory=lambda: SENDERS)
 
 
 FULL = Size(tuple(CHANNELS), tuple(QUEUES), stretches=4, stretch_s=30.0, seeds=5, shared_s=60.0)
@@ -141,7 +144,7 @@ def places(size: Size) -> dict[str, Place]:
     return {
         stretch(name, number): Place(
             f"{CHANNELS[name].built_in}@{number}",
-            f"{CHANNELS[name].recording}[{(number - 1) * size.stretch_s:g}:{number * size.stretch_s:g}]",
+            seconds_of(CHANNELS[name].recording, number, size.stretch_s),
         )
         for name in size.channels
         for number in range(1, size.stretches + 1)
@@ -153,9 +156,8 @@ def runs(column: Column, size: Size) -> list[Run]:
     return [run for part in (_alone, _fair, _company, _lossy, _outages, _video) for run in part(column, size)]
 
 
-def _told(label: str, queue: str = BLOATED) -> str:
+def _told(scheme: str, queue: str) -> str:
     """A sender as a queue has it."""
-    scheme = SENDERS[label]
     return f"{scheme}:ecn=yes" if queue in MARKING and scheme in ASK_FOR_MARKS else scheme
 
 
@@ -166,7 +168,7 @@ def _stretches(
     for number in range(1, size.stretches + 1):
         yield column.run(
             stretch(channel, number),
-            _told(label, queue),
+            _told(size.senders[label], queue),
             label=label,
             part=f"{part}|{channel}",
             seed=column.seed + number - 1,
@@ -179,7 +181,7 @@ def _stretches(
 
 
 def _alone(column: Column, size: Size) -> Iterator[Run]:
-    for queue, channel, label in itertools.product(size.queues, size.channels, SENDERS):
+    for queue, channel, label in itertools.product(size.queues, size.channels, size.senders):
         yield from _stretches(column, size, label, channel, f"alone|{queue}", queue)
 
 
@@ -198,7 +200,7 @@ def _shared(
         first, *others = flows
         yield column.run(
             f"rate:{mbps:g}",
-            SENDERS[label],
+            size.senders[label],
             label=label,
             part=part,
             seed=column.seed + number,
@@ -212,19 +214,19 @@ def _buffer(name: str) -> str:
 
 
 def _fair(column: Column, size: Size) -> Iterator[Run]:
-    for count, buffer, label in itertools.product(CROWDS, BUFFERS, SENDERS):
+    for count, buffer, label in itertools.product(CROWDS, BUFFERS, size.senders):
         flows = [{"start_s": APART_S * at * 2 / count} for at in range(count)]
         yield from _shared(column, size, label, f"fair|{count}|{buffer}", flows=flows, queue=_buffer(buffer))
 
 
 def _company(column: Column, size: Size) -> Iterator[Run]:
-    for rival, buffer, label in itertools.product(RIVALS, BUFFERS, SENDERS):
+    for rival, buffer, label in itertools.product(RIVALS, BUFFERS, size.senders):
         flows: list[dict[str, Any]] = [{"scheme": RIVALS[rival]}, {"start_s": APART_S}]
         yield from _shared(column, size, label, f"company|{rival}|{buffer}", flows=flows, queue=_buffer(buffer))
 
 
 def _lossy(column: Column, size: Size) -> Iterator[Run]:
-    for loss, label in itertools.product((0.0, *LOSSES), SENDERS):
+    for loss, label in itertools.product((0.0, *LOSSES), size.senders):
         yield from _shared(column, size, label, f"loss|{loss:g}", loss=loss, queue=_buffer("shallow"))
 
 
@@ -233,7 +235,7 @@ def _outages(column: Column, size: Size) -> Iterator[Run]:
         "held": [{"at_s": OUTAGE_FROM_S, "rate_mbps": 0.0}, {"at_s": OUTAGE_TO_S, "rate_mbps": OUTAGE_MBPS}],
         "lost": [{"at_s": OUTAGE_FROM_S, "loss": 1.0}, {"at_s": OUTAGE_TO_S, "loss": 0.0}],
     }
-    for kind, label in itertools.product(OUTAGES, SENDERS):
+    for kind, label in itertools.product(OUTAGES, size.senders):
         yield from _shared(
             column,
             size,
@@ -249,8 +251,21 @@ def _outages(column: Column, size: Size) -> Iterator[Run]:
 
 
 def _video(column: Column, size: Size) -> Iterator[Run]:
-    for channel, label in itertools.product((name for name in VIDEO_CHANNELS if name in size.channels), SENDERS):
+    for channel, label in itertools.product((name for name in VIDEO_CHANNELS if name in size.channels), size.senders):
         yield from _stretches(column, size, label, channel, "video", flows=[{"traffic": "video"}])
+
+
+def _own(schemes: Sequence[str]) -> dict[str, str]:
+    """Senders of the user's beside the field, each under its label; where that is taken, under the scheme's text.
+
+    Raises:
+        FieldError: One cannot be used.
+    """
+    found: dict[str, str] = {}
+    for text in schemes:
+        label = Contestant.from_scheme(text).label
+        found[text if label in (*SENDERS, *found) else label] = text
+    return found
 
 
 def prepare(options: Options) -> Work:
@@ -262,7 +277,8 @@ def prepare(options: Options) -> Work:
             raise FieldError(
                 "repeat", f"must be at most {most}: recordings have {RECORDED_S:g} s for so many stretches"
             )
-        size = Size(size.channels, size.queues, options.repeat, size.stretch_s, options.repeat, size.shared_s)
+        size = replace(size, stretches=options.repeat, seeds=options.repeat)
+    size = replace(size, senders=SENDERS | _own(options.schemes))
     columns, missing = columns_for(NAME, places(size), options)
     column = columns[-1]
 
@@ -272,6 +288,7 @@ def prepare(options: Options) -> Work:
             "experiment": NAME,
             "seed": options.seed,
             "repeat": options.repeat,
+            "schemes": list(options.schemes),
             "short": options.short,
             "channels": column.name,
             "missing": missing,

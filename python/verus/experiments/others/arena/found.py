@@ -51,6 +51,10 @@ class Found:
         """Everyone by dominance, on the paths of one queue or of all."""
         return order(self.points(queue))
 
+    def labels(self) -> list[str]:
+        """Everyone, in the order in which they ran."""
+        return list(next(iter(self.of("alone").values())))
+
     def senders(self) -> list[str]:
         """Everyone, by dominance on all paths."""
         return [one.sender for one in self.standings()]

@@ -19,7 +19,6 @@ from verus.experiments.others.arena.field import (
     OUTAGE_TO_S,
     OUTAGES,
     QUEUES,
-    SENDERS,
     SHARED_MBPS,
 )
 from verus.experiments.others.arena.found import Found, Question, number_text, values_of
@@ -112,7 +111,7 @@ def _dominance_figure(found: Found) -> Figure:
 def _delay_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
     by_queue: dict[str, dict[str, list[str]]] = {}
     for queue in found.queues():
-        for label in SENDERS:
+        for label in found.labels():
             rows = [own for (each, _), senders in found.of("alone").items() if each == queue for own in senders[label]]
             delays = [math.log(max(value, 1.0)) for value in seen(values_of(rows, "qdelay_p95_ms"))]
             used = 100 * fmean(row["utilization"] for row in rows)
@@ -124,7 +123,7 @@ def _delay_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
 
 def _by(found: Found, value: Callable[[str], float]) -> list[str]:
     """The senders by a number, the largest first."""
-    return sorted(SENDERS, key=lambda label: -value(label))
+    return sorted(found.labels(), key=lambda label: -value(label))
 
 
 def _fair_table(found: Found) -> tuple[list[str], dict[str, list[str]]]:
