@@ -31,7 +31,7 @@ LAYERS = {
     ),
     "what to run": ("schema", "scenario", "keywords", "study", "fetch", "suites"),
     "running it": ("runner", "emulation", "store", "cluster"),
-    "what came of it": ("rows", "folder", "qlog", "lines", "columns", "probe", "results", "overlay"),
+    "what came of it": ("rows", "repeats", "folder", "qlog", "lines", "columns", "probe", "results", "overlay"),
     "what came of many runs": ("sweep", "training"),
     "what is shown": ("summary", "style", "table", "figures*", "render"),
     "pages": ("page", "comparison", "recording", "study_page", "notebook"),

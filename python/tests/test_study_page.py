@@ -65,6 +65,8 @@ def test_a_study_has_a_figure_for_each_numeric_axis_and_a_row_for_each_cell(veru
 
 
 def test_lines_are_the_means_of_the_dataset_with_their_intervals(verus: Command, study: Path) -> None:
+    # Without chance, seeds would give one and the same run, which has no interval.
+    (study.parent / "mine.toml").write_text(f"{STUDY}loss = 0.01\n")
     assert verus("sweep", "mine.toml", "--out", "study", "--quiet").code == 0
     folder = Folder(study)
     plan = Plan.read(folder.plan_path)

@@ -462,6 +462,7 @@ def compare(
     flows: int = 1,
     traffic: str = "full",
     repeat: int = 1,
+    stretches: int | None = None,
     records: bool = False,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -479,6 +480,7 @@ def compare(
         flows: Flows of each scheme in one run (a mix brings its own count).
         traffic: What every flow has to send: ``full``, or ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video``.
         repeat: Runs of each, with seeds ``seed … seed + repeat - 1``.
+        stretches: Runs of each in place of ``repeat``, likewise, each over another part of its recording.
         records: Whether to keep one record for each packet.
         threads: Cores; all of them if None.
         progress: Told how far it is; an exception in it stops the runs.
@@ -504,6 +506,7 @@ def compare(
         flows=flows,
         traffic=traffic,
         repeat=repeat,
+        stretches=stretches,
         records=records,
         **options,
     )

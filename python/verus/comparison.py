@@ -11,9 +11,11 @@ from verus.figures import Figure
 from verus.interval import INTERVAL_NOTE
 from verus.numbers import DELAY_NOTE, LIVE_DELAY_NOTE, number, percent
 from verus.page import Page, Section, table
+from verus.repeats import PAIRED_NOTE
 from verus.results import Results
 from verus.style import looks
 from verus.summary import Block, Cell, blocks, mean
+from verus.table import DIFFERENCES, difference
 
 
 def compare_page(results: Results) -> Page:
@@ -22,6 +24,8 @@ def compare_page(results: Results) -> Page:
     note = LIVE_DELAY_NOTE if results.live else DELAY_NOTE
     if any(len(cell.runs) > 1 for block in parts for cell in block.cells):
         note += f" {INTERVAL_NOTE}"
+    if any(cell.above for block in parts for cell in block.cells):
+        note += f" {PAIRED_NOTE}"
     summary = [Section(title="Summary", body=_summary(parts))] if len(parts) > 1 else []
     sections = [
         *summary,
@@ -38,7 +42,8 @@ def compare_page(results: Results) -> Page:
     sections.append(
         Section(
             title="Results",
-            body="".join(results_table(block) for block in parts) + f"<p class=note>{html.escape(note)}</p>",
+            body="".join(results_table(block) + differences_table(block) for block in parts)
+            + f"<p class=note>{html.escape(note)}</p>",
         )
     )
     if (echoes := results.config.get("echoes")) and echoes["time_s"]:
@@ -223,10 +228,25 @@ def results_table(block: Block) -> str:
             + "".join(f"<td>{_value(key, ideal.get(key, 0.0))}</td>" for _, key in columns)
             + "</tr>"
         )
-    caption = f"<b>{html.escape(block.trace)}</b> · {html.escape(block.queue)}"
+    caption = f"<b>{html.escape(block.short)}</b> · {html.escape(block.queue)}"
     if len(block.cells[0].runs) > 1:
         caption += f" · mean of {len(block.cells[0].runs)} seeds, with 95 % intervals"
     return table(heads, body, caption=caption, raw_heads=True)
+
+
+def differences_table(block: Block) -> str:
+    """By how much each contestant is above the first one, run by run; nothing where no runs can be paired."""
+    rows = [
+        f"<tr><th scope=row>{html.escape(cell.title)}</th>"
+        + "".join(f"<td>{difference(cell.above.get(name), as_text)}</td>" for name, (_, as_text) in DIFFERENCES.items())
+        + "</tr>"
+        for cell in block.cells
+        if cell.above
+    ]
+    if not rows:
+        return ""
+    heads = [f"above {block.cells[0].title}", *(head for head, _ in DIFFERENCES.values())]
+    return table(heads, rows, caption=f"<b>{html.escape(block.short)}</b> · {html.escape(block.queue)} · differences")
 
 
 def _value(key: str, value: float | None, half: float | None = None) -> str:

@@ -15,7 +15,10 @@ from verus.files import replace_whole
 from verus.interval import INTERVAL_NOTE
 from verus.numbers import DELAY_NOTE, number, percent
 from verus.page import Page, Section, table, to_html
+from verus.repeats import PAIRED_NOTE
+from verus.summary import short_names
 from verus.sweep import Folder, Plan, cells
+from verus.table import DIFFERENCES, difference
 
 #: What a contestant is; every other axis is a property of the path, and tells panels apart.
 _OF_SENDER = ("sender", "flows", "traffic")
@@ -37,6 +40,9 @@ _SHOWN = {
     "loss_rate": "loss<br>%",
 }
 
+#: Of these, by how much a sender is above the first on the same path.
+_ABOVE = {"throughput_mbps": "above first<br>Mbit/s", "qdelay_p95_ms": "above first<br>p95 ms"}
+
 #: Units of the axes that are numbers.
 _UNITS = {"ms": "ms", "s": "s", "bytes": "bytes", "mbps": "Mbit/s"}
 
@@ -57,16 +63,20 @@ def write_study_page(folder: Folder) -> Path:
     total = len(plan.distinct())
     if len(missing) == total:
         raise ValueError(f"`{folder.path}`: none of the {total} runs of the study is there: `verus sweep` runs them")
-    made = study_page(plan, list(cells(folder.so_far(plan))), total - len(missing), total)
+    left = [
+        one for one in folder.left_out() if one["run"] in range(len(plan.keys)) and plan.keys[one["run"]] in missing
+    ]
+    made = study_page(plan, list(cells(folder.so_far(plan))), total - len(missing), total, left)
     path = folder.path / "report.html"
     with render.writing(list(made.figures()), folder.path / "figures"):
         replace_whole(path, to_html(made).encode())
     return path
 
 
-def study_page(plan: Plan, found: Sequence[Told], there: int, total: int) -> Page:
-    """The page of a study of which `there` of `total` runs are `found`, as cells."""
-    told = [_with_sender(cell, plan.columns) for cell in found]
+def study_page(plan: Plan, found: Sequence[Told], there: int, total: int, left: Sequence[Told] = ()) -> Page:
+    """The page of a study of which `there` of `total` runs are `found`, as cells; those `left` out failed for good."""
+    names = short_names(cell["trace"] for cell in found)
+    told = [{**_with_sender(cell, plan.columns), "trace": names[cell["trace"]]} for cell in found]
     axes = _varied(told)
     parts: dict[str, list[Told]] = {}
     for cell in told:
@@ -82,7 +92,7 @@ def study_page(plan: Plan, found: Sequence[Told], there: int, total: int) -> Pag
     drawn = [[figure for figure in section.figures if figure.spec["concat"]] for section in sections]
     sections = [replace(section, figures=own) for section, own in zip(sections, drawn, strict=True) if own]
     sections = [
-        Section(title="The study", body=_about(plan, told, axes, there, total)),
+        Section(title="The study", body=_about(plan, told, axes, there, total) + _failed(left)),
         *sections,
         Section(title="Results", body=_table(told, axes)),
     ]
@@ -261,8 +271,22 @@ def _about(plan: Plan, told: Sequence[Told], axes: Sequence[str], there: int, to
     return table(["axis", "values", ""], rows) + f"<p class=note>{html.escape(words)}</p>"
 
 
+def _failed(left: Sequence[Told]) -> str:
+    """Runs that failed for good, by name."""
+    if not left:
+        return ""
+    rows = [
+        f"<tr><th scope=row>{html.escape(one['scheme'])}</th><td class=text>{html.escape(one['trace'])}</td>"
+        f"<td class=text>{html.escape(one['queue'])}</td><td>{html.escape(one['seed'])}</td>"
+        f"<td class=text>{html.escape(one['problem'])}</td></tr>"
+        for one in left[:_MOST_ROWS]
+    ]
+    return table(["failed", "channel", "queue", "seed", ""], rows)
+
+
 def _table(told: Sequence[Told], axes: Sequence[str]) -> str:
     named = (["part"] if len({cell["part"] for cell in told}) > 1 else []) + list(axes) or ["sender"]
+    compared = any("above" in cell and len(cell["seeds"]) > 1 for cell in told)
     body = []
     for cell in told[:_MOST_ROWS]:
         texts = [cell[axis] for axis in named]
@@ -271,10 +295,15 @@ def _table(told: Sequence[Told], axes: Sequence[str]) -> str:
             for value in texts
         ]
         first, *others = shown
-        values = "".join(f"<td>{text}</td>" for text in [*others, *(_value(cell, metric) for metric in _SHOWN)])
+        above = [difference(cell.get("above", {}).get(name), DIFFERENCES[name][1]) for name in _ABOVE if compared]
+        metrics = [*(_value(cell, metric) for metric in _SHOWN), *above]
+        values = "".join(f"<td>{text}</td>" for text in [*others, *metrics])
         body.append(f"<tr><th scope=row>{first}</th>{values}<td>{len(cell['seeds'])}</td></tr>")
-    heads = [*(html.escape(_word(axis)) for axis in named), *_SHOWN.values(), "seeds"]
+    heads = [*(html.escape(_word(axis)) for axis in named), *_SHOWN.values()]
+    heads += [*(_ABOVE.values() if compared else ()), "seeds"]
     note = f"{DELAY_NOTE} {INTERVAL_NOTE}"
+    if compared:
+        note += f" The first is the first sender on the same path. {PAIRED_NOTE}"
     if len(told) > _MOST_ROWS:
         note += f" The first {_MOST_ROWS} of {len(told)} cells; `verus sweep --json` prints all."
     return table(heads, body, raw_heads=True) + f"<p class=note>{html.escape(note)}</p>"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import PurePath
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from verus.interval import half_width
+from verus.repeats import are_one, paired
 from verus.results import Results
 
 #: What is averaged over seeds and shown.
@@ -43,7 +44,11 @@ class Cell:
         flows: Flows in the run.
         runs: Index of each run averaged here (they differ in their seed).
         means: Mean over the runs of each of `NUMBERS`; None where no run observed it.
-        halves: Half of the 95 % confidence interval of that mean; None where fewer than two runs observed it.
+        halves: Half of the 95 % confidence interval of that mean; None where fewer than two runs observed it, or all
+            runs are one and the same (`are_one`).
+        are_one: Whether they are.
+        above: By how much this contestant is above the block's first, run by run (`verus.repeats.paired`); empty for
+            that one, and where there are no two runs.
         parts: Of a mix, a cell for each scheme: the sum of what its flows got, and the mean over them of the rest.
     """
 
@@ -54,6 +59,8 @@ class Cell:
     runs: tuple[int, ...]
     means: Mapping[str, float | None]
     halves: Mapping[str, float | None]
+    are_one: bool = False
+    above: Mapping[str, Mapping[str, float | int | None]] = field(default_factory=dict)
     parts: tuple[Cell, ...] = ()
 
     def __getitem__(self, name: str) -> float | None:
@@ -71,23 +78,15 @@ class Block:
 
     Attributes:
         trace: The channel as the user named it.
+        short: Its shortest name that no other channel of the results has.
         queue: The queue as the user wrote it.
         cells: In the order they were asked for.
     """
 
     trace: str
+    short: str
     queue: str
     cells: tuple[Cell, ...]
-
-    @property
-    def short(self) -> str:
-        """The channel without folders and compression.
-
-        Example:
-            >>> Block(trace="traces/town.down.xz", queue="infinite", cells=()).short
-            'town.down'
-        """
-        return PurePath(self.trace).name.removesuffix(".xz").removesuffix(".gz")
 
     @property
     def capacity_mbps(self) -> float | None:
@@ -105,13 +104,48 @@ def blocks_of(rows: Sequence[Mapping[str, Any]]) -> list[Block]:
     grouped: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
     for row in rows:
         grouped.setdefault((row["trace"], row["queue"]), {}).setdefault(row["label"], []).append(row)
+    names = short_names(trace for trace, _ in grouped)
     return [
-        Block(trace=trace, queue=queue, cells=tuple(_cell(label, rows) for label, rows in labels.items()))
+        Block(
+            trace=trace,
+            short=names[trace],
+            queue=queue,
+            cells=tuple(_cell(label, rows, next(iter(labels.values()))) for label, rows in labels.items()),
+        )
         for (trace, queue), labels in grouped.items()
     ]
 
 
-def _cell(label: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
+def short_names(channels: Iterable[str]) -> dict[str, str]:
+    """Each channel by its shortest name that no other has: the file's, and as many folders before it as that takes.
+
+    Example:
+        >>> short_names(["lab/town.down.xz", "lab/sea.down", "field/town.down", "rate:5"]).values()
+        dict_values(['lab/town.down', 'sea.down', 'field/town.down', 'rate:5'])
+        >>> short_names(["lab/a.down[0:9]+lab/b.down"]).values()
+        dict_values(['a.down[0:9]+b.down'])
+    """
+    distinct = list(dict.fromkeys(channels))
+
+    def last(channel: str, parts: int) -> str:
+        words = ("/".join(word.split("/")[-parts:]) for word in channel.split("+"))
+        return "+".join(_COMPRESSED.sub("", word) for word in words)
+
+    def shortest(channel: str) -> str:
+        for parts in range(1, channel.count("/") + 2):
+            name = last(channel, parts)
+            if all(last(other, parts) != name for other in distinct if other != channel):
+                return name
+        return channel
+
+    return {channel: shortest(channel) for channel in distinct}
+
+
+#: What says of a file how it is compressed, before the stretch of it.
+_COMPRESSED = re.compile(r"\.(xz|gz)(?=$|[\[@])")
+
+
+def _cell(label: str, rows: Sequence[Mapping[str, Any]], first: Sequence[Mapping[str, Any]]) -> Cell:
     # A test that ended early is no measurement of what was asked for.
     cut = any(row.get("cut") for row in rows)
     return Cell(
@@ -122,8 +156,16 @@ def _cell(label: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
         runs=tuple(row["run"] for row in rows),
         parts=_parts(rows),
         means={name: mean([row.get(name) for row in rows]) for name in NUMBERS},
-        halves={name: half_width(seen(row.get(name) for row in rows)) for name in NUMBERS},
+        halves=_halves({name: [row.get(name) for row in rows] for name in NUMBERS}, rows),
+        are_one=are_one(rows),
+        above=paired(rows, first, NUMBERS) if len(rows) > 1 and rows is not first else {},
     )
+
+
+def _halves(values: Mapping[str, Sequence[float | None]], rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """Half of the interval of each mean; none where all runs are one."""
+    one = are_one(rows)
+    return {name: None if one else half_width(seen(each)) for name, each in values.items()}
 
 
 def _parts(rows: Sequence[Mapping[str, Any]]) -> tuple[Cell, ...]:
@@ -152,7 +194,7 @@ def _part(scheme: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
         flows=len(flows[0]),
         runs=tuple(row["run"] for row in rows),
         means={name: mean(values) for name, values in each.items()},
-        halves={name: half_width(seen(values)) for name, values in each.items()},
+        halves=_halves(each, rows),
     )
 
 
@@ -181,8 +223,11 @@ def with_means(results: Results) -> Results:
     """The results with `means` in their `run.json`: for each contestant on a channel and a queue its `runs`.
 
     And each of `NUMBERS` that was observed, as its `mean` over those and `half_width_95`, half of the 95 % confidence
-    interval of that mean: null where fewer than two runs observed it.
+    interval of that mean: null where fewer than two runs observed it, or all are one and the same run. Likewise
+    `differences`: by how much each contestant (`label`) is above the first one there (`from`), as
+    `verus.repeats.paired`.
     """
+    found = blocks(results)
     means = [
         {
             "trace": block.trace,
@@ -195,7 +240,29 @@ def with_means(results: Results) -> Results:
                 if value is not None
             },
         }
-        for block in blocks(results)
+        for block in found
         for cell in block.cells
     ]
-    return replace(results, config={**results.config, "means": means})
+    differences = [
+        {"trace": block.trace, "queue": block.queue, "label": cell.label, "from": block.cells[0].label, **cell.above}
+        for block in found
+        for cell in block.cells
+        if cell.above
+    ]
+    return replace(results, config={**results.config, "means": means, "differences": differences})
+
+
+def warnings(results: Results) -> list[str]:
+    """A sentence for each channel and queue over which repetitions of a contestant are one and the same run."""
+    said = []
+    for block in blocks(results):
+        alike = [cell for cell in block.cells if cell.are_one]
+        if not alike:
+            continue
+        names = ", ".join(cell.title for cell in alike)
+        said.append(
+            f"{names} over {block.trace}: all {len(alike[0].runs)} runs are the same to the last digit, since nothing "
+            "in them depends on the seed: they are one run, without an interval. Over a recording, --stretches N runs "
+            "each over another part of it."
+        )
+    return said

@@ -9,8 +9,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from verus.errors import FieldError
 from verus.files import replace_whole
 from verus.folder import refuse_link
 from verus.interval import half_width
+from verus.repeats import are_one, paired
 from verus.rows import NUMBERS, SCHEMA
 from verus.scenario import Contestant, Run
 from verus.store import FORMAT, Keys, Store
@@ -169,14 +170,27 @@ class Folder:
         """The runs that are not there, by key, in order."""
         return {key: run for key, run in plan.distinct().items() if not self.store.has(key)}
 
-    def finish(self, plan: Plan) -> pa.Table:
-        """Writes the dataset from the outcomes, which are all there.
+    def finish(self, plan: Plan, failed: Mapping[str, str] | None = None) -> pa.Table:
+        """Writes the dataset from the outcomes, which are all there, but for runs that failed for good.
+
+        Args:
+            plan: What was to be run.
+            failed: Why runs failed that did, by key: the dataset is without them, and says so (`MISSING`).
 
         Raises:
             FieldError: It cannot be written.
             RuntimeError: An outcome is not there any more.
         """
-        table = _table(plan, self.store)
+        failed = failed or {}
+        table = _table(plan, self.store, leave=failed)
+        if failed:
+            left = [
+                {"run": index, **_names(one), "problem": failed[key]}
+                for index, (key, one) in enumerate(zip(plan.keys, plan.runs, strict=True))
+                if key in failed
+            ]
+            marks = {name: mark for name, mark in table.schema.metadata.items() if name != b"verus.plan"}
+            table = table.replace_schema_metadata({**marks, MISSING: json.dumps(left)})
         into = pa.BufferOutputStream()
         pq.write_table(table, into, compression="zstd")
         content = into.getvalue().to_pybytes()
@@ -189,8 +203,16 @@ class Folder:
         missing = self.missing(plan)
         if not missing and self.is_finished(plan):
             return bounded.table(self.dataset)
-        there = [pair for pair in zip(plan.keys, plan.runs, strict=True) if pair[0] not in missing]
-        return _table(replace(plan, keys=[key for key, _ in there], runs=[run for _, run in there]), self.store)
+        return _table(plan, self.store, leave=missing)
+
+    def left_out(self) -> list[dict[str, Any]]:
+        """The runs that the dataset is without since they failed for good, as it says; each `run` is a number."""
+        words = ("trace", "queue", "scheme", "seed", "problem")
+        try:
+            told = json.loads((pq.read_schema(self.dataset).metadata or {})[MISSING.encode()])
+            return [{"run": int(one["run"]), **{name: str(one[name]) for name in words}} for one in told]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []  # it is whole, or says nothing that can be read
 
     def is_finished(self, plan: Plan) -> bool:
         """Whether the dataset is there, and of this plan."""
@@ -227,17 +249,30 @@ def merge(folders: Sequence[Folder], into: Folder) -> Plan:
     return plan
 
 
-def _table(plan: Plan, store: Store) -> pa.Table:
-    """One row for each run: the columns of a comparison's, then the study's own."""
+#: What a dataset that is not whole says of itself, as JSON: the runs that it has not, by number and name, and why.
+MISSING = "verus.missing"
+
+
+def _names(planned: Planned) -> dict[str, Any]:
+    """What tells a run of a study from the others."""
+    run = planned.run
+    names = {"part": run.part, "trace": run.trace, "queue": run.queue, "scheme": run.contestant.text}
+    return {**names, "seed": run.scenario["seed"], **planned.swept}
+
+
+def _table(plan: Plan, store: Store, leave: Collection[str] = ()) -> pa.Table:
+    """One row for each run, but for those with these keys: the columns of a comparison's, then the study's own."""
     own = [(name, _TYPES[kind]) for name, kind in plan.columns.items()]
     schema = pa.schema([*ROW_SCHEMA, *own])
-    pieces = []
-    for first in range(0, len(plan.runs), _CHUNK):
-        planned = plan.runs[first : first + _CHUNK]
-        outcomes = [store.outcome(key) for key in plan.keys[first : first + _CHUNK]]
+    pieces = [schema.empty_table()]
+    there = [at for at, key in enumerate(plan.keys) if key not in leave]
+    for first in range(0, len(there), _CHUNK):
+        some = there[first : first + _CHUNK]
+        planned = [plan.runs[at] for at in some]
+        outcomes = [store.outcome(plan.keys[at]) for at in some]
         made = rows.rows([one.run for one in planned], outcomes)
-        for index, (row, one) in enumerate(zip(made, planned, strict=True), first):
-            row["run"] = index
+        for at, row, one in zip(some, made, planned, strict=True):
+            row["run"] = at
             row["params"] = json.dumps(row["params"], sort_keys=True)
             row.update({name: _cast(plan.columns[name], value) for name, value in one.swept.items()})
         pieces.append(pa.Table.from_pylist(made, schema=schema))
@@ -256,18 +291,26 @@ def _cast(kind: str, value: Any) -> Any:
 def cells(table: pa.Table) -> Iterator[dict[str, Any]]:
     """Means over seeds: what tells a cell apart, `seeds`, and each metric's `mean` and `half_width_95`.
 
-    The latter is half of the mean's 95 % confidence interval (Student's t), None for a single seed. A metric that no
-    run of the cell observed is left out.
+    The latter is half of the mean's 95 % confidence interval (Student's t), None for a single seed, or where all seeds
+    gave one and the same run. A metric that no run of the cell observed is left out. `above` says by how much the cell
+    is above the first sender on the same path, seed by seed (`verus.repeats.paired`), and `from` which sender that is.
     """
     own = [name for name in table.column_names if name not in ROW_SCHEMA.names]
     grouped: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in table.drop_columns(["per_flow"]).to_pylist():
+    for row in table.to_pylist():
         grouped.setdefault(tuple(row[name] for name in (*IDENTITY, *own)), []).append(row)
+    path = [name for name in (*IDENTITY, *own) if name not in ("scheme", "params") and not name.startswith("params.")]
+    first: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for told, found in grouped.items():
         cell = dict(zip((*IDENTITY, *own), told, strict=True))
         cell["params"] = json.loads(cell["params"])
         cell["seeds"] = [row["seed"] for row in found]
+        one = are_one(found)
         for name in NUMBERS:
             if seen := [row[name] for row in found if row[name] is not None]:
-                cell[name] = {"mean": sum(seen) / len(seen), "half_width_95": half_width(seen)}
+                cell[name] = {"mean": sum(seen) / len(seen), "half_width_95": None if one else half_width(seen)}
+        other = first.setdefault(tuple(cell[name] for name in path), found)
+        if other is not found and (above := paired(found, other)):
+            cell["from"] = {"scheme": other[0]["scheme"], "params": json.loads(other[0]["params"])}
+            cell["above"] = above
         yield cell

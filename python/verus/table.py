@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich import box
 from rich.console import RenderableType
@@ -17,8 +17,56 @@ from verus.summary import Block, Cell, blocks
 
 
 def comparison(results: Results) -> list[RenderableType]:
-    """A heading and a table for each channel and queue."""
-    return [part for block in blocks(results) for part in (_heading(block, results), _table(block))]
+    """A heading and a table for each channel and queue, and one of differences where runs were repeated."""
+    return [
+        part
+        for block in blocks(results)
+        for part in (_heading(block, results), _table(block), _differences(block))
+        if part is not None
+    ]
+
+
+def has_differences(results: Results) -> bool:
+    """Whether there is a table of differences among these."""
+    return any(cell.above for block in blocks(results) for cell in block.cells)
+
+
+#: What a table of differences shows of each: head, and how it is written.
+DIFFERENCES: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
+    "throughput_mbps": ("Mbit/s", lambda value: number(value, 2)),
+    "utilization": ("used %", percent),
+    "qdelay_mean_ms": ("mean ms", number),
+    "qdelay_p95_ms": ("p95 ms", number),
+    "loss_rate": ("loss %", percent),
+}
+
+
+def difference(above: Mapping[str, float | int | None] | None, as_text: Callable[[float | None], str]) -> str:
+    """A difference with its sign, and half of its interval.
+
+    Example:
+        >>> difference({"mean": -3.25, "half_width_95": 0.5, "pairs": 4}, number)
+        '-3.2 ± 0.5'
+    """
+    if above is None or above["mean"] is None:
+        return "–"
+    sign, half = "+" if above["mean"] > 0 else "", above["half_width_95"]
+    return f"{sign}{as_text(above['mean'])}" + ("" if half is None else f" ± {as_text(half)}")
+
+
+def _differences(block: Block) -> Table | None:
+    """By how much each contestant is above the first, run by run."""
+    if not any(cell.above for cell in block.cells):
+        return None
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(f"above {line(block.cells[0].title)}", no_wrap=True)
+    for head, _ in DIFFERENCES.values():
+        table.add_column(head, justify="right", no_wrap=True)
+    for cell in block.cells:
+        if cell.above:
+            texts = (difference(cell.above.get(name), as_text) for name, (_, as_text) in DIFFERENCES.items())
+            table.add_row(line(cell.title), *texts)
+    return table
 
 
 def _heading(block: Block, results: Results) -> Text:
@@ -27,7 +75,7 @@ def _heading(block: Block, results: Results) -> Text:
     conditions = f"{line(block.queue)}{rtt}  ·  {row['duration_s']:g} s"
     if (seeds := len(block.cells[0].runs)) > 1:
         conditions += f"  ·  mean of {seeds} seeds, ± 95 %"
-    return Text.assemble((line(block.trace), "bold"), f"  ·  {conditions}", overflow="fold")
+    return Text.assemble((line(block.short), "bold"), f"  ·  {conditions}", overflow="fold")
 
 
 def columns(block: Block) -> tuple[list[str], list[list[str]]]:

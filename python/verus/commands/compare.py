@@ -166,13 +166,17 @@ def _save(
     from verus.results import Results
 
     results = summary.with_means(Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict()))
+    repeated = settings.repeat > 1 or settings.stretches is not None
     if shown == "terminal" and not talk.quiet:
-        _tell(results, repeated=settings.repeat > 1)
+        _tell(results, repeated=repeated)
     elif shown not in (None, "terminal"):
         from verus.commands.export import text
 
         sys.stdout.write(text(results, shown))
         sys.stdout.flush()
+    if repeated:
+        for warning in summary.warnings(results):
+            talk.say(warning)
     with new_folder(target, force=force) as folder:
         results.write(folder)
         if draw:
@@ -190,6 +194,7 @@ def _tell(results: Results, *, repeated: bool) -> None:
     """The table for people."""
     from verus import table
     from verus.commands.tables import table_console
+    from verus.repeats import PAIRED_NOTE
 
     console = table_console()
     for block in table.comparison(results):
@@ -197,6 +202,8 @@ def _tell(results: Results, *, repeated: bool) -> None:
     console.print(DELAY_NOTE, style="dim")
     if repeated:
         console.print(INTERVAL_NOTE, style="dim")
+    if table.has_differences(results):
+        console.print(PAIRED_NOTE, style="dim")
     if results.has("late"):
         console.print(FRAMES_NOTE, style="dim")
     elif results.has("completions"):
@@ -297,7 +304,7 @@ def _settings(given: dict[str, Any], path: Path | None) -> tuple[Settings, list[
         )
     settings = dataclasses.replace(Settings.from_dict(config["settings"]), **given)
     # A built-in channel is made anew for each seed and length; a recording must be what it was.
-    same = not {"traces", "seed", "repeat", "duration_s"} & given.keys()
+    same = not {"traces", "seed", "repeat", "stretches", "duration_s"} & given.keys()
     return settings, config["channels"] if same else []
 
 

@@ -44,7 +44,7 @@ def _grids(results: Results) -> list[tuple[str, list[str], list[list[str]]]]:
     for block in blocks(results):
         heads, rows = columns(block)
         flat = [[" ".join(text.split("\n")) for text in texts] for texts in (heads, *rows)]
-        grids.append((f"{line(block.trace)}, {line(block.queue)}", flat[0], flat[1:]))
+        grids.append((f"{line(block.short)}, {line(block.queue)}", flat[0], flat[1:]))
     return grids
 
 

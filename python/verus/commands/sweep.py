@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Generator, Sequence
+import sys
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from verus.commands.talk import Talk, tell, tell_rows
 from verus.controller import unloaded
 from verus.errors import FieldError
 from verus.numbers import number, percent
+from verus.plain import line
 from verus.runner import Ended, Progress, RunError, as_ended, sort_out
 from verus.scenario import Run
 from verus.store import complete, kept
@@ -49,6 +51,7 @@ def sweep(
     jobs: Annotated[int | None, COUNT] = None,
     cluster: Annotated[str | None, one("WORKERS")] = None,
     report: Flag = False,
+    partial: Flag = False,
     json_: Json = False,
     talk: Talk = Talk(),  # noqa: B008 (frozen)
 ) -> int:
@@ -71,15 +74,20 @@ def sweep(
         Run on Dask workers: `tcp://HOST:PORT` of a scheduler, or `local:N` for N processes of this machine.
     report
         Draw the report of the runs done so far, `report.html`, as `verus report` does.
+    partial
+        Where runs fail for good, such as those of a controller of your own, write the dataset without them, too. It
+        names them, and the exit code is still 1.
     json_
         Print one JSON object a line for each configuration of the finished study: means over seeds with 95 % confidence
-        intervals.
+        intervals, and by how much each sender is above the first one, seed by seed.
     """
     if jobs is not None:
         at_least("jobs", jobs, 1, 1000)
         if cluster is not None:
             raise FieldError("jobs", "is for this machine; a cluster has as many as its workers")
     share = _shard(shard)
+    if partial and share[1] > 1:
+        raise FieldError("partial", "is for a whole study: a shard (--shard) writes no dataset")
     folder, plan = _planned(read(study), out)
     folder.begin(plan)
     own = [*plan.distinct().items()][share[0] - 1 :: share[1]]
@@ -89,13 +97,16 @@ def sweep(
         talk.say(f"{there} of {len(own)} runs were done before, in `{folder.path}`")
     with kept(folder.store, keys), talk.progress(plan.name) as progress:
         work = functools.partial(_work, jobs, cluster, progress)
-        if failed := complete([run for _, run in own], keys, folder.store, work):
-            raise RunError(
-                sort_out([run for key, run in own if key in failed], [failed[key] for key in keys if key in failed])[2]
-            )
+        failed = complete([run for _, run in own], keys, folder.store, work)
+        wrong = [(run, failed[key]) for key, run in own if key in failed]
+        problems = sort_out([run for run, _ in wrong], [end for _, end in wrong])[2]
+        if problems and (not partial or len(problems) == len(own)):
+            raise RunError(problems)
     if share[1] > 1:
         talk.say(f"Shard {shard}: {len(own)} runs are done")
-    code = _finish(folder, plan, talk, json_=json_)
+    code = _finish(folder, plan, talk, json_=json_, failed={key: str(end) for key, end in failed.items()})
+    for problem in problems:
+        print(line(f"verus: {problem}"), file=sys.stderr)
     if report:
         from verus.study_page import write_study_page
 
@@ -154,6 +165,8 @@ def status(
             tell(f"  {name:{width}}  {there} of {rows} rows")
     if finished:
         state = "is written"
+    elif left := folder.left_out():
+        state = f"is written without {len(left)} runs that failed"
     else:
         state = "is of an earlier study" if folder.dataset.exists() else "is written once all are done"
     tell(f"`{folder.dataset}` {state}")
@@ -208,19 +221,28 @@ def _planned(study: Study, out: Annotated[Path | None, one("DIR")]) -> tuple[Fol
     return folder, Plan.of(study, store.engine())
 
 
-def _finish(folder: Folder, plan: Plan, talk: Talk, *, json_: bool) -> int:
-    """Writes the dataset and shows it, if everything is there."""
-    if missing := folder.missing(plan):
+def _finish(folder: Folder, plan: Plan, talk: Talk, *, json_: bool, failed: Mapping[str, str] | None = None) -> int:
+    """Writes the dataset and shows it, if everything is there but what failed for good."""
+    failed = failed or {}
+    if missing := folder.missing(plan).keys() - failed.keys():
         total = len(plan.distinct())
         talk.say(f"{total - len(missing)} of {total} runs of the study are done, in `{folder.path}`")
         return 0
-    found = [*cells(folder.finish(plan))]
+    written = folder.finish(plan, failed)
+    found = [*cells(written)]
     if json_:
         tell_rows(found)
     elif not talk.quiet:
         _show(found)
-    talk.say(f"Results: {folder.dataset} ({len(plan.runs)} rows)")
-    return 0
+    several = [cell for cell in found if len(cell["seeds"]) > 1]
+    if one := sum(cell["throughput_mbps"]["half_width_95"] is None for cell in several if "throughput_mbps" in cell):
+        talk.say(
+            f"{one} of {len(several)} cells are one and the same run for all seeds: nothing in them depends on the "
+            "seed, and they have no interval"
+        )
+    left = f", {len(plan.runs) - written.num_rows} of {len(plan.runs)} are missing" if failed else ""
+    talk.say(f"Results: {folder.dataset} ({written.num_rows} rows{left})")
+    return 1 if failed else 0
 
 
 def _show(found: Sequence[dict[str, Any]]) -> None:
@@ -230,20 +252,36 @@ def _show(found: Sequence[dict[str, Any]]) -> None:
 
     from verus.interval import INTERVAL_NOTE
     from verus.numbers import DELAY_NOTE
-    from verus.plain import line
+    from verus.repeats import PAIRED_NOTE
+    from verus.summary import short_names
+    from verus.table import difference
 
     own = [name for name in found[0] if name in IDENTITY or name.startswith("params.") or not _is_mean(found, name)]
     varied = [name for name in own if name not in ("seeds", "params") and len({repr(cell[name]) for cell in found}) > 1]
+    compared = any("above" in cell and len(cell["seeds"]) > 1 for cell in found)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in varied:
         table.add_column(name.removeprefix("params."))
     for head, _ in _SHOWN.values():
         table.add_column(head, justify="right", no_wrap=True)
+    if compared:
+        table.add_column("above first\nMbit/s", justify="right", no_wrap=True)
+        table.add_column("above first\np95 ms", justify="right", no_wrap=True)
+    names = short_names(cell["trace"] for cell in found)
     for cell in found[:_MOST_SHOWN]:
         words = [
-            line(f"{value:g}" if isinstance(value, float) else str(value or "")) for value in map(cell.get, varied)
+            line(f"{value:g}" if isinstance(value, float) else str(value or ""))
+            for value in map({**cell, "trace": names[cell["trace"]]}.get, varied)
         ]
-        table.add_row(*words, *(_with_interval(cell.get(name), as_text) for name, (_, as_text) in _SHOWN.items()))
+        above = [cell.get("above", {}).get(name) for name in ("throughput_mbps", "qdelay_p95_ms")] if compared else []
+        table.add_row(
+            *words,
+            *(_with_interval(cell.get(name), as_text) for name, (_, as_text) in _SHOWN.items()),
+            *(
+                difference(each, functools.partial(number, digits=2 - at)).replace(" ± ", "\n±")
+                for at, each in enumerate(above)
+            ),
+        )
     console = table_console()
     console.print(table)
     if len(found) > _MOST_SHOWN:
@@ -251,6 +289,8 @@ def _show(found: Sequence[dict[str, Any]]) -> None:
     console.print(DELAY_NOTE, style="dim")
     if any(len(cell["seeds"]) > 1 for cell in found):
         console.print(INTERVAL_NOTE, style="dim")
+    if compared:
+        console.print(f"The first is the first sender on the same path. {PAIRED_NOTE}", style="dim")
 
 
 def _is_mean(found: Sequence[dict[str, Any]], name: str) -> bool:

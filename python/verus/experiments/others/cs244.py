@@ -414,7 +414,12 @@ def _over_time(found: Found) -> list[Figure]:
     return [
         figures.series(
             found.results,
-            Block(trace=place, queue="each its own", cells=tuple(measured[place, ratio] for ratio in (*RATIOS, None))),
+            Block(
+                trace=place,
+                short=place,
+                queue="each its own",
+                cells=tuple(measured[place, ratio] for ratio in (*RATIOS, None)),
+            ),
             name=f"series-{figures.slug(place)}",
         )
         for place in found.places()
