@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import select
 import shlex
@@ -276,7 +277,7 @@ def test_files_cross_as_the_readme_says(name: str, way: str, tmp_path: Path, mon
     monkeypatch.setenv("VERUS_CONFIG", str(tmp_path / "config"))
     for folder in ("shared", "docs"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "docs" / "one").write_bytes(os.urandom(300_000))
+    (tmp_path / "docs" / "one").write_bytes(random.Random(1).randbytes(300_000))
     (tmp_path / "README.md").write_text("hello")
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     (commands,) = (block for block in re.findall(r"```sh\n(.*?)```", readme, re.DOTALL) if "verus send" in block)
