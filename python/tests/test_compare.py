@@ -51,6 +51,8 @@ FIELDS = [
     "retransmit_rate",
     "jain",
     "jain_active",
+    "flow_min_mbps",
+    "flow_max_mbps",
     "power",
     "completions",
     "completion_mean_s",

@@ -497,3 +497,19 @@ def test_without_dask_the_message_says_what_to_install(
     ran = verus("sweep", "mine.toml", "--cluster", "local:2")
     assert ran.code == 2
     assert "pip install 'verus-cc[cluster]'" in ran.err
+
+
+def test_where_several_flows_share_a_link_the_least_and_the_most_of_one_are_shown(
+    verus: Command, tmp_path: Path
+) -> None:
+    head = 'trace = "rate:8"\nduration_s = 2\nscheme = ["verus", "newreno"]\n'
+    for flows, is_shown in ((1, False), (3, True)):
+        (tmp_path / "s.toml").write_text(f"{head}flows = {flows}\n")
+        ran = verus("sweep", "s.toml", "--out", f"of-{flows}", "--report")
+        assert ran.code == 0, ran.err
+        assert ("most" in ran.out) == is_shown
+        assert ("least flow<br>Mbit/s" in (tmp_path / f"of-{flows}" / "report.html").read_text()) == is_shown
+    for row in pq.read_table(tmp_path / "of-3" / "results.parquet").to_pylist():
+        own = [flow["throughput_mbps"] for flow in row["per_flow"]]
+        assert (row["flow_min_mbps"], row["flow_max_mbps"]) == (min(own), max(own))
+        assert f"{min(own):.2f}" in ran.out

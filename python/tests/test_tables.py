@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from verus import table
+from verus.commands import tables
 from verus.scenario import Contestant, Settings
 from verus.style import looks
-from verus.summary import Cell
+from verus.summary import Cell, blocks_of
 
 Command = Callable[..., Any]
 
@@ -46,6 +50,71 @@ def test_below_a_mix_stands_what_each_scheme_got(verus: Command) -> None:
     assert "verus:ratio=2" in verus("compare", "--from", "here/run.json", "--out", "there").out
 
 
+def test_several_flows_show_the_least_and_the_most_of_each_group(verus: Command) -> None:
+    words = ("compare", "--trace", "rate:8", "--duration", "8", "--force", "--out", "here")
+    mix = (*words, "--mix", "forward*2+constant:rate_mbps=1+newreno*2")
+    (row,) = [json.loads(line) for line in verus(*mix, "--json").out.splitlines()]
+    own = [flow["throughput_mbps"] for flow in row["per_flow"]]
+    assert (row["flow_min_mbps"], row["flow_max_mbps"]) == (min(own), max(own))
+
+    groups = (own, own[:2], own[2:3], own[3:])
+    told = list(csv.DictReader(io.StringIO(verus(*mix, "--format", "csv").out)))
+    found = [(float(row["flow_min_mbps"]), float(row["flow_max_mbps"])) for row in told]
+    assert found == [(pytest.approx(min(group)), pytest.approx(max(group))) for group in groups]
+
+    spans = [table.span(min(group), max(group)) for group in groups]
+    assert len(set(spans)) == len(spans)
+    terminal, markdown, latex = verus(*mix).out, *(verus(*mix, "--format", kind).out for kind in ("markdown", "latex"))
+    for one in spans:
+        assert f" {one} " in terminal
+        assert f"| {one} |" in markdown
+        assert f"& {one.replace('–', '--')} &" in latex
+    assert verus("report", "here").code == 0
+    page = Path("here", "report.html").read_text()
+    assert "least flow<br>Mbit/s" in page
+    for group in groups:
+        assert f"<td>{min(group):.2f}</td><td>{max(group):.2f}</td>" in page
+    (mean,) = json.loads(Path("here", "run.json").read_text())["means"]
+    assert mean["flow_min_mbps"]["mean"] == pytest.approx(min(own))
+
+    alone = verus(*words, "--scheme", "cubic", "--flows", "2")
+    assert "each flow" in alone.out
+    assert "each flow" not in verus(*words, "--scheme", "cubic").out
+
+
+def test_a_starving_twin_shows_in_the_mean_over_seeds() -> None:
+    """Whichever of the two starves in a run: means of single flows would hide it."""
+    shares = [(0.2, 3.8), (3.8, 0.2)]
+    rows = [
+        {
+            "trace": "rate:4",
+            "queue": "infinite",
+            "label": "2",
+            "scheme": "x",
+            "params": "{}",
+            "flows": 3,
+            "run": run,
+            "capacity_mbps": 4.0,
+            "per_flow": [
+                *({"scheme": "x", "throughput_mbps": share} for share in pair),
+                {"scheme": "y", "throughput_mbps": 1.0},
+            ],
+        }
+        for run, pair in enumerate(shares)
+    ]
+    (block,) = blocks_of(rows)
+    ours, theirs = block.cells[0].parts
+    assert (ours["throughput_mbps"], ours["flow_min_mbps"], ours["flow_max_mbps"]) == (4.0, 0.2, 3.8)
+    assert (theirs["flow_min_mbps"], theirs["flow_max_mbps"]) == (1.0, 1.0)
+
+
+def test_the_table_of_a_mix_fits_a_terminal_of_80_columns(verus: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_WIDE", 80)
+    shown = verus(*MIX, "--mix", "verus:ratio=2*2+cubic*2+newreno", "--force").out
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_formats_have_the_numbers_of_the_terminal(verus: Command) -> None:
     shown = verus(*MIX).out
     (row,) = [line for line in shown.splitlines() if line.lstrip().startswith("2 Verus")]
@@ -53,7 +122,7 @@ def test_formats_have_the_numbers_of_the_terminal(verus: Command) -> None:
     markdown = verus(*MIX, "--force", "--format", "markdown").out
     assert f"| 2 Verus R=2 + Cubic | {' | '.join(numbers)} |" in markdown
     latex = verus(*MIX, "--force", "--format", "latex").out
-    assert f"2 Verus R=2 + Cubic & {' & '.join(numbers)} \\\\" in latex
+    assert f"2 Verus R=2 + Cubic & {' & '.join(numbers).replace('–', '--')} \\\\" in latex
     assert r"2 $\times$ verus:ratio=2" in latex
 
 

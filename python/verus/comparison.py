@@ -200,6 +200,7 @@ def results_table(block: Block) -> str:
             else [("signal p95<br>ms", "signal_delay_p95_ms")]
         ),
         ("loss<br>%", "loss_rate"),
+        *([("least flow<br>Mbit/s", "flow_min_mbps"), ("most<br>Mbit/s", "flow_max_mbps")] if fair else []),
         *([("Jain", "jain")] if fair else []),
         *([(f"{piece} mean<br>s", "completion_mean_s"), (f"{piece} p95<br>s", "completion_p95_s")] if pieces else []),
         *([("frame p99<br>s", "completion_p99_s"), ("frames<br>late", "late")] if frames else []),
@@ -209,6 +210,8 @@ def results_table(block: Block) -> str:
         "throughput_mbps": block.capacity_mbps,
         "utilization": 1.0,
         "jain": 1.0,
+        "flow_min_mbps": None,
+        "flow_max_mbps": None,
         "completion_mean_s": None,
         "completion_p95_s": None,
         "completion_p99_s": None,
@@ -249,6 +252,10 @@ def differences_table(block: Block) -> str:
     return table(heads, rows, caption=f"<b>{html.escape(block.short)}</b> · {html.escape(block.queue)} · differences")
 
 
+#: What is shown to hundredths.
+_HUNDREDTHS = ("throughput_mbps", "jain", "flow_min_mbps", "flow_max_mbps")
+
+
 def _value(key: str, value: float | None, half: float | None = None) -> str:
     """A number as its column shows it, with half of its interval where there is one."""
     if half is not None:
@@ -259,4 +266,4 @@ def _value(key: str, value: float | None, half: float | None = None) -> str:
         return number(value, 0)
     if key.startswith("completion_"):
         return number(value, 3)
-    return number(value, 2 if key in ("throughput_mbps", "jain") else 1)
+    return number(value, 2 if key in _HUNDREDTHS else 1)

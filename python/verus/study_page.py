@@ -43,6 +43,9 @@ _SHOWN = {
 #: Of these, by how much a sender is above the first on the same path.
 _ABOVE = {"throughput_mbps": "above first<br>Mbit/s", "qdelay_p95_ms": "above first<br>p95 ms"}
 
+#: What it shows besides, where several flows share a link.
+_OF_FLOWS = {"flow_min_mbps": "least flow<br>Mbit/s", "flow_max_mbps": "most<br>Mbit/s"}
+
 #: Units of the axes that are numbers.
 _UNITS = {"ms": "ms", "s": "s", "bytes": "bytes", "mbps": "Mbit/s"}
 
@@ -287,6 +290,7 @@ def _failed(left: Sequence[Told]) -> str:
 def _table(told: Sequence[Told], axes: Sequence[str]) -> str:
     named = (["part"] if len({cell["part"] for cell in told}) > 1 else []) + list(axes) or ["sender"]
     compared = any("above" in cell and len(cell["seeds"]) > 1 for cell in told)
+    columns = _SHOWN | (_OF_FLOWS if any(cell["flows"] > 1 for cell in told) else {})
     body = []
     for cell in told[:_MOST_ROWS]:
         texts = [cell[axis] for axis in named]
@@ -296,10 +300,10 @@ def _table(told: Sequence[Told], axes: Sequence[str]) -> str:
         ]
         first, *others = shown
         above = [difference(cell.get("above", {}).get(name), DIFFERENCES[name][1]) for name in _ABOVE if compared]
-        metrics = [*(_value(cell, metric) for metric in _SHOWN), *above]
+        metrics = [*(_value(cell, metric) for metric in columns), *above]
         values = "".join(f"<td>{text}</td>" for text in [*others, *metrics])
         body.append(f"<tr><th scope=row>{first}</th>{values}<td>{len(cell['seeds'])}</td></tr>")
-    heads = [*(html.escape(_word(axis)) for axis in named), *_SHOWN.values()]
+    heads = [*(html.escape(_word(axis)) for axis in named), *columns.values()]
     heads += [*(_ABOVE.values() if compared else ()), "seeds"]
     note = f"{DELAY_NOTE} {INTERVAL_NOTE}"
     if compared:
@@ -318,7 +322,7 @@ def _value(cell: Told, metric: str) -> str:
     def shown(value: float) -> str:
         if metric in ("utilization", "loss_rate"):
             return percent(value)
-        return number(value, 2 if metric == "throughput_mbps" else 1)
+        return number(value, 2 if metric.endswith("_mbps") else 1)
 
     half = mean["half_width_95"]
     return shown(mean["mean"]) + ("" if half is None else f" ± {shown(half)}")

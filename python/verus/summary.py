@@ -25,6 +25,8 @@ NUMBERS = (
     "rtt_p95_ms",
     "loss_rate",
     "jain",
+    "flow_min_mbps",
+    "flow_max_mbps",
     "completions",
     "completion_mean_s",
     "completion_p95_s",
@@ -49,7 +51,8 @@ class Cell:
         are_one: Whether they are.
         above: By how much this contestant is above the block's first, run by run (`verus.repeats.paired`); empty for
             that one, and where there are no two runs.
-        parts: Of a mix, a cell for each scheme: the sum of what its flows got, and the mean over them of the rest.
+        parts: Of a mix, a cell for each scheme: the sum of what its flows got, the least and the most of them, and the
+            mean over them of the rest.
     """
 
     label: str
@@ -182,7 +185,9 @@ def _part(scheme: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
     each: dict[str, list[float | None]] = {
         name: [mean([flow.get(name) for flow in several]) for several in flows] for name in NUMBERS
     }
-    each["throughput_mbps"] = [_sum([flow["throughput_mbps"] for flow in several]) for several in flows]
+    rates = [seen(flow["throughput_mbps"] for flow in several) for several in flows]
+    for name, of in (("throughput_mbps", sum), ("flow_min_mbps", min), ("flow_max_mbps", max)):
+        each[name] = [of(several) if several else None for several in rates]
     each["utilization"] = [
         None if got is None or not row["capacity_mbps"] else got / row["capacity_mbps"]
         for got, row in zip(each["throughput_mbps"], rows, strict=True)
@@ -196,11 +201,6 @@ def _part(scheme: str, rows: Sequence[Mapping[str, Any]]) -> Cell:
         means={name: mean(values) for name, values in each.items()},
         halves=_halves(each, rows),
     )
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = seen(values)
-    return sum(known) if known else None
 
 
 def mean(values: Sequence[float | None]) -> float | None:

@@ -89,7 +89,7 @@ def columns(block: Block) -> tuple[list[str], list[list[str]]]:
     files = not frames and any(cell["completions"] is not None for cell in block.cells)
     # Units below, so that a table of all columns fits 80 characters.
     heads = ["scheme", "Mbit/s", "used\n%", "mean\nms", "p50\nms", "p95\nms", "signal\np95 ms", "loss\n%"]
-    heads += ["Jain"] * fair + ["file s\n(p95)"] * files
+    heads += ["each flow\nMbit/s", "Jain"] * fair + ["file s\n(p95)"] * files
     heads += ["frame ms\n(p99)", "frames\nlate"] * frames
     rows = [
         [name, *_columns(shown, fair=fair, files=files, frames=frames)]
@@ -98,14 +98,14 @@ def columns(block: Block) -> tuple[list[str], list[list[str]]]:
     ]
     if block.capacity_mbps is not None:
         best = [number(block.capacity_mbps, 2), "100.0", "0.0", "0.0", "0.0", "0.0", "0.0"]
-        rows.append(["omniscient", *best, *["1.00"] * fair, *["–"] * (files + 2 * frames)])
+        rows.append(["omniscient", *best, *["–", "1.00"] * fair, *["–"] * (files + 2 * frames)])
     return heads, rows
 
 
 def _table(block: Block) -> Table:
     heads, rows = columns(block)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(heads[0], no_wrap=True)
+    table.add_column(heads[0])
     for head in heads[1:]:
         table.add_column(head, justify="right", no_wrap=True)
     styles = ["bold" if cell.scheme == "verus" else "" for cell in block.cells for _ in (cell, *cell.parts)]
@@ -133,13 +133,24 @@ def _columns(cell: Cell, *, fair: bool, files: bool, frames: bool) -> Sequence[s
         shown("loss_rate", percent),
     ]
     if fair:
-        columns.append(shown("jain", two))
+        columns += [span(cell["flow_min_mbps"], cell["flow_max_mbps"]), shown("jain", two)]
     if files:
         columns.append(_beside(shown("completion_mean_s", two), shown("completion_p95_s", two)))
     if frames:
         columns.append(_beside(shown("completion_mean_s", _ms), shown("completion_p99_s", _ms)))
         columns.append(shown("late", lambda value: number(value, 0)))
     return columns
+
+
+def span(least: float | None, most: float | None) -> str:
+    """From the least to the most that a flow got, in three digits; one number where they are the same.
+
+    Example:
+        >>> span(0.164, 3.514), span(9.8, 12.34), span(1.5, 1.5), span(None, None)
+        ('0.16–3.51', '9.80–12.3', '1.50', '–')
+    """
+    ends = dict.fromkeys("–" if rate is None else number(rate, 2 if rate < 9.995 else 1) for rate in (least, most))
+    return "–".join(ends)
 
 
 def _beside(mean: str, high: str) -> str:

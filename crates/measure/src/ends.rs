@@ -68,6 +68,10 @@ pub struct PathTotals {
     pub jain: Option<f64>,
     /// The same: all flows are on for the whole test.
     pub jain_active: Option<f64>,
+    /// Throughput of the flow that got least, Mbit/s; none without flows.
+    pub flow_min_mbps: Option<f64>,
+    /// Throughput of the flow that got most, Mbit/s; none without flows.
+    pub flow_max_mbps: Option<f64>,
     /// Throughput / mean round-trip time, Mbit/s per second of delay.
     pub power: Option<f64>,
     /// What rates are over.
@@ -121,6 +125,7 @@ impl PathTotals {
         let throughput_mbps = mbps(total(|flow| flow.meter.delivered().get()), interval);
         let rtt_mean_ms = mean(|m| m.rtt_mean_ms);
         let jain = jain_of_seconds(flows);
+        let rates = || each.iter().map(|(metrics, _)| metrics.throughput_mbps);
         PathTotals {
             metrics: PathMetrics {
                 throughput_mbps,
@@ -136,6 +141,8 @@ impl PathTotals {
             },
             jain,
             jain_active: jain,
+            flow_min_mbps: rates().reduce(f64::min),
+            flow_max_mbps: rates().reduce(f64::max),
             power: rtt_mean_ms.and_then(|rtt| ratio(throughput_mbps, rtt / 1e3)),
             interval,
         }

@@ -336,6 +336,13 @@ impl Meter {
             .map(|flow| self.flow_metrics(flow, interval, end))
             .collect();
 
+        let rates = || {
+            per_flow
+                .iter()
+                .map(|flow: &FlowMetrics| flow.throughput_mbps)
+        };
+        let (flow_min_mbps, flow_max_mbps) = (rates().reduce(f64::min), rates().reduce(f64::max));
+
         let sum = |of: fn(&Flow) -> u64| self.flows.iter().map(of).fold(0, u64::saturating_add);
         let (arrivals, departures, drops) =
             (sum(|f| f.arrivals), sum(|f| f.departures), sum(|f| f.drops));
@@ -401,6 +408,8 @@ impl Meter {
             } else {
                 jain
             },
+            flow_min_mbps,
+            flow_max_mbps,
             completions: took.count,
             completion_mean_s: took.mean_s,
             completion_p50_s: took.p50_s,

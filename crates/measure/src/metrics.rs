@@ -50,6 +50,10 @@ pub struct Metrics {
     /// As [`jain`](Metrics::jain), counting in each second only the flows that were on at some
     /// time in it.
     pub jain_active: Option<f64>,
+    /// Throughput of the flow that got least, Mbit/s; none without flows.
+    pub flow_min_mbps: Option<f64>,
+    /// Throughput of the flow that got most, Mbit/s; none without flows.
+    pub flow_max_mbps: Option<f64>,
     /// Files, or frames of a live source, that were delivered completely; none where no flow has such to send.
     pub completions: Option<u64>,
     /// Mean time from the beginning of a file's connection, or from when a frame was there to be sent, to the arrival of
@@ -107,6 +111,8 @@ impl Metrics {
         "retransmit_rate",
         "jain",
         "jain_active",
+        "flow_min_mbps",
+        "flow_max_mbps",
         "power",
         "completions",
         "completion_mean_s",

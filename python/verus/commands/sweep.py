@@ -40,6 +40,12 @@ _SHOWN = {
     "power": ("power", functools.partial(number, digits=3)),
 }
 
+#: What it shows besides, where several flows share a link.
+_OF_FLOWS = {
+    "flow_min_mbps": ("least\nflow", functools.partial(number, digits=2)),
+    "flow_max_mbps": ("most\nflow", functools.partial(number, digits=2)),
+}
+
 
 @app.default
 def sweep(
@@ -262,7 +268,8 @@ def _show(found: Sequence[dict[str, Any]]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in varied:
         table.add_column(name.removeprefix("params."))
-    for head, _ in _SHOWN.values():
+    shown = _SHOWN | (_OF_FLOWS if any(cell["flows"] > 1 for cell in found) else {})
+    for head, _ in shown.values():
         table.add_column(head, justify="right", no_wrap=True)
     if compared:
         table.add_column("above first\nMbit/s", justify="right", no_wrap=True)
@@ -276,7 +283,7 @@ def _show(found: Sequence[dict[str, Any]]) -> None:
         above = [cell.get("above", {}).get(name) for name in ("throughput_mbps", "qdelay_p95_ms")] if compared else []
         table.add_row(
             *words,
-            *(_with_interval(cell.get(name), as_text) for name, (_, as_text) in _SHOWN.items()),
+            *(_with_interval(cell.get(name), as_text) for name, (_, as_text) in shown.items()),
             *(
                 difference(each, functools.partial(number, digits=2 - at)).replace(" ± ", "\n±")
                 for at, each in enumerate(above)

@@ -307,6 +307,7 @@ fn row(args: &Args, asked: &Asked, run: &Run, timing: &Timing) -> Value {
         "qdelay_p95_ms": metrics.qdelay_p95_ms, "qdelay_p99_ms": metrics.qdelay_p99_ms,
         "signal_delay_p95_ms": metrics.signal_delay_p95_ms, "loss_rate": metrics.loss_rate,
         "jain": metrics.jain, "jain_active": metrics.jain_active,
+        "flow_min_mbps": metrics.flow_min_mbps, "flow_max_mbps": metrics.flow_max_mbps,
     });
     // What only the ends see.
     let unseen = json!({

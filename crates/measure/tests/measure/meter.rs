@@ -150,6 +150,10 @@ fn active_fairness_leaves_out_flows_that_were_off_for_the_whole_second() {
     let metrics = finish(meter, 4000);
     assert_eq!(metrics.jain, Some((0.5 + 1.0 + 0.5 + 0.5) / 4.0));
     assert_eq!(metrics.jain_active, Some((1.0 + 1.0 + 1.0 + 0.5) / 4.0));
+    // Four packets and one.
+    let rates = [1, 0].map(|flow: usize| Some(metrics.per_flow[flow].throughput_mbps));
+    assert_eq!([metrics.flow_min_mbps, metrics.flow_max_mbps], rates);
+    assert!(rates[0] < rates[1]);
 }
 
 #[test]
