@@ -185,7 +185,8 @@ def test_a_probe_in_which_nothing_arrived_still_has_a_page(folder: Path, verus: 
 
 def recorded(folder: Path) -> dict[str, Any]:
     """Makes the run a recording; returns its `run.json`."""
-    way = {
+    way: dict[str, Any] = {
+        **{"trace": "up.trace", "limited_by": "path_queue"},
         **{"mean_mbps": 7.5, "duration_s": 30.0, "sent": 20_000, "lost": 3, "untimed": 1, "queued_share": 0.995},
         "bursts": {"burst_bytes": [[1500, 90], [3000, 10]], "gap_ms": [[1, 60], [7, 39]]},
         "stretch": [[0.0, 1400], [0.0, 1400], [3.5, 120]],
@@ -209,10 +210,13 @@ def test_the_page_of_a_recording_shows_bursts_rates_and_clocks(folder: Path, ver
     assert (ran.code, ran.err) == (0, f"Report: {folder / 'report.html'}\n")
     words = re.sub(r"<(script|style)>.*?</\1>", "", (folder / "report.html").read_text(), flags=re.S)
     assert "Verus: a recorded channel" in words
-    assert "Packets always waited at the bottleneck" in words
+    assert "Down: limited by the path, where packets queued, so what arrived is what it carries." in words
     (table,) = re.findall(r"<table><caption>What arrived.*?</table>", words)
     down, up = re.findall(r"<tr><th scope=row>.*?</tr>", table)
-    assert re.findall(r"<td>([^<]*)</td>", down) == ["16.25", "30.0", "20000", "3", "1", "99.5"]
+    assert re.findall(r"<td>([^<]*)</td>", down) == [
+        *["16.25", "30.0", "20000", "3", "1", "99.5"],
+        "the path, where packets queued",
+    ]
     assert re.findall(r"<td>([^<]*)</td>", up)[0] == "7.50"
     assert "12.500 ± 20.100 ms ahead" in words
     assert "1.50 ± 3.00 millionths" in words
@@ -221,8 +225,30 @@ def test_the_page_of_a_recording_shows_bursts_rates_and_clocks(folder: Path, ver
 
 
 @pytest.mark.parametrize(
+    ("limit", "share", "said"),
+    [
+        ("server_limit", 0.0, "Up: limited by the rate that the server grants a test (--max-mbps there)."),
+        ("own_rate", 0.1, "Up: limited by the constant rate of the load (--rate-mbps)."),
+        ("ends", 0.2, "Up: limited by the two ends, which were no faster."),
+        ("path_queue", 0.6, "Up: limited by the path, where packets queued, 60 % of the time. In the rest it may have"),
+    ],
+)
+def test_what_the_path_did_not_bound_is_called_no_channel(limit: str, share: float, said: str, folder: Path) -> None:
+    run = recorded(folder)
+    way = {"limited_by": limit, "queued_share": share, "trace": "up-it.trace"}
+    run["recording"]["ways"]["up"].update(way)
+    (folder / "run.json").write_text(json.dumps(run))
+    page = report.page_for(Results.read(folder))
+    assert said in page.lead
+    no_channel = "`up-it.trace` is not what the path carries, and no channel." in page.lead
+    assert no_channel == (limit != "path_queue")
+    assert ("a recorded channel" in page.title) != no_channel
+
+
+@pytest.mark.parametrize(
     ("place", "value", "complaint"),
     [
+        (("recording", "ways", "up", "limited_by"), "x", "`recording.ways.up.limited_by` must be one of path_queue, "),
         (("recording",), None, "`recording` is missing"),
         (("recording", "ways"), {}, "`recording.ways` must tell of `up` or `down`"),
         (("recording", "clocks", "drift_ppm"), "x", "`recording.clocks.drift_ppm` must be a number"),

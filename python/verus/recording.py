@@ -23,6 +23,8 @@ def _fields(**kinds: pa.DataType) -> pa.StructType:
 
 
 _WAY = _fields(
+    trace=pa.string(),
+    limited_by=pa.string(),
     mean_mbps=_NUMBER,
     duration_s=_NUMBER,
     sent=pa.int64(),
@@ -45,6 +47,19 @@ _RECORDING = _fields(
 #: In the order of pages.
 _WAYS = ("down", "up")
 
+#: What bounded a recorded rate, by `limited_by`: whether it was the path, and words for it.
+_LIMITS = {
+    "path_queue": (True, "the path, where packets queued"),
+    "path_drops": (True, "the path, which drops and lets next to none queue"),
+    "server_limit": (False, "the rate that the server grants a test (--max-mbps there)"),
+    "own_rate": (False, "the constant rate of the load (--rate-mbps)"),
+    "ends": (False, "the two ends, which were no faster"),
+}
+
+
+#: From which share of the time on a queue is taken to have stood all the time.
+_STEADY = 0.95
+
 
 def page(results: Results) -> Page:
     """What was recorded: bursts as the paper's Figs. 1 and 2 show them, then what every test shows.
@@ -65,13 +80,20 @@ def page(results: Results) -> Page:
         Section(title="Bursts", figures=[arrivals, bursts]),
         *rest,
     ]
-    saturated = recording["mode"] == "saturate"
-    lead = (
-        "Packets always waited at the bottleneck, so what arrived is what the channel can carry."
-        if saturated
-        else "Packets left at a constant rate; what arrived is what the channel made of them."
-    )
-    return Page(title="Verus: a recorded channel", lead=lead, sections=sections)
+    channel = all(_LIMITS[found["limited_by"]][0] for found in ways.values())
+    title = "Verus: a recorded channel" if channel else "Verus: a recording"
+    return Page(title=title, lead=" ".join(_lead(way, found) for way, found in ways.items()), sections=sections)
+
+
+def _lead(way: str, found: Mapping[str, Any]) -> str:
+    """What bounded one direction, and what its trace is therefore worth."""
+    is_path, words = _LIMITS[found["limited_by"]]
+    if not is_path:
+        return f"{way.title()}: limited by {words}. `{found['trace']}` is not what the path carries, and no channel."
+    if found["limited_by"] == "path_queue" and found["queued_share"] < _STEADY:
+        share = f"{found['queued_share'] * 100:.0f}"
+        return f"{way.title()}: limited by {words}, {share} % of the time. In the rest it may have carried more."
+    return f"{way.title()}: limited by {words}, so what arrived is what it carries."
 
 
 def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,6 +108,8 @@ def _checked(config: Mapping[str, Any]) -> dict[str, Any]:
             if way in ways:
                 check(pa.field(way, _WAY, nullable=False), _without_gaps(ways[way]), f"recording.ways.{way}")
                 _check_pairs(ways[way], f"recording.ways.{way}")
+                if ways[way]["limited_by"] not in _LIMITS:
+                    raise ValueError(f"`recording.ways.{way}.limited_by` must be one of {', '.join(_LIMITS)}")
     except ValueError as error:
         raise ValueError(f"not the run.json of a recording: {error}") from error
     return found
@@ -110,7 +134,16 @@ def _check_pairs(way: dict[str, Any], name: str) -> None:
 
 
 def _summary(ways: dict[str, Any]) -> str:
-    heads = ["direction", "rate, Mbit/s", "time, s", "packets sent", "lost", "time unknown", "time with a queue, %"]
+    heads = [
+        "direction",
+        "rate, Mbit/s",
+        "time, s",
+        "packets sent",
+        "lost",
+        "time unknown",
+        "time with a queue, %",
+        "limited by",
+    ]
     rows = [
         f"<tr><th scope=row>{way}</th>"
         + "".join(
@@ -122,6 +155,7 @@ def _summary(ways: dict[str, Any]) -> str:
                 found["lost"],
                 found["untimed"],
                 f"{found['queued_share'] * 100:.1f}",
+                _LIMITS[found["limited_by"]][1],
             )
         )
         + "</tr>"

@@ -73,14 +73,14 @@ pub struct Contents {
     /// What `run.json` says but for what every run says alike.
     pub run: Value,
     /// More files, by name.
-    pub more: Vec<(&'static str, Vec<u8>)>,
+    pub more: Vec<(String, Vec<u8>)>,
 }
 
 impl Contents {
-    fn files(&self) -> impl Iterator<Item = &'static str> + '_ {
+    fn files(&self) -> impl Iterator<Item = &str> {
         FILES
             .into_iter()
-            .chain(self.more.iter().map(|(name, _)| *name))
+            .chain(self.more.iter().map(|(name, _)| name.as_str()))
     }
 }
 

@@ -8,6 +8,7 @@ use verus_core::algorithm::Scheme;
 use verus_measure::qlog::{Qlog, Subject};
 use verus_net::probe::connection::Connection;
 use verus_net::probe::driver::Driver;
+use verus_net::probe::recording;
 use verus_net::probe::results::{Record, Recorder};
 use verus_net::probe::wire::{MAX_SCHEME_BYTES, Request};
 
@@ -204,7 +205,10 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         logs.publish(ends, ui)?;
     }
     if let Some((connection, record)) = test.result() {
-        tell(args, ui, record)?;
+        show(args, ui, record)?;
+        if !args.json {
+            limited(ui, record);
+        }
         details(ui, &session.driver, connection);
         if let Some(out) = &args.out {
             let asked = Asked {
@@ -270,7 +274,8 @@ fn request(args: &Args) -> Request {
     }
 }
 
-pub(super) fn tell(args: &Args, ui: &Ui, record: &Record) -> Result<(), Failure> {
+/// Prints what came of a test: JSON or a table.
+pub(super) fn show(args: &Args, ui: &Ui, record: &Record) -> Result<(), Failure> {
     if args.json {
         for (_, row) in &record.rows {
             ui.json(row)?;
@@ -283,19 +288,16 @@ pub(super) fn tell(args: &Args, ui: &Ui, record: &Record) -> Result<(), Failure>
     {
         ui.line(line)?;
     }
-    limited(ui, record);
     Ok(())
 }
 
 /// A server's limit is no property of the path: says where a result may be nothing else.
 fn limited(ui: &Ui, record: &Record) {
-    /// From which share of the limit on a rate is taken for it: packets leave in lumps.
-    const NEAR: f64 = 0.9;
     let rows = record.rows.iter().map(|(_, row)| row);
     if let Some(limit) = rows.clone().find_map(|row| row.server_limit_mbps)
         && rows
             .map(|row| row.totals.metrics.throughput_mbps)
-            .any(|rate| rate >= NEAR * limit)
+            .any(|rate| rate >= recording::NEAR * limit)
     {
         ui.note(format_args!(
             "the server grants a test {limit} Mbit/s in each direction: that was measured, and not what \

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use verus_channel::raw;
 use verus_channel::statistics::{Bursts, Statistics};
 use verus_core::algorithm::Scheme;
-use verus_core::{Bytes, Duration, Time};
-use verus_net::probe::recording::{self, Recording, Tape, Way};
+use verus_core::{Bytes, Duration, Rate, Time};
+use verus_net::probe::recording::{self, Limit, Recording, Tape, Way};
 use verus_net::probe::results::{Direction, Recorder};
 use verus_net::probe::wire::Request;
 
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::folder;
 use crate::ui::Ui;
 
-use super::client::{Args, RecordMode, Way as Ways, details, tell};
+use super::client::{Args, RecordMode, Way as Ways, details, show};
 use super::contents::{Asked, contents};
 use super::session::{Session, Test, Watched};
 
@@ -25,6 +25,9 @@ use super::session::{Session, Test, Watched};
 const OPPORTUNITY: Bytes = Bytes::new(1500);
 /// How long a channel is recorded unless told otherwise, s.
 const DEFAULT_SECONDS: f64 = 60.0;
+
+/// From which share of the time on a queue is taken to have stood all the time.
+const STEADY: f64 = 0.95;
 
 /// How much is drawn of single arrivals, as in the paper's Fig. 1, and how many at the most.
 const DRAWN: Duration = Duration::from_millis(250);
@@ -36,12 +39,15 @@ struct Plan {
     request: Request,
     /// Of what goes up, and of what comes down.
     schemes: [Scheme; 2],
+    /// The constant rates of the same, where they have one.
+    offered: [Option<Rate>; 2],
     settling: Duration,
 }
 
 impl Plan {
     fn new(args: &Args) -> Result<Self, Failure> {
         let usage = |text: &str| Failure::usage(text);
+        let mut offered = [None; 2];
         let [up, down] = match args.record_mode {
             RecordMode::Saturate => {
                 if args.rate_mbps.is_some() || args.up_rate_mbps.is_some() {
@@ -65,6 +71,7 @@ impl Plan {
                     ));
                 };
                 let up = args.up_rate_mbps.unwrap_or(rate);
+                offered = [up, rate].map(|rate| Some(Rate::from_mbps(rate)));
                 [up, rate].map(|rate| format!("constant:rate_mbps={rate}"))
             }
         };
@@ -97,6 +104,7 @@ impl Plan {
             mode: args.record_mode,
             request,
             schemes,
+            offered,
             settling,
         })
     }
@@ -119,10 +127,24 @@ pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
         tape(session, &light, &light_scheme, recorder)
     };
 
+    let light_s = recording::LIGHT_FOR.as_secs_f64();
+    ui.note(format_args!(
+        "{}: light probes for {light_s} s, which find the empty path",
+        session.address
+    ));
     let (test, before) = probe(&mut session)?;
     if test.outcome().is_err() || session.stopped_by.is_some() {
         return session.end(&test);
     }
+    let load_s = (Duration::from_nanos(plan.request.duration_nanos) - plan.settling).as_secs_f64();
+    let settling_s = plan.settling.as_secs_f64();
+    ui.note(match plan.mode {
+        RecordMode::Saturate => {
+            format!("the load: {settling_s} s to find the rate, then {load_s} s that are recorded")
+        }
+        RecordMode::Constant => format!("the load: {load_s} s at a constant rate"),
+    });
+    session.lines = true;
     let wall = (now(), session.driver.clock().now());
     let recorder = Recorder::new(host, plan.schemes[0].clone(), plan.request.clone())
         .with_downward(plan.schemes[1].clone());
@@ -130,10 +152,14 @@ pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
     let Some((connection, record)) = load_test.result() else {
         return session.end(&load_test);
     };
+    session.lines = false;
     let cut_short = load_test.outcome().is_err() || session.stopped_by.is_some();
     let after = if cut_short {
         Tape::default()
     } else {
+        ui.note(format_args!(
+            "light probes for {light_s} s again, which find the clocks' drift"
+        ));
         match probe(&mut session) {
             Ok((test, tape)) if test.outcome().is_ok() => tape,
             _ => {
@@ -156,8 +182,12 @@ pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
         schemes: [&plan.schemes[0], &plan.schemes[1]],
     };
     let mut contents = contents(&asked, record);
-    let told = add(&mut contents, &plan, &recording, wall).map_err(|error| failed(&error))?;
-    tell(args, ui, record)?;
+    let granted = (record.rows.iter())
+        .find_map(|(_, row)| row.server_limit_mbps)
+        .map(Rate::from_mbps);
+    let told =
+        add(&mut contents, &plan, &recording, granted, wall).map_err(|error| failed(&error))?;
+    show(args, ui, record)?;
     details(ui, &session.driver, connection);
     folder::write("--record", target, &contents)?;
     for line in told {
@@ -198,6 +228,7 @@ fn add(
     contents: &mut folder::Contents,
     plan: &Plan,
     recording: &Recording,
+    granted: Option<Rate>,
     wall: (SystemTime, Time),
 ) -> Result<Vec<String>, verus_channel::Error> {
     let clocks = &recording.clocks;
@@ -210,19 +241,21 @@ fn add(
         clocks.drift_error_ppm
     )];
     let mut ways = serde_json::Map::new();
-    for (direction, way, flows) in [
-        (Direction::Up, &recording.up, plan.request.upload_flows),
-        (
-            Direction::Down,
-            &recording.down,
-            plan.request.download_flows,
-        ),
-    ] {
+    let asked = [plan.request.upload_flows, plan.request.download_flows];
+    for (((direction, way), offered), flows) in [
+        (Direction::Up, &recording.up),
+        (Direction::Down, &recording.down),
+    ]
+    .into_iter()
+    .zip(plan.offered)
+    .zip(asked)
+    {
         if flows == 0 {
             continue;
         }
-        let (line, summary) = add_way(contents, direction, way, recording.from, wall)?;
-        told.push(line);
+        let bounds = [granted, offered];
+        let (lines, summary) = add_way(contents, direction, way, bounds, recording.from, wall)?;
+        told.extend(lines);
         ways.insert(direction.name().to_owned(), summary);
     }
     if let Value::Object(run) = &mut contents.run {
@@ -246,14 +279,17 @@ fn add(
     Ok(told)
 }
 
-/// Adds one direction's files; returns a line for a person, and what `run.json` says of it.
+/// Adds one direction's files; returns lines for a person, and what `run.json` says of it.
+///
+/// A trace whose rate the path did not bound is named for what did.
 fn add_way(
     contents: &mut folder::Contents,
     direction: Direction,
     way: &Way,
+    [granted, offered]: [Option<Rate>; 2],
     from: Time,
     wall: (SystemTime, Time),
-) -> Result<(String, Value), verus_channel::Error> {
+) -> Result<([String; 2], Value), verus_channel::Error> {
     let name = direction.name();
     let arrivals = way
         .arrivals
@@ -261,10 +297,17 @@ fn add_way(
         .map(|arrival| (arrival.at, arrival.size));
     let trace = raw::from_arrivals(name, arrivals, from, OPPORTUNITY)?;
     let lines = trace.opportunities().map(|millis| format!("{millis}\n"));
-    let files = match direction {
-        Direction::Up => ["up.trace", "up.raw", "up-packets.csv"],
-        Direction::Down => ["down.trace", "down.raw", "down-packets.csv"],
-    };
+    let rate = trace.mean_rate(OPPORTUNITY);
+    let limit = Limit::of(way, rate, granted, offered);
+    let mark = limit
+        .mark()
+        .map_or_else(String::new, |mark| format!("-{mark}"));
+    let files = [
+        format!("{name}{mark}.trace"),
+        format!("{name}.raw"),
+        format!("{name}-packets.csv"),
+    ];
+    let trace_file = files[0].clone();
     let bytes = [
         lines.collect::<String>().into_bytes(),
         raw_log(way, wall),
@@ -274,15 +317,18 @@ fn add_way(
     let statistics = Statistics::of(trace.opportunities(), OPPORTUNITY);
     let line = format!(
         "{name}: {:.2} Mbit/s over {:.1} s, {} of {} packets lost, a queue {:.1} % of the time",
-        trace.mean_rate(OPPORTUNITY).as_mbps(),
+        rate.as_mbps(),
         trace.period().as_secs_f64(),
         way.lost,
         way.sent,
         way.queued_share * 100.0
     );
+    let told = words(limit, way, granted, offered, &trace_file);
     let summary = json!({
-        "trace": files[0],
-        "mean_mbps": trace.mean_rate(OPPORTUNITY).as_mbps(),
+        "trace": trace_file,
+        "limited_by": limit,
+        "is_channel": limit.is_path(),
+        "mean_mbps": rate.as_mbps(),
         "duration_s": trace.period().as_secs_f64(),
         "sent": way.sent,
         "lost": way.lost,
@@ -293,7 +339,38 @@ fn add_way(
         "stretch": stretch(way),
         "series": series(way, from),
     });
-    Ok((line, summary))
+    Ok(([line, format!("{name}: {told}")], summary))
+}
+
+/// What bounded a recorded rate, and what the trace is therefore worth.
+fn words(
+    limit: Limit,
+    way: &Way,
+    granted: Option<Rate>,
+    offered: Option<Rate>,
+    file: &str,
+) -> String {
+    let mbps = |rate: Option<Rate>| rate.map_or(f64::NAN, Rate::as_mbps);
+    let no_channel = format!("`{file}` is not what the path carries, and no channel to replay");
+    match limit {
+        Limit::PathQueue if way.queued_share < STEADY => format!(
+            "limited by the path, which had a queue for only {:.0} % of the time: it may have carried more in the rest",
+            way.queued_share * 100.0
+        ),
+        Limit::PathQueue => "limited by the path: packets waited at its bottleneck".to_owned(),
+        Limit::PathDrops => {
+            "limited by the path, which drops packets and lets next to none wait".to_owned()
+        }
+        Limit::ServerLimit => format!(
+            "limited by the server, which grants a test {} Mbit/s (`--max-mbps` there): {no_channel}",
+            mbps(granted)
+        ),
+        Limit::OwnRate => format!(
+            "limited by the load, a constant {} Mbit/s (--rate-mbps): {no_channel}",
+            mbps(offered)
+        ),
+        Limit::Ends => format!("limited by the two ends, which were no faster: {no_channel}"),
+    }
 }
 
 /// A short stretch from the middle: when packets arrived, ms from its first, and their bytes; for drawing.

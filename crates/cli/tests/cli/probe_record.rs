@@ -62,8 +62,22 @@ fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
         number(&clocks["drift_error_ppm"]),
     );
     assert!(drift.abs() <= error.max(20.0), "{clocks}");
+    let said = String::from_utf8(output.stderr).expect("plain");
     for (name, mbps) in [("up", 2.0), ("down", 4.0)] {
-        let trace = Trace::read(&place.join(format!("{name}.trace"))).expect("a trace");
+        let way = &run["recording"]["ways"][name];
+        let file = way["trace"].as_str().expect("its name");
+        // A loopback is bounded by the rate of the load; on a busy machine packets may queue.
+        assert_eq!(way["is_channel"], file == format!("{name}.trace"), "{way}");
+        assert!(
+            said.contains(&format!("\n{name}: limited by the ")),
+            "{said}"
+        );
+        assert_eq!(
+            said.contains(&format!("`{file}` is not what the path carries")),
+            way["is_channel"] == false,
+            "{said}"
+        );
+        let trace = Trace::read(&place.join(file)).expect("a trace");
         let raw = raw::read(&place.join(format!("{name}.raw"))).expect("a raw log");
         // Packets of 1400 bytes.
         let found = raw.len() as f64 * 1400.0 * 8.0 / raw.period().as_secs_f64() / 1e6;
@@ -72,7 +86,6 @@ fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
             (0.8..1.1).contains(&(found / mbps)),
             "{name}: {found} Mbit/s"
         );
-        let way = &run["recording"]["ways"][name];
         assert_eq!(
             trace.mean_rate(verus_core::Bytes::new(1500)).as_mbps(),
             number(&way["mean_mbps"])
@@ -85,6 +98,14 @@ fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
             .skip(1)
             .filter(|line| !line.starts_with(','));
         assert_eq!(data.count() as u64, raw.len());
+    }
+
+    for sign in [
+        "light probes for 3 s",
+        "the load: 2 s at a constant rate",
+        "0–1 s",
+    ] {
+        assert!(said.contains(sign), "no `{sign}` in\n{said}");
     }
 
     let again = client(&[&server.address, "--record", text(&place)]);

@@ -20,6 +20,10 @@ use verus_measure::{Clocks, Passage};
 use super::flow::Event;
 use super::wire::Request;
 
+mod limit;
+
+pub use limit::{Limit, NEAR};
+
 /// Light probes are as small as packets may be, and so far apart: 43 kbit/s.
 pub const LIGHT_BYTES: u16 = 200;
 /// See [`LIGHT_BYTES`]. No multiple of a scheduler's cycle (1, 10 or 20 ms): the probes meet all of its phases.

@@ -13,7 +13,8 @@ use verus_faults::world::{self, Ending, Endpoint, Surroundings};
 use verus_faults::{Bottleneck, Schedule};
 use verus_net::probe::client::{Client, ClientConfig};
 use verus_net::probe::connection::Batch;
-use verus_net::probe::recording::{self, Recording, Tape};
+use verus_net::probe::limits::Limits;
+use verus_net::probe::recording::{self, Limit, Recording, Tape};
 use verus_net::probe::server::{Catalogue, Server, ServerConfig};
 use verus_net::probe::wire::Request;
 
@@ -201,6 +202,9 @@ impl Endpoint for Host<Server<Catalogue>> {
 /// What is recorded, and how.
 struct Plan {
     links: [Service; 2],
+    queue: &'static str,
+    /// What the server grants a test.
+    granted: Option<Rate>,
     /// Flows up and down.
     flows: [u16; 2],
     schemes: [&'static str; 2],
@@ -212,6 +216,8 @@ struct Plan {
 fn record(plan: Plan) -> Recording {
     let Plan {
         links,
+        queue,
+        granted,
         flows,
         schemes,
         seconds,
@@ -232,13 +238,19 @@ fn record(plan: Plan) -> Recording {
     let [up, down] = links.map(|service| {
         Some(Bottleneck {
             service,
-            queue: QueueConfig::parse("infinite").expect("a valid queue"),
+            queue: QueueConfig::parse(queue).expect("a valid queue"),
         })
     });
     let recorder = Recorder::new(&request, schemes[0], Time::ZERO);
     let mut client = Host::new(recorder, Clock::TRUE);
     let entropy = [3; 32];
-    let config = ServerConfig::default();
+    let config = ServerConfig {
+        limits: Limits {
+            rate_per_client: granted,
+            ..Limits::default()
+        },
+        ..ServerConfig::default()
+    };
     let server = Server::new(config, Catalogue, entropy, clock.shows(Time::ZERO));
     let mut server = Host::new(server, clock);
     let meeting = world::run(
@@ -339,6 +351,8 @@ fn check(place: &str, seed: u64, flows: [u16; 2]) {
     });
     let recording = record(Plan {
         links,
+        queue: "infinite",
+        granted: None,
         flows,
         schemes: ["saturate", "saturate"],
         seconds: 60,
@@ -399,6 +413,8 @@ fn a_constant_rate_below_capacity_arrives_as_it_left() {
     let rate = |mbps| Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps)));
     let recording = record(Plan {
         links: [rate(20.0), rate(20.0)],
+        queue: "infinite",
+        granted: None,
         flows: [1, 1],
         schemes: ["constant:rate_mbps=2.5", "constant:rate_mbps=5"],
         seconds: 20,
@@ -422,6 +438,49 @@ fn a_constant_rate_below_capacity_arrives_as_it_left() {
         for arrival in data {
             let delay = arrival.delay_ms();
             assert!((25.0..26.5).contains(&delay), "{delay} ms");
+        }
+    }
+}
+
+#[test]
+fn what_bounded_a_recording_is_told_and_only_the_path_makes_a_channel() {
+    let mbps = |rate: Option<f64>| rate.map(Rate::from_mbps);
+    // Link, queue, what the server grants, constant rate of the load; what bounds that.
+    let cases = [
+        (8.0, "infinite", None, None, Limit::PathQueue),
+        (8.0, "infinite", Some(20.0), None, Limit::PathQueue),
+        (20.0, "infinite", Some(5.0), None, Limit::ServerLimit),
+        (20.0, "infinite", None, Some(5.0), Limit::OwnRate),
+        (4.0, "infinite", None, Some(5.0), Limit::PathQueue),
+        // One packet waits, for 2.24 ms at the most.
+        (5.0, "droptail:packets=1", None, Some(8.0), Limit::PathDrops),
+    ];
+    for (link, queue, granted, offered, bound) in cases {
+        let scheme = match offered {
+            None => "saturate",
+            Some(5.0) => "constant:rate_mbps=5",
+            Some(_) => "constant:rate_mbps=8",
+        };
+        let rate = || Service::Rate(RateSchedule::constant(Rate::from_mbps(link)));
+        let recording = record(Plan {
+            links: [rate(), rate()],
+            queue,
+            granted: mbps(granted),
+            flows: [1, 1],
+            schemes: [scheme, scheme],
+            seconds: 10,
+            settling: recording::SETTLING,
+            clock: SERVER_CLOCK,
+        });
+        for way in [&recording.up, &recording.down] {
+            let found = trace_of(way, recording.from).mean_rate(MTU);
+            let limit = Limit::of(way, found, mbps(granted), mbps(offered));
+            let queued = way.queued_share;
+            assert_eq!(
+                limit, bound,
+                "{link} Mbit/s, {queue}: {found:?}, queued {queued}"
+            );
+            assert_eq!(limit.is_path(), limit.mark().is_none());
         }
     }
 }
