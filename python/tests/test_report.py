@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import runpy
 import statistics
+import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Any
 import pytest
 
 from verus import api, comparison, figures, render, report
+from verus.commands.talk import Talk
 from verus.page import to_html
 from verus.results import Results
 from verus.summary import blocks
@@ -197,3 +200,20 @@ def test_a_single_run_has_no_interval(verus: Command, tmp_path: Path) -> None:
     (mean,) = json.loads((tmp_path / "one" / "run.json").read_text())["means"]
     assert mean["throughput_mbps"]["half_width_95"] is None
     assert "±" not in ran.out + (tmp_path / "one" / "report.html").read_text().partition("<script>")[0]
+
+
+@pytest.mark.parametrize("on_terminal", [True, False])
+def test_who_waits_for_a_report_on_a_terminal_reads_what_it_does(
+    on_terminal: bool, verus: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: on_terminal)
+    with Talk().doing("drawing <one>"):
+        pass
+    assert ("drawing <one> …" in capsys.readouterr().err) == on_terminal
+    # The verb says so of what it draws.
+    said: list[str] = []
+    monkeypatch.setattr(Talk, "doing", lambda _self, what: said.append(what) or contextlib.nullcontext())
+    assert verus("compare", "--trace", "rate:5", "--scheme", "cubic", "--duration", "1", "--out", "one").code == 0
+    assert verus("report", "one").code == 0
+    assert said == ["drawing one"]

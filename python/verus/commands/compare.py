@@ -182,8 +182,8 @@ def _save(
         if draw:
             from verus import report
 
-            talk.detail("drawing")
-            report.write_page(results, folder)
+            with talk.doing("drawing the report"):
+                report.write_page(results, folder)
     if draw:
         talk.say(f"Report: {target / 'report.html'}")
     else:

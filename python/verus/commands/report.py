@@ -37,18 +37,16 @@ def report(
     """
     from verus.errors import FieldError
     from verus.folder import check_folder, new_folder, own
-    from verus.overlay import overlaid
     from verus.qlog import SUFFIXES
     from verus.report import write_log_page, write_page
     from verus.results import Results
     from verus.rows import CHECK, SWEEP
-    from verus.study_page import write_study_page
-    from verus.suites import page
-    from verus.sweep import Folder
 
     logs = [path for path in folders if path.suffix in SUFFIXES and not path.is_dir()]
     for log in logs:
-        talk.say(f"Report: {write_log_page(log)}")
+        with talk.doing(f"drawing {log}"):
+            drawn = write_log_page(log)
+        talk.say(f"Report: {drawn}")
     folders = [path for path in folders if path not in logs]
     if not folders:
         return 0
@@ -66,12 +64,14 @@ def report(
         if SWEEP in kinds:
             name = names[kinds.index(SWEEP)]
             raise ValueError(f"`{name}` is from `verus sweep`, whose page has nothing to lay over others")
+        from verus.overlay import overlaid
+
         check_folder(target, force=force)
         saved = {
             name if distinct else str(folder): Results.read(folder) for name, folder in zip(names, folders, strict=True)
         }
         results = overlaid(saved)
-        with new_folder(target, force=force) as draft:
+        with talk.doing(f"drawing {target}"), new_folder(target, force=force) as draft:
             results.write(draft)
             write_page(results, draft)
         talk.say(f"Report: {target / 'report.html'}")
@@ -79,13 +79,19 @@ def report(
     if out is not None:
         raise FieldError("out", "is for the page of several folders; that of one is written into it")
     (folder,), (kind,) = folders, kinds
-    if kind == CHECK:
-        path = page.draw(folder)
-    elif kind == SWEEP:
-        path = write_study_page(Folder(folder))
-    else:
-        path = write_page(Results.read(folder), folder)
-        own(folder, [path, *(folder / "figures").glob("*")])
+    with talk.doing(f"drawing {folder}"):
+        if kind == CHECK:
+            from verus.suites import page
+
+            path = page.draw(folder)
+        elif kind == SWEEP:
+            from verus.study_page import write_study_page
+            from verus.sweep import Folder
+
+            path = write_study_page(Folder(folder))
+        else:
+            path = write_page(Results.read(folder), folder)
+            own(folder, [path, *(folder / "figures").glob("*")])
     talk.say(f"Report: {path}")
     return 0
 

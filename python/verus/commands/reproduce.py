@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -170,10 +171,9 @@ def _results(
                 writing.append(writer.submit(_write, experiment, results, own, force=force))
             while len(writing) > _UNWRITTEN or (writing and writing[0].done()):
                 writing.popleft().result()
-        if writing:
-            talk.detail("drawing")
-        for written in writing:
-            written.result()
+        with talk.doing("drawing") if writing else contextlib.nullcontext():
+            for written in writing:
+                written.result()
 
 
 def _write(experiment: Experiment, results: Results, own: Path, *, force: bool) -> None:

@@ -63,6 +63,18 @@ class Talk:
             yield tell
 
     @contextlib.contextmanager
+    def doing(self, what: str) -> Iterator[None]:
+        """Says on standard error what the block does while it runs, if that is a terminal; with `-v` anywhere."""
+        if self.quiet or not sys.stderr.isatty():
+            self.detail(what)
+            yield
+            return
+        from rich.console import Console
+
+        with Console(stderr=True, markup=False).status(f"{line(what)} …"):
+            yield
+
+    @contextlib.contextmanager
     def progress_bytes(self, what: str) -> Iterator[ByteProgress | None]:
         """The same for a download."""
         if self.quiet or not sys.stderr.isatty():
