@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,10 @@ import pages  # noqa: E402
 import pictures  # noqa: E402
 import reference  # noqa: E402
 
-Command = Callable[..., Any]
-
 #: Every page of the repository: those of the top, of docs and of the crates.
 MARKDOWN = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("crates/*/*.md")])
 #: Pages whose Python is run from the first block to the last.
 WITH_PYTHON = ["docs/quick-start.md", "docs/tutorials/notebook.md"]
-#: Pages whose simulations are run, each for a second.
-WITH_RUNS = ["docs/quick-start.md", "docs/tutorials/compare.md"]
 
 
 def name_of(path: Path) -> str:
@@ -208,16 +204,3 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytes
     assert blocks
     for block in blocks:
         exec(block, names)
-
-
-@pytest.mark.parametrize("page", WITH_RUNS)
-def test_the_simulations_of_a_page_run(page: str, verus: Command) -> None:
-    ran = 0
-    for words in commands((ROOT / page).read_text(encoding="utf-8"), inline=False):
-        if words[0] in ("compare", "trace", "list"):
-            if "--duration" in words:
-                words[words.index("--duration") + 1] = "1"
-            result = verus(*words, *(["--json"] if "--from" in words else []))
-            assert result.code == 0, (words, result.err)
-            ran += 1
-    assert ran > 1

@@ -1,4 +1,4 @@
-"""What README and the pages in `docs` print runs as printed, in their order; long runs are cut short here."""
+"""What README and all pages in `docs` print runs as printed, in their order; long runs are cut short here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from verus import experiments
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 
 PATIENCE_S = 240.0
 
@@ -49,7 +49,7 @@ def elsewhere(command: str) -> str | None:
         return "suites, which tests of their own run"
     if words[0] == "cargo":
         return "a study in Rust, with figures of its own"
-    if "the Internet" in comment or any("://" in word for word in words):
+    if "the Internet" in comment or any("://" in word and "//100.64." not in word for word in words):
         return "the Internet"
     if "iperf3" in command and shutil.which("iperf3") is None:
         return "no iperf3 on this machine"
@@ -68,7 +68,7 @@ def not_root() -> str:
 
 def cut_short(command: str) -> str:
     """The same with little to do: what takes its time is the length of runs, which no option here depends on."""
-    said = command.partition(" #")[0].rstrip().replace("phone.example", "localhost")
+    said = re.sub(r"\b(?:phone|server)\.example\b", "localhost", command.partition(" #")[0].rstrip())
     said, given = re.subn(r"--duration \S+", "--duration 2", said)
     verb = re.search(r"(?:^|which verus\)\" )(?:verus )?(compare|train|probe client)\b", said)
     if verb and not given and not re.search(r"--from|--bytes", said):
@@ -96,10 +96,29 @@ def copy(tmp_path: Path, demo: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def network() -> Iterator[list[str]]:
+    """What runs a command in a network of its own, where nobody has taken the ports that pages print.
+
+    Nothing where that cannot be had.
+    """
+    own, mapped = (["-n"], []) if os.geteuid() == 0 else (["-n", "-U"], ["--map-current-user", "--keep-caps"])
+    words = ["unshare", *own, *mapped, "sh", "-c", "ip link set lo up && echo up && exec sleep infinity"]
+    if shutil.which("unshare") is None or shutil.which("nsenter") is None:
+        yield []
+        return
+    holder = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert holder.stdout is not None
+    with holder:
+        is_up = holder.stdout.readline() == b"up\n"
+        yield ["nsenter", "--preserve-credentials", "-t", str(holder.pid), *own] if is_up else []
+        holder.kill()
+
+
 @pytest.fixture
-def shell(copy: Path) -> Iterator[Shell]:
+def shell(copy: Path, network: list[str]) -> Iterator[Shell]:
     """A shell in it, and another one beside it for servers."""
-    shell = Shell(copy)
+    shell = Shell(copy, network)
     yield shell
     shell.close()
 
@@ -107,8 +126,9 @@ def shell(copy: Path) -> Iterator[Shell]:
 class Shell:
     """Runs commands as a reader would type them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, network: list[str]) -> None:
         self._folder = folder
+        self._network = network
         self._servers: list[subprocess.Popen[bytes]] = []
         self._ports: dict[str, str] = {}
         sudo = "" if shutil.which("sudo") else 'sudo() { "$@"; }; '  # root needs none
@@ -116,22 +136,31 @@ class Shell:
         self._environment = {
             **os.environ,
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONUNBUFFERED": "1",  # a server says at once that it is there
             "HOME": str(folder),
             "XDG_CONFIG_HOME": str(folder / ".config"),
-            "SERVER": "100.64.0.1",
         }
 
     def run(self, command: str) -> None:
-        """A client finds its server on the port that this one was given."""
-        command = re.sub(
-            r"(?<=probe client )((?:--duration \S+ )?(?:localhost|100\.64\.0\.1))\b",
-            lambda host: f"{host[0]}:{self._ports['probe']}",
-            command,
-        )
-        if re.match(r"verus (send|receive) ", command):
+        """Where the network is everybody's, a client finds its server on the port that this one was given."""
+        if command.startswith("kill %"):
+            server = self._servers.pop()
+            server.terminate()
+            server.wait()
+            return
+        # A loopback is no channel: the trace has another name.
+        if "commute/down.trace" in command and (found := [*self._folder.glob("commute/down*.trace")]):
+            command = command.replace("commute/down.trace", str(found[0].relative_to(self._folder)))
+        if "probe" in self._ports:
+            command = re.sub(
+                r"(?<=probe client )((?:--duration \S+ )?(?:localhost|100\.64\.0\.1))\b",
+                lambda host: f"{host[0]}:{self._ports['probe']}",
+                command,
+            )
+        if "serve" in self._ports and re.match(r"verus (send|receive) ", command):
             command = re.sub(r"\blocalhost\b", f"localhost:{self._ports['serve']}", command)
         ran = subprocess.run(
-            ["bash", "-c", self._before + command],
+            [*self._network, "bash", "-c", self._before + command],
             cwd=self._folder,
             env=self._environment,
             stdin=subprocess.DEVNULL,
@@ -143,14 +172,16 @@ class Shell:
         assert ran.returncode == 0, f"{command}\n{ran.stdout[-2000:]}{ran.stderr[-2000:]}"
 
     def serve(self, command: str) -> None:
-        """On a free port: on that which is printed, this machine may have a server of its user's."""
+        """In a network of its own on the printed port; else on a free one: its user may have a server on that."""
+        command = command.removesuffix("&")
         verb = command.split()[1]
-        if verb in ("probe", "serve"):
+        free = not self._network and verb in ("probe", "serve")
+        if free:
             command += " --port 0"
         log = self._folder / f"server-{len(self._servers)}.log"
         with log.open("wb") as out:
             server = subprocess.Popen(
-                ["bash", "-c", f"exec {command}"],
+                [*self._network, "bash", "-c", f"exec {command}"],
                 cwd=self._folder,
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -162,7 +193,7 @@ class Shell:
         while log.stat().st_size == 0 and time.monotonic() < until:
             assert server.poll() is None, log.read_text()
             time.sleep(0.05)
-        if verb in ("probe", "serve"):
+        if free:
             (self._ports[verb],) = re.findall(r"UDP \S*:(\d+)", log.read_text().splitlines()[0])
 
     def close(self) -> None:
@@ -175,11 +206,7 @@ class Shell:
 def test_what_is_printed_runs(page: str, shell: Shell, copy: Path) -> None:
     if page == "docs/recording.md":  # whose other machine is this one here
         shell.serve("verus probe server")
-    if page == "docs/emulator.md":
-        for name in ("town.down", "town.up"):
-            shell.run(f"verus trace generate city-driving-3g-up {name} --duration 5")
     if page == "docs/paths.md":  # which says what is in the file
-        (copy / "suspended.json").write_text('[{"at_s": 1.8, "rate_mbps": 0}]')
         (copy / "delay_18.txt").write_text("20\n21\n")
         for way in ("down", "up"):
             (copy / f"{way}-light").write_text("0 20 0 1 3\n100 24 0 2 2 9\n200 22 0 1\n")
@@ -191,7 +218,7 @@ def test_what_is_printed_runs(page: str, shell: Shell, copy: Path) -> None:
         if elsewhere(command):
             continue
         ran += 1
-        if "until Ctrl-C" in command:
+        if "until Ctrl-C" in command or said.endswith("&"):
             shell.serve(said)
         elif (wanted := re.match(r"verus reproduce (\S+)", said)) and wanted[1] != "list":
             # Each is run by tests of its own; here that there is one of that name, and the options.

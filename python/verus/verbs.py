@@ -40,7 +40,7 @@ VERBS = {
         (
             "verus compare --trace city-driving-3g-up --scheme verus cubic bbr",
             "verus compare --trace rate:12 --scheme verus:ratio=2..6 --queue droptail:bytes=120kB --loss 0.5%",
-            "verus compare --trace rate:12 --mix 'verus*2+cubic*2' --duration 2m --report",
+            "verus compare --trace rate:12 --mix 'verus*2+cubic*2' --queue fq_codel --duration 2m --report",
         ),
     ),
     "sweep": Verb(
