@@ -33,7 +33,7 @@ def test_the_python_example_prints_what_stands_beside_it() -> None:
 
 
 def test_the_rust_example_prints_what_stands_below_it() -> None:
-    """The same scenario, whose other fields have their defaults; that it compiles is a test of the crate's page."""
+    """The same scenario, whose other fields have their defaults; `crates/sim` runs the example itself as a doc test."""
     flows = re.findall(r'FlowSpec::new\("([^"]*)"\)', block("rust", "Scenario"))
     assert flows == ["verus", "verus"]
     (row,) = compare(traces=["city-driving-3g-up"], schemes=["verus"], flows=2).rows()
