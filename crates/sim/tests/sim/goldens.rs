@@ -649,9 +649,16 @@ fn with_phases_as_numbers(flow: &FlowOutcome) -> (Vec<&'static str>, Vec<Vec<f64
 
 /// How many packets were sent, and the first half of the digest of all that is told of a run but its packets.
 fn digest_observed(outcome: &Outcome) -> String {
+    // The least and the most that a flow got, which are of `per_flow`, were not told when the table was first written.
+    let metrics = format!("{:?}", outcome.metrics);
+    let (before, after) = metrics
+        .split_once(", flow_min_mbps: ")
+        .expect("one of its fields");
+    let (_, after) = after
+        .split_once(", completions: ")
+        .expect("the next but one");
     let mut text = format!(
-        "{:?} {:?} {:?} {:?} {} {} {}",
-        outcome.metrics,
+        "{before}, completions: {after} {:?} {:?} {:?} {} {} {}",
         outcome.connections,
         outcome.capacity_mbps,
         outcome.bin_ms,
