@@ -133,6 +133,13 @@ fn a_study_has_it_in_its_file() {
 }
 
 #[test]
+fn the_arena_has_the_controller_in_its_field() {
+    let asked = "from verus.experiments.others.arena.field import SENDERS; print(SENDERS['tide'])";
+    let printed = said(&python().args(["-c", asked]).output().expect("it starts"));
+    assert_eq!(printed.trim(), "tide");
+}
+
+#[test]
 #[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn an_emulated_link_has_it() {
     let words = "shell --queue ebb:life_ms=20 --down rate:8 --up rate:8 -- true";
