@@ -82,6 +82,21 @@ def test_deterministic_senders_have_an_interval_over_stretches(recording: Path) 
         assert mean["throughput_mbps"]["half_width_95"] > 1
 
 
+def test_a_recording_that_changed_in_any_stretch_is_not_run_again_as_the_same(verus: Command, recording: Path) -> None:
+    words = ("--trace", "town.down", "--scheme", "cubic", "--stretches", 3)
+    assert verus(*QUICK, *words, "--out", "out").code == 0
+    config = json.loads((recording.parent / "out" / "run.json").read_text())
+    names = [channel["name"] for channel in config["channels"]]
+    assert names == ["town.down[0:5]", "town.down[5:10]", "town.down[10:15]"]
+    again = ("compare", "--from", "out/run.json", "--json")
+    assert verus(*again).code == 0
+    lines = recording.read_text().splitlines()
+    recording.write_text("".join(f"{line}\n" for line in lines if not 11_000 < int(line) < 12_000))
+    ran = verus(*again)
+    assert ran.code == 2
+    assert "the trace `town.down[10:15]` is not what it was" in ran.err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

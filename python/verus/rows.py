@@ -136,7 +136,9 @@ def channels(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[dict[str,
     recordings = {entry["sha256"]: entry for entry in json.loads(_verus.catalogue())}
     named: dict[str, dict[str, Any]] = {}
     for run, outcome in zip(runs, outcomes, strict=True):
-        used = [(run.trace, run.scenario["trace"], outcome["trace"])]
+        text = run.scenario["trace"]
+        # Each stretch of a recording is one, as each has a hash of its own.
+        used = [(text if text.startswith(f"{run.trace}[") else run.trace, text, outcome["trace"])]
         if outcome["ack_trace"] is not None:
             used.append((run.scenario["ack"], run.scenario["ack"], outcome["ack_trace"]))
         for name, text, trace in used:
