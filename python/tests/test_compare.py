@@ -48,6 +48,7 @@ FIELDS = [
     "rtt_mean_ms",
     "rtt_p95_ms",
     "loss_rate",
+    "path_loss_rate",
     "retransmit_rate",
     "jain",
     "jain_active",

@@ -17,7 +17,7 @@ from verus.summary import blocks
 
 Command = Callable[..., Any]
 
-UNSEEN = ("capacity_mbps", "utilization", "signal_delay_p95_ms")
+UNSEEN = ("capacity_mbps", "utilization", "signal_delay_p95_ms", "path_loss_rate")
 
 
 def identity(run: int, way: str) -> dict[str, Any]:

@@ -787,6 +787,9 @@ impl Controller for Bbr {
         record("pacing_mbps", self.pacing_rate.as_mbps());
         record("longterm_packets", packets(self.inflight_long));
         record("shortterm_packets", packets(self.inflight_short));
+        // Its gains are those of PROBE_CRUISE.
+        let refilling = self.state == State::Refill;
+        record("refilling", f64::from(u8::from(refilling)));
     }
 }
 

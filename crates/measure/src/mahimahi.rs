@@ -379,6 +379,12 @@ impl Log {
             let last = if to == end { bin_of(end) } else { bin_of(from) };
             Bytes::new(capacity.iter().take(last + 1).skip(bin_of(from)).sum())
         });
+        let mut metrics = self.meter.finish(end, |_, _| capacity_bytes);
+        // A log begins at the queue.
+        metrics.path_loss_rate = None;
+        for flow in &mut metrics.per_flow {
+            flow.path_loss_rate = None;
+        }
         Some(LogReport {
             base_timestamp: self.base_timestamp,
             first_ms,
@@ -391,7 +397,7 @@ impl Log {
             drops_logged: self.drops_logged,
             dropped_estimate,
             not_departed,
-            metrics: self.meter.finish(end, |_, _| capacity_bytes),
+            metrics,
             capacity_mbps,
         })
     }

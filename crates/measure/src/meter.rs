@@ -53,6 +53,7 @@ struct Flow {
     departed_bytes: u64,
     drops: u64,
     dropped_bytes: u64,
+    path_losses: u64,
     delivered_bytes: u64,
     sent: u64,
     retransmitted: u64,
@@ -101,6 +102,7 @@ impl Flow {
             departed_bytes: 0,
             drops: 0,
             dropped_bytes: 0,
+            path_losses: 0,
             delivered_bytes: 0,
             sent: 0,
             retransmitted: 0,
@@ -233,6 +235,15 @@ impl Meter {
         flow.dropped_bytes = flow.dropped_bytes.saturating_add(size.get());
     }
 
+    /// A packet that was reported to reach the bottleneck was lost on the way to it after all.
+    #[inline]
+    pub fn on_path_loss(&mut self, flow: usize, size: Bytes) {
+        let flow = &mut self.flows[flow];
+        flow.arrivals -= 1;
+        flow.arrived_bytes -= size.get();
+        flow.path_losses += 1;
+    }
+
     /// A packet that entered the bottleneck queue at `entered` leaves it.
     #[inline]
     pub fn on_departure(&mut self, now: Time, flow: usize, size: Bytes, entered: Time) {
@@ -346,6 +357,7 @@ impl Meter {
         let sum = |of: fn(&Flow) -> u64| self.flows.iter().map(of).fold(0, u64::saturating_add);
         let (arrivals, departures, drops) =
             (sum(|f| f.arrivals), sum(|f| f.departures), sum(|f| f.drops));
+        let path_losses = sum(|f| f.path_losses);
         let departed_bytes = sum(|f| f.departed_bytes);
         let throughput_mbps = mbps(departed_bytes, interval);
         let (sent, retransmitted) = (sum(|f| f.sent), sum(|f| f.retransmitted));
@@ -401,6 +413,7 @@ impl Meter {
             rtt_mean_ms: rtt.mean_ms(),
             rtt_p95_ms: rtt.quantiles([0.95]).map(|q| quantile_ms(q[0])),
             loss_rate: ratio(drops as f64, arrivals as f64),
+            path_loss_rate: ratio(path_losses as f64, (arrivals + path_losses) as f64),
             retransmit_rate: ratio(retransmitted as f64, sent as f64),
             jain,
             jain_active: if self.activity_known {
@@ -424,6 +437,7 @@ impl Meter {
             departed_bytes,
             drops,
             dropped_bytes,
+            path_losses,
             backlog: arrivals.saturating_sub(departures).saturating_sub(drops),
             per_flow,
             series,
@@ -457,6 +471,10 @@ impl Meter {
             rtt_mean_ms: flow.rtt.mean_ms(),
             rtt_p95_ms: flow.rtt.quantiles([0.95]).map(|q| quantile_ms(q[0])),
             loss_rate: ratio(flow.drops as f64, flow.arrivals as f64),
+            path_loss_rate: ratio(
+                flow.path_losses as f64,
+                (flow.arrivals + flow.path_losses) as f64,
+            ),
             retransmit_rate: ratio(flow.retransmitted as f64, flow.sent as f64),
             completions: took.count,
             completion_mean_s: took.mean_s,
@@ -469,6 +487,7 @@ impl Meter {
             arrivals: flow.arrivals,
             departures: flow.departures,
             drops: flow.drops,
+            path_losses: flow.path_losses,
             sent: flow.sent,
             retransmitted: flow.retransmitted,
         }

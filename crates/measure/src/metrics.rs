@@ -42,6 +42,9 @@ pub struct Metrics {
     pub rtt_p95_ms: Option<f64>,
     /// Packets dropped at the bottleneck / packets that reached it; none if none did.
     pub loss_rate: Option<f64>,
+    /// Packets lost on the way to the bottleneck / packets that left for it; none if none did, or if the way was not
+    /// observed.
+    pub path_loss_rate: Option<f64>,
     /// Retransmissions / packets sent; none if none were sent or sending was not observed.
     pub retransmit_rate: Option<f64>,
     /// Jain's index of the flows' throughputs over each whole second of the measured interval,
@@ -84,6 +87,8 @@ pub struct Metrics {
     pub drops: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
+    /// Packets lost on the way to the bottleneck.
+    pub path_losses: u64,
     /// Packets still queued at the end.
     pub backlog: u64,
     /// Each flow's share.
@@ -108,6 +113,7 @@ impl Metrics {
         "rtt_mean_ms",
         "rtt_p95_ms",
         "loss_rate",
+        "path_loss_rate",
         "retransmit_rate",
         "jain",
         "jain_active",
@@ -152,8 +158,10 @@ pub struct FlowMetrics {
     pub rtt_mean_ms: Option<f64>,
     /// 95th percentile of the round-trip time, ms.
     pub rtt_p95_ms: Option<f64>,
-    /// Packets dropped / packets that reached the bottleneck.
+    /// Packets dropped at the bottleneck / packets that reached it.
     pub loss_rate: Option<f64>,
+    /// Packets lost on the way to the bottleneck / packets that left for it.
+    pub path_loss_rate: Option<f64>,
     /// Retransmissions / packets sent.
     pub retransmit_rate: Option<f64>,
     /// Files or frames that were delivered completely; none where it has no such to send.
@@ -178,6 +186,8 @@ pub struct FlowMetrics {
     pub departures: u64,
     /// Packets dropped at the bottleneck.
     pub drops: u64,
+    /// Packets lost on the way to the bottleneck.
+    pub path_losses: u64,
     /// Packets sent, retransmissions included.
     pub sent: u64,
     /// Packets sent again.
@@ -198,6 +208,7 @@ impl FlowMetrics {
         "rtt_mean_ms",
         "rtt_p95_ms",
         "loss_rate",
+        "path_loss_rate",
         "retransmit_rate",
         "completions",
         "completion_mean_s",

@@ -6,7 +6,13 @@ use verus_core::{Duration, Time};
 
 const MILLI: u64 = 1_000_000;
 
-/// Delays below this many ms (17 minutes) are counted in an array, the few above in a map.
+/// Samples below this many ms are counted by the units that they have beyond whole ms, longer ones by whole ms: so that a
+/// sample is too low by less than 10 µs or 1/1024 of it, as all quantiles are.
+const FINE_MS: u64 = 1 << 10;
+const UNIT_NANOS: u64 = 10_000;
+const UNITS: u64 = MILLI / UNIT_NANOS;
+
+/// Whole ms below this many (17 minutes) are counted in an array, the few above in a map.
 const DENSE_MS: u64 = 1 << 20;
 
 /// The signal delay of one FIFO bottleneck, sampled at every millisecond between the first and the
@@ -19,11 +25,13 @@ const DENSE_MS: u64 = 1 << 20;
 /// empty, and nothing if it was empty: what the link would have done then is not known.
 ///
 /// Departures come in the order of entering, so a millisecond is complete when a later one is
-/// entered, and the empty ones before it then count down to it: one comparison per packet, and two
-/// additions for each stretch of milliseconds. Delays are counted in whole ms, rounded down.
+/// entered, and the empty ones before it then count down to it: one comparison per packet, and a few
+/// additions for each stretch of milliseconds. All samples of a stretch have the same part beyond whole ms.
 #[derive(Clone, Debug)]
 pub(crate) struct SignalDelay {
-    /// How many samples more (or fewer) there are of each whole ms than of the one before it.
+    /// How many samples more (or fewer) there are than of one ms less: [`UNITS`] for each ms below [`FINE_MS`].
+    fine_steps: Vec<i32>,
+    /// The same of whole ms, from [`FINE_MS`] on.
     steps: Vec<i32>,
     far_steps: BTreeMap<u64, i32>,
     /// The millisecond now being filled, in ns; `end` is zero before the first.
@@ -45,6 +53,7 @@ pub(crate) struct SignalDelay {
 impl SignalDelay {
     pub(crate) fn new() -> Self {
         SignalDelay {
+            fine_steps: Vec::new(),
             steps: Vec::new(),
             far_steps: BTreeMap::new(),
             start: 0,
@@ -137,10 +146,33 @@ impl SignalDelay {
 
     /// The milliseconds from `from` to `to` count the time that is left until `until`.
     fn count_down(&mut self, from: u64, to: u64, until: u64) {
-        if from < to {
-            self.step(until.saturating_sub(to - MILLI) / MILLI, 1);
-            self.step((until.saturating_sub(from) / MILLI).saturating_add(1), -1);
+        if from >= to {
+            return;
         }
+        let least = until.saturating_sub(to - MILLI);
+        let unit = least % MILLI / UNIT_NANOS;
+        let first = least / MILLI;
+        let end = (until.saturating_sub(from) / MILLI).saturating_add(1);
+        if first < FINE_MS {
+            self.fine_step(first, unit, 1);
+            if end < FINE_MS {
+                self.fine_step(end, unit, -1);
+            }
+        }
+        if end > FINE_MS {
+            self.step(first.max(FINE_MS), 1);
+            self.step(end, -1);
+        }
+    }
+
+    #[inline]
+    fn fine_step(&mut self, ms: u64, unit: u64, by: i32) {
+        let at = (ms * UNITS + unit) as usize;
+        if self.fine_steps.len() <= at {
+            self.fine_steps
+                .resize((ms + 1) as usize * UNITS as usize, 0);
+        }
+        self.fine_steps[at] += by;
     }
 
     #[inline]
@@ -149,7 +181,7 @@ impl SignalDelay {
             *self.far_steps.entry(ms).or_default() += by;
             return;
         }
-        let at = ms as usize;
+        let at = (ms - FINE_MS) as usize;
         if self.steps.len() <= at {
             self.steps.resize(at + 1, 0);
         }
@@ -167,31 +199,49 @@ impl SignalDelay {
 
     /// Element ⌊q·n⌋ of the sorted samples of the milliseconds that have ended, in ns.
     fn quantile(&self, q: f64) -> Option<u64> {
-        // Stretches of delays, (first ms, samples of each ms), ascending.
-        let steps = || {
-            let dense = (0..).zip(self.steps.iter().copied());
-            let far = self.far_steps.iter().map(|(&ms, &step)| (ms, step));
-            dense.chain(far).scan(0i64, |count, (ms, step)| {
-                *count += i64::from(step);
-                Some((ms, *count as u64)) // never negative: each stretch ends after it begins
-            })
-        };
-        let ends = || steps().skip(1).map(|(ms, _)| ms).chain(std::iter::once(0));
-        let stretches = || {
-            steps()
-                .zip(ends())
-                .map(|((ms, count), end)| (ms, end.saturating_sub(ms), count))
-        };
-        let total: u64 = stretches().map(|(_, length, count)| length * count).sum();
+        let total = self.stretches().map(|(_, count)| count).sum::<u64>();
         let mut left = ((total as f64 * q) as u64).min(total.checked_sub(1)?);
-        for (ms, length, count) in stretches() {
-            if left < length * count {
-                return Some((ms + left / count) * MILLI);
+        for (span, count) in self.stretches() {
+            if left < count {
+                let each = count / span.length;
+                return Some(span.first + left / each * MILLI);
             }
-            left -= length * count;
+            left -= count;
         }
         None
     }
+
+    /// The samples, ascending: stretches of spans a ms apart, and how many samples they are together.
+    fn stretches(&self) -> impl Iterator<Item = (Stretch, u64)> + '_ {
+        let mut open = [0i64; UNITS as usize];
+        let fine = (0..FINE_MS * UNITS).map(move |at| {
+            let unit = (at % UNITS) as usize;
+            // Never negative: each stretch ends after it begins.
+            open[unit] += i64::from(self.fine_steps.get(at as usize).copied().unwrap_or(0));
+            let first = at / UNITS * MILLI + unit as u64 * UNIT_NANOS;
+            (Stretch { first, length: 1 }, open[unit] as u64)
+        });
+        let steps = || {
+            let dense = (FINE_MS..).zip(self.steps.iter().copied());
+            dense.chain(self.far_steps.iter().map(|(&ms, &step)| (ms, step)))
+        };
+        let ends = steps().skip(1).map(|(ms, _)| ms).chain(std::iter::once(0));
+        let far = steps().zip(ends).scan(0i64, |count, ((ms, step), end)| {
+            *count += i64::from(step);
+            let length = end.saturating_sub(ms);
+            let first = ms * MILLI;
+            Some((Stretch { first, length }, *count as u64 * length))
+        });
+        fine.chain(far).filter(|(_, count)| *count > 0)
+    }
+}
+
+/// Spans of time a ms apart.
+struct Stretch {
+    /// The shortest, ns.
+    first: u64,
+    /// How many there are.
+    length: u64,
 }
 
 #[cfg(test)]
@@ -201,7 +251,7 @@ mod tests {
     use super::*;
     use crate::exact_quantile;
 
-    /// Every sample in ms, straight from the definition.
+    /// Every sample, straight from the definition, of packets that entered at some ms and waited for some units of 10 µs.
     fn naive(packets: &[(u64, u64)]) -> Vec<u64> {
         let (Some(&(first, _)), Some(&(last, _))) = (packets.first(), packets.last()) else {
             return Vec::new();
@@ -214,7 +264,7 @@ mod tests {
                 .filter(|(entered, _)| *entered == t)
                 .map(|(_, delay)| *delay)
                 .min();
-            value = here.unwrap_or(value + 1);
+            value = here.unwrap_or(value + UNITS);
             samples.push(value);
         }
         samples
@@ -223,7 +273,8 @@ mod tests {
     fn streamed(packets: &[(u64, u64)]) -> SignalDelay {
         let mut signal = SignalDelay::new();
         for &(entered, delay) in packets {
-            signal.on_departure(Time::from_millis(entered), Duration::from_millis(delay));
+            let delay = Duration::from_nanos(delay * UNIT_NANOS);
+            signal.on_departure(Time::from_millis(entered), delay);
         }
         signal
     }
@@ -232,21 +283,37 @@ mod tests {
     fn empty_milliseconds_count_down_to_the_next_arrival() {
         // Entered at 10 (delays 7 and 5), 11 (9) and 15 (2): the samples from 10 to 15 are
         // 5, 9, 2+3, 2+2, 2+1, 2; sorted 2 3 4 5 5 9, element ⌊0.95·6⌋ = 5 is 9.
-        let packets = [(10, 7), (10, 5), (11, 9), (15, 2)];
+        let packets = [(10, 700), (10, 500), (11, 900), (15, 200)];
         let mut samples = naive(&packets);
         samples.sort_unstable();
-        assert_eq!(samples, [2, 3, 4, 5, 5, 9]);
+        assert_eq!(samples, [200, 300, 400, 500, 500, 900]);
         assert_eq!(streamed(&packets).finish_p95(), Some(9 * MILLI));
+    }
+
+    #[test]
+    fn samples_are_not_rounded_to_whole_milliseconds() {
+        // 51.948 ms in the queue, as at 12 Mbit/s; then two empty milliseconds before one that waits 51.4 ms.
+        let mut signal = SignalDelay::new();
+        signal.on_departure(Time::from_millis(10), Duration::from_micros(51_948));
+        assert_eq!(signal.clone().finish_p95(), Some(51_940_000));
+        signal.on_departure(Time::from_millis(13), Duration::from_micros(51_400));
+        signal.end_millisecond();
+        for (q, micros) in [(0.0, 51_400), (0.3, 51_940), (0.6, 52_400), (0.9, 53_400)] {
+            assert_eq!(signal.quantile(q), Some(micros * 1_000), "{q}");
+        }
+        // From 1.024 s on a ms is less than one part in 1024.
+        signal.on_departure(Time::from_millis(2_000), Duration::from_micros(1_500));
+        assert_eq!(signal.finish_p95(), Some(1_889 * MILLI));
     }
 
     #[test]
     fn an_outage_weighs_by_its_length_and_not_by_its_packets() {
         // 99 packets wait 1 ms; one that enters a second later waits 1 ms too.
-        let mut packets: Vec<_> = (0..99).map(|t| (t, 1)).collect();
-        packets.push((1099, 1));
+        let mut packets: Vec<_> = (0..99).map(|t| (t, 100)).collect();
+        packets.push((1099, 100));
         // 1100 samples: 99 of 1, then 1001 down to 1. Element 1045 of the sorted list: 100 ones,
         // then 2, 3, …, so element 100 is 2 and element 1045 is 947.
-        assert_eq!(exact_quantile(&naive(&packets), 0.95), Some(947));
+        assert_eq!(exact_quantile(&naive(&packets), 0.95), Some(94_700));
         assert_eq!(
             streamed(&packets).finish_p95().map(|n| n.div_ceil(MILLI)),
             Some(947)
@@ -295,7 +362,7 @@ mod tests {
     proptest! {
         #[test]
         fn streaming_equals_the_definition(
-            steps in prop::collection::vec((prop_oneof![Just(0u64), 0..4u64, 0..400u64], 0..900u64), 1..60),
+            steps in prop::collection::vec((prop_oneof![Just(0u64), 0..4u64, 0..400u64], 0..90_000u64), 1..60),
             start in 0..1000u64,
         ) {
             let mut entered = start;
@@ -304,10 +371,11 @@ mod tests {
             let mut signal = streamed(&packets);
             signal.end_millisecond();
             for q in [0.0, 0.25, 0.5, 0.75, 0.95, 1.0] {
-                let found = signal.quantile(q).map(|nanos| nanos / MILLI);
-                prop_assert_eq!(found, exact_quantile(&samples, q));
+                let found = signal.quantile(q).expect("packets left") / UNIT_NANOS;
+                let exact = exact_quantile(&samples, q).expect("packets left");
+                prop_assert_eq!(found, if exact < FINE_MS * UNITS { exact } else { exact - exact % UNITS });
             }
-            prop_assert_eq!(streamed(&packets).finish_p95().map(|n| n / MILLI), exact_quantile(&samples, 0.95));
+            prop_assert_eq!(streamed(&packets).finish_p95(), signal.quantile(0.95));
         }
     }
 }

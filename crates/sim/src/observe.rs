@@ -12,7 +12,7 @@ pub mod series;
 use std::io;
 
 use verus_channel::Path;
-use verus_channel::path::{Dropped, Watch};
+use verus_channel::path::{Dropped, Watch, Why};
 use verus_core::sender::{Sender, Transmit};
 use verus_core::{Bytes, Duration, Time};
 use verus_measure::qlog::{Qlog, Written};
@@ -285,9 +285,12 @@ impl Watch<DataPacket> for Observers {
     }
 
     #[inline]
-    fn on_dropped(&mut self, now: Time, size: Bytes, packet: &DataPacket, _: Dropped) {
+    fn on_dropped(&mut self, now: Time, size: Bytes, packet: &DataPacket, dropped: Dropped) {
         self.totals.network_bytes -= size.get();
-        self.meter.on_drop(packet.flow as usize, size);
+        match dropped.why {
+            Why::Chance => self.meter.on_path_loss(packet.flow as usize, size),
+            Why::Refused | Why::Waited => self.meter.on_drop(packet.flow as usize, size),
+        }
         if let Some(records) = &mut self.records {
             records.on_dropped(now, packet);
         }

@@ -155,7 +155,7 @@ const COLUMNS = [
   ["median", "ms", (m) => m.qdelay_p50_ms, 1],
   ["95 %", "ms", (m) => m.qdelay_p95_ms, 1],
   ["signal, 95 %", "ms", (m) => m.signal_delay_p95_ms, 1],
-  ["Lost", "%", (m) => m.loss_rate === null ? null : 100 * m.loss_rate, 2],
+  ["Lost", "%", (m) => m.loss_rate === null ? null : 100 * (1 - (1 - m.path_loss_rate) * (1 - m.loss_rate)), 2],
   ["Fairness", "Jain", (m) => m.jain, 3],
 ];
 const rounded = (value, digits) => (value == null ? "–" : value.toFixed(digits));

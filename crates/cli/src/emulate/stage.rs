@@ -8,7 +8,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::Duration as Span;
 
 use rustls::pki_types::CertificateDer;
-use verus_channel::path::{self, Dropped};
+use verus_channel::path::{self, Dropped, Why};
 use verus_core::{Bytes, Duration, Time};
 use verus_emu::emulator::{Emulator, Way, in_real_time};
 use verus_emu::packet::Packet;
@@ -289,9 +289,12 @@ impl path::Watch<Packet> for Watch {
     }
 
     #[inline]
-    fn on_dropped(&mut self, _: Time, size: Bytes, packet: &Packet, _: Dropped) {
+    fn on_dropped(&mut self, _: Time, size: Bytes, packet: &Packet, dropped: Dropped) {
         if let Some(flow) = self.flow(packet) {
-            self.meter.on_drop(flow, size);
+            match dropped.why {
+                Why::Chance => self.meter.on_path_loss(flow, size),
+                Why::Refused | Why::Waited => self.meter.on_drop(flow, size),
+            }
         }
     }
 }

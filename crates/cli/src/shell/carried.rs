@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use verus_channel::path::{self, Dropped};
+use verus_channel::path::{self, Dropped, Why};
 use verus_core::{Bytes, Duration, Time};
 use verus_emu::emulator::{Emulator, Way};
 use verus_emu::log::LinkLog;
@@ -132,8 +132,11 @@ impl path::Watch<Packet> for Measured {
     }
 
     #[inline]
-    fn on_dropped(&mut self, now: Time, size: Bytes, _: &Packet, _: Dropped) {
-        self.meter.on_drop(0, size);
+    fn on_dropped(&mut self, now: Time, size: Bytes, _: &Packet, dropped: Dropped) {
+        match dropped.why {
+            Why::Chance => self.meter.on_path_loss(0, size),
+            Why::Refused | Why::Waited => self.meter.on_drop(0, size),
+        }
         if let Some(log) = &mut self.log {
             log.log.on_drop(now, size);
         }
@@ -306,6 +309,7 @@ fn row(args: &Args, asked: &Asked, run: &Run, timing: &Timing) -> Value {
         "qdelay_mean_ms": metrics.qdelay_mean_ms, "qdelay_p50_ms": metrics.qdelay_p50_ms,
         "qdelay_p95_ms": metrics.qdelay_p95_ms, "qdelay_p99_ms": metrics.qdelay_p99_ms,
         "signal_delay_p95_ms": metrics.signal_delay_p95_ms, "loss_rate": metrics.loss_rate,
+        "path_loss_rate": metrics.path_loss_rate,
         "jain": metrics.jain, "jain_active": metrics.jain_active,
         "flow_min_mbps": metrics.flow_min_mbps, "flow_max_mbps": metrics.flow_max_mbps,
     });
@@ -318,7 +322,7 @@ fn row(args: &Args, asked: &Asked, run: &Run, timing: &Timing) -> Value {
         "goodput_mbps": null, "qdelay_mean_ms": flow.qdelay_mean_ms,
         "qdelay_p50_ms": flow.qdelay_p50_ms, "qdelay_p95_ms": flow.qdelay_p95_ms,
         "qdelay_p99_ms": flow.qdelay_p99_ms, "rtt_mean_ms": null, "rtt_p95_ms": null,
-        "loss_rate": flow.loss_rate, "retransmit_rate": null,
+        "loss_rate": flow.loss_rate, "path_loss_rate": flow.path_loss_rate, "retransmit_rate": null,
     });
     folder::joined([what, seen, unseen, json!({"per_flow": [flow]})])
 }

@@ -88,6 +88,35 @@ fn dropped_and_queued_packets_count_in_arrivals_but_not_in_delay() {
 }
 
 #[test]
+fn packets_lost_on_the_way_are_neither_arrivals_nor_drops() {
+    let mut meter = Meter::new(2, &[], BIN);
+    packet(&mut meter, 0, 0, 5);
+    packet(&mut meter, 0, 1, 6);
+    for flow in [0, 1, 1] {
+        meter.on_arrival(ms(6), flow, MTU);
+        meter.on_path_loss(flow, MTU);
+    }
+    meter.on_arrival(ms(7), 0, MTU);
+    meter.on_drop(0, MTU);
+    let metrics = finish(meter, 10);
+    assert_eq!(
+        (metrics.arrivals, metrics.drops, metrics.path_losses),
+        (3, 1, 3)
+    );
+    assert_eq!((metrics.arrived_bytes, metrics.backlog), (3 * MTU.get(), 0));
+    assert_eq!(metrics.loss_rate, Some(1.0 / 3.0));
+    assert_eq!(metrics.path_loss_rate, Some(0.5));
+    let [first, second] = &metrics.per_flow[..] else {
+        panic!("two flows");
+    };
+    assert_eq!(
+        (first.loss_rate, first.path_loss_rate),
+        (Some(1.0 / 3.0), Some(0.25))
+    );
+    assert_eq!((second.loss_rate, second.path_loss_rate), (None, Some(1.0)));
+}
+
+#[test]
 fn what_the_ends_saw_is_reported_and_otherwise_unknown() {
     let mut meter = Meter::new(1, &[], BIN);
     packet(&mut meter, 0, 0, 5);

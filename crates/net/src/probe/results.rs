@@ -135,6 +135,8 @@ pub struct Row {
     pub utilization: Option<f64>,
     /// Unknown, null.
     pub signal_delay_p95_ms: Option<f64>,
+    /// Not told apart from losses at the bottleneck, null.
+    pub path_loss_rate: Option<f64>,
     /// How long a round trip took, idle and loaded.
     #[serde(flatten)]
     pub responsiveness: Responsiveness,
@@ -503,6 +505,7 @@ impl Recorder {
             capacity_mbps: None,
             utilization: None,
             signal_delay_p95_ms: None,
+            path_loss_rate: None,
             responsiveness: Responsiveness::default(),
             totals,
             per_flow: flows.iter().enumerate().map(row).collect(),

@@ -247,7 +247,7 @@ fn at_one_instant_feedback_comes_before_timers() {
 
 #[test]
 fn at_one_instant_changes_come_before_packets() {
-    let drops = |at_s| {
+    let losses = |at_s| {
         let scenario = Scenario {
             changes: vec![Change {
                 at_s,
@@ -260,10 +260,10 @@ fn at_one_instant_changes_come_before_packets() {
             }],
             ..single("rate:12", "infinite", "newreno", 0.3)
         };
-        run(&scenario).metrics.drops
+        run(&scenario).metrics.path_losses
     };
-    assert_eq!(drops(0.1), 1);
-    assert_eq!(drops(0.100_001), 0);
+    assert_eq!(losses(0.1), 1);
+    assert_eq!(losses(0.100_001), 0);
 }
 
 /// Where no observer and no sender could notice the difference, a packet's arrival and that of its acknowledgement are

@@ -248,13 +248,13 @@ fn random_loss_meets_its_probability() {
         loss: 0.02,
         ..single("rate:50", INFINITE, "verus:ratio=6", 60.0)
     });
-    let (n, p) = (outcome.metrics.arrivals as f64, 0.02);
+    let losses = outcome.metrics.path_losses as f64;
+    let (n, p) = (outcome.metrics.arrivals as f64 + losses, 0.02);
     assert!(n > 3000.0, "{n} packets are too few to tell");
     let deviation = (n * p * (1.0 - p)).sqrt();
-    let drops = outcome.metrics.drops as f64;
     assert!(
-        (drops - n * p).abs() < 5.0 * deviation,
-        "{drops} of {n} packets"
+        (losses - n * p).abs() < 5.0 * deviation,
+        "{losses} of {n} packets"
     );
 }
 
@@ -360,9 +360,9 @@ fn assert_consistent(scenario: &Scenario) {
     assert_eq!(m.arrivals, m.departures + m.drops + m.backlog);
     let records = records(&outcome);
     let count = |column: &[f64]| column.iter().filter(|at| !at.is_nan()).count() as u64;
-    assert_eq!(m.arrivals, records.len() as u64);
+    assert_eq!(m.arrivals + m.path_losses, records.len() as u64);
     assert_eq!(m.departures, count(&records.departed_ms));
-    assert_eq!(m.drops, count(&records.dropped_ms));
+    assert_eq!(m.drops + m.path_losses, count(&records.dropped_ms));
     let mut bytes = 0;
     for at in 0..records.len() {
         let (sent, departed) = (records.sent_ms[at], records.departed_ms[at]);

@@ -485,3 +485,27 @@ fn what_cannot_be_is_named() {
         assert_eq!(scenario.plan().unwrap_err().to_string(), message);
     }
 }
+
+#[test]
+fn losses_on_the_way_are_not_the_bottlenecks() {
+    let outcome = run(&Scenario {
+        loss: 0.01,
+        ..recorded("constant:rate_mbps=6", 20.0)
+    });
+    let metrics = &outcome.metrics;
+    assert_eq!((metrics.loss_rate, metrics.drops), (Some(0.0), 0));
+    let lost = records(&outcome).dropped_ms.iter();
+    let lost = lost.filter(|time| time.is_finite()).count() as u64;
+    assert!(lost > 50);
+    assert_eq!(metrics.path_losses, lost);
+    let sent = metrics.arrivals + lost;
+    assert_eq!(metrics.path_loss_rate, Some(lost as f64 / sent as f64));
+    assert_eq!(sent, metrics.per_flow[0].sent);
+    // A policer's refusals are its own.
+    let policed = run(&Scenario {
+        policer: "bucket:rate_mbps=3,burst=15000".to_owned(),
+        ..single("rate:12", "infinite", "constant:rate_mbps=6", 20.0)
+    });
+    assert_eq!(policed.metrics.path_loss_rate, Some(0.0));
+    assert!(policed.metrics.loss_rate > Some(0.4));
+}
