@@ -174,7 +174,7 @@ const ALGORITHMS: &[Algorithm] = &[
     ),
     Algorithm::of::<copa::Config>(
         "copa",
-        "delay-based, aims at a rate of one over the queueing delay (Arun and Balakrishnan, NSDI 2018)",
+        "delay-based (Arun and Balakrishnan, NSDI 2018); several on one link need competitive=no",
     ),
     Algorithm::of::<ledbatpp::Config>(
         "ledbatpp",

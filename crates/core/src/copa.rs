@@ -106,7 +106,7 @@ impl Configuration for Config {
             "δ, one over the packets that a flow keeps queued (§2.1)",
             DELTA,
         ),
-        field!(competitive).flag("δ falls where others fill the queue (§2.2)"),
+        field!(competitive).flag("δ falls where others fill the queue (§2.2), for which flows of Copa take each other, too"),
         initial_window(field!(initial_window_packets)),
     ];
 }

@@ -8,6 +8,11 @@
 //! losses or a timeout that prove to be none is undone, as Linux's Prague inherits from its TCP; slow start ends with the first
 //! mark.
 //!
+//! Where marks come smoothly, with probability p, the law for W·p is 2 (a reduction of p/2 in each round trip, growth by 1): but a
+//! reduction waits for a round trip since the last one and then for the next mark, 1/p packets later on average. Over that time
+//! (1 − p)(1 + 1/(W·p)) is gained and W·p/2 lost, so that W·p = (1 − p) + √((1 − p)² + 2 (1 − p)), 2.73 for small p, if marks are
+//! independent of each other, and between the two if they are spaced evenly, as RED's.
+//!
 //! The draft's text and its implementations differ in where α begins: here at one with the first mark, as in Linux and mvfst, so
 //! that slow start ends with half the window. Where no queue marks, Prague is NewReno with a pace.
 

@@ -13,6 +13,11 @@
 //!
 //! Where paper and authors' code (PCC-Uspace) differ, pairs decide as the paper has it.
 //!
+//! An interval of a round trip counts few losses. Of 100 packets that lose 5 % it has 4 to 6, which changes its utility ten times
+//! as much as the probed 5 % of rate do: on 100 Mbit/s and 40 ms with every 20th to 10th packet lost the rate wanders between 2 and
+//! 40 Mbit/s, where its utility is greatest at 100, 3, 0.6 and 0.1 Mbit/s. With round trips of 2 s, and so 50 times the packets, it
+//! comes to 95, 1.9, 0.5 and 0.5, the least rate. Paper and code have intervals of a round trip.
+//!
 //! A pair says something only if its intervals leave at their rates. A transport that spreads a window over a round trip, as QUIC stacks
 //! do, would send both alike: so the controller paces itself, by a credit. A window of two round trips at the rate bounds
 //! what is in flight, and is approached by no more than what has arrived; after a timeout two packets may be.

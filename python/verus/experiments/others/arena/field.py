@@ -30,6 +30,7 @@ NAMED = {
     "BBR v1": "bbr1",
     "BBR v3": "bbr",
     "Copa": "copa",
+    "Copa, not competitive": "copa:competitive=no",
     "LEDBAT++": "ledbatpp",
     "C4": "c4",
     "Vivace": "vivace",
