@@ -36,7 +36,11 @@ from typing import Any
 import kernel_queues
 
 import verus
+from verus import suites
 from verus.experiments.others import arena
+from verus.scenario import Contestant
+from verus.suites.judge import MISSED, PASSED, judge
+from verus.suites.show import shown
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = DOCS / "results"
@@ -51,7 +55,7 @@ REPRODUCED = {
     "check.csv": ("check cubic bbr1 bbr c4 prague copa ledbatpp forward scream verus:ratio=2", "check.md"),
 }
 #: Those that read no recordings.
-WITHOUT_RECORDINGS = {"check.csv", "arena-cost.txt", "compare-rate.txt", "kernel-queues.txt"}
+WITHOUT_RECORDINGS = {"check.csv", "laws.txt", "arena-cost.txt", "compare-rate.txt", "kernel-queues.txt"}
 
 
 @dataclass(frozen=True)
@@ -229,6 +233,34 @@ def kernel_queue_rows(_: str) -> Iterator[str]:
     yield from kernel_queues.table(kernel_queues.UML, list(kernel_queues.QUEUES), os.cpu_count() or 1)
 
 
+#: The senders of which `laws` has an equation, and Copa without the mode that breaks its own.
+LAWFUL = [
+    "newreno",
+    "cubic",
+    "vegas",
+    "ledbatpp",
+    "prague",
+    "copa",
+    "copa:competitive=no",
+    "vivace",
+    "bbr1",
+    "bbr",
+    "forward",
+    "verus:ratio=2",
+]
+
+
+def laws(_: str) -> Iterator[str]:
+    """Each sender beside what its published equation says."""
+    yield "| law | asked | sender | worst of all seeds | seeds | holds |"
+    yield "|---|---|---|---|---|---|"
+    for one in judge([suites.load("laws")], [Contestant.from_scheme(scheme) for scheme in LAWFUL]):
+        if one.verdict in (PASSED, MISSED):
+            name = one.row.removeprefix("laws/")
+            holds = "yes" if one.verdict == PASSED else "no"
+            yield f"| `{name}` | {one.wanted} | `{one.scheme}` | {shown(one.value)} | {one.seeds} | {holds} |"
+
+
 #: Tables that are made here: the page, and what makes them.
 MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "losses.txt": (BENCHMARKS, losses),
@@ -238,6 +270,7 @@ MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "arena-cost.txt": ("arena.md", arena_cost),
     "compare-rate.txt": (BENCHMARKS, compare_rate),
     "kernel-queues.txt": ("kernel-queues.md", kernel_queue_rows),
+    "laws.txt": ("check.md", laws),
 }
 #: Of these, those that a busy machine would falsify.
 MADE_TIMED = {"arena-cost.txt", "compare-rate.txt"}

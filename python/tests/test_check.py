@@ -122,6 +122,8 @@ BAD = [
     ("[[rows]]", '[senders]\ncubic = "cubic:x=1"\n[[rows]]', ["`senders.cubic` must be a sender", "no key `x`"]),
     ("compares = true", "sweep = { delay_ms = 5 }", ["`sweep.delay_ms` must be a list of values"]),
     ("compares = true", "seeds = 0", ["`seeds` must be a whole number from 1 to 100000, not 0"]),
+    ("compares = true", 'when = { state = "DRIAN" }', ["row `quick`, when", "no state `DRIAN`", "mean `DRAIN`"]),
+    ("compares = true", "when = { from_s = 1 }", ["row `quick`, when", "`state` is missing"]),
 ]
 
 
@@ -159,7 +161,6 @@ def test_two_rows_of_one_name_are_refused(verus: Command, tmp_path: Path) -> Non
         (("cubic", "--row", "c4/c4_alon"), ["--row", "did you mean `c4/c4_alone`"]),
         (("--explain", "c4/c4_alon"), ["--explain", "did you mean `c4/c4_alone`"]),
         (("cubic", "--seeds", "0"), ["--seeds", "must be 1 or more, not 0"]),
-        (("cubic", "--seeds", "2", "--full"), ["--seeds", "--full"]),
         (("cubic", "--jobs", "0"), ["--jobs", "must be 1 or more, not 0"]),
         (("cubic", "--seed", "-1"), ["--seed", "-1"]),
         (("cubic", "--junit", "no/where.xml"), ["--junit", "no folder `no`"]),
@@ -295,17 +296,70 @@ def test_rows_for_others_and_rows_that_need_more_are_not_run(verus: Command, tmp
 
 
 def test_the_worst_of_the_seeds_counts_and_no_more_are_run_than_asked_for(verus: Command, tmp_path: Path) -> None:
-    path = own(tmp_path, OWN.replace("compares = true", "seeds = 3").replace("queue_bdp = 2", "loss = 0.02"))
+    path = own(tmp_path, OWN.replace("compares = true", "seeds = 12").replace("queue_bdp = 2", "loss = 0.02"))
 
     def row(*arguments: object) -> Any:
         return json.loads(verus("check", "cubic", "--suite", path, "--json", *arguments).out)
 
-    alone = [row("--seed", seed)["value"] for seed in (1, 2, 3)]
+    alone = [row("--seed", seed, "--seeds", 1)["value"] for seed in range(1, 13)]
     assert len(set(alone)) > 1
-    whole = row("--full")
-    assert (whole["value"], whole["seeds"], whole["asked_seeds"]) == (max(alone), 3, 3)
+    whole = row()
+    assert (whole["value"], whole["seeds"], whole["asked_seeds"]) == (max(alone), 12, 12)
+    assert (whole["tried"], whole["runs"]) == (12, 12)
     assert row("--seeds", 2)["value"] == max(alone[:2])
-    assert row("--seeds", 50)["seeds"] == 3
+    assert row("--seeds", 50)["seeds"] == 12
+    assert json.loads(verus("check", "cubic", "--suite", own(tmp_path), "--json").out)["seeds"] == suites.SEEDS
+
+
+@pytest.mark.parametrize("name", suites.NAMES)
+def test_no_row_is_judged_by_fewer_than_ten_seeds(name: str) -> None:
+    assert min(row.seeds for row in suites.load(name).rows) >= 10
+
+
+#: A row that is timed by a state.
+TIMED = """
+name = "timed"
+title = "Timed"
+about = "What happens in a state."
+source = "me"
+
+[[rows]]
+id = "slow"
+about = "The rate falls to 4 Mbit/s as DRAIN begins."
+kind = "published"
+controllers = ["bbr"]
+when = { state = "DRAIN" }
+scenario = { trace = "rate:10", queue_bdp = 2, duration_s = 3, changes = [{ at_s = 0, rate_mbps = 4 }] }
+flows = [{}]
+checks = [{ measure = "drain_rounds", most = 4 }]
+"""
+
+
+def test_a_row_counts_its_times_from_the_state_that_it_is_about(verus: Command, tmp_path: Path) -> None:
+    def rows(text: str) -> list[Any]:
+        ran = verus("check", "bbr", "--suite", own(tmp_path, text), "--seeds", 3, "--json")
+        return [ran.code, *map(json.loads, ran.out.splitlines())]
+
+    code, row = rows(TIMED)
+    assert (code, row["verdict"], row["tried"], row["runs"]) == (0, "passed", 3, 3), row
+    assert row["value"] > 2
+    # Where what is in flight ends it, its timer was not reached; and an `at_s` counts from the state, too.
+    tenth = TIMED.replace("rate_mbps = 4", "rate_mbps = 9")
+    late = TIMED.replace("at_s = 0", "at_s = 1")
+    for text in (tenth, late):
+        code, row = rows(text)
+        assert (code, row["verdict"], row["value"], row["tried"]) == (0, "not tried", None, 0), row
+        assert "no more in flight" in row["why"]
+    code, row = rows(TIMED.replace('"DRAIN" }', '"DRAIN", from_s = 2 }'))
+    assert (row["verdict"], row["why"], row["tried"]) == ("not tried", "it was never in DRAIN", 0)
+    ran = verus("check", "bbr", "--suite", own(tmp_path, late), "--seeds", 1, "--out", "here", "--junit", "j.xml")
+    assert ran.code == 0
+    assert "not tried" in ran.out
+    assert "1 │" in ran.out or re.search(r"BBR.* 1 ", ran.out), ran.out  # the seeds of the sums
+    (case,) = ET.parse(tmp_path / "j.xml").getroot().iter("testcase")
+    assert [child.tag for child in case] == ["skipped"]
+    said = verus("check", "--explain", "timed/slow", "--suite", tmp_path / "mine.toml").out
+    assert "times: count from the moment at which the sender goes into DRAIN first" in said
 
 
 def test_a_sweep_counts_its_worst_path_and_a_baseline_divides(verus: Command, tmp_path: Path) -> None:
@@ -349,7 +403,7 @@ def judged(names: list[str], schemes: list[str], leave_out: str = "^$") -> list[
         suite = suites.load(name)
         rows = tuple(row for row in suite.rows if not re.search(leave_out, row.id))
         chosen.append(suites.Suite(**{**vars(suite), "rows": rows}))
-    return judge.judge(chosen, [Contestant.from_scheme(scheme) for scheme in schemes])
+    return judge.judge(chosen, [Contestant.from_scheme(scheme) for scheme in schemes], seeds=1)
 
 
 def test_what_passes_for_a_senders_own_rows_goes_on_passing() -> None:
@@ -371,3 +425,37 @@ def test_states_of_bbr_are_told_apart() -> None:
     found = {one.row: one for one in judged(["bbr-draft"], ["bbr"])}
     assert found["bbr-draft/startup-plateau/next"].value == "DRAIN"
     assert {bbr_states.DRAIN, bbr_states.STARTUP} <= {one.value for one in found.values()}
+
+
+def test_rows_of_a_state_are_tried_whatever_the_seed() -> None:
+    chosen = suites.load("bbr-draft")
+    timed = tuple(row for row in chosen.rows if row.when is not None and row.id != "bbr-draft/rate-x10-down")
+    assert len(timed) == 3
+    suite = suites.Suite(**{**vars(chosen), "rows": timed})
+    found = judge.judge([suite], [Contestant.from_scheme("bbr")], seeds=4)
+    assert {one.row: (one.tried, one.runs, one.verdict) for one in found} == {row.id: (4, 4, "passed") for row in timed}
+
+
+def laws(*schemes: str, rows: str) -> dict[tuple[str, str], str]:
+    chosen = suites.load("laws")
+    suite = suites.Suite(**{**vars(chosen), "rows": tuple(row for row in chosen.rows if re.search(rows, row.id))})
+    found = judge.judge([suite], [Contestant.from_scheme(scheme) for scheme in schemes], seeds=1)
+    return {(one.scheme, one.row): one.verdict for one in found if one.verdict != "not applicable"}
+
+
+def test_senders_settle_where_their_laws_say_and_copa_beside_copa_only_without_its_competitive_mode() -> None:
+    held = laws("newreno", "cubic", "ledbatpp", "prague", "forward", "verus", rows="newreno|-1000|/1$|forward")
+    assert set(held.values()) == {"passed"}
+    assert len(held) > 9
+    copas = laws("copa", "copa:competitive=no", rows="copa")
+    assert {name for name, verdict in copas.items() if verdict == "missed"} == {
+        ("copa", "laws/copa/2"),
+        ("copa", "laws/copa/4"),
+    }
+
+
+def test_every_row_that_is_not_as_its_source_has_it_says_so(verus: Command) -> None:
+    said = verus("check", "--explain", "rfc9743/tail-drop-sweep").out
+    assert "deviation from the source: Without 1 Gbit/s" in said
+    for name in ("picoquic/l4s_prague", "bbr-draft/drain-time", "bbr-draft/rate-x10-up"):
+        assert "deviation from the source: " in verus("check", "--explain", name).out, name

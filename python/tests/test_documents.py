@@ -210,7 +210,7 @@ def test_what_was_measured_in_real_time_stands_on_its_page(name: str) -> None:
 
 
 #: The sign of each verdict that has a value.
-SIGNS = {"passed": " ✓", "missed": " ✗", "measured": ""}
+SIGNS = {"passed": " ✓", "missed": " ✗", "measured": "", "not tried": ""}
 
 
 def test_the_tables_of_suites_are_the_result() -> None:
@@ -229,10 +229,12 @@ def test_the_tables_of_suites_are_the_result() -> None:
                 found.add(key)
                 row = known[key]
                 value = shown(float(row["value"]) if re.match(r"[\d.]", row["value"]) else row["value"] or None)
-                text = f"{value}{SIGNS[row['verdict']]}"
+                text = "not tried" if row["verdict"] == "not tried" else f"{value}{SIGNS[row['verdict']]}"
                 if row["source_scheme"] and row["source_value"] != row["value"]:
                     source = float(row["source_value"]) if row["source_value"] else None
                     text += f" → {shown(source)}{SIGNS[row['source_verdict']]}"
+                if 0 < int(row["tried"]) < int(row["runs"]):
+                    text += f", tried in {row['tried']} of {row['runs']}"
                 assert cell == (f"({text})" if row["concerns"] == "compared" else text), key
                 assert kind == row["kind"]
                 assert asked == row["asked"] or row["verdict"] == "measured", key
@@ -247,11 +249,11 @@ def test_every_published_row_that_is_missed_has_its_cause() -> None:
     listed = [lines for head, *lines in tables("check.md") if head[1:] == ["row", "sender", "cause"]]
     assert {(row.strip("`"), scheme.strip("`")) for _, row, scheme, _ in listed[0]} == missed
     assert len(missed) <= 0.2 * len(own)
-    # Of Cubic and BBR, set as the source sets them, at least nine in ten pass.
+    # Of Cubic and BBR, set as the source sets them, the worst of 10 to 100 seeds passes in more than five of six.
     chosen = [row for row in own if row["scheme"] in ("cubic", "bbr")]
     plain = [row["verdict"] for row in chosen].count("passed")
     source = [row["source_verdict"] or row["verdict"] for row in chosen].count("passed")
-    assert source >= 0.9 * len(chosen)
+    assert source > 5 / 6 * len(chosen)
     counted = (
         f"Of the {len(chosen)} published rows of Cubic and BBR version 3, {plain} pass as the senders are by default"
     )

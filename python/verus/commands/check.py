@@ -35,7 +35,6 @@ def check(
     explain: Annotated[str | None, one("NAME")] = None,
     seed: Annotated[int, COUNT] = 1,
     seeds: Annotated[int | None, COUNT] = None,
-    full: Flag = False,
     jobs: Annotated[int | None, COUNT] = None,
     junit: Annotated[Path | None, one("FILE")] = None,
     json_: Json = False,
@@ -63,9 +62,8 @@ def check(
     seed
         The first seed.
     seeds
-        Runs of each test whose source asks for several, with different seeds; the worst counts. Default: 1.
-    full
-        As many runs as the sources ask for.
+        Runs of each test with different seeds, at the most; the worst counts. Default: as many as its source asks for,
+        or ten.
     jobs
         Cores to use. Default: all.
     junit
@@ -90,8 +88,6 @@ def check(
     check_seed(seed)
     if seeds is not None:
         at_least("seeds", seeds, 1, MOST_REPETITIONS)
-        if full:
-            raise FieldError("seeds", "is for less than `--full`, which runs as many as the sources ask for")
     if jobs is not None:
         at_least("jobs", jobs, 1, 1000)
     if junit is not None:
@@ -105,7 +101,7 @@ def check(
             chosen,
             contestants,
             seed=seed,
-            seeds=None if full else seeds or 1,
+            seeds=seeds,
             threads=jobs,
             progress=progress,
         )

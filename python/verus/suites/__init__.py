@@ -25,15 +25,19 @@ from verus.scenario import DEFAULTS, SCHEMA
 from verus.schema import Scenario
 
 #: Suites that come with the package, in the order in which they run.
-NAMES = ("rfc9743", "bbr-draft", "c4", "picoquic", "rmcat", "scream")
+NAMES = ("rfc9743", "bbr-draft", "c4", "picoquic", "rmcat", "scream", "laws")
 
 #: Where a check's number comes from.
 KINDS = {
     "published": "the source states the number",
+    "law": "the source states an equation, which gives the number for this path",
     "measured": "the source reports what one run of its own gave",
     "derived": "the source asks the question; the number is ours",
     "scenario only": "the source states a scenario and no number",
 }
+
+#: Runs of a row with different seeds, where its source does not ask for another number.
+SEEDS = 10
 
 #: Kinds of rows whose number is of the source's own sender.
 OF_A_SENDER = ("published", "measured")
@@ -151,6 +155,19 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
+class When:
+    """The moment from which a row counts its times: the beginning of a state of the sender under test.
+
+    Attributes:
+        state: As `verus.suites.bbr_states` names it.
+        from_s: The first that begins then or later, s.
+    """
+
+    state: str
+    from_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """A scenario with its checks.
 
@@ -161,7 +178,9 @@ class Row:
         kind: A key of `KINDS`.
         controllers: The senders that the source states it for, by our names; `any` for all.
         compares: Whether it is run with other senders, too, for comparison.
-        seeds: How many runs the source takes the worst of.
+        seeds: How many runs, with different seeds, the value is the worst of.
+        when: The moment from which changes of the path and the times of checks count, where that is not the beginning.
+        deviation: Where the scenario or the number is not what its source says, and why.
         needs: What the simulator has not, if that is why the row cannot be run.
         unit_test: The unit test of the controller that asserts it, where a scenario cannot.
         note: What to know about its numbers.
@@ -181,6 +200,8 @@ class Row:
     needs: str
     unit_test: str
     note: str
+    deviation: str
+    when: When | None
     senders: Mapping[str, str]
     cases: tuple[Case, ...]
     checks: tuple[Check, ...]
@@ -260,7 +281,7 @@ def read(text: str, name: str) -> Suite:
         table.refuse("name", f"must be small letters, digits, `-`, `_` and `.`, not `{suite}`")
     title, about = table.text("title"), table.text("about")
     source, differences = table.text("source"), table.text("differences", "")
-    seeds, shared, asks = table.whole("seeds", 1), table.table("scenario"), table.number("asks_rtts") or 0.0
+    seeds, shared, asks = table.whole("seeds", SEEDS), table.table("scenario"), table.number("asks_rtts") or 0.0
     senders = _senders(table)
     rows = []
     for index, entry in enumerate(table.tables("rows")):
@@ -311,6 +332,7 @@ def _row(
     compares = table.flag("compares", default=False)
     needs, unit_test = table.text("needs", ""), table.text("unit_test", "")
     row_seeds = table.whole("seeds", seeds)
+    deviation, when = table.text("deviation", ""), _when(table)
     row_senders = {**senders, **_senders(table)}
     checks = tuple(
         _check(_Table(entry, f"{table.place}, check {number + 1}"), kind)
@@ -332,10 +354,24 @@ def _row(
         needs=needs,
         unit_test=unit_test,
         note=note,
+        deviation=deviation,
+        when=when,
         senders=row_senders,
         cases=cases,
         checks=checks,
     )
+
+
+def _when(table: _Table) -> When | None:
+    given = table.table("when")
+    if not given:
+        return None
+    when = _Table(given, f"{table.place}, when")
+    state, from_s = when.text("state"), when.number("from_s") or 0.0
+    when.end()
+    if from_s < 0:
+        when.refuse("from_s", f"must be 0 or more, not {from_s:g}")
+    return When(state=state, from_s=from_s)
 
 
 def _check(table: _Table, kind: str) -> Check:

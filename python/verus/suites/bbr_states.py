@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from verus.suites.seen import SERIES, Measure, NotSeenError, Seen
+from verus.suites.seen import RECORDS, SERIES, Measure, NotSeenError, NotTriedError, Seen
 
-# BBR's states, from what it shows: its pacing gain tells most of them apart (draft-ietf-ccwg-bbr, "State Machine
-# Overview").
+# BBR's states, from what it shows: its pacing gain tells all of them apart but for PROBE_REFILL, which has the gains of
+# PROBE_CRUISE and is shown (draft-ietf-ccwg-bbr, "State Machine Overview").
 
 STARTUP, DRAIN, DOWN, STEADY, UP, PROBE_RTT = "STARTUP", "DRAIN", "PROBE_DOWN", "PROBE_CRUISE", "PROBE_UP", "PROBE_RTT"
 REFILL = "PROBE_REFILL"
+
+#: All of them.
+STATES = (STARTUP, DRAIN, DOWN, STEADY, REFILL, UP, PROBE_RTT)
 
 #: States of ProbeBW, in which the draft's text speaks of the whole as one.
 _PROBE_BW = (DOWN, STEADY, REFILL, UP)
@@ -30,21 +33,18 @@ class Stay:
 
 
 def states(seen: Seen) -> list[Stay]:
-    """The states that BBR went through.
-
-    Cruise and refill have the same gains; a refill is what comes before a probe upward, as long as a round trip.
-    """
-    gains, phases = seen.over_time("pacing_gain"), seen.phases
+    """The states that BBR went through."""
+    columns = (seen.over_time("pacing_gain"), seen.over_time("refilling"), seen.phases)
     stays: list[Stay] = []
-    for index, (gain, phase) in enumerate(zip(gains, phases, strict=True)):
+    for index, (gain, refilling, phase) in enumerate(zip(*columns, strict=True)):
         if np.isnan(gain):
             continue
-        state = _state(float(gain), phase)
+        state = REFILL if refilling > 0 else _state(float(gain), phase)
         if stays and stays[-1].state == state:
             stays[-1] = Stay(state, stays[-1].first, index + 1)
         else:
             stays.append(Stay(state, index, index + 1))
-    return [part for index, stay in enumerate(stays) for part in _refilled(seen, stays, index, stay)]
+    return stays
 
 
 def _state(gain: float, phase: str | None) -> str:
@@ -55,25 +55,13 @@ def _state(gain: float, phase: str | None) -> str:
     return UP if gain > 1 else DOWN if gain < 1 else STEADY
 
 
-def _refilled(seen: Seen, stays: Sequence[Stay], index: int, stay: Stay) -> list[Stay]:
-    """A stay at the rate of the path, its last round before a probe as a refill."""
-    if stay.state != STEADY or index + 1 == len(stays) or stays[index + 1].state != UP:
-        return [stay]
-    # A packet-timed round ends when what left in it is acknowledged: one round trip, the packet's own time included.
-    length = round(1.5 * seen.base_rtt_s * 1e3 / float(seen.scenario["bin_ms"]))
-    if stay.end - stay.first <= length:
-        return [Stay(REFILL, stay.first, stay.end)]
-    middle = stay.end - length
-    return [Stay(STEADY, stay.first, middle), Stay(REFILL, middle, stay.end)]
-
-
 def _first(seen: Seen, state: str, after: int = 0) -> tuple[int, list[Stay]]:
     """Which stay is the first in a state, of those that begin in bin `after` or later; and all of them."""
     stays = states(seen)
     for index, stay in enumerate(stays):
         if stay.state == state and stay.first >= after:
             return index, stays
-    raise NotSeenError(f"it was never in {state}")
+    raise NotTriedError(f"it was never in {state}")
 
 
 def _bdp_packets(seen: Seen, at: int) -> float:
@@ -139,18 +127,26 @@ def _down_exit(seen: Seen) -> float:
                 limit = min(limit, 0.85 * bound)
             worst.append((_in_flight_packets(seen, at) - _BURST_PACKETS) / max(limit, 4.0))
     if not worst:
-        raise NotSeenError("it never went from PROBE_DOWN to PROBE_CRUISE")
+        raise NotTriedError("it never went from PROBE_DOWN to PROBE_CRUISE")
     return max(worst)
 
 
 def _rounds_in(state: str) -> Callable[[Seen], float]:
+    """Where the state ends although more is in flight than the path holds."""
+
     def of(seen: Seen) -> float:
         index, stays = _first(seen, state, _bin(seen))
         stay = stays[index]
-        bin_s = float(seen.scenario["bin_ms"]) / 1e3
-        waited = seen.over_time("qdelay_ms")[stay.first : stay.end]
-        queue_s = float(np.nanmean(waited)) / 1e3 if not np.isnan(waited).all() else 0.0
-        return (stay.end - stay.first) * bin_s / (seen.base_rtt_s + queue_s)
+        if _in_flight_packets(seen, stay.end) <= _bdp_packets(seen, stay.end):
+            raise NotTriedError(f"{state} ended with no more in flight than the path holds, before its time was over")
+        bin_ms = float(seen.scenario["bin_ms"])
+        # A round ends with the acknowledgement of a packet that left in it.
+        sent, acked = (seen.packets(name) for name in ("sent_ms", "acked_ms"))
+        at, end, rounds = stay.first * bin_ms, stay.end * bin_ms, -1
+        while at <= end:
+            rounds += 1
+            at = float(np.nanmin(acked[sent >= at], initial=np.inf))
+        return float(rounds)
 
     return of
 
@@ -172,7 +168,7 @@ def _probe_rtt_entered(seen: Seen) -> str:
 def _probe_rtt_length(seen: Seen) -> float:
     stays = [stay for stay in states(seen)[:-1] if stay.state == PROBE_RTT]
     if not stays:
-        raise NotSeenError(f"it was never in {PROBE_RTT}")
+        raise NotTriedError(f"it was never in {PROBE_RTT}")
     return min(stay.end - stay.first for stay in stays) * float(seen.scenario["bin_ms"]) / 1e3
 
 
@@ -200,7 +196,7 @@ def _cruise_utilization(seen: Seen) -> float:
         if stay.state == STEADY:
             chosen[stay.first : stay.end] = True
     if not chosen.any():
-        raise NotSeenError(f"it was never in {STEADY}")
+        raise NotTriedError(f"it was never in {STEADY}")
     return float(np.nansum(carried[chosen])) / float(np.sum(capacity[chosen]))
 
 
@@ -210,13 +206,12 @@ def _least_window(seen: Seen) -> float:
 
 def _rounds_to_rate(seen: Seen) -> float | None:
     """From the beginning of the first probe after the change."""
-    index, stays = _first(seen, UP, _bin(seen))
+    index, stays = _first(seen, UP, _bin(seen) + 1)
     start = stays[index].first
-    known, capacity = seen.over_time("max_bandwidth_mbps")[start:], seen.capacity[start:]
-    there = known >= 0.98 * capacity
+    there = seen.over_time("max_bandwidth_mbps")[start:] >= 0.98 * seen.capacity[start:]
     if not there.any():
         return None
-    return int(np.argmax(there)) * float(seen.scenario["bin_ms"]) / 1e3 / seen.base_rtt_s
+    return round(int(np.argmax(there)) * float(seen.scenario["bin_ms"]) / 1e3 / seen.base_rtt_s, 6)
 
 
 def _short_term_falls(seen: Seen) -> str:
@@ -229,8 +224,8 @@ def _short_term_falls(seen: Seen) -> str:
 def _cycles_to_rate(seen: Seen) -> float | None:
     """Cycles completed from the change on until the maximum has come down to the rate."""
     after = _bin(seen)
-    known, capacity = seen.over_time("max_bandwidth_mbps"), seen.capacity
-    there = np.flatnonzero(known[after:] <= 1.02 * capacity[after:])
+    # The rate at the end: the change may come in the interval's first bin.
+    there = np.flatnonzero(seen.over_time("max_bandwidth_mbps")[after:] <= 1.02 * seen.capacity[-1])
     if not len(there):
         return None
     stays = states(seen)
@@ -240,11 +235,11 @@ def _cycles_to_rate(seen: Seen) -> float | None:
 
 
 #: Of states that last a few milliseconds.
-_FINE_MS = 1.0
+FINE_MS = 1.0
 
 
-def _state_measure(unit: str, about: str, of: Callable[[Seen], float | str | None]) -> Measure:
-    return Measure(unit=unit, about=about, keeps=SERIES, of=of, bin_ms=_FINE_MS)
+def _state_measure(unit: str, about: str, of: Callable[[Seen], float | str | None], keeps: str = SERIES) -> Measure:
+    return Measure(unit=unit, about=about, keeps=keeps, of=of, bin_ms=FINE_MS)
 
 
 #: By name.
@@ -264,7 +259,12 @@ STATE_MEASURES: Mapping[str, Measure] = {
         "in flight over the least of the bandwidth-delay product and the bound less its headroom, in cruise",
         _down_exit,
     ),
-    "drain_rounds": _state_measure("rounds", "round trips in DRAIN", _rounds_in(DRAIN)),
+    "drain_rounds": _state_measure(
+        "rounds",
+        "round trips in DRAIN, where it ends by its time and not by what is in flight",
+        _rounds_in(DRAIN),
+        RECORDS,
+    ),
     "probe_rtt_interval": _state_measure("s", "from the end of one PROBE_RTT to the next", _probe_rtt_interval),
     "probe_rtt_entered": _state_measure("", "whether it goes into PROBE_RTT", _probe_rtt_entered),
     "probe_rtt_length": _state_measure("s", "the shortest stay in PROBE_RTT", _probe_rtt_length),

@@ -67,12 +67,16 @@ def _of(suite: Suite, row: Row) -> Iterator[str]:
         for name, text in row.senders.items():
             if name in row.controllers:
                 yield f"sender: the source's {name} is our `{text}`{decides}; `{name}` is run as it is, too"
-    if row.seeds > 1:
-        yield f"runs: the worst of {row.seeds} seeds"
+    yield f"runs: the worst of {row.seeds} seeds"
+    if row.when is not None:
+        later = f", of those from {row.when.from_s:g} s on" if row.when.from_s else ""
+        yield f"times: count from the moment at which the sender goes into {row.when.state} first{later}"
     for check in row.checks:
         yield f"asked: {_asked(row, check)}"
     if row.note:
         yield f"note: {row.note}"
+    if row.deviation:
+        yield f"deviation from the source: {row.deviation}"
     if suite.differences:
         yield f"differences: {suite.differences}"
     if not row.cases:

@@ -5,27 +5,32 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
 
 from verus.errors import FieldError
 from verus.runner import Ended, Progress, measure_each, run_each
 from verus.scenario import Contestant, Run
-from verus.suites import OF_A_SENDER, Case, Check, Row, Suite, near, with_sender
+from verus.suites import OF_A_SENDER, Check, Row, Suite, When, near, with_sender
+from verus.suites.bbr_states import FINE_MS, STATES, states
 from verus.suites.measures import ENDS, MEASURES
-from verus.suites.seen import METRICS, RECORDS, NotSeenError, Seen
+from verus.suites.seen import METRICS, RECORDS, NotSeenError, NotTriedError, Seen
 
 PASSED, MISSED, MEASURED = "passed", "missed", "measured"
-NOT_RUN, NOT_APPLICABLE = "cannot be run", "not applicable"
+NOT_TRIED, NOT_RUN, NOT_APPLICABLE = "not tried", "cannot be run", "not applicable"
 
 #: What a verdict means.
 VERDICTS = {
     PASSED: "the value is what the source asks for",
     MISSED: "it is not",
     MEASURED: "the source asks for no number: the value is shown",
+    NOT_TRIED: "what the row is about arose in none of its runs: they say nothing of the sender",
     NOT_RUN: "why, stands beside it",
     NOT_APPLICABLE: "the source states the row for other senders",
 }
+
+#: Kinds of rows that decide the exit code.
+GATING = ("published", "law")
 
 #: Why a row concerns a sender.
 OWN, COMPARED = "own", "compared"
@@ -54,8 +59,10 @@ class Verdict:
         value: The worst of all runs; None where there is none.
         verdict: One of `VERDICTS`.
         why: Why it could not be run or has no value.
-        seeds: Runs that the value is the worst of.
-        asked_seeds: Runs that the source asks for.
+        seeds: Runs of each scenario, with different seeds, that the value is the worst of.
+        tried: In how many of the row's runs what it is about arose.
+        runs: How many these are, of all its scenarios and seeds.
+        asked_seeds: Runs that the row asks for.
         about: What happens and what is asked.
         source: Where it is published.
         note: What to know about its numbers.
@@ -84,6 +91,8 @@ class Verdict:
     source: str
     note: str
     margin: float | None
+    tried: int = 0
+    runs: int = 0
     source_scheme: str = ""
     source_value: float | str | None = None
     source_verdict: str = ""
@@ -105,8 +114,10 @@ def check_measures(suite: Suite, file: str) -> None:
         ValueError: It names file, row and field.
     """
     for row in suite.rows:
+        place = f"`{file}`, row `{row.id.partition('/')[2]}`"
+        if row.when is not None and row.when.state not in STATES:
+            raise ValueError(f"{place}, when: there is no state `{row.when.state}`{near(row.when.state, STATES)}")
         for check in row.checks:
-            place = f"`{file}`, row `{row.id.partition('/')[2]}`"
             if row.unit_test or row.needs:
                 continue  # what would be measured is for people
             if check.measure not in MEASURES:
@@ -125,7 +136,7 @@ def judge(
     contestants: Sequence[Contestant],
     *,
     seed: int = 1,
-    seeds: int | None = 1,
+    seeds: int | None = None,
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[Verdict]:
@@ -135,7 +146,7 @@ def judge(
         suites: Whose rows; what is left out of them is not run.
         contestants: The senders under test.
         seed: The first seed.
-        seeds: Runs of each row at the most; as many as its source asks for if None.
+        seeds: Runs of each row at the most; as many as it asks for if None.
         threads: Cores to use; all of them if None.
         progress: Called from time to time.
 
@@ -151,7 +162,8 @@ def judge(
         for sender in (contestant, _as_source(row, contestant))
         if sender is not None
     ]
-    asked = {(row.id, sender.text): _values(row, sender, seed, _runs_of(row, seeds)) for row, sender in places}
+    moments = _moments(places, seed, seeds, threads)
+    asked = {(row.id, sender.text): _values(row, sender, seed, _runs_of(row, seeds), moments) for row, sender in places}
     wanted = list(dict.fromkeys(text for needs in asked.values() for text in needs.texts()))
     found = _simulate(wanted, asked.values(), threads, progress)
     return [
@@ -178,16 +190,65 @@ def _as_source(row: Row, contestant: Contestant) -> Contestant | None:
 
 
 def _runs_of(row: Row, seeds: int | None) -> int:
-    return row.seeds if seeds is None else min(seeds, row.seeds) if row.seeds > 1 else 1
+    return row.seeds if seeds is None else min(seeds, row.seeds)
+
+
+#: When the state of a row begins that is timed by one, s, by the scenario until then; or that it never came.
+_Moments = Mapping[str, "float | NotTriedError"]
+
+
+def _moments(places: Sequence[tuple[Row, Contestant]], seed: int, seeds: int | None, threads: int | None) -> _Moments:
+    """Runs the scenarios of rows that are timed by a state once without their changes, to see when it begins.
+
+    Until the first change both runs are the same, so that the state begins at the same time in the row's own.
+    """
+    timed: dict[str, When] = {}
+    for row, sender in places:
+        for case in row.cases if row.when is not None else ():
+            for number in range(seed, seed + _runs_of(row, seeds)):
+                timed[_unchanged(case.scenario, sender, number)] = cast("When", row.when)
+    found: dict[str, float | NotTriedError] = {}
+    for text, outcome in zip(timed, run_each([_run(text) for text in timed], threads=threads), strict=True):
+        found[text] = _moment(timed[text], json.loads(text), outcome)
+    return found
+
+
+def _moment(when: When, scenario: Mapping[str, Any], outcome: Ended) -> float | NotTriedError:
+    if isinstance(outcome, RuntimeError):
+        return NotTriedError(f"the sender failed: {outcome}")
+    seen = Seen(scenario=scenario, outcome=outcome, options={})
+    bin_s = float(scenario["bin_ms"]) / 1e3
+    try:
+        for stay in states(seen):
+            if stay.state == when.state and stay.first * bin_s >= when.from_s:
+                return stay.first * bin_s
+    except NotSeenError as error:
+        return NotTriedError(str(error))
+    return NotTriedError(f"it was never in {when.state}")
+
+
+def _unchanged(case_scenario: Mapping[str, Any], sender: Contestant, seed: int) -> str:
+    scenario = {**with_sender(case_scenario, sender.text, seed), "changes": [], "series": True, "bin_ms": FINE_MS}
+    return json.dumps(scenario, allow_nan=False, sort_keys=True)
 
 
 @dataclass(frozen=True)
 class _Sought:
-    """A value that is sought: a check of a scenario, over that of its baseline if there is one."""
+    """A value that is sought: a check of a scenario, over that of its baseline if there is one.
+
+    Attributes:
+        check: As the row has it.
+        timed: The same, its times counted from the run's beginning.
+        text: What is run; none if the state never came from which the row counts.
+        baseline: What it is divided by.
+        untried: Why nothing is run.
+    """
 
     check: Check
-    text: str
-    baseline: str | None
+    timed: Check
+    text: str | None
+    baseline: str | None = None
+    untried: NotTriedError | None = None
 
 
 @dataclass(frozen=True)
@@ -204,18 +265,39 @@ class _Asked:
                     yield text, keeps
 
 
-def _values(row: Row, sender: Contestant, seed: int, seeds: int) -> _Asked:
-    sought = [
-        _Sought(check, _text(case.scenario, row, check, sender, number), _baseline(case, row, check, sender, number))
-        for check in row.checks
-        for case in row.cases
-        for number in range(seed, seed + seeds)
-    ]
+def _values(row: Row, sender: Contestant, seed: int, seeds: int, moments: _Moments) -> _Asked:
+    sought = []
+    for check in row.checks:
+        for case in row.cases:
+            for number in range(seed, seed + seeds):
+                at = 0.0 if row.when is None else moments[_unchanged(case.scenario, sender, number)]
+                if isinstance(at, NotTriedError):
+                    sought.append(_Sought(check, check, None, untried=at))
+                    continue
+                text, baseline = (
+                    None if scenario is None else _text(_from(scenario, row, at), row, check, sender, number)
+                    for scenario in (case.scenario, case.baseline)
+                )
+                sought.append(_Sought(check, _timed(check, row, at), text, baseline))
     return _Asked(sought, seeds)
 
 
-def _baseline(case: Case, row: Row, check: Check, sender: Contestant, seed: int) -> str | None:
-    return None if case.baseline is None else _text(case.baseline, row, check, sender, seed)
+def _from(scenario: Mapping[str, Any], row: Row, at: float) -> Mapping[str, Any]:
+    """The scenario, its changes counted from that moment: the bin in which the state began is over."""
+    if row.when is None:
+        return scenario
+    begun = at + FINE_MS / 1e3
+    changes = [{**change, "at_s": round(begun + change["at_s"], 9)} for change in scenario["changes"]]
+    return {**scenario, "changes": changes}
+
+
+def _timed(check: Check, row: Row, at: float) -> Check:
+    """The check, its times counted from that moment."""
+    if row.when is None:
+        return check
+    options = {"from_s": 0.0, **check.options}
+    times = {name: round(at + value, 9) for name, value in options.items() if name in ("from_s", "to_s")}
+    return replace(check, options={**options, **times})
 
 
 def scenario_of(case_scenario: Mapping[str, Any], row: Row, check: Check, scheme: str, seed: int) -> dict[str, Any]:
@@ -237,7 +319,8 @@ def _text(scenario: Mapping[str, Any], row: Row, check: Check, sender: Contestan
 
 
 #: What a check of a scenario gave: a value, or why there is none.
-_Found = Mapping[tuple[str, str, str], "float | str | NotSeenError | None"]
+_Value = float | str | NotSeenError | NotTriedError | None
+_Found = Mapping[tuple[str, str, str], _Value]
 
 
 def _key(check: Check, text: str) -> tuple[str, str, str]:
@@ -254,11 +337,11 @@ def _simulate(
     checks: dict[str, list[Check]] = {}
     for one in (one for group in asked for one in group.sought):
         for text in filter(None, (one.text, one.baseline)):
-            checks.setdefault(text, []).append(one.check)
+            checks.setdefault(text, []).append(one.timed)
     metrics = [text for text, keeps in wanted if keeps == METRICS]
     others = [text for text, keeps in wanted if keeps != METRICS]
     total = len(metrics) + len(others)
-    found: dict[tuple[str, str, str], float | str | NotSeenError | None] = {}
+    found: dict[tuple[str, str, str], _Value] = {}
     done = 0
     for texts, simulate in ((metrics, measure_each), (others, run_each)):
         for start in range(0, len(texts), _BATCH):
@@ -293,12 +376,12 @@ def _shifted(progress: Progress | None, done: int, total: int) -> Progress | Non
     return tell
 
 
-def _measured(check: Check, scenario: Mapping[str, Any], outcome: Ended) -> float | str | NotSeenError | None:
+def _measured(check: Check, scenario: Mapping[str, Any], outcome: Ended) -> _Value:
     if isinstance(outcome, RuntimeError):
         return NotSeenError(f"the sender failed: {outcome}")
     try:
         value = MEASURES[check.measure].of(Seen(scenario=scenario, outcome=outcome, options=check.options))
-    except NotSeenError as error:
+    except (NotSeenError, NotTriedError) as error:
         return error
     return None if isinstance(value, float) and math.isnan(value) else value
 
@@ -310,20 +393,17 @@ def _verdicts(
     asked = all_asked.get((row.id, contestant.text))
     source = _as_source(row, contestant)
     for check in row.checks:
-        value: float | str | None = None
         unit = _unit(row, check)
         if concern is None:
-            verdict, why = NOT_APPLICABLE, f"is for {', '.join(row.controllers)}"
+            own = _Judged(None, NOT_APPLICABLE, f"is for {', '.join(row.controllers)}")
         elif row.needs:
-            verdict, why = NOT_RUN, f"needs {row.needs}"
+            own = _Judged(None, NOT_RUN, f"needs {row.needs}")
         elif row.unit_test:
-            verdict, why = NOT_RUN, f"no scenario shows it: asserted by the unit test {row.unit_test}"
+            own = _Judged(None, NOT_RUN, f"no scenario shows it: asserted by the unit test {row.unit_test}")
         else:
             assert asked is not None  # only what is not run here has nothing asked of it
-            value, verdict, why = _judged(check, asked, found)
-        source_value, source_verdict = None, ""
-        if source is not None:
-            source_value, source_verdict, _ = _judged(check, all_asked[row.id, source.text], found)
+            own = _judged(check, asked, found)
+        of_source = None if source is None else _judged(check, all_asked[row.id, source.text], found)
         yield Verdict(
             suite=suite.name,
             row=row.id_of(check),
@@ -331,22 +411,24 @@ def _verdicts(
             label=contestant.label,
             concerns=concern or "",
             kind=row.kind,
-            gates=concern == OWN and row.kind == "published",
+            gates=concern == OWN and row.kind in GATING,
             measure=check.measure,
             unit=unit,
             wanted=check.wanted(unit),
-            value=value,
-            verdict=verdict,
-            why=why,
+            value=own.value,
+            verdict=own.verdict,
+            why=own.why,
             seeds=0 if asked is None else asked.seeds,
+            tried=own.tried,
+            runs=own.runs,
             asked_seeds=row.seeds,
             about=row.about,
             source=row.source,
-            note=row.note,
-            margin=check.margin(value),
+            note=" ".join(text for text in (row.note, row.deviation and f"Deviation: {row.deviation}") if text),
+            margin=check.margin(own.value),
             source_scheme="" if source is None else source.text,
-            source_value=source_value,
-            source_verdict=source_verdict,
+            source_value=None if of_source is None else of_source.value,
+            source_verdict="" if of_source is None else of_source.verdict,
         )
 
 
@@ -356,26 +438,42 @@ def _unit(row: Row, check: Check) -> str:
     return "" if divided or check.measure not in MEASURES else MEASURES[check.measure].unit
 
 
-def _judged(check: Check, asked: _Asked, found: _Found) -> tuple[float | str | None, str, str]:
-    """The worst value, the verdict, and why there is no value."""
+@dataclass(frozen=True)
+class _Judged:
+    """What a check came to in all its runs: the worst value, the verdict, and why there is no value."""
+
+    value: float | str | None
+    verdict: str
+    why: str = ""
+    tried: int = 0
+    runs: int = 0
+
+
+def _judged(check: Check, asked: _Asked, found: _Found) -> _Judged:
     values: list[float | str] = []
-    for one in asked.sought:
-        if one.check is not check:
-            continue
-        value = found[_key(check, one.text)]
-        base = None if one.baseline is None else found[_key(check, one.baseline)]
-        for result in (value, base):
-            if isinstance(result, NotSeenError):
-                return None, MISSED, str(result)
-        if value is None or (one.baseline is not None and base is None):
-            return None, MISSED, "did not happen while the run lasted"
-        if isinstance(base, int | float) and isinstance(value, int | float):
+    untried: list[str] = []
+    missed = ""
+    runs = [one for one in asked.sought if one.check is check]
+    for one in runs:
+        value = one.untried if one.text is None else found[_key(one.timed, one.text)]
+        base = None if one.baseline is None else found[_key(one.timed, one.baseline)]
+        if isinstance(value, NotTriedError):
+            untried.append(str(value))
+        elif isinstance(value, NotSeenError) or isinstance(base, NotSeenError):
+            missed = missed or str(value if isinstance(value, NotSeenError) else base)
+        elif value is None or (one.baseline is not None and base is None):
+            missed = missed or "did not happen while the run lasted"
+        elif isinstance(base, int | float) and isinstance(value, int | float):
             if base == 0:
-                return None, MISSED, "the run to compare with has nothing of it"
-            value = value / base
-        assert isinstance(value, int | float | str)
-        values.append(value)
-    worst = check.worst(values)
-    if not check.asks:
-        return worst, MEASURED, ""
-    return worst, PASSED if all(map(check.holds, values)) else MISSED, ""
+                missed = missed or "the run to compare with has nothing of it"
+            else:
+                values.append(value / base)
+        else:
+            values.append(value)
+    tried = len(runs) - len(untried)
+    if missed:
+        return _Judged(None, MISSED, missed, tried, len(runs))
+    if not values:
+        return _Judged(None, NOT_TRIED, untried[0], tried, len(runs))
+    verdict = MEASURED if not check.asks else PASSED if all(map(check.holds, values)) else MISSED
+    return _Judged(check.worst(values), verdict, "", tried, len(runs))

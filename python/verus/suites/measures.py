@@ -8,7 +8,7 @@ import numpy as np
 
 from verus import _verus
 from verus.suites.bbr_states import STATE_MEASURES
-from verus.suites.seen import METRICS, RECORDS, SERIES, Measure, NotSeenError, Seen
+from verus.suites.seen import METRICS, RECORDS, SERIES, Array, Measure, NotSeenError, Seen
 
 
 def _completion(seen: Seen) -> float | None:
@@ -83,6 +83,65 @@ def _queue_per_rtt(seen: Seen) -> float:
     if not carried.any():
         raise NotSeenError("nothing was carried meanwhile")
     return float(np.sum(carried * waited) / np.sum(carried)) / 1e3 / seen.base_rtt_s
+
+
+def _carried_and_waited(seen: Seen) -> tuple[Array, Array]:
+    """What all flows carried in each bin, Mbit/s, and how long their packets waited, ms; a line for each flow."""
+    flows = range(len(seen.scenario["flows"]))
+    carried = np.array([np.nan_to_num(seen.over_time("throughput_mbps", flow)[seen.during]) for flow in flows])
+    waited = np.array([np.nan_to_num(seen.over_time("qdelay_ms", flow)[seen.during]) for flow in flows])
+    if not carried.any():
+        raise NotSeenError("nothing was carried meanwhile")
+    return carried, waited
+
+
+def _queue_packets(seen: Seen) -> float:
+    """Little's law, in each bin."""
+    carried, waited = _carried_and_waited(seen)
+    kilobits = float(np.sum(carried * waited) / carried.shape[1])
+    return kilobits * 1e3 / 8 / float(seen.scenario["packet_bytes"])
+
+
+def _believed_packets(seen: Seen) -> float:
+    flows = range(len(seen.scenario["flows"]))
+    return float(np.mean([float(np.nanmean(seen.over_time("queued_packets", flow)[seen.during])) for flow in flows]))
+
+
+def _queue_ms(seen: Seen) -> float:
+    """The median over time, which short drains do not move."""
+    carried, waited = _carried_and_waited(seen)
+    all_carried = np.sum(carried, axis=0)
+    chosen = all_carried > 0
+    return float(np.median((np.sum(carried * waited, axis=0)[chosen]) / all_carried[chosen]))
+
+
+def _rtt_ratio(seen: Seen) -> float:
+    carried, waited = _carried_and_waited(seen)
+    return 1 + float(np.sum(carried * waited) / np.sum(carried)) / 1e3 / seen.base_rtt_s
+
+
+def _window_by_marks(seen: Seen) -> float:
+    window, alpha = (np.nanmean(seen.over_time(name)[seen.during]) for name in ("window_packets", "alpha"))
+    return float(window * alpha)
+
+
+def _retransmissions(seen: Seen) -> float:
+    return float(seen.own["retransmitted"])
+
+
+def _rtt_variation(seen: Seen) -> float:
+    """RTTVAR of RFC 9002, section 5.3, after the last acknowledgement, from each packet's own."""
+    sent, acked = seen.packets("sent_ms"), seen.packets("acked_ms")
+    known = ~np.isnan(acked)
+    if not known.any():
+        raise NotSeenError("nothing was acknowledged")
+    order = np.argsort(acked[known], kind="stable")
+    times = (acked - sent)[known][order]
+    smoothed, variation = float(times[0]), float(times[0]) / 2
+    for time in times[1:]:
+        variation += (abs(smoothed - time) - variation) / 4
+        smoothed += (time - smoothed) / 8
+    return variation
 
 
 def _qdelay_p95(seen: Seen) -> float:
@@ -173,6 +232,39 @@ MEASURES: Mapping[str, Measure] = {
         about="mean queueing delay of the flow's packets over its round trip without a queue",
         keeps=SERIES,
         of=_queue_per_rtt,
+    ),
+    "queue_packets": Measure(
+        unit="packets",
+        about="packets at the bottleneck on average, that under way into the link included",
+        keeps=SERIES,
+        of=_queue_packets,
+    ),
+    "believed_packets": Measure(
+        unit="packets",
+        about="packets that a flow believes to have queued, on average",
+        keeps=SERIES,
+        of=_believed_packets,
+    ),
+    "queue_ms": Measure(
+        unit="ms", about="median over time of the queueing delay of all flows' packets", keeps=SERIES, of=_queue_ms
+    ),
+    "rtt_ratio": Measure(
+        unit="", about="mean round trip over the flow's round trip without a queue", keeps=SERIES, of=_rtt_ratio
+    ),
+    "window_by_marks": Measure(
+        unit="marks",
+        about="the flow's mean window times its mean share of marks: marks in a round trip",
+        keeps=SERIES,
+        of=_window_by_marks,
+    ),
+    "retransmissions": Measure(
+        unit="packets", about="packets that the flow sent again", keeps=METRICS, of=_retransmissions
+    ),
+    "rtt_variation": Measure(
+        unit="ms",
+        about="variation of the flow's round trips at the end (RTTVAR of RFC 9002)",
+        keeps=RECORDS,
+        of=_rtt_variation,
     ),
     "qdelay_p95": Measure(
         unit="ms", about="95th percentile of the flow's queueing delay", keeps=RECORDS, of=_qdelay_p95

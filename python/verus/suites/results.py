@@ -19,6 +19,9 @@ COLUMNS = (
     "asked",
     "value",
     "verdict",
+    "seeds",
+    "tried",
+    "runs",
     "source_scheme",
     "source_value",
     "source_verdict",
@@ -34,7 +37,8 @@ def to_csv(verdicts: Sequence[Verdict]) -> str:
         if one.verdict not in (NOT_APPLICABLE, NOT_RUN):
             source = (one.source_scheme, _digits(one.source_value), one.source_verdict)
             own = (one.row, one.scheme, one.concerns, one.kind, one.wanted, _digits(one.value), one.verdict)
-            writer.writerow([*own, *source])
+            runs = (str(one.seeds), str(one.tried), str(one.runs))
+            writer.writerow([*own, *runs, *source])
     return out.getvalue()
 
 

@@ -22,6 +22,10 @@ class NotSeenError(ValueError):
     """The run has nothing of the kind: a state that never came, a controller that does not show it."""
 
 
+class NotTriedError(ValueError):
+    """What the row is about never arose in the run, so that it says nothing of the sender."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Seen:
     """A run and what a check wants to know of it.

@@ -12,14 +12,14 @@ from rich.text import Text
 
 from verus.plain import line
 from verus.suites import Suite
-from verus.suites.judge import COMPARED, MEASURED, MISSED, NOT_APPLICABLE, NOT_RUN, OWN, PASSED, Verdict
+from verus.suites.judge import COMPARED, MEASURED, MISSED, NOT_APPLICABLE, NOT_RUN, NOT_TRIED, OWN, PASSED, Verdict
 
 #: A sign for each verdict.
-SIGNS = {PASSED: "✓", MISSED: "✗", MEASURED: "", NOT_RUN: "not run", NOT_APPLICABLE: ""}
+SIGNS = {PASSED: "✓", MISSED: "✗", MEASURED: "", NOT_TRIED: "not tried", NOT_RUN: "not run", NOT_APPLICABLE: ""}
 
 NOTE = (
-    "✓ passed, ✗ missed; (…) the source states the row for another sender: shown for comparison. "
-    "→ the sender as the source sets it, where that comes to another value. "
+    "✓ passed, ✗ missed, each by the worst of all seeds; (…) the source states the row for another sender: shown for "
+    "comparison. → the sender as the source sets it, where that comes to another value. "
     "Published rows of a sender's own decide the exit code. `verus check --explain ROW` says what a row is."
 )
 
@@ -46,11 +46,13 @@ def cell(verdict: Verdict) -> str:
     """A value with its sign."""
     if verdict.verdict == NOT_APPLICABLE:
         return ""
-    if verdict.verdict == NOT_RUN:
-        return SIGNS[NOT_RUN]
+    if verdict.verdict in (NOT_RUN, NOT_TRIED):
+        return SIGNS[verdict.verdict]
     text = f"{value(verdict)} {SIGNS[verdict.verdict]}".strip()
     if _differs(verdict):
         text += f" → {shown(verdict.source_value)} {SIGNS[verdict.source_verdict]}"
+    if 0 < verdict.tried < verdict.runs:
+        text += f", tried in {verdict.tried} of {verdict.runs}"
     return f"({text})" if verdict.concerns == COMPARED else text
 
 
@@ -61,7 +63,7 @@ def _differs(verdict: Verdict) -> bool:
 
 def told(verdict: Verdict) -> str:
     """What came of a row, in a sentence without a full stop."""
-    if verdict.verdict in (NOT_RUN, NOT_APPLICABLE):
+    if verdict.verdict in (NOT_TRIED, NOT_RUN, NOT_APPLICABLE):
         return f"{verdict.verdict}: {verdict.why}"
     unit = f" {verdict.unit}" if verdict.unit else ""
     found = verdict.why if verdict.value is None else f"{value(verdict)}{unit}"
@@ -90,11 +92,14 @@ def counted(verdicts: Sequence[Verdict]) -> dict[str, str]:
 
     published = [one for one in verdicts if one.gates]
     sources = [one for one in published if one.source_scheme]
+    seeds = sorted({one.seeds for one in verdicts if one.seeds and one.concerns == OWN})
     return {
+        "seeds": "–" if not seeds else f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}",
         "published": passed(published),
         "as the source sets it": passed(published, as_source=True) if sources else "–",
         "others of its own": passed([one for one in verdicts if one.concerns == OWN and not one.gates], as_source=True),
         "for comparison": passed([one for one in verdicts if one.concerns == COMPARED]),
+        "not tried": str(sum(one.verdict == NOT_TRIED for one in verdicts)),
         "not run": str(sum(one.verdict == NOT_RUN for one in verdicts)),
     }
 
