@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -231,3 +232,23 @@ def test_a_model_is_known_by_content(verus: Command, tmp_path: Path) -> None:
     assert one != two
     (tmp_path / "1.model").write_bytes((tmp_path / "2.model").read_bytes())
     assert Keys("one").of(run(scheme=f"model:file={tmp_path / '1.model'}")) == two
+
+
+def test_no_damage_is_taken_for_an_outcome(tmp_path: Path) -> None:
+    (outcome,) = run_all([run(scheme="verus")])
+    box = Store(tmp_path)
+    box.write("ab12", outcome)
+    path = box.path("ab12")
+    whole = path.read_bytes()
+    dice = random.Random(1)
+    for _ in range(3000):
+        damaged = bytearray(whole)
+        for _ in range(dice.choice([1, 1, 2, 50])):
+            damaged[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
+        if dice.random() < 0.2:
+            del damaged[dice.randrange(len(whole)) :]
+        if bytes(damaged) != whole:
+            path.write_bytes(damaged)
+            assert (box.read("ab12"), box.has("ab12")) == (None, False)
+    path.write_bytes(whole)
+    assert store.pack(box.outcome("ab12")) == store.pack(outcome)

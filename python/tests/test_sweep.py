@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import itertools
 import json
+import random
 import signal
 import statistics
 import subprocess
@@ -18,10 +20,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from verus import _verus, cluster, store, study
+from verus import _verus, cluster, inputs, store, study
 from verus.rows import ROW_FIELDS
-from verus.scenario import SCHEMA, Contestant, Settings, make_run
+from verus.scenario import SCHEMA, Settings
 from verus.store import Store
+from verus.sweep import Plan
 
 Command = Callable[..., Any]
 
@@ -399,29 +402,27 @@ def test_the_study_of_the_paper_is_what_it_says() -> None:
 KEYS = ("epoch_ms", "update_interval_ms", "decrement_ms", "increment_ms")
 
 
-def test_a_worker_needs_none_of_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("town.down").write_text("".join(f"{time}\n" for time in range(1, 900, 3)))
-    Path("back").write_text("".join(f"{time}\n" for time in range(1, 900, 2)))
-    run = make_run(
-        trace="town.down[0:0.5]+town.down",
-        queue="infinite",
-        contestant=Contestant.from_scheme("cubic"),
-        ack="back",
-        duration_s=2.0,
-        series=False,
-    )
-    (here,) = _verus.simulate_many([run.to_json()], 1, None, columns=False)
-    files = store.files_of(run)
-    contents = [path.read_bytes() for path in files.values()]
-    described = {name: (store.digest_of(path), path.suffix) for name, path in files.items()}
-    Path("town.down").unlink()
-    Path("back").unlink()
-    there = store.unpack(cluster._work(run.to_json(), store.engine(), described, *contents))
-    assert there["metrics"] == here["metrics"]
-    assert there["trace"]["sha256"] == here["trace"]["sha256"]
-    with pytest.raises(RuntimeError, match="a worker has another build of the simulator"):
-        cluster._work(run.to_json(), "another", described, *contents)
+def test_whatever_is_damaged_is_made_again(verus: Command, tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text('trace = "rate:5"\nscheme = "cubic"\nduration_s = 1\nseed = [1, 2, 3, 4]\n')
+    assert verus("sweep", "s.toml").code == 0
+    folder = tmp_path / "verus-results" / "s"
+    whole = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert len(whole) == 6
+    dice = random.Random(1)
+    for flips in range(30):
+        for path, content in whole.items():
+            damaged = bytearray(content)
+            for _ in range(flips % 3 + 1):
+                damaged[dice.randrange(len(content))] ^= 1 << dice.randrange(8)
+            path.write_bytes(damaged)
+        told = json.loads(verus("sweep", "status", "s.toml", "--json").out)
+        # A bit that flips twice is whole again.
+        assert told["there"] == sum(path.suffix == ".run" and path.read_bytes() == whole[path] for path in whole)
+        with contextlib.suppress(ValueError):
+            Plan.read(folder / "plan.json.gz")
+        ran = verus("sweep", "s.toml")
+        assert ran.code == 0, ran.err
+        assert {path: path.read_bytes() for path in whole} == whole
 
 
 def test_a_run_that_fails_costs_none_of_the_others(verus: Command, tmp_path: Path) -> None:
@@ -434,8 +435,8 @@ def test_a_run_that_fails_costs_none_of_the_others(verus: Command, tmp_path: Pat
     assert "broken" in first
     assert last.strip().startswith("1 of 2 runs are kept in")
     failing, _ = (one.run for one in study.read(tmp_path / "s.toml").runs)
-    files = {"mine.py": (store.digest_of(tmp_path / "mine.py"), ".py")}
-    told = cluster._work(failing.to_json(), store.engine(), files, BROKEN.encode())
+    text, files = cluster._packed(failing, inputs.Digests())
+    told = cluster._work(text, store.engine(), [*files], BROKEN.encode())
     assert isinstance(told, str)
     assert "broken" in told
     (tmp_path / "mine.py").write_text(BROKEN.replace('raise ValueError("broken")', "..."))

@@ -184,14 +184,14 @@ class _Capacity(TypedDict):
 class _Measured(TypedDict):
     """What a run amounts to.
 
-    `ack_trace` is what acknowledgements crossed, if that was a channel of their own.
+    `other_channels` are those of `ack` and `second_trace`, where there are any, by the name of the field.
     `metrics` has the names of the results' rows, and `per_flow`. `totals` and `counters` (a dictionary a flow) are
     what the simulator and the senders counted.
     """
 
     metrics: dict[str, Any]
     trace: _Trace
-    ack_trace: _Trace | None
+    other_channels: dict[str, _Trace]
     totals: dict[str, int]
     counters: list[dict[str, int]]
 
@@ -322,7 +322,8 @@ def check_queue(text: str) -> str:
 def check_channel(text: str) -> str:
     """JSON: ``{"name", "kind": "built-in" | "cached" | "file" | "rate" | "joined", …}``.
 
-    What is put together has ``"parts": [{"channel", "seed", "from_s", "to_s"}]``.
+    What is put together has ``"parts": [{"text", "channel", "seed", "from_s", "to_s"}]``; `text` names its channel as
+    it was written.
     """
 
 def check_traffic(text: str) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from verus import _verus, store
 from verus.errors import FieldError
+from verus.inputs import Digests, respelt
 from verus.runner import Ended, Progress
 from verus.scenario import Run, refused
 
@@ -65,15 +66,15 @@ def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = N
         raise FieldError("cluster", f"`{address}` cannot be reached ({error})") from error
     try:
         sent: dict[str, Any] = {}
+        digests = Digests()
         futures = {}
         for index, run in enumerate(runs):
-            paths = store.files_of(run)
-            files = {name: _travelling(path) for name, path in paths.items()}
-            for name, (digest, _) in files.items():
-                if digest not in sent:
-                    sent[digest] = client.submit(bytes, paths[name].read_bytes(), key=f"verus-file-{digest}")
-            parts = [sent[digest] for digest, _ in files.values()]
-            futures[client.submit(_work, run.to_json(), store.engine(), files, *parts, pure=False)] = index
+            text, files = _packed(run, digests)
+            for name, path in files.items():
+                if name not in sent:
+                    sent[name] = client.submit(bytes, path.read_bytes(), key=f"verus-file-{name}")
+            parts = [sent[name] for name in files]
+            futures[client.submit(_work, text, store.engine(), [*files], *parts, pure=False)] = index
         for done, future in enumerate(completed(futures), 1):
             try:
                 told = future.result()
@@ -91,26 +92,38 @@ def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = N
             local.close()
 
 
-@cache
-def _travelling(path: Path) -> tuple[str, str]:
-    """A file's digest, and the end of its name, which says how it is compressed."""
-    return store.digest_of(path), path.suffix
+def _packed(run: Run, digests: Digests) -> tuple[str, dict[str, Path]]:
+    """A run as it is sent: its scenario, whose files are all in `_BOX`, and where each of them lies, by name.
+
+    Such a name is the file's digest, and the end of its own name, which says how it is compressed.
+    """
+    files: dict[str, Path] = {}
+
+    def put(_: str, path: Path) -> str:
+        name = f"{digests.of(path)}{path.suffix}"
+        files[name] = path
+        return f"{_BOX}/{name}"
+
+    return json.dumps(respelt(run.scenario, put), allow_nan=False), files
 
 
-def _work(text: str, engine: str, files: Mapping[str, tuple[str, str]], *contents: bytes) -> bytes | str:
+#: Stands for the folder of a worker's files in what it is sent.
+_BOX = "{verus-box}"
+
+
+def _work(text: str, engine: str, names: Sequence[str], *contents: bytes) -> bytes | str:
     """One run, on a worker: its outcome as `verus.store` packs it, or why there is none."""
     if engine != store.engine():
         raise RuntimeError(f"a worker has another build of the simulator: {store.engine()}, not {engine}")
-    here = {}
-    for (name, (digest, suffix)), content in zip(files.items(), contents, strict=True):
-        path = _box() / f"{digest}{suffix}"
+    for name, content in zip(names, contents, strict=True):
+        path = _box() / name
         if not path.exists():
             draft = path.with_name(f"{path.name}-{os.urandom(4).hex()}")
             draft.write_bytes(content)
             draft.replace(path)
-        here[name] = str(path)
+    here = json.dumps(str(_box()))[1:-1]
     with refused():
-        (end,) = _verus.simulate_many([json.dumps(store.moved(json.loads(text), here))], 1, None, columns=False)
+        (end,) = _verus.simulate_many([text.replace(_BOX, here)], 1, None, columns=False)
     return str(end) if isinstance(end, RuntimeError) else store.pack(end)
 
 

@@ -166,7 +166,7 @@ def _outcome(told: Mapping[str, Any]) -> Outcome:
         "transport": "+".join(dict.fromkeys(flow["transport"] for flow in told["flows"])),
         "metrics": told["metrics"],
         "trace": told["trace"],
-        "ack_trace": told["ack_trace"],
+        "other_channels": told["other_channels"],
         "capacity": {"time_s": times, "capacity_mbps": capacity},
         "series": series,
         "profiles": profiles,

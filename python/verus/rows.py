@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from verus import _verus
+from verus import _verus, inputs
 from verus.runner import Outcome
 from verus.scenario import Run
 
@@ -116,6 +116,7 @@ def config(
         "measured": measured,
         "seeds": sorted({int(run.scenario["seed"]) for run in runs}),
         "channels": channels(runs, outcomes),
+        "inputs": inputs.digests(runs),
         "runs": [
             {
                 "trace": run.trace,
@@ -139,8 +140,9 @@ def channels(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[dict[str,
         text = run.scenario["trace"]
         # Each stretch of a recording is one, as each has a hash of its own.
         used = [(text if text.startswith(f"{run.trace}[") else run.trace, text, outcome["trace"])]
-        if outcome["ack_trace"] is not None:
-            used.append((run.scenario["ack"], run.scenario["ack"], outcome["ack_trace"]))
+        for field, channel in outcome["other_channels"].items():
+            other = str(run.scenario[field])  # type: ignore[literal-required]
+            used.append((other, other, channel))
         for name, text, trace in used:
             if name in named:
                 continue

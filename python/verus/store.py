@@ -11,22 +11,25 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import shutil
 import zipfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from verus import _verus
 from verus.files import write_whole
+from verus.inputs import Digests, digest_of, respelt
 from verus.runner import Ended, Outcome
 from verus.scenario import Run
 
 #: Version of the files and of the keys; a change of either raises it.
-FORMAT = 1
+FORMAT = 2
+
+#: How long the digest is that stands before a packed outcome.
+_DIGEST_BYTES = hashlib.sha256().digest_size
 
 #: Runs what it is given; yields the index of each with its outcome, in the order in which they end.
 Work = Callable[[Sequence[Run]], Generator[tuple[int, Ended]]]
@@ -42,16 +45,6 @@ def engine() -> str:
     return f"{_verus.version()}-{digest_of(Path(_verus.__file__))[:12]}"
 
 
-def digest_of(path: Path) -> str:
-    """SHA-256 of a file.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 class Keys:
     """What runs are found by. Each file that they name is read once.
 
@@ -61,7 +54,7 @@ class Keys:
 
     def __init__(self, engine: str) -> None:
         self._engine = engine
-        self._files: dict[Path, str] = {}
+        self._files = Digests()
 
     def of(self, run: Run) -> str:
         """The key of a run.
@@ -70,91 +63,13 @@ class Keys:
             OSError: A trace or a model cannot be read.
             ValueError: A channel is unknown.
         """
-        contents = {name: self._digest(path) for name, path in files_of(run).items()}
         told = {
             "format": FORMAT,
             "engine": self._engine,
             "transport": run.contestant.transport,
-            "scenario": moved(run.scenario, contents),
+            "scenario": respelt(run.scenario, lambda _, path: self._files.of(path)),
         }
         return hashlib.sha256(json.dumps(told, allow_nan=False, sort_keys=True).encode()).hexdigest()
-
-    def _digest(self, path: Path) -> str:
-        if path not in self._files:
-            self._files[path] = digest_of(path)
-        return self._files[path]
-
-
-#: Fields of a scenario that name a channel, or a file.
-_CHANNELS = ("trace", "ack")
-_FILES = ("delay_series", "light_trace", "ack_light_trace", "size_offsets", "ack_size_offsets")
-
-#: Where a scheme names a file: a class in Python, `FILE.py:CLASS`, or a model, `model:file=FILE`.
-_OF_SCHEME = re.compile(r"^[^:]+\.py(?=:|$)|(?<=[:,]file=)[^,]+")
-
-
-def files_of(run: Run) -> dict[str, Path]:
-    """The files that a run needs: what stands in its scenario for each, and where it lies.
-
-    Raises:
-        OSError: A channel's cannot be read.
-        ValueError: A channel is unknown.
-    """
-    scenario = cast("dict[str, Any]", run.scenario)
-    named = [word for flow in scenario["flows"] for word in _OF_SCHEME.findall(flow["scheme"])]
-    named += [scenario[name] for name in _FILES if scenario.get(name) is not None]
-    files = {name: Path(name) for name in named}
-    for name in _CHANNELS:
-        if scenario[name] not in ("ideal", "same"):
-            files |= files_of_channel(scenario[name])
-    return files
-
-
-def moved(scenario: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
-    """The scenario with something else in place of its files, by what stands there for each."""
-    there = {name: respelt(scenario[name], files) for name in _CHANNELS}
-    there |= {name: files.get(scenario[name], scenario[name]) for name in _FILES if scenario.get(name) is not None}
-    flows = [
-        {**flow, "scheme": _OF_SCHEME.sub(lambda found: files.get(found[0], found[0]), flow["scheme"])}
-        for flow in scenario["flows"]
-    ]
-    return {**scenario, **there, "flows": flows}
-
-
-def files_of_channel(text: str) -> dict[str, Path]:
-    """The files that a channel's text names: what stands there for each, and where it lies.
-
-    Raises:
-        OSError: One cannot be read.
-        ValueError: The channel is unknown.
-
-    Example:
-        >>> files_of_channel("rate:5"), files_of_channel("city-driving-3g-up@3")
-        ({}, {})
-    """
-    found = json.loads(_verus.check_channel(text))
-    if "parts" not in found:
-        return {text: Path(found["path"])} if found.get("path") else {}
-    sources = [part["channel"] for part in found["parts"]]
-    # A recording may stand there without its folder.
-    return {
-        source["name"] if source["name"] in text else source["name"].rpartition("/")[2]: Path(source["path"])
-        for source in sources
-        if source.get("path")
-    }
-
-
-def respelt(text: str, words: Mapping[str, str]) -> str:
-    """A text with some words in it replaced.
-
-    Example:
-        >>> respelt("a.down[0:9]+b/a.down", {"a.down": "1", "b/a.down": "2"})
-        '1[0:9]+2'
-    """
-    if not words:
-        return text
-    longest_first = sorted(words, key=len, reverse=True)
-    return re.sub("|".join(map(re.escape, longest_first)), lambda found: words[found[0]], text)
 
 
 class Store:
@@ -172,17 +87,25 @@ class Store:
         return self.folder / key[:2] / f"{key[2:]}.run"
 
     def has(self, key: str) -> bool:
-        """Whether there is a file of that key."""
-        return self.path(key).is_file()
+        """Whether the outcome of that key is there, as it was written."""
+        return self._packed(key) is not None
 
     def read(self, key: str) -> Outcome | None:
         """The outcome of that key; None if it is not there, or damaged."""
+        packed = self._packed(key)
         try:
-            return unpack(self.path(key).read_bytes())
+            return None if packed is None else unpack(packed)
+        except Exception:  # a stranger's: the digest is right, and what follows it is nothing of ours
+            return None
+
+    def _packed(self, key: str) -> bytes | None:
+        """The same, packed. What is read is what was written, or the digest before it would be another."""
+        try:
+            content = self.path(key).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile):
-            return None
+        digest, packed = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        return packed if hashlib.sha256(packed).digest() == digest else None
 
     def write(self, key: str, outcome: Outcome) -> None:
         """Keeps an outcome.
@@ -192,7 +115,8 @@ class Store:
         """
         path = self.path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, pack(outcome))
+        packed = pack(outcome)
+        write_whole(path, hashlib.sha256(packed).digest() + packed)
 
     def outcome(self, key: str) -> Outcome:
         """The outcome of that key, which was there a moment ago.

@@ -199,10 +199,8 @@ class Folder:
         return table
 
     def so_far(self, plan: Plan) -> pa.Table:
-        """The rows of the runs that are there: the dataset, or what there is of it."""
+        """The rows of the runs that are there."""
         missing = self.missing(plan)
-        if not missing and self.is_finished(plan):
-            return bounded.table(self.dataset)
         return _table(plan, self.store, leave=missing)
 
     def left_out(self) -> list[dict[str, Any]]:
@@ -211,14 +209,14 @@ class Folder:
         try:
             told = json.loads((pq.read_schema(self.dataset).metadata or {})[MISSING.encode()])
             return [{"run": int(one["run"]), **{name: str(one[name]) for name in words}} for one in told]
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             return []  # it is whole, or says nothing that can be read
 
     def is_finished(self, plan: Plan) -> bool:
         """Whether the dataset is there, and of this plan."""
         try:
             metadata = pq.read_schema(self.dataset).metadata or {}
-        except (OSError, pa.ArrowInvalid):
+        except (OSError, ValueError, pa.ArrowException):  # whatever a damaged file is
             return False
         return bool(metadata.get(b"verus.plan") == plan.digest().encode())
 

@@ -353,7 +353,9 @@ fn told(
     json!({
         "metrics": metrics,
         "trace": channel(&paths.channel),
-        "ack_trace": paths.ack_channel.as_ref().map(channel),
+        "other_channels": paths.other_channels.iter()
+            .map(|(field, info)| (field.to_string(), channel(info)))
+            .collect::<serde_json::Map<_, _>>(),
         "bin_ms": scenario.bin_ms,
         "capacity_mbps": capacity_mbps,
         "series": series,

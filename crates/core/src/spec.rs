@@ -14,6 +14,9 @@ use crate::units::Duration;
 /// Stands for the default of a key that must be given.
 pub const REQUIRED: &str = "required";
 
+/// The unit of a key that names a file: whoever must know what a text depends on finds it by this.
+pub const PATH: &str = "path without a comma";
+
 /// A key, as `verus list schemes` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Key {

@@ -158,6 +158,7 @@ fn shown(text: &str, found: &Found) -> Result<Value, Error> {
     let parts = expression.parts().iter().map(|part| {
         let source = named(part.name(), part.source())?;
         Ok(json!({
+            "text": part.name(),
             "channel": source,
             "seed": part.seed(),
             "from_s": part.from_s(),

@@ -116,11 +116,11 @@ pub(crate) fn measured<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Boun
     let result = PyDict::new(py);
     result.set_item("metrics", table(py, &outcome.metrics)?)?;
     result.set_item("trace", table(py, &outcome.channel)?)?;
-    let ack_trace = outcome.ack_channel.as_ref();
-    result.set_item(
-        "ack_trace",
-        ack_trace.map(|channel| table(py, channel)).transpose()?,
-    )?;
+    let others = PyDict::new(py);
+    for (field, channel) in &outcome.other_channels {
+        others.set_item(field, table(py, channel)?)?;
+    }
+    result.set_item("other_channels", others)?;
     result.set_item("totals", table(py, &outcome.totals)?)?;
     result.set_item("counters", counters(py, outcome)?)?;
     Ok(result)

@@ -264,7 +264,7 @@ impl Observers {
         let outcome = Outcome {
             metrics: self.meter.finish(end, capacity),
             channel: plan.paths.channel.clone(),
-            ack_channel: plan.paths.ack_channel.clone(),
+            other_channels: plan.paths.other_channels.clone(),
             flows: outcomes,
             connections: self.connections.finish(),
             capacity_mbps,

@@ -23,8 +23,8 @@ pub struct Paths {
     pub back: PathConfig,
     /// What is known of the channel.
     pub channel: ChannelInfo,
-    /// And of the acknowledgements', if it is another.
-    pub ack_channel: Option<ChannelInfo>,
+    /// And of each other one, by the scenario's field that names it.
+    pub other_channels: Vec<(&'static str, ChannelInfo)>,
 }
 
 /// The queue that a field describes. One that has no room for a single packet would lose all of them.
@@ -47,13 +47,15 @@ impl Scenario {
         self.check()?;
         let queue = queue_of("queue", &self.queue, self.packet_bytes)?;
         let channel = self.open(&self.trace)?;
-        let (ack, ack_channel) = match self.ack.as_str() {
-            "ideal" => (None, None),
-            "same" => (Some(channel.clone()), None),
+        let mut other_channels = Vec::new();
+        let ack = match self.ack.as_str() {
+            "ideal" => None,
+            "same" => Some(channel.clone()),
             text => {
                 let ack = self.open(text)?;
                 let info = self.info(text, &ack, self.opportunity(&self.ack_light_trace));
-                (Some(ack), Some(info))
+                other_channels.push(("ack", info));
+                Some(ack)
             }
         };
         self.check_changes(&channel, ack.as_ref())?;
@@ -71,6 +73,8 @@ impl Scenario {
             Some(text) => {
                 let channel = self.open(text)?;
                 let queue = queue_of("second_queue", &self.second_queue, self.packet_bytes)?;
+                let info = self.info(text, &channel, self.opportunity(&None));
+                other_channels.push(("second_trace", info));
                 Some((self.service(&channel, self.opportunity(&None)), queue))
             }
         };
@@ -94,7 +98,7 @@ impl Scenario {
             there,
             back,
             channel: self.info(&self.trace, &channel, opportunity),
-            ack_channel,
+            other_channels,
         })
     }
 

@@ -12,8 +12,8 @@ pub struct Outcome {
     pub metrics: Metrics,
     /// The channel that was used.
     pub channel: ChannelInfo,
-    /// What the acknowledgements crossed, if that was a channel of their own.
-    pub ack_channel: Option<ChannelInfo>,
+    /// The others, by the scenario's field that names each: `ack`, `second_trace`.
+    pub other_channels: Vec<(&'static str, ChannelInfo)>,
     /// What each flow did over time.
     pub flows: Vec<FlowOutcome>,
     /// The connections of flows that do not send all the time, in the order in which they began.

@@ -20,22 +20,32 @@ use crate::traffic::TrafficError;
 ///
 /// Ranges stand here alone: [`Scenario::schema`] lists them, and [`Scenario::plan`] refuses what is
 /// outside. The longest run and the most flows are where a typing error becomes likelier than a wish.
+///
+/// So does what a text names outside of the scenario, as `x-names`: a `channel` (but for the words of `x-words`), a
+/// `file`, a `scheme`, which may name a file, or `nothing`. Stored results, clusters and `run.json` know by it what a
+/// run depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
     /// The channel: a file, the name of a built-in or cached one, or `rate:MBPS`.
+    #[schemars(extend("x-names" = "channel"))]
     pub trace: String,
     /// The bottleneck's queue, such as `red:min=375000,max=1125000,p=0.1`.
+    #[schemars(extend("x-names" = "nothing"))]
     pub queue: String,
     /// A second link in series, which data cross after the first, with a queue of its own; none if absent. Results state
     /// the time in the last queue that a packet crossed, and the capacity of the narrower link.
+    #[schemars(extend("x-names" = "channel"))]
     pub second_trace: Option<String>,
     /// The queue before the second link.
+    #[schemars(extend("x-names" = "nothing"))]
     pub second_queue: String,
     /// What acknowledgements cross: `ideal` (only propagation), `same` (the channel's own trace),
     /// `rate:MBPS`, a file or a name.
+    #[schemars(extend("x-names" = "channel", "x-words" = ["ideal", "same"]))]
     pub ack: String,
     /// The queue of the acknowledgements' link.
+    #[schemars(extend("x-names" = "nothing"))]
     pub ack_queue: String,
     /// Propagation delay each way, ms.
     #[schemars(range(min = 0, max = 100_000))]
@@ -57,34 +67,44 @@ pub struct Scenario {
     pub ack_delay_ms: Option<f64>,
     /// A file with a recorded series of propagation delays, in place of `delay_ms`, each way: a whole number of ms a
     /// line, each for 10 ms. Packets overtake others where it falls.
+    #[schemars(extend("x-names" = "file"))]
     pub delay_series: Option<String>,
     /// A file with CellReplay's light trace of the data's path, in place of `delay_ms` there: a packet train on each line,
     /// `time base off0 off1 …` in ms. `trace` is then its heavy trace, which carries the packets beyond a train, 1400 bytes
     /// with each opportunity; `packet_bytes` is at most that.
+    #[schemars(extend("x-names" = "file"))]
     pub light_trace: Option<String>,
     /// The same for acknowledgements, whose heavy trace is `ack`.
+    #[schemars(extend("x-names" = "file"))]
     pub ack_light_trace: Option<String>,
     /// How long nothing must have left a light trace before a packet begins another train, ms.
     #[schemars(range(min = 0, max = 100_000))]
     pub light_timer_ms: f64,
     /// A file with what is added to the light trace's delay by size of packet (CellReplay's size offsets): lines of
     /// `size offset`, for 100, 200, … 1400 bytes, in ms.
+    #[schemars(extend("x-names" = "file"))]
     pub size_offsets: Option<String>,
     /// The same for acknowledgements.
+    #[schemars(extend("x-names" = "file"))]
     pub ack_size_offsets: Option<String>,
     /// Random additional delay of data packets behind the bottleneck, such as `gauss:mean_ms=5`; they keep their order.
+    #[schemars(extend("x-names" = "nothing"))]
     pub jitter: String,
     /// The same for acknowledgements.
+    #[schemars(extend("x-names" = "nothing"))]
     pub ack_jitter: String,
     /// Which data packets arrive late, behind later ones, such as `late:p=0.05,ms=10`.
+    #[schemars(extend("x-names" = "nothing"))]
     pub reorder: String,
     /// Probability that a data packet is lost on its way to the bottleneck.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
     pub loss: f64,
     /// Losses of data packets in bursts, as LOST/OF: `2/18` loses the last two of every 18 packets.
+    #[schemars(extend("x-names" = "nothing"))]
     pub loss_bursts: String,
     /// A policer (token bucket) before the bottleneck, which drops data packets that exceed its rate, such as
     /// `bucket:rate_mbps=10,burst=150000`.
+    #[schemars(extend("x-names" = "nothing"))]
     pub policer: String,
     /// Probability that an acknowledgement is lost.
     #[schemars(range(min = 0), extend("exclusiveMaximum" = 1))]
@@ -125,6 +145,7 @@ pub struct Scenario {
 #[serde(deny_unknown_fields)]
 pub struct FlowSpec {
     /// The algorithm, such as `verus:ratio=2`.
+    #[schemars(extend("x-names" = "scheme"))]
     pub scheme: String,
     /// When the flow begins, s.
     #[serde(default)]
@@ -139,6 +160,7 @@ pub struct FlowSpec {
     #[schemars(range(min = 0, max = 100_000))]
     pub delay_ms: Option<f64>,
     /// Which links its data cross where there are two: `first`, `second` or, if absent, both.
+    #[schemars(extend("x-names" = "nothing"))]
     #[serde(default)]
     pub crosses: Option<String>,
     /// Size of the one file that the flow sends, bytes; as `traffic` says if absent.
@@ -147,6 +169,7 @@ pub struct FlowSpec {
     pub bytes: Option<u64>,
     /// What the flow has to send, such as `on-off:off_s=60`, `c.r1002` or `files:bytes=100000`; always something, `full`, if
     /// absent.
+    #[schemars(extend("x-names" = "nothing"))]
     #[serde(default)]
     pub traffic: Option<String>,
 }
@@ -171,9 +194,11 @@ pub struct Change {
     #[schemars(range(min = 0, max = 100_000))]
     pub delay_ms: Option<f64>,
     /// Random additional delay of data packets behind the bottleneck.
+    #[schemars(extend("x-names" = "nothing"))]
     #[serde(default)]
     pub jitter: Option<String>,
     /// The same for acknowledgements.
+    #[schemars(extend("x-names" = "nothing"))]
     #[serde(default)]
     pub ack_jitter: Option<String>,
     /// Probability of random loss.
@@ -181,6 +206,7 @@ pub struct Change {
     #[schemars(range(min = 0, max = 1))]
     pub loss: Option<f64>,
     /// Losses in bursts.
+    #[schemars(extend("x-names" = "nothing"))]
     #[serde(default)]
     pub loss_bursts: Option<String>,
 }
@@ -399,6 +425,11 @@ mod tests {
                 assert!(
                     bounded || !(of.contains("number") || of.contains("integer")),
                     "{name} has a range"
+                );
+                let names = ["channel", "file", "scheme", "nothing"].map(Value::from);
+                assert!(
+                    !of.contains("string") || names.contains(&field["x-names"]),
+                    "what {name} names decides what stored results depend on"
                 );
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Model, ModelDriven, WalkKind};
 use crate::configuration::{Configured, Read, Refusal};
 use crate::controller::Controller;
-use crate::spec::{Given, Key, REQUIRED, Row, Words, shown, words};
+use crate::spec::{Given, Key, PATH, REQUIRED, Row, Words, shown, words};
 
 const WALKS: Words<WalkKind> = &[("paper", WalkKind::Paper), ("sampled", WalkKind::Sampled)];
 
@@ -20,7 +20,7 @@ impl Asked {
     const ROWS: &'static [Row<Self>] = &[
         Row::other(
             "file",
-            || "path without a comma".to_owned(),
+            || PATH.to_owned(),
             "the model, as `verus train` writes it",
             |_| REQUIRED.to_owned(),
             |c, setting| {

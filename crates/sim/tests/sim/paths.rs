@@ -422,7 +422,8 @@ fn what_cannot_be_is_named() {
                 second_trace: Some("rate:fast".to_owned()),
                 ..Scenario::default()
             },
-            "channel `rate:fast`: `fast` is not a rate in Mbit/s (a number above 0, such as rate:12)",
+            "channel `rate:fast`: `fast` is not a rate in Mbit/s (a number above 0 and at most 10000000, such as rate:12; \
+             units are k, M and G, as in rate:500k)",
         ),
         (series(broken), &broken_series),
         (
