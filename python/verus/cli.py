@@ -54,6 +54,17 @@ def _ask_for_help(words: list[str]) -> list[str]:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one of the lab's verbs; returns the exit code."""
+    from verus.output import patient
+
+    with patient() as printed:
+        code = _run(arguments)
+        sys.stdout.flush()
+        if printed.problem is not None:
+            code = _complain(f"standard output cannot be written: {printed.problem}", code or FAILED)
+    return code
+
+
+def _run(arguments: Sequence[str]) -> int:
     from verus import verbs
 
     words = _ask_for_help(list(arguments))
@@ -80,7 +91,6 @@ def run(arguments: Sequence[str]) -> int:
 
     try:
         code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
-        sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except FieldError as error:
         if error.field in _PLACES:
@@ -92,10 +102,6 @@ def run(arguments: Sequence[str]) -> int:
         from verus.mistakes import usage
 
         return _complain(usage(error), BAD_INPUT)
-    except BrokenPipeError:
-        # The reader of standard output has closed it; Python must not try to flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
         told = f"`{error.filename}`: {error.strerror}" if named else str(error)
@@ -116,11 +122,7 @@ def _complete(words: list[str]) -> int:
 
 
 def _print(text: str) -> int:
-    try:
-        print(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    print(text)
     return 0
 
 
