@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import verus
-from verus import Flow, Link, Trace, compare, simulate
+from verus import Flow, Link, Metrics, Trace, compare, simulate
 from verus.api import LinkOptions
 from verus.results import Results
 from verus.scenario import DEFAULTS, Settings
@@ -227,3 +229,59 @@ def test_what_is_left_out_is_what_rust_has() -> None:
     for name, value in dataclasses.asdict(Link(trace=DEFAULTS["trace"])).items():
         assert (list(value) if isinstance(value, tuple) else value) == DEFAULTS[name], name
     assert settings["queues"] == [DEFAULTS["queue"]]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Link.from_trace("city-drivng-lte"), "trace: unknown channel `city-drivng-lte`"),
+        (lambda: Link.from_trace("city-driving-3g-up[9:3]"), "trace: .*FROM must be before TO"),
+        (lambda: Link.from_trace("rate:5", queue="cdel"), "queue: .*the nearest is `codel`"),
+        (lambda: Link.from_trace("rate:5", second_trace="nowhere"), "second_trace: unknown channel `nowhere`"),
+        (lambda: Link.from_trace("rate:5", ack="nowhere"), "ack: unknown channel `nowhere`"),
+        (lambda: Link.constant(5, loss=1.5), "loss: must be at least 0 and below 1, not 1.5"),
+        (
+            lambda: Link(trace="rate:5", changes=[{"at_s": 1, "loss": 9}]),
+            r"changes\[0\]\.loss: must be",
+        ),
+    ],
+)
+def test_a_link_is_validated_when_it_is_made(make: Callable[[], Link], words: str) -> None:
+    with pytest.raises(ValueError, match=f"^{words}"):
+        make()
+
+
+def test_a_mistyped_metric_is_met_with_the_right_one() -> None:
+    result = simulate(link=Link.constant(5), flows=[Flow("cubic")], duration_s=1, records=False)
+    for metrics in (result.metrics, result.flows[0].metrics):
+        assert isinstance(metrics, Metrics)
+        with pytest.raises(KeyError, match="there is no metric `throughput`; did you mean `throughput_mbps`"):
+            metrics["throughput"]
+        with pytest.raises(KeyError, match=r"no metric `speed`; there are .*goodput_mbps"):
+            metrics["speed"]
+        assert metrics.get("speed") is None
+    assert "per_flow" not in result.metrics
+
+
+def test_results_print_as_tables() -> None:
+    result = simulate(link=Link.constant(5), flows=[Flow("verus"), Flow("cubic")], duration_s=2)
+    heading, _, heads, _, *rows = str(result).splitlines()
+    assert heading.startswith("rate:5  ·  red:min=375000,max=1125000,p=0.1  ·  2 s  ·  seed 1  ·  ")
+    assert heads.split()[:3] == ["flow", "Mbit/s", "mean"]
+    assert [row.split()[0] for row in rows] == ["0:", "1:", "all"]
+    assert f"{result.metrics['throughput_mbps']:.2f}" in rows[-1]
+    found = compare(traces=["rate:5", "rate:6"], schemes=["cubic", "vegas"], duration_s=1)
+    for word in ("rate:5", "rate:6", "Cubic", "Vegas", "omniscient"):
+        assert word in repr(found)
+    assert "\x1b" not in repr(found)
+    assert max(map(len, repr(found).splitlines())) <= 110
+
+
+def test_results_are_arrow_streams() -> None:
+    result = simulate(link=Link.constant(5), flows=[Flow("cubic")], duration_s=1)
+    found = compare(traces=["rate:5"], schemes=["cubic"], duration_s=1)
+    assert pa.table(result).equals(result.to_arrow())
+    assert pa.table(found).equals(found.table)
+    polars = pytest.importorskip("polars", reason="polars is not installed: nothing else needs it")
+    assert polars.DataFrame(found)["scheme"].to_list() == ["cubic"]
+    assert polars.DataFrame(result).height == result.to_arrow().num_rows

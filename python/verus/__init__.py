@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from verus._verus import Acked, Departure, Feedback, Timeout
-    from verus.api import Comparison, Flow, FlowResult, Link, Result, compare, simulate
+    from verus.api import Comparison, Flow, FlowResult, Link, Metrics, Result, compare, simulate
     from verus.controller import Controller
     from verus.runner import RunError
     from verus.trace import Trace
@@ -32,6 +32,7 @@ __all__ = [
     "Flow",
     "FlowResult",
     "Link",
+    "Metrics",
     "Result",
     "RunError",
     "Timeout",

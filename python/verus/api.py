@@ -6,8 +6,9 @@ gives the same numbers. The interpreter lock is released while Rust works.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
@@ -20,7 +21,7 @@ import pyarrow as pa
 from verus import summary
 from verus.checks import above_zero, text_list, whole
 from verus.controller import Scheme, text_of
-from verus.errors import FieldError
+from verus.errors import FieldError, near
 from verus.folder import new_folder
 from verus.keywords import spelled_out
 from verus.results import Results
@@ -34,11 +35,30 @@ from verus.scenario import (
     check_fields,
 )
 from verus.schema import PathOptions, PathSettings, RunOptions, RunSettings, Scenario
+from verus.table import comparison as comparison_table
+from verus.table import printed, run_table
 
 if TYPE_CHECKING:
     from verus.notebook import Plot
 
 Array = npt.NDArray[Any]
+
+
+class Metrics(dict[str, float | None]):
+    """Metrics by name, as `docs/metrics.md` has them; None where one was not observed.
+
+    Example:
+        >>> Metrics(goodput_mbps=4.8)["throughput"]
+        Traceback (most recent call last):
+        KeyError: 'there is no metric `throughput`; there are goodput_mbps'
+        >>> Metrics(goodput_mbps=4.8)["godput_mbps"]
+        Traceback (most recent call last):
+        KeyError: 'there is no metric `godput_mbps`; did you mean `goodput_mbps`?'
+    """
+
+    def __missing__(self, name: str) -> float | None:
+        hint = near(name, self) or f"; there are {', '.join(self)}"
+        raise KeyError(f"there is no metric `{name}`{hint}")
 
 
 class LinkOptions(PathOptions, total=False):
@@ -71,10 +91,23 @@ class Link(PathSettings, _Bottleneck):
         queue: ``KIND[:key=value,…]``.
         **options: Whatever else a path is.
 
+    Raises:
+        ValueError: A channel or a queue is unknown, or a value is out of range; the message names its field.
+        OSError: A trace cannot be read.
+
     Example:
         >>> Link.constant(12, delay_ms=10).trace
         'rate:12'
     """
+
+    def __post_init__(self) -> None:
+        with _one_link():
+            self._settings(schemes=("cubic",)).check()
+
+    def _settings(self, **more: Any) -> Settings:
+        """A comparison over this link alone."""
+        own = {name: value for name, value in vars(self).items() if name not in ("trace", "queue")}
+        return Settings(traces=(self.trace,), queues=(self.queue,), **own, **more)
 
     @classmethod
     def from_trace(cls, trace: str | PathLike[str], **options: Unpack[LinkOptions]) -> Link:
@@ -84,6 +117,10 @@ class Link(PathSettings, _Bottleneck):
             trace: A trace file, or the name of a channel: ``NAME@SEED`` is one realisation of a built-in channel
                 whatever the run's seed, ``NAME[FROM:TO]`` a stretch in seconds, ``A+B`` one after another.
             **options: The other fields.
+
+        Raises:
+            ValueError: As `Link`.
+            OSError: The trace cannot be read.
         """
         return cls(trace=str(trace), **options)
 
@@ -101,6 +138,15 @@ class Link(PathSettings, _Bottleneck):
         above_zero("mbps", mbps, "Mbit/s")
         # All its digits, and no exponent, whose `+` would join two channels.
         return cls(trace=f"rate:{repr(float(mbps)).removesuffix('.0')}", **options)
+
+
+@contextlib.contextmanager
+def _one_link() -> Iterator[None]:
+    """What is wrong with a comparison, which has several of what a link has one of, under the link's names."""
+    try:
+        yield
+    except FieldError as error:
+        raise FieldError({"traces": "trace", "queues": "queue"}.get(error.field, error.field), error.problem) from error
 
 
 class Flow:
@@ -192,7 +238,7 @@ class FlowResult:
     """
 
     scheme: str
-    metrics: dict[str, Any] = field(repr=False)
+    metrics: Metrics = field(repr=False)
     sent_ms: Array = field(repr=False)
     rtt_ms: Array = field(repr=False)
     qdelay_ms: Array = field(repr=False)
@@ -202,9 +248,9 @@ class FlowResult:
     connections: dict[str, Array] = field(repr=False)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
-    """One simulation.
+    """One simulation. It prints as a table, and is an Arrow stream: ``polars.DataFrame(result)`` has `to_arrow`.
 
     Attributes:
         metrics: The metrics of the bottleneck, all flows together, by name (`throughput_mbps`, …).
@@ -213,10 +259,16 @@ class Result:
         results: The same as tables, ready to save.
     """
 
-    metrics: dict[str, Any] = field(repr=False)
+    metrics: Metrics
     flows: tuple[FlowResult, ...]
-    series: dict[str, Array] = field(repr=False)
-    results: Results = field(repr=False)
+    series: dict[str, Array]
+    results: Results
+
+    def __repr__(self) -> str:
+        return printed(run_table(self.results))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
         """The packet records as an Arrow table, or the time series if there are none."""
@@ -294,19 +346,9 @@ def simulate(
     if not flows:
         raise FieldError("flows", "needs at least one")
     texts = [flow.scheme for flow in flows]
-    settings = Settings(
-        traces=(link.trace,),
-        schemes=(),
-        mixes=("+".join(texts),),
-        queues=(link.queue,),
-        records=records,
-        **{name: value for name, value in vars(link).items() if name not in ("trace", "queue")},
-        **options,
-    )
-    try:
+    settings = link._settings(schemes=(), mixes=("+".join(texts),), records=records, **options)
+    with _one_link():
         (planned,) = dataclasses.replace(settings, schemes=texts[:1], mixes=()).runs()
-    except FieldError as error:  # a comparison has several of what a link has one of
-        raise FieldError({"traces": "trace", "queues": "queue"}.get(error.field, error.field), error.problem) from error
     contestant = Contestant.from_flows(texts)
     spec = [flow.fields() for flow in flows]
     run = dataclasses.replace(
@@ -314,14 +356,16 @@ def simulate(
     )
     (outcome,) = run_all([run], threads=1, progress=progress)
     results = Results.collect([run], [outcome], kind="simulate", settings=settings.to_dict())
-    metrics = dict(outcome["metrics"])
-    per_flow = metrics.pop("per_flow")
-    metrics.pop("series", None)
+    metrics = Metrics(outcome["metrics"])
+    per_flow = outcome["metrics"]["per_flow"]
+    for name in ("per_flow", "series"):
+        metrics.pop(name, None)
     packets = outcome["records"]
     return Result(
         metrics=metrics,
         flows=tuple(
-            _flow(index, flow, per_flow[index], packets, outcome["connections"]) for index, flow in enumerate(flows)
+            _flow(index, flow, Metrics(per_flow[index]), packets, outcome["connections"])
+            for index, flow in enumerate(flows)
         ),
         series={**outcome["series"], "capacity_mbps": np.tile(outcome["capacity"]["capacity_mbps"], len(flows))},
         results=results,
@@ -329,7 +373,7 @@ def simulate(
 
 
 def _flow(
-    index: int, flow: Flow, metrics: dict[str, Any], packets: dict[str, Array] | None, listed: dict[str, Array]
+    index: int, flow: Flow, metrics: Metrics, packets: dict[str, Array] | None, listed: dict[str, Array]
 ) -> FlowResult:
     mine = listed["flow"] == index
     connections = {name: values[mine] for name, values in listed.items() if name != "flow"}
@@ -354,9 +398,9 @@ def _flow(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Comparison:
-    """What `compare` returns, or a saved comparison.
+    """What `compare` returns, or a saved comparison. It prints as a table, and is an Arrow stream of `table`.
 
     Attributes:
         table: One row for each run, as an Arrow table: the fields that ``verus compare --json`` prints.
@@ -364,7 +408,13 @@ class Comparison:
     """
 
     table: pa.Table
-    results: Results = field(repr=False)
+    results: Results
+
+    def __repr__(self) -> str:
+        return printed(comparison_table(self.results))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
 
     @classmethod
     def read(cls, folder: str | PathLike[str]) -> Comparison:

@@ -18,6 +18,7 @@ from verus.numbers import DELAY_NOTE, LIVE_DELAY_NOTE, number, percent
 from verus.page import table
 from verus.results import Results
 from verus.summary import Block, blocks
+from verus.table import run_columns
 
 #: The notebook gives a table its look; the colour of a scheme is ours.
 _STYLE = (
@@ -89,16 +90,10 @@ def comparison_html(results: Results) -> str:
 def run_html(results: Results) -> str:
     """One run: a row for each flow, and one for all of them."""
     (row,) = results.rows.to_pylist()
-    heads = ["flow", "Mbit/s", "mean ms", "p50 ms", "p95 ms", "RTT mean ms", "loss %"]
-    keys = ("qdelay_mean_ms", "qdelay_p50_ms", "qdelay_p95_ms", "rtt_mean_ms")
-    entries = [(f"{flow['flow']}: {flow['scheme']}", flow) for flow in row["per_flow"]]
-    if len(entries) > 1:
-        entries.append(("all", row))
+    heads, found = run_columns(row)
     body = [
-        f"<tr><th scope=row>{html.escape(name)}</th><td>{number(found['throughput_mbps'], 2)}</td>"
-        + "".join(f"<td>{number(found[key])}</td>" for key in keys)
-        + f"<td>{percent(found['loss_rate'])}</td></tr>"
-        for name, found in entries
+        f"<tr><th scope=row>{html.escape(name)}</th>{''.join(f'<td>{value}</td>' for value in values)}</tr>"
+        for name, *values in found
     ]
     caption = (
         f"<b>{html.escape(row['trace'])}</b> · {html.escape(row['queue'])} · {row['duration_s']:g} s · "

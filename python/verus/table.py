@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -69,6 +71,38 @@ def _differences(block: Block) -> Table | None:
     return table
 
 
+def run_columns(row: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The heads of one run's table, and its rows: one for each flow, and one for all where there are several."""
+    entries = [(f"{flow['flow']}: {flow['scheme']}", flow) for flow in row["per_flow"]]
+    if len(entries) > 1:
+        entries.append(("all", row))
+    keys = ("qdelay_mean_ms", "qdelay_p50_ms", "qdelay_p95_ms", "rtt_mean_ms")
+    return ["flow", "Mbit/s", "mean ms", "p50 ms", "p95 ms", "RTT mean ms", "loss %"], [
+        [line(name), number(of["throughput_mbps"], 2), *(number(of[key]) for key in keys), percent(of["loss_rate"])]
+        for name, of in entries
+    ]
+
+
+def run_table(results: Results) -> list[RenderableType]:
+    """A heading and a table for one run."""
+    (row,) = results.rows.to_pylist()
+    used = f"{percent(row['utilization'])} % of {number(row['capacity_mbps'], 2)} Mbit/s used"
+    conditions = f"  ·  {line(row['queue'])}  ·  {row['duration_s']:g} s  ·  seed {row['seed']}  ·  {used}"
+    return [Text.assemble((line(row["trace"]), "bold"), conditions, overflow="fold"), _drawn(*run_columns(row))]
+
+
+def printed(blocks: Sequence[RenderableType]) -> str:
+    """As plain text, without colours."""
+    console = Console(file=io.StringIO(), width=_WIDE, color_system=None, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(*blocks)
+    return "\n".join(text.rstrip() for text in captured.get().rstrip().split("\n"))
+
+
+#: Columns of what is no terminal.
+_WIDE = 110
+
+
 def _heading(block: Block, results: Results) -> Text:
     row = results.rows.slice(block.cells[0].runs[0], 1).to_pylist()[0]
     rtt = "" if row["delay_ms"] is None else f"  ·  base RTT {2 * row['delay_ms']:g} ms"
@@ -103,14 +137,18 @@ def columns(block: Block) -> tuple[list[str], list[list[str]]]:
 
 
 def _table(block: Block) -> Table:
-    heads, rows = columns(block)
+    styles = ["bold" if cell.scheme == "verus" else "" for cell in block.cells for _ in (cell, *cell.parts)]
+    return _drawn(*columns(block), styles=styles, last="dim italic")
+
+
+def _drawn(heads: Sequence[str], rows: Sequence[Sequence[str]], *, styles: Sequence[str] = (), last: str = "") -> Table:
+    """A table of names and numbers; rows beyond `styles` have the `last` one."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(heads[0])
     for head in heads[1:]:
         table.add_column(head, justify="right", no_wrap=True)
-    styles = ["bold" if cell.scheme == "verus" else "" for cell in block.cells for _ in (cell, *cell.parts)]
-    for row, style in itertools.zip_longest(rows, styles, fillvalue="dim italic"):
-        table.add_row(*row, style=style)
+    for row, style in itertools.zip_longest(rows, styles, fillvalue=last):
+        table.add_row(*row, style=str(style))
     return table
 
 
