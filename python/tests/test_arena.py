@@ -7,17 +7,19 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from verus import _verus, experiments
-from verus.experiments.others import arena
+from verus.experiments.others import ablation, arena
 from verus.experiments.others.arena import field
 from verus.experiments.others.arena.found import Found
 from verus.experiments.others.arena.questions import QUESTIONS
 from verus.experiments.others.dominance import Point, dominates, order
 from verus.experiments.shared.experiment import Options
+from verus.experiments.shared.recordings import MissingRecordings
 from verus.experiments.shared.reproduction import columns_for
 from verus.report import page_for
 from verus.results import Results
@@ -203,6 +205,33 @@ def test_more_stretches_than_recordings_have_are_refused(verus: Command) -> None
     ran = verus("reproduce", "arena", "--repeat", "9", "--built-in")
     assert ran.code == 2
     assert "at most 4" in ran.err
+
+
+@pytest.mark.parametrize("module", [field, ablation])
+def test_without_recordings_it_runs_on_built_in_channels(
+    module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("VERUS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("VERUS_TRACES", raising=False)
+    monkeypatch.setattr(module, "run_all", lambda *_, **__: [])
+    monkeypatch.setattr(module.Results, "collect", lambda runs, _, *, settings, **__: (runs, settings))
+    planned, settings = module.prepare(Options())(None)
+    assert settings["channels"] == "built-in"
+    assert settings["missing"].startswith("Built-in channels only: not on this machine: ")
+    assert not any("/" in run.scenario["trace"] for run in planned)
+    # Who says where recordings are means them.
+    for said in (Options(traces=tmp_path), Options()):
+        if said.traces is None:
+            monkeypatch.setenv("VERUS_TRACES", str(tmp_path))
+        with pytest.raises(MissingRecordings):
+            module.prepare(said)
+
+
+def test_the_ablation_says_that_it_ran_without_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ablation, "tables", lambda _: {})
+    found: Any = SimpleNamespace(config={"settings": {"missing": "Built-in channels only: none."}})
+    assert ablation.summary(found) == ["Built-in channels only: none."]
+    assert ablation.page(found).lead.endswith("Built-in channels only: none.")
 
 
 def test_all_does_without() -> None:

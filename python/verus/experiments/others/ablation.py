@@ -259,7 +259,7 @@ def _scheme(keys: str) -> Callable[[int], str]:
 
 def prepare(options: Options) -> Work:
     """Looks for the recordings; built-in channels do without."""
-    columns, _ = columns_for(NAME, CHANNELS, options)
+    columns, missing = columns_for(NAME, CHANNELS, options)
     column = columns[-1]
 
     def work(progress: Progress | None) -> Results:
@@ -270,7 +270,13 @@ def prepare(options: Options) -> Work:
             for run in suite.runs(column, _scheme(keys), f"{suite.name}|{variant}")
         ]
         planned += _causes(column)
-        settings = {"experiment": NAME, "seed": options.seed, "repeat": options.repeat, "channels": column.name}
+        settings = {
+            "experiment": NAME,
+            "seed": options.seed,
+            "repeat": options.repeat,
+            "channels": column.name,
+            "missing": missing,
+        }
         return Results.collect(planned, run_all(planned, progress=progress), kind=NAME, settings=settings)
 
     return work
@@ -299,7 +305,8 @@ def tables(results: Results) -> dict[str, list[list[str]]]:
 
 def summary(results: Results) -> Sequence[RenderableType]:
     """For a terminal."""
-    parts: list[RenderableType] = []
+    missing = results.config["settings"]["missing"]
+    parts: list[RenderableType] = [missing] if missing else []
     for name, (heads, *rows) in tables(results).items():
         grid = Table(
             title=f"{LEGENDS[name]} ({results.config['settings']['channels']})",
@@ -325,7 +332,8 @@ def page(results: Results) -> Page:
             for first, *rest in rows
         ]
         sections.append(Section(title=name.capitalize(), body=table(heads, cells, caption=html.escape(LEGENDS[name]))))
-    return Page(title="Verus: what each part of the default mode is worth", lead=__doc__ or "", sections=sections)
+    lead = f"{__doc__}\n{results.config['settings']['missing']}".rstrip()
+    return Page(title="Verus: what each part of the default mode is worth", lead=lead, sections=sections)
 
 
 def to_csv(results: Results) -> str:

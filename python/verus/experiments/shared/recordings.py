@@ -61,6 +61,11 @@ def locate(names: Sequence[str], *, group: str, folder: Path | None) -> dict[str
     return found
 
 
+def is_named(folder: Path | None) -> bool:
+    """Whether somebody said where recordings are: by an option, which is `folder`, or in the environment."""
+    return folder is not None or bool(os.environ.get("VERUS_TRACES"))
+
+
 def find_recordings(texts: Sequence[str], folder: Path | None) -> dict[str, str]:
     """Where the recordings are that channels name in full: ``GROUP/NAME``, with or without a stretch ``[FROM:TO]``.
 

@@ -27,7 +27,7 @@ from verus.experiments.shared import claims
 from verus.experiments.shared.claim_tables import claims_html, claims_table
 from verus.experiments.shared.claims import BUILT_IN, RECORDINGS, Judged
 from verus.experiments.shared.experiment import Experiment, Options, Work, in_mode
-from verus.experiments.shared.recordings import MissingRecordings, find_recordings
+from verus.experiments.shared.recordings import MissingRecordings, find_recordings, is_named
 from verus.figures import Figure
 from verus.interval import half_width
 from verus.page import Page, Section, table
@@ -471,7 +471,8 @@ def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> t
     They are if all that are named are on this machine; the sentence is empty if so, or if none is named.
 
     Raises:
-        MissingRecordings: They are not, and no claim of the experiment can be checked without.
+        MissingRecordings: They are not, and no claim of the experiment can be checked without; or it has none, and a
+            folder is named that should have them.
         FieldError: The folder to look in is none.
     """
     common = {"seed": options.seed, "repeat": options.repeat}
@@ -485,7 +486,10 @@ def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> t
     try:
         paths = find_recordings(list(recorded.values()), options.traces)
     except MissingRecordings as error:
-        if not options.lenient and all(claim.channels == RECORDINGS for claim in claims.of(name)):
+        own = claims.of(name)
+        # Without a claim to check, an experiment does without recordings unless somebody said where they are.
+        needed = all(claim.channels == RECORDINGS for claim in own) if own else is_named(options.traces)
+        if needed and not options.lenient:
             raise
         return columns, f"Built-in channels only: {error.problem}."
     names = {**built_in, **recorded}
