@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,11 @@ MISTAKES = {
     "compare --out": "`verus compare`: `--out` needs a value (`verus compare --help`)",
     "play --export": "`--export` needs a value, as in `verus play --export site`",
     "compare --format pdf": "--format: must be one of terminal, csv, markdown, latex, not `pdf`",
+    "compare --format json": "not `json`; JSON is `--json` (`verus compare --help`)",
     # Schemes, queues, channels.
+    f"{COMPARE} --scheme verus,cubic": "names several schemes: they stand apart, as in `--scheme verus cubic`",
+    f"{COMPARE} --scheme verus ratio=2": "is a key without its scheme: it stands behind a colon, as in `verus:ratio=2`",
+    f"{COMPARE} --scheme verus,ratio=2": "keys stand behind a colon, as in `verus:ratio=2`",
     f"{COMPARE} --scheme versu": "unknown algorithm `versu`; the nearest is `verus`",
     f"{COMPARE} --scheme bbr3": "unknown algorithm `bbr3`; the nearest are `bbr`, `bbr1`",
     f"{COMPARE} --scheme verus:rato=2": "`verus` has no key `rato`; the nearest is `ratio`",
@@ -54,6 +59,9 @@ MISTAKES = {
     "compare --trace city-driving": "the nearest names are `city-driving-3g-down`",
     "compare --trace 12": "there is no such file; a constant rate is `rate:12`",
     "compare --trace rate:5MB": "`5MB` is not a rate in Mbit/s",
+    "compare --trace rate:1e12": "at most 10000000, such as rate:12; units are k, M and G, as in rate:500k)",
+    "compare --trace city-drivng-lte": "the nearest names are `city-driving-lte-down`, `city-driving-lte-up`",
+    "compare --trace cs244-2017/city_drive_2min[100:300]": "it ends at 120 s, and the stretch goes to 300 s",
     # Numbers.
     f"{COMPARE} --loss half": "--loss: must be a share below 1, such as `0.005` or `0.5%`, not `half`",
     f"{COMPARE} --loss 50": "not `50`; did you mean `50%`?",
@@ -91,6 +99,8 @@ MISTAKES = {
     "serve token ad alice": "`verus serve token` has no `ad`; did you mean `add`?",
     "send": "`verus send`: needs <FILE>..., <HOST[/FOLDER]>, as in `verus send README.md localhost`",
     "send absent localhost": "cannot send `absent`: no such file or folder",
+    "receive": "`verus receive`: needs <HOST/PATH>..., as in `verus receive localhost/docs",
+    "receive a\x7fb/c": "verus: HOST/PATH: ",
     "receive localhost/x --out y": "`verus receive` has no `--out`; did you mean `--into`?",
     "shell -- cmd": "`verus shell`: needs --down <CHANNEL>, as in `sudo",
     "shell --down rate:5 ls": "`ls` stands behind no option; a program and its arguments stand behind `--`",
@@ -150,3 +160,40 @@ def test_version_may_be_asked_for_in_short(verus: Command) -> None:
 def test_options_for_all_verbs_may_come_first(verus: Command) -> None:
     row = (*COMPARE.split(), "--scheme", "cubic")
     assert verus("-q", *row).out == verus(*row).out != ""
+
+
+def test_a_run_in_which_nothing_can_arrive_is_warned_of(verus: Command, tmp_path: Path) -> None:
+    path = ("--trace", "rate:5", "--scheme", "cubic", "--delay", "20s")
+    told = "Warning: nothing arrives: the delay, 20 s each way, is longer than the run, 3 s\n"
+    ran = verus("compare", *path, "--duration", "3", "--json")
+    assert (ran.code, ran.err) == (0, told)
+    assert verus("compare", *path, "--duration", "21", "--json").err == ""
+    (tmp_path / "s.toml").write_text('trace = "rate:5"\nscheme = "cubic"\ndelay_ms = 20000\nduration_s = 3\n')
+    ran = verus("sweep", "s.toml")
+    assert (ran.code, ran.err.startswith(told)) == (0, True)
+
+
+def test_a_log_of_another_kind_is_met_with_what_a_log_is(verus: Command, tmp_path: Path) -> None:
+    for text, seems in [("1\n2\n", ", and this looks like a trace"), ('{"a": 1}\n', ", and this looks like JSON")]:
+        (tmp_path / "log").write_text(text)
+        ran = verus("analyze", "log")
+        assert (ran.code, ran.out) == (2, "")
+        assert f"a link log of Mahimahi has lines such as `74 + 1482`{seems}" in ran.err
+
+
+def test_a_list_is_a_line_each_and_keys_are_on_request(verus: Command) -> None:
+    for what, one in [("schemes", "verus"), ("queues", "codel"), ("traffic", "video"), ("jitter", "wifi")]:
+        known = [json.loads(line)["name"] for line in verus("list", what, "--json").out.splitlines()]
+        *lines, _, last = verus("list", what).out.splitlines()
+        assert [line.split()[0] for line in lines] == known
+        assert last == f"`verus list {what} NAME` lists its keys."
+        assert "default" in verus("list", what, one).out
+
+
+def test_a_list_tells_the_capacity_that_a_run_has(verus: Command) -> None:
+    listed = {one["name"]: one for one in map(json.loads, verus("list", "channels", "--json").out.splitlines())}
+    for channel in ("city-driving-3g-up", "shopping-mall-3g-up"):
+        row = json.loads(verus("compare", "--trace", channel, "--scheme", "constant", "--json").out)
+        # A run measures from the first packet on, which reaches the link later than its first opportunity.
+        assert listed[channel]["seed_1_mbps"] == pytest.approx(row["capacity_mbps"], rel=2e-3)
+        assert f" {listed[channel]['seed_1_mbps']:.2f} " in verus("list", "channels").out

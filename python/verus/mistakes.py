@@ -62,7 +62,8 @@ def usage(error: Any) -> str:
         if error.msg is not None:
             return f"{given}: {error.msg}{more}"
         if choices := get_args(error.target_type):
-            return f"{given}: must be one of {', '.join(map(str, choices))}, not `{error.token.value}`{more}"
+            json_is = "; JSON is `--json`" if error.token.value == "json" and "json" not in choices else ""
+            return f"{given}: must be one of {', '.join(map(str, choices))}, not `{error.token.value}`{json_is}{more}"
         kind = {int: "a whole number", float: "a number"}.get(error.target_type, "something else")  # type: ignore[arg-type]
         return f"{given}: must be {kind}, not `{error.token.value}`{more}"
     return " ".join(str(error).split()) + more

@@ -199,6 +199,22 @@ def make_run(
     return Run(trace=trace, queue=queue, contestant=contestant, scenario=cast("Scenario", scenario), part=part)
 
 
+def warning(scenario: Mapping[str, Any]) -> str | None:
+    """What makes a run's outcome empty, though it can be run: it ends before anything arrives.
+
+    Example:
+        >>> warning({**DEFAULTS, "delay_ms": 20_000, "duration_s": 3})
+        'nothing arrives: the delay, 20 s each way, is longer than the run, 3 s'
+    """
+    if scenario["light_trace"] is not None or scenario["delay_series"] is not None:
+        return None
+    own = [flow.get("delay_ms") for flow in scenario["flows"]]
+    delay_s = min(scenario["delay_ms"] if delay_ms is None else delay_ms for delay_ms in own) / 1e3
+    if delay_s < scenario["duration_s"]:
+        return None
+    return f"nothing arrives: the delay, {delay_s:g} s each way, is longer than the run, {scenario['duration_s']:g} s"
+
+
 @contextlib.contextmanager
 def refused() -> Iterator[None]:
     """What Rust says of a scenario's field (`delay_ms must be …`, `flows[0].start_s must be …`), filed under its name.
@@ -305,8 +321,6 @@ class Settings(RunSettings, PathSettings):
             raise FieldError("flows", "is for --scheme: a mix has its own numbers, as in `verus*2+cubic*2`")
         checked("ack_queue", self.ack_queue, _verus.check_queue)
         checked("second_queue", self.second_queue, _verus.check_queue)
-        if self.second_trace is not None:
-            checked("second_trace", self.second_trace, _verus.check_channel)
         if not isinstance(self.traffic, str):
             raise FieldError("traffic", f"must be text, not {self.traffic!r}")
         checked("traffic", self.traffic, _verus.check_traffic)
@@ -314,8 +328,10 @@ class Settings(RunSettings, PathSettings):
             raise FieldError("traffic", "is for simulations: in real time (--emulate) all flows send all the time")
         for text in self.traces:
             checked("traces", text, _verus.check_channel)
-        if self.ack not in ("ideal", "same"):
-            checked("ack", self.ack, _verus.check_channel)
+        for name, text in self._fields().items():
+            rule = SCHEMA["properties"][name]
+            if rule.get("x-names") == "channel" and text is not None and text not in rule.get("x-words", ()):
+                checked(name, text, _verus.check_channel)
 
     def contestants(self) -> list[Contestant]:
         """Everyone who runs, in the order given, each once.
@@ -478,4 +494,30 @@ def _check_scheme(name: str, text: str) -> dict[str, Any]:
         if not kind:
             raise FieldError(name, f"`{text}` names no congestion control (`{KERNEL}cubic`)")
         return {"scheme": "linux", "params": {"cc": kind}, "label": f"Linux {kind}"}
-    return checked(name, text, _verus.check_scheme)
+    try:
+        return checked(name, text, _verus.check_scheme)
+    except FieldError as error:
+        raise FieldError(name, _meant(text) or error.problem) from error
+
+
+def _meant(text: str) -> str | None:
+    """How to write what was probably meant by a text that is no scheme; None if that is not to be seen.
+
+    Example:
+        >>> _meant("verus,ratio=2")
+        '`verus,ratio=2` is no scheme: keys stand behind a colon, as in `verus:ratio=2`'
+    """
+    schemes = {entry["name"]: {key["key"] for key in entry["keys"]} for entry in json.loads(_verus.list_schemes())}
+    first, *others = (part.strip() for part in text.split(","))
+    if others and all(part.partition(":")[0] in schemes for part in (first, *others)):
+        return f"`{text}` names several schemes: they stand apart, as in `--scheme {' '.join((first, *others))}`"
+    if first in schemes and others and all("=" in part for part in others):
+        return f"`{text}` is no scheme: keys stand behind a colon, as in `{first}:{','.join(others)}`"
+    key = first.partition("=")[0].strip()
+    if (
+        ":" not in first
+        and "=" in first
+        and (of := next((name for name, keys in schemes.items() if key in keys), None))
+    ):
+        return f"`{text}` is a key without its scheme: it stands behind a colon, as in `{of}:{text}`"
+    return None

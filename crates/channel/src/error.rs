@@ -107,7 +107,9 @@ pub enum Error {
     },
     /// A constant rate that is no rate.
     #[error(
-        "channel `{text}`: `{value}` is not a rate in Mbit/s (a number above 0, such as rate:12)"
+        "channel `{text}`: `{value}` is not a rate in Mbit/s (a number above 0 and at most {most}, such as rate:12; \
+         units are k, M and G, as in rate:500k)",
+        most = crate::named::FASTEST_MBPS
     )]
     BadRate {
         /// What was asked for.

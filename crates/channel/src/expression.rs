@@ -335,16 +335,20 @@ impl Stretch {
 
     /// Whether it lies within what ends at `end_ms`; `limit_ms` is what is held against it.
     fn check_end(self, limit_ms: u64, end_ms: u64) -> Result<(), String> {
-        let beyond = |ms: u64| {
-            Err(format!(
-                "it ends at {} s, before {} s",
-                seconds(end_ms),
-                seconds(ms)
-            ))
-        };
+        let end = seconds(end_ms);
         match self.to_ms {
-            Some(to_ms) if to_ms > limit_ms => beyond(to_ms),
-            _ if self.from_ms >= limit_ms => beyond(self.from_ms + 1),
+            _ if self.from_ms >= limit_ms => {
+                let from = seconds(self.from_ms);
+                Err(format!(
+                    "it ends at {end} s, and the stretch begins at {from} s"
+                ))
+            }
+            Some(to_ms) if to_ms > limit_ms => {
+                let to = seconds(to_ms);
+                Err(format!(
+                    "it ends at {end} s, and the stretch goes to {to} s"
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -534,8 +538,9 @@ mod tests {
             ("N[0:1", "a stretch is `[FROM:TO]`"),
             ("N[0:1]x", "a stretch is `[FROM:TO]`"),
             ("N]", "`]` without `[`"),
-            ("F[1:3]", "it ends at 2 s, before 3 s"),
-            ("F[2:]", "it ends at 2 s"),
+            ("F[1:3]", "it ends at 2 s, and the stretch goes to 3 s"),
+            ("F[2:]", "it ends at 2 s, and the stretch begins at 2 s"),
+            ("F[7:9]", "it ends at 2 s, and the stretch begins at 7 s"),
             ("F+N", "in `N`: a built-in channel has no end"),
             ("F+N@1", "such as `N@1[0:60]`"),
             ("F+", "a part is empty"),

@@ -18,7 +18,7 @@ use crate::trace::Trace;
 pub const LONGEST_BUILT_IN: Duration = Duration::from_secs(3600);
 
 /// The fastest constant rate, in Mbit/s.
-const FASTEST_MBPS: f64 = 10_000_000.0;
+pub(crate) const FASTEST_MBPS: f64 = 10_000_000.0;
 
 /// What one name stands for.
 #[derive(Clone, Debug)]

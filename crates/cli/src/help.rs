@@ -280,10 +280,14 @@ fn as_in(verb: &str) -> String {
     })
 }
 
-/// An option without what it takes, and what stands without an option: `--flows` of `--flows <N>`, `HOST` of `<HOST>`.
+/// An option without what it takes, and what stands without an option: `--flows` of `--flows <N>`, `HOST` of `<HOST>` and
+/// of `<HOST>...`.
 fn bare(argument: &str) -> &str {
     let argument = argument.split([' ', '=']).next().unwrap_or(argument);
-    argument.trim_start_matches('<').trim_end_matches('>')
+    let place = argument
+        .strip_prefix('<')
+        .and_then(|rest| rest.split_once('>'));
+    place.map_or(argument, |(name, _)| name)
 }
 
 /// The verb that `words` name, as far as they are names of verbs.

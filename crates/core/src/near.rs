@@ -1,6 +1,7 @@
 //! Near matches for mistyped names.
 
-/// The few `names` that resemble `text`, nearest first; `None` if none does.
+/// The few `names` that resemble `text`, nearest first; `None` if none does. Of a name of several words the first ones
+/// are enough: `city-drivng` resembles `city-driving-lte-down`.
 pub fn near<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     const SHOWN: usize = 4;
     // A text longer than any name resembles none, and comparing it would take long.
@@ -12,10 +13,14 @@ pub fn near<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> Option<Stri
         .filter_map(|name| {
             let other = name.to_lowercase();
             let contained = text.len() >= 3 && other.contains(&text);
+            let beginnings = other
+                .match_indices(['-', '.', '/'])
+                .map(|(at, _)| &other[..at]);
             let distance = if contained {
                 0
             } else {
-                distance(&text, &other)
+                let all = beginnings.chain([&other[..]]);
+                all.map(|part| distance(&text, part)).min().unwrap_or(0)
             };
             (distance <= text.len() / 3).then_some((distance, name))
         })
@@ -66,6 +71,21 @@ mod tests {
         }
         assert_eq!(near("nagle", names()), None);
         assert_eq!(near("", names()), None);
+    }
+
+    #[test]
+    fn the_first_words_of_a_name_are_enough() {
+        let names = [
+            "city-driving-lte-up",
+            "city-driving-lte-down",
+            "city-driving.up",
+        ];
+        let found = near("city-drivng-lte", names.into_iter()).expect("there is one");
+        assert!(
+            found.starts_with("`city-driving-lte-down`, `city-driving-lte-up`"),
+            "{found}"
+        );
+        assert_eq!(near("lte-x", ["city-lte-y"].into_iter()), None);
     }
 
     #[test]

@@ -135,12 +135,31 @@ pub fn analyze(name: &str, source: impl Read) -> Result<LogReport, Error> {
         told.map_err(|what| Error::Line {
             name: name.to_owned(),
             line,
-            what,
+            what: if log.is_empty() {
+                format!("{what}{}", another(&text))
+            } else {
+                what
+            },
         })?;
     }
     log.finish().ok_or_else(|| Error::Empty {
         name: name.to_owned(),
     })
+}
+
+/// What is to be said of a file that does not begin as a log does: what a log is, and what this seems to be.
+fn another(line: &[u8]) -> &'static str {
+    let line = line.trim_ascii();
+    let kind = line.split(u8::is_ascii_whitespace).nth(1);
+    if line.starts_with(b"#") || matches!(kind, Some(b"+" | b"-" | b"#" | b"d")) {
+        ""
+    } else if !line.is_empty() && line.iter().all(u8::is_ascii_digit) {
+        "; a link log of Mahimahi has lines such as `74 + 1482`, and this looks like a trace (`verus trace info`)"
+    } else if line.starts_with(b"{") || line.starts_with(b"[") {
+        "; a link log of Mahimahi has lines such as `74 + 1482`, and this looks like JSON"
+    } else {
+        "; a link log of Mahimahi has lines such as `74 + 1482`"
+    }
 }
 
 /// Analyses arbitrary bytes and checks what must hold for any log; for fuzzing.
@@ -223,6 +242,11 @@ impl Log {
             dropped_bytes: 0,
             waiting: Waiting::default(),
         }
+    }
+
+    /// Whether there was no event yet.
+    fn is_empty(&self) -> bool {
+        self.opportunities + self.arrivals + self.departures + self.drops_logged == 0
     }
 
     /// Takes one line; the error says which field is wrong.

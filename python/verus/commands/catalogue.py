@@ -16,7 +16,7 @@ from verus.commands.options import Json
 from verus.commands.tables import table_console
 from verus.commands.talk import tell_rows
 from verus.errors import FieldError, near
-from verus.scenario import SCHEMA
+from verus.scenario import DEFAULTS, SCHEMA
 
 #: Fields of a scenario that are lists, and what the schema calls one of them.
 PARTS = {"flows": "FlowSpec", "changes": "Change"}
@@ -30,7 +30,7 @@ def schemes(names: Names = None, /, *, json_: Json = False) -> None:
     Parameters
     ----------
     names
-        Only these, such as `cubic`. Default: all.
+        These with their keys, such as `cubic`. Default: all, a line each.
     json_
         Print one JSON object a line instead of a table.
     """
@@ -43,7 +43,7 @@ def queues(names: Names = None, /, *, json_: Json = False) -> None:
     Parameters
     ----------
     names
-        Only these, such as `codel`. Default: all.
+        These with their keys, such as `codel`. Default: all, a line each.
     json_
         Print one JSON object a line instead of a table.
     """
@@ -56,7 +56,7 @@ def traffic(names: Names = None, /, *, json_: Json = False) -> None:
     Parameters
     ----------
     names
-        Only these, such as `video`. Default: all.
+        These with their keys, such as `video`. Default: all, a line each.
     json_
         Print one JSON object a line instead of a table.
     """
@@ -69,7 +69,7 @@ def jitter(names: Names = None, /, *, json_: Json = False) -> None:
     Parameters
     ----------
     names
-        Only these, such as `wifi`. Default: all.
+        These with their keys, such as `wifi`. Default: all, a line each.
     json_
         Print one JSON object a line instead of a table.
     """
@@ -82,7 +82,7 @@ def reorder(names: Names = None, /, *, json_: Json = False) -> None:
     Parameters
     ----------
     names
-        Only these, such as `late`. Default: all.
+        These with their keys, such as `late`. Default: all, a line each.
     json_
         Print one JSON object a line instead of a table.
     """
@@ -120,7 +120,7 @@ def channels(*, json_: Json = False) -> None:
     json_
         Print one JSON object a line instead of a table.
     """
-    entries = json.loads(_verus.list_channels())
+    entries = [_with_first_minute(entry) for entry in json.loads(_verus.list_channels())]
     if json_:
         _lines(entries)
         return
@@ -128,20 +128,32 @@ def channels(*, json_: Json = False) -> None:
     table.add_column("channel", no_wrap=True)
     table.add_column("kind", no_wrap=True)
     table.add_column("Mbit/s", justify="right")
+    table.add_column("seed 1,\n60 s", justify="right")
     table.add_column("what it is")
     for entry in entries:
-        mean = entry.get("mean_mbps")
-        table.add_row(entry["name"], entry["kind"], "" if mean is None else f"{mean:.2f}", entry["summary"])
+        rates = ("" if (rate := entry.get(name)) is None else f"{rate:.2f}" for name in ("mean_mbps", "seed_1_mbps"))
+        table.add_row(entry["name"], entry["kind"], *rates, entry["summary"])
     console = table_console()
     console.print(table)
     console.print(
         Text(
+            "Mbit/s: of a built-in channel the mean over hours. A run crosses a stretch of it, another for each seed:\n"
+            "beside it the capacity in a run of 60 s with seed 1, which is what `verus compare` runs by default.\n"
             "Also `rate:MBPS`, a constant rate, and any file in Mahimahi's format (plain, .gz or .xz).\n"
             "NAME@SEED is one realisation of a built-in channel, NAME[FROM:TO] a stretch in seconds, A+B one after\n"
             "another: 'city-driving-3g-up@1[0:150]+city-driving-3g-up@2[0:150]'.",
             style="dim",
         )
     )
+
+
+def _with_first_minute(entry: dict[str, Any]) -> dict[str, Any]:
+    """A channel with the capacity that a run has which says nothing of seed, duration and opportunities."""
+    if entry["kind"] != "built-in":
+        return entry
+    # Statistics count 1500 bytes an opportunity, a run as many as its scenario says.
+    per_opportunity = DEFAULTS["opportunity_bytes"] / 1500
+    return {**entry, "seed_1_mbps": json.loads(_verus.trace_info(entry["name"]))["mean_mbps"] * per_opportunity}
 
 
 def scenario(*, json_: Json = False) -> None:
@@ -194,6 +206,13 @@ def _show(verb: str, entries: Sequence[Mapping[str, Any]], names: Sequence[str] 
         _lines(entries)
         return
     console = table_console()
+    if names is None:
+        width = max(len(entry["name"]) for entry in entries)
+        for entry in entries:
+            console.print(Text.assemble((f"{entry['name']:{width}}", "bold"), f"  {entry['summary']}"), soft_wrap=True)
+        console.print()
+        console.print(Text(f"`verus list {verb} NAME` lists its keys.", style="dim"))
+        return
     for entry in entries:
         console.print(Text.assemble((entry["name"], "bold"), f"  {entry['summary']}"))
         if not entry["keys"]:

@@ -12,13 +12,13 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from verus import rows
+from verus import inputs, rows
 from verus.checks import at_least
 from verus.commands.options import COUNT, LATENESS, Flag, Json, one
 from verus.commands.settings import takes_settings
@@ -30,7 +30,7 @@ from verus.numbers import DELAY_NOTE, FILES_NOTE, FRAMES_NOTE
 from verus.plain import line
 from verus.qlog import new_logs
 from verus.runner import Ended, Logs, Outcome, RunError, as_ended, measure_each, sort_out
-from verus.scenario import Run, Settings
+from verus.scenario import Run, Settings, warning
 from verus.store import Keys, Store, complete, engine, kept
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def compare(
         With --emulate, exit with code 3 if the 99th percentile of the emulator's lateness in delivering packets was
         above this in any run, in ms.
     from_
-        A `run.json` of earlier results: run the same again. Other options given with it replace its values.
+        Earlier results, a folder or its `run.json`: run the same again. Other options given with it replace its values.
     json_
         Print one JSON object a line for each run, and nothing else.
     format_
@@ -92,11 +92,14 @@ def compare(
         given["changes"] = _changes(given["changes"])
     settings, earlier = _settings(given, from_)
     runs = settings.runs()
+    _check_inputs(runs, earlier, given)
 
     target = out if out is not None or json_ else _new_name()
     if target is not None:
         check_folder(target, force=force)
     talk.detail(f"{len(runs)} runs of {settings.duration_s:g} s")
+    if told := warning(runs[0].scenario):
+        talk.say(f"Warning: {told}")
     if settings.emulate:
         jobs = _side_by_side() if jobs is None else jobs
         at_least("jobs", jobs, 1, 1000)
@@ -116,7 +119,7 @@ def compare(
         if not outcomes:
             raise RunError(problems)
         try:
-            _check_channels(rows.channels(runs, outcomes), earlier)
+            _check_channels(rows.channels(runs, outcomes), earlier, given)
         except FieldError:
             if store is not None:
                 store.remove()
@@ -282,12 +285,14 @@ def _judge_timing(timings: list[dict[str, float]], bound: float | None, talk: Ta
     return 0
 
 
-def _settings(given: dict[str, Any], path: Path | None) -> tuple[Settings, list[dict[str, Any]]]:
-    """The settings, and the channels of the run they repeat."""
+def _settings(given: dict[str, Any], path: Path | None) -> tuple[Settings, Mapping[str, Any]]:
+    """The settings, and the `run.json` of the run that they repeat."""
+    if path is not None and path.is_dir():
+        path = path / "run.json"
     if path is None:
         if "mixes" in given and "schemes" not in given:
             given["schemes"] = ()
-        return Settings(**given), []
+        return Settings(**given), {}
 
     config = read_config(path)
     if config["kind"] != "compare":
@@ -303,14 +308,27 @@ def _settings(given: dict[str, Any], path: Path | None) -> tuple[Settings, list[
             "from", f"`{path}` was made by {own.get(kind, f'`verus reproduce {kind}`')}: run that again instead"
         )
     settings = dataclasses.replace(Settings.from_dict(config["settings"]), **given)
-    # A built-in channel is made anew for each seed and length; a recording must be what it was.
-    same = not {"traces", "seed", "repeat", "stretches", "duration_s"} & given.keys()
-    return settings, config["channels"] if same else []
+    return settings, config
 
 
-def _check_channels(now: list[dict[str, Any]], earlier: list[dict[str, Any]]) -> None:
+def _check_inputs(runs: list[Run], earlier: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuses to call it the same runs if a file that they read has changed since, but for those named anew."""
+    before = earlier.get("inputs")
+    if not isinstance(before, Mapping):  # of results that were written before there were any
+        return
+    anew = " ".join(map(str, given.values()))
+    for text, digest in inputs.digests(runs).items():
+        if text not in anew and before.get(text, digest) != digest:
+            problem = f"`{text}` is not what it was: its SHA-256 is {digest}, then {before[text]}"
+            raise FieldError("from", problem)
+
+
+def _check_channels(now: list[dict[str, Any]], earlier: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Refuses to call it the same run if a trace has changed since."""
-    before = {channel["name"]: channel["sha256"] for channel in earlier}
+    # A built-in channel is made anew for each seed and length; a recording must be what it was.
+    if {"traces", "seed", "repeat", "stretches", "duration_s"} & given.keys():
+        return
+    before = {channel["name"]: channel["sha256"] for channel in earlier.get("channels", [])}
     for channel in now:
         name, found = channel["name"], channel["sha256"]
         if before.get(name, found) != found:

@@ -20,7 +20,7 @@ from verus.errors import FieldError
 from verus.numbers import number, percent
 from verus.plain import line
 from verus.runner import Ended, Progress, RunError, as_ended, sort_out
-from verus.scenario import Run
+from verus.scenario import Run, warning
 from verus.store import complete, kept
 from verus.study import Study, read
 from verus.sweep import IDENTITY, Folder, Plan, cells, merge
@@ -96,6 +96,8 @@ def sweep(
         raise FieldError("partial", "is for a whole study: a shard (--shard) writes no dataset")
     folder, plan = _planned(read(study), out)
     folder.begin(plan)
+    for told in dict.fromkeys(filter(None, (warning(planned.run.scenario) for planned in plan.runs))):
+        talk.say(f"Warning: {told}")
     own = [*plan.distinct().items()][share[0] - 1 :: share[1]]
     keys = [key for key, _ in own]
     there = sum(map(folder.store.has, keys))

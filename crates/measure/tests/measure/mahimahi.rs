@@ -138,14 +138,25 @@ fn a_bad_line_is_refused_by_name_number_and_field() {
         ),
         (
             "hello world\n",
-            "line 1: `hello` is not a time in milliseconds",
+            "line 1: `hello` is not a time in milliseconds; a link log of Mahimahi has lines such as `74 + 1482`",
         ),
         ("-4 # 1504\n", "line 1: `-4` is not a time in milliseconds"),
-        ("\n", "line 1: the time in milliseconds is missing"),
-        ("5\n", "line 1: the kind of event is missing"),
+        (
+            "\n",
+            "line 1: the time in milliseconds is missing; a link log of Mahimahi has lines such as `74 + 1482`",
+        ),
+        (
+            "5\n",
+            "line 1: the kind of event is missing; a link log of Mahimahi has lines such as `74 + 1482`, and this \
+             looks like a trace (`verus trace info`)",
+        ),
+        (
+            "{\"schema\": 1}\n",
+            "line 1: `{\"schema\":` is not a time in milliseconds; a link log of Mahimahi has lines such as `74 + 1482`, and this looks like JSON",
+        ),
         (
             "5 * 3\n",
-            "line 1: `*` is not a kind of event (`+`, `-`, `#` or `d`)",
+            "line 1: `*` is not a kind of event (`+`, `-`, `#` or `d`); a link log of Mahimahi has lines such as `74 + 1482`",
         ),
         ("5 +\n", "line 1: the size is missing"),
         ("5 + 1500 7\n", "line 1: `7` is one field too many"),
@@ -184,7 +195,7 @@ fn a_bad_line_is_refused_by_name_number_and_field() {
         ),
         (
             "\u{1b}[2J\n",
-            "line 1: `\\x1b[2J` is not a time in milliseconds",
+            "line 1: `\\x1b[2J` is not a time in milliseconds; a link log of Mahimahi has lines such as `74 + 1482`",
         ),
     ] {
         assert_eq!(refused(log), format!("log `test.log`, {message}"));
