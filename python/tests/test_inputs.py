@@ -54,6 +54,18 @@ class Reads(Controller):
     def on_timeout(self, timeout) -> None: ...
 """
 
+IMPORTS = """
+from verus import Controller
+from beside import PACKETS
+import helping.numbers
+
+class Imports(Controller):
+    window_bytes = 1500 * (PACKETS + helping.numbers.MORE)
+
+    def on_feedback(self, feedback) -> None: ...
+    def on_timeout(self, timeout) -> None: ...
+"""
+
 LIGHT = {"light_trace": "light", "packet_bytes": 1400}
 
 #: What else a field needs beside it, and two contents of its file.
@@ -73,6 +85,7 @@ SAMPLES: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
 SCHEMES = {
     "FILE:Mine": (CLASS.format(packets=2), CLASS.format(packets=9)),
     "reads.py:Reads:weights=FILE": ("2\n", "9\n"),
+    "imports.py:Imports": ("PACKETS = 2\n", "PACKETS = 9\n"),
     "model:file=FILE": ("", ""),
 }
 
@@ -101,11 +114,16 @@ class Tried:
 
     def __init__(self, verus: Command, field: str, text: str) -> None:
         self.field = field
-        name = "a.py" if text == "FILE:Mine" else "a b,c" if "," not in text and field in named("file") else "a-file"
+        names = {"FILE:Mine": "a.py", "imports.py:Imports": "beside.py"}
+        name = names.get(text, "a b,c" if field in named("file") else "a-file")
         self.text = text.replace("FILE", name)
         self.file = Path(name)
         Path("light").write_text(trains(25))
         Path("reads.py").write_text(READS)
+        Path("imports.py").write_text(IMPORTS)
+        Path("helping").mkdir()
+        Path("helping/__init__.py").write_text("from . import numbers\n")
+        Path("helping/numbers.py").write_text("MORE = 1\n")
         if field == "scheme":
             self.beside: Mapping[str, Any] = {}
             self.contents: tuple[str | bytes, ...] = SCHEMES[text]
@@ -151,9 +169,10 @@ def test_a_run_is_known_by_what_its_file_has(tried: Tried) -> None:
     run = tried.run()
     before = Keys("one").of(run)
     assert Keys("one").of(run) == before
-    other = tried.file.with_name(f"other{tried.file.suffix}")
-    tried.write(0, other)
-    assert Keys("one").of(tried.run(tried.text.replace(str(tried.file), str(other)))) == before
+    if str(tried.file) in tried.text:
+        other = tried.file.with_name(f"other{tried.file.suffix}")
+        tried.write(0, other)
+        assert Keys("one").of(tried.run(tried.text.replace(str(tried.file), str(other)))) == before
     tried.write(1)
     assert Keys("one").of(run) != before
 
@@ -166,7 +185,7 @@ def test_a_changed_file_is_not_run_as_the_same(tried: Tried, verus: Command) -> 
     ran = verus("compare", "--from", "one", "--json")
     assert (ran.code, ran.out) == (2, "")
     assert "is not what it was: its SHA-256 is" in ran.err
-    assert str(tried.file) in ran.err
+    assert f"`{tried.file}`" in ran.err or "`imports.py`" in ran.err
 
 
 def test_a_study_runs_again_what_read_a_changed_file(tried: Tried, verus: Command) -> None:
@@ -207,3 +226,24 @@ def test_what_is_no_file_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (flow,) = run.scenario["flows"]
     scenario = {**run.scenario, "flows": [{**flow, "scheme": "mine.py:Mine:window=9"}]}
     assert inputs.files_of(scenario) == {"mine.py": Path("mine.py")}
+
+
+def test_what_a_class_imports_is_found_as_python_finds_it(tmp_path: Path) -> None:
+    for name, text in {
+        "mine.py": "import os, a.b.c\nfrom d import e, f\nfrom d.g import *\nimport mine\n",
+        "a/__init__.py": "",
+        "a/b/__init__.py": "from .. import h\nfrom ..i import j\nfrom . import c\n",
+        "a/b/c.py": "this is no Python",
+        "a/h.py": "",
+        "a/i.py": "def late():\n    import k\n",
+        "a/unused.py": "",
+        "d/e.py": "",
+        "d/g.py": "",
+        "k.py": "",
+        "other.py": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    wanted = ["a/__init__.py", "a/b/__init__.py", "a/b/c.py", "a/h.py", "a/i.py", "d/e.py", "d/g.py", "k.py"]
+    assert [*inputs.imported(tmp_path / "mine.py")] == wanted
+    assert inputs.imported(tmp_path / "k.py") == {}

@@ -16,7 +16,7 @@ from typing import Any
 
 from verus import _verus, store
 from verus.errors import FieldError
-from verus.inputs import Digests, respelt
+from verus.inputs import Digests, imported, respelt
 from verus.runner import Ended, Progress
 from verus.scenario import Run, refused
 
@@ -101,6 +101,9 @@ def _packed(run: Run, digests: Digests) -> tuple[str, dict[str, Path]]:
 
     def put(_: str, path: Path) -> str:
         name = f"{digests.of(path)}{path.suffix}"
+        if others := imported(path):  # they must lie beside it, under names of their own
+            folder, name = Path(name).stem, f"{Path(name).stem}/{path.name}"
+            files.update({f"{folder}/{other}": lies for other, lies in others.items()})
         files[name] = path
         return f"{_BOX}/{name}"
 
@@ -118,6 +121,7 @@ def _work(text: str, engine: str, names: Sequence[str], *contents: bytes) -> byt
     for name, content in zip(names, contents, strict=True):
         path = _box() / name
         if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
             draft = path.with_name(f"{path.name}-{os.urandom(4).hex()}")
             draft.write_bytes(content)
             draft.replace(path)

@@ -7,9 +7,10 @@ go by `respelt`, so that a new field is known to each of them.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -92,13 +93,53 @@ class Digests:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file.
+    """SHA-256 of a file; of a Python file that imports others beside it, of all their names and digests.
 
     Raises:
         OSError: It cannot be read.
     """
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        own = hashlib.file_digest(file, "sha256").hexdigest()
+    others = {name: hashlib.sha256(other.read_bytes()).hexdigest() for name, other in imported(path).items()}
+    return hashlib.sha256(json.dumps([own, others], sort_keys=True).encode()).hexdigest() if others else own
+
+
+def imported(path: Path) -> dict[str, Path]:
+    """The modules beside a Python file that it imports, and that these import: where each lies, by its path from there.
+
+    Raises:
+        OSError: One cannot be read.
+    """
+    found: dict[str, Path] = {}
+    left = [path] if path.suffix == ".py" else []
+    while left:
+        for name in _names_imported(left.pop(), path.parent):
+            parts = name.split(".")
+            # To import `a.b` is to import `a` first.
+            for module in (path.parent.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)):
+                for file in (module.with_suffix(".py"), module / "__init__.py"):
+                    own = file.relative_to(path.parent).as_posix()
+                    if file != path and own not in found and file.is_file():
+                        found[own] = file
+                        left.append(file)
+    return dict(sorted(found.items()))
+
+
+def _names_imported(file: Path, root: Path) -> Iterator[str]:
+    """The modules that a file names in imports, from `root`; those of a file that is not Python are none."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    package = file.parent.relative_to(root).parts
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            before = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*before, *filter(None, [node.module])))
+            # What is imported from a package may be a module of it.
+            yield from (f"{module}.{alias.name}".lstrip(".") for alias in node.names if alias.name != "*" or module)
 
 
 def _channel(text: str, put: Put) -> str:
