@@ -284,10 +284,8 @@ fn as_in(verb: &str) -> String {
 /// of `<HOST>...`.
 fn bare(argument: &str) -> &str {
     let argument = argument.split([' ', '=']).next().unwrap_or(argument);
-    let place = argument
-        .strip_prefix('<')
-        .and_then(|rest| rest.split_once('>'));
-    place.map_or(argument, |(name, _)| name)
+    let name = argument.trim_start_matches('<');
+    name.split_once('>').map_or(name, |(name, _)| name)
 }
 
 /// The verb that `words` name, as far as they are names of verbs.
@@ -337,6 +335,7 @@ mod tests {
                 &["verus", "probe", "client", "localhost", "--durations", "3"],
                 "`verus probe client` has no `--durations`; did you mean `--duration`?",
             ),
+            (&["verus", "receive", "a b/c"], "HOST/PATH: "),
             (
                 &["verus", "shell", "--", "ls"],
                 "`verus shell`: needs --down <CHANNEL>, as in `sudo \"$(which verus)\" shell --down",
