@@ -14,6 +14,7 @@ mod stage;
 mod tcp;
 mod udp;
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -350,12 +351,15 @@ fn told(
     let timing = emulator.timing();
     let late = |q| timing.lateness.value_at_quantile(q) as f64 / 1e3;
     let channel = |info: &ChannelInfo| serde_json::to_value(info).expect("plain columns");
+    let others: BTreeMap<&str, Value> = paths
+        .other_channels
+        .iter()
+        .map(|(field, info)| (*field, channel(info)))
+        .collect();
     json!({
         "metrics": metrics,
         "trace": channel(&paths.channel),
-        "other_channels": paths.other_channels.iter()
-            .map(|(field, info)| (field.to_string(), channel(info)))
-            .collect::<serde_json::Map<_, _>>(),
+        "other_channels": others,
         "bin_ms": scenario.bin_ms,
         "capacity_mbps": capacity_mbps,
         "series": series,

@@ -151,8 +151,8 @@ fn a_bad_line_is_refused_by_name_number_and_field() {
              looks like a trace (`verus trace info`)",
         ),
         (
-            "{\"schema\": 1}\n",
-            "line 1: `{\"schema\":` is not a time in milliseconds; a link log of Mahimahi has lines such as `74 + 1482`, and this looks like JSON",
+            "{}\n",
+            "line 1: `{}` is not a time in milliseconds; a link log of Mahimahi has lines such as `74 + 1482`, and this looks like JSON",
         ),
         (
             "5 * 3\n",
