@@ -96,19 +96,19 @@ def test_the_same_command_runs_only_what_is_missing_and_ends_in_the_same_bytes(
 def test_a_full_disk_loses_nothing_that_was_written(
     verus: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, simulated: list[str]
 ) -> None:
-    own, written = Path.write_bytes, 0
+    own, written = Path.open, 0
 
-    def full(path: Path, content: bytes) -> int:
+    def full(path: Path, mode: str = "r", *rest: Any, **more: Any) -> Any:
         nonlocal written
-        written += 1
-        if written > 2:
-            own(path, content[:100])
+        written += mode == "xb"
+        if mode == "xb" and written > 2:
+            own(path, mode).close()
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        return own(path, content)
+        return own(path, mode, *rest, **more)
 
     words = ("compare", "--trace", "rate:5", "--scheme", "cubic", "--repeat", "5", "--duration", "1", "--out", "one")
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
+        patch.setattr(Path, "open", full)
         ran = verus(*words)
     assert ran.code == 2
     first, second = ran.err.splitlines()
