@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from verus import api, comparison, figures, render, report
+from verus import api, comparison, figures, render, report, style
 from verus.commands.talk import Talk
 from verus.page import to_html
 from verus.results import Results
@@ -147,6 +147,17 @@ def test_several_flows_are_also_drawn_one_by_one(tmp_path: Path) -> None:
     panels = drawn["flows-rate-10"].spec["concat"]
     assert [len(panel["layer"][0]["data"]["values"]) for panel in panels] == [3, 3]
     assert "Jain" in comparison.results_table(blocks(found.results)[0])
+
+
+def test_flows_have_the_colours_of_their_schemes(tmp_path: Path) -> None:
+    found = api.compare(traces=["rate:10"], schemes=[], mixes=["newreno+cubic+verus:ratio=4"], duration_s=1)
+    drawn = {figure.name: figure for figure in report.page_for(found.results).figures()}
+    scale = drawn["flows-rate-10"].spec["concat"][0]["layer"][0]["encoding"]["color"]["scale"]
+    colors = dict(zip(scale["domain"], scale["range"], strict=True))
+    assert colors["cubic"] == style._HUES["cubic"][0]
+    assert colors["newreno"] == style._HUES["newreno"][0]
+    (verus,) = set(colors) - {"cubic", "newreno"}
+    assert colors[verus] in style._VERUS_SHADES
 
 
 def test_the_script_of_pages_is_the_one_that_draws_files() -> None:

@@ -64,6 +64,23 @@ def test_a_study_has_a_figure_for_each_numeric_axis_and_a_row_for_each_cell(veru
     assert "66 of 66 runs are done, in 22 cells" in shown(study)
 
 
+def test_lines_are_apart_and_marks_whole(verus: Command, study: Path) -> None:
+    """Senders that fill a link are told apart; an axis of three values has these, and none is cut at its end."""
+    assert verus("sweep", "mine.toml", "--out", "study", "--quiet").code == 0
+    folder = Folder(study)
+    plan = Plan.read(folder.plan_path)
+    page = study_page(plan, list(cells(folder.so_far(plan))), 66, 66)
+    drawn = {figure.name: figure for figure in page.figures()}
+    for what, zero in (("throughput", False), ("delay", True)):
+        figure = drawn[f"{what}-by-params.epoch_ms-epoch"]
+        assert ("do not begin at 0" in figure.caption) is not zero
+        for panel in figure.spec["concat"]:
+            across, up = (panel["layer"][0]["encoding"][way] for way in "xy")
+            assert up["scale"]["zero"] is zero
+            assert across["axis"]["values"] == [2, 5, 20]
+            assert across["scale"]["padding"] > 0
+
+
 def test_lines_are_the_means_of_the_dataset_with_their_intervals(verus: Command, study: Path) -> None:
     # Without chance, seeds would give one and the same run, which has no interval.
     (study.parent / "mine.toml").write_text(f"{STUDY}loss = 0.01\n")

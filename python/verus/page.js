@@ -88,7 +88,7 @@ function zoomed(spec, zoom) {
       for (const [channel, domain] of [["x", across], ["y", up]]) {
         const encoding = layer.encoding?.[channel];
         if (!domain || !encoding || !isNumber(encoding)) continue;
-        encoding.scale = {...encoding.scale, domain, nice: false, zero: false};
+        encoding.scale = {...encoding.scale, domain, nice: false, zero: false, padding: 0};
         if (encoding.axis) delete encoding.axis.values;
       }
       if ((across || up) && layer.encoding?.x?.field) {

@@ -49,6 +49,9 @@ _OF_FLOWS = {"flow_min_mbps": "least flow<br>Mbit/s", "flow_max_mbps": "most<br>
 #: Units of the axes that are numbers.
 _UNITS = {"ms": "ms", "s": "s", "bytes": "bytes", "mbps": "Mbit/s"}
 
+#: Senders that fill a link are near each other, far from 0.
+_NOT_FROM_0 = " Throughput axes do not begin at 0."
+
 _Y = {"throughput": ("throughput_mbps", "throughput, Mbit/s"), "delay": ("qdelay_mean_ms", "queueing delay, ms")}
 
 Told = dict[str, Any]
@@ -192,9 +195,10 @@ def _by_axis(own: Sequence[Told], axis: str, what: str, part: str) -> Figure:
         rows,
         name="-".join(figures.slug(text) for text in (what, "by", axis, part) if text),
         title=f"{what.capitalize()} by {_word(axis)}",
-        caption=_caption(own) + left,
+        caption=_caption(own) + (_NOT_FROM_0 if what == "throughput" else "") + left,
         x=_word(axis),
         y=title,
+        zero=what != "throughput",
         log_x=len(values) > 2 and values[0] > 0 and values[-1] >= 10 * values[0],
         dots=True,
         columns=2,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import colorsys
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -187,7 +188,7 @@ def named(names: Iterable[str]) -> dict[str, str]:
     """
     chosen: dict[str, str] = {}
     for name in dict.fromkeys(names):
-        first = name.partition(" ")[0].partition(",")[0].lower().replace("++", "pp")
+        first = re.split("[ ,:]", name, maxsplit=1)[0].lower().replace("++", "pp")
         shades = [shade for shade in _SHADES.get(first, ()) if shade not in chosen.values()]
         hue = _HUES.get(first, ("", ""))[0]
         if shades:

@@ -9,12 +9,11 @@ import numpy as np
 
 from verus.figures.chart import MOST_BINS, Figure, Spec, conditions, floats, grid, grouped, heading, numbers
 from verus.results import Results
+from verus.style import named
 from verus.summary import Block, Cell
 
 #: Seconds over which throughput is averaged: the window of Jain's index.
 _WINDOW_S = 1.0
-
-_COLORS = ("#1c7fc7", "#d55e00", "#009e73", "#cc79a7")
 
 
 def flows(results: Results, block: Block, *, name: str) -> Figure | None:
@@ -29,7 +28,7 @@ def flows(results: Results, block: Block, *, name: str) -> Figure | None:
     rows = results.rows.to_pylist()
     schemes = {cell.label: [flow["scheme"] for flow in rows[cell.runs[0]]["per_flow"]] for cell in shared}
     domain = list(dict.fromkeys(itertools.chain.from_iterable(schemes.values())))
-    colors = dict(zip(domain, itertools.cycle(_COLORS)))
+    colors = named(domain)
     panels = [_panel(results, cell, schemes[cell.label], colors) for cell in shared]
     caption = (
         f"{block.trace}. {conditions(results, [block])} A line for each flow: throughput in windows of "

@@ -15,6 +15,10 @@ from verus.style import dashes, named
 Rows = Sequence[Mapping[str, Any]]
 
 
+#: As many values as an axis names each of.
+_FEW = 8
+
+
 def _color(names: Sequence[str]) -> Spec:
     colors = named(names)
     scale = {"domain": list(colors), "range": list(colors.values())}
@@ -185,6 +189,11 @@ def lines(
     for panel, own in _panels(rows).items():
         across = _axis("x", x, log=log_x, zero=False)
         across["scale"]["nice"] = False
+        if dots:
+            # No mark is cut at the edge, and few values are what the axis says.
+            across["scale"]["padding"] = 8
+            there = sorted({row["x"] for row in own})
+            across["axis"] |= {"format": "~r"} | ({"values": there} if len(there) <= _FEW else {})
         up = _axis("y", y, log=log_y, zero=zero, domain=y_domain)
         layers: list[Spec] = []
         behind = [row for row in own if row["name"] == shade]
