@@ -401,7 +401,7 @@ def test_the_page_of_a_study_draws_every_chart_and_leaves_names_out(
     chromium: Any, verus: Any, tmp_path: Path, width: int
 ) -> None:
     (tmp_path / "mine.toml").write_text(
-        'duration_s = 1\ntrace = ["rate:5", "rate:10"]\nscheme = ["cubic", "vegas"]\nflows = [1, 2, 4]\n'
+        'duration_s = 1\nloss = 0.01\ntrace = ["rate:5", "rate:10"]\nscheme = ["cubic", "vegas"]\nflows = [1, 2, 4]\n'
         "seed = { from = 1, to = 3 }\n"
     )
     assert verus("sweep", "mine.toml", "--out", "study", "--report", "--quiet").code == 0
