@@ -331,18 +331,21 @@ $(STAMPS)/backend: requirements.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement $(STAMPS)/maturin.lock
 	@touch $@
 
+# By the backend itself, of which pip would show nothing.
 $(STAMPS)/extension: $(STAMPS)/backend pyproject.toml scripts/build_backend.py README.md $(EXTENSION_RUST)
 	@echo 'Compiling the Rust crates for Python'
-	@$(QUICK) cargo build --locked --release --package verus-py
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(QUICK) \
-	  $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@rm -rf target/editable
+	@mkdir -p target/editable
+	@PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONPATH=scripts $(QUICK) \
+	  $(BIN)/python -c 'import build_backend; build_backend.build_editable("target/editable")'
+	@$(BIN)/python -m pip install --quiet --no-deps --force-reinstall target/editable/*.whl
 	@touch $@
 
 # Beside the interpreter, where `verus` looks for it.
 $(BIN)/verus-endpoint: $(ENDPOINT_RUST) | $(STAMPS)/packages
 	@echo 'Compiling verus-endpoint'
-	@$(QUICK) cargo install --locked --force --no-track --path crates/cli --root .venv
-	touch $@
+	@$(QUICK) cargo build --locked --release --package verus-cli
+	@install -m 755 "$${CARGO_TARGET_DIR:-target}/release/verus-endpoint" $@
 
 # Without a standard library for WebAssembly it says so, and tries again next time.
 $(PLAY): $(PLAY_RUST) scripts/build_play.py

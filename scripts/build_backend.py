@@ -44,12 +44,11 @@ def build_wheel(wheel_directory: str, config_settings: Any = None, metadata_dire
     _leave_folders_out()
     # Of all alike, lest what both have in common be compiled twice.
     os.environ["CARGO_PROFILE_RELEASE_STRIP"] = "symbols"
-    programs = [made["executable"] for made in compiling.build("--release", "--package", "verus-cli", on_terminal=True)]
-    compiling.build("--release", "--package", "verus-py", on_terminal=True)  # all of the extension but its last crate
-    build_play.build(on_terminal=True)  # a wheel without it says how to build it
-    with _scripts():
-        for program in filter(None, programs):
-            shutil.copy(program, SCRIPTS)
+    with compiling.on_terminal(), _scripts():
+        for made in compiling.build("--release", "--package", "verus-cli"):
+            if made["executable"]:
+                shutil.copy(made["executable"], SCRIPTS)
+        build_play.build()  # a wheel without it says how to build it
         return maturin.build_wheel(wheel_directory, config_settings, metadata_directory)
 
 

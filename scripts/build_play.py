@@ -14,15 +14,14 @@ TARGET = "wasm32-unknown-unknown"
 MODULE = ROOT / "python" / "verus" / "play" / "play.wasm"
 
 
-def build(*, on_terminal: bool = False) -> bool:
+def build() -> bool:
     """Whether it could be built: its standard library may be missing where rustup cannot fetch it."""
     if not _have_target():
         print(
             f"SKIPPED: the playground: the standard library for {TARGET} is not installed, and rustup cannot fetch it."
         )
         return False
-    arguments = ("--profile", "play", "--package", "verus-play", "--lib", "--target", TARGET)
-    made = compiling.build(*arguments, on_terminal=on_terminal)
+    made = compiling.build("--profile", "play", "--package", "verus-play", "--lib", "--target", TARGET)
     files = [file for artifact in made for file in artifact["filenames"]]
     (module,) = (file for file in files if Path(file).name == "verus_play.wasm")
     shutil.copyfile(module, MODULE)

@@ -1,49 +1,64 @@
-"""Runs cargo so that whoever waits sees what it compiles."""
+"""Runs cargo, and lets whoever waits see what it compiles."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
 
-def build(*arguments: str, on_terminal: bool = False) -> list[dict[str, Any]]:
+def build(*arguments: str) -> list[dict[str, Any]]:
     """Build, and return what was made: cargo's messages of reason `compiler-artifact`.
-
-    It takes minutes, in which pip shows what is printed only if it is told to (`--verbose`): with `on_terminal`, each
-    crate is named on the terminal, too, where there is one.
 
     Raises:
         CalledProcessError: If cargo fails, which has said why.
     """
     command = ["cargo", "build", "--locked", "--message-format=json-render-diagnostics", *arguments]
-    with contextlib.ExitStack() as stack:
-        terminal = None
-        if on_terminal and not sys.stderr.isatty():
-            with contextlib.suppress(OSError):
-                terminal = stack.enter_context(Path("/dev/tty").open("w", encoding="utf-8"))
-        cargo = stack.enter_context(
-            subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        )
-        assert cargo.stdout is not None
-        assert cargo.stderr is not None
-        telling = threading.Thread(target=_tell, args=(cargo.stderr, terminal))
-        telling.start()
-        messages = [json.loads(line) for line in cargo.stdout]
-        telling.join()
-    if cargo.returncode:
-        raise subprocess.CalledProcessError(cargo.returncode, command)
+    built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    messages = map(json.loads, built.stdout.splitlines())
     return [message for message in messages if message["reason"] == "compiler-artifact"]
 
 
-def _tell(lines: IO[str], terminal: IO[str] | None) -> None:
-    for line in lines:
-        print(line, end="", file=sys.stderr, flush=True)
-        if terminal and line.lstrip().startswith("Compiling"):
-            print(f"\r\x1b[K{line.rstrip()}", file=terminal, flush=True)
+@contextlib.contextmanager
+def on_terminal() -> Iterator[None]:
+    """Name each crate that is compiled on the terminal, too, where there is one and standard error is another.
+
+    It takes minutes, in which pip keeps what is printed to itself (`--verbose` shows it).
+    """
+    with contextlib.ExitStack() as stack:
+        if sys.stderr.isatty():
+            yield
+            return
+        try:
+            terminal = stack.enter_context(Path("/dev/tty").open("w", encoding="utf-8"))
+        except OSError:
+            yield
+            return
+        error = os.dup(2)
+        reading, writing = os.pipe()
+        os.dup2(writing, 2)
+        os.close(writing)
+
+        def tell() -> None:
+            with os.fdopen(reading, errors="replace") as lines:
+                for line in lines:
+                    os.write(error, line.encode())
+                    if line.lstrip().startswith("Compiling"):
+                        print(f"\r\x1b[K{line.rstrip()}", file=terminal, flush=True)
+
+        telling = threading.Thread(target=tell)
+        telling.start()
+        try:
+            yield
+        finally:
+            os.dup2(error, 2)
+            telling.join()
+            os.close(error)
