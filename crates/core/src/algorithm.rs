@@ -451,6 +451,12 @@ impl Scheme {
         self.config.fixed_rate()
     }
 
+    /// What of it costs an end much more work or memory than the scheme's defaults do, in words; `sends` says whether
+    /// that end runs the sender. A server does not do it for strangers.
+    pub fn dear(&self, sends: bool) -> Option<String> {
+        self.config.dear(sends)
+    }
+
     /// A fresh controller. Schemes that draw random numbers draw them from `seed`: when an epoch of
     /// Verus ends, the walk of a model.
     pub fn build(&self, seed: u64) -> Box<dyn Controller> {

@@ -37,6 +37,12 @@ pub trait Configured: fmt::Debug + Send + Sync {
     fn fixed_rate(&self) -> Option<Rate> {
         None
     }
+
+    /// What of it costs an end much more work or memory than the defaults do, in words: a server does not do it for
+    /// strangers. `sends` says whether that end runs the sender, and not only the [receiver half](Self::observer).
+    fn dear(&self, _sends: bool) -> Option<String> {
+        None
+    }
 }
 
 /// A configuration that is a table of keys.

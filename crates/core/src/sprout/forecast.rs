@@ -6,7 +6,7 @@
 //! (Sprout §3.3). As in Sprout's own code, the ticks' counts are added as if each were drawn by
 //! itself.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::belief::{BINS, Belief, Bins, Motion};
 use super::{Config, TICKS};
@@ -18,24 +18,51 @@ pub type Counts = [u16; TICKS];
 #[derive(Debug)]
 pub struct Tables {
     motion: Motion,
-    percentile: f32,
     /// For each horizon: by number of packets, for each rate, the probability of no more.
     horizons: [Vec<[f32; BINS]>; TICKS],
 }
 
+/// What tables follow from, and nothing else does: σ, λ_z and the limits of rate and arrivals, as bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin([u64; 4]);
+
+impl Origin {
+    pub(super) fn of(config: &Config) -> Self {
+        Origin([
+            config.max_rate.to_bits(),
+            config.max_arrivals_per_tick as u64,
+            config.volatility.to_bits(),
+            config.escape_rate.to_bits(),
+        ])
+    }
+}
+
 impl Tables {
-    /// The tables of a checked configuration; those of the published limits are kept.
+    /// The tables of a checked configuration. All flows of a configuration that live at a time have the same; those of
+    /// the published limits are kept.
     pub fn shared(config: &Config) -> Arc<Tables> {
         static PUBLISHED: OnceLock<Arc<Tables>> = OnceLock::new();
-        let published = Config {
-            receiver: config.receiver,
-            ..Config::default()
-        };
-        if *config == published {
-            Arc::clone(PUBLISHED.get_or_init(|| Arc::new(Tables::new(config))))
-        } else {
-            Arc::new(Tables::new(config))
+        static OTHERS: Mutex<Vec<(Origin, Weak<Tables>)>> = Mutex::new(Vec::new());
+        let origin = Origin::of(config);
+        if origin == Origin::of(&Config::default()) {
+            return Arc::clone(PUBLISHED.get_or_init(|| Arc::new(Tables::new(config))));
         }
+        let known = |others: &[(Origin, Weak<Tables>)]| {
+            let found = others.iter().find(|(other, _)| *other == origin);
+            found.and_then(|(_, tables)| tables.upgrade())
+        };
+        let others = || OTHERS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tables) = known(&others()) {
+            return tables;
+        }
+        // Outside of the lock: others may want other tables meanwhile.
+        let made = Arc::new(Tables::new(config));
+        let mut others = others();
+        known(&others).unwrap_or_else(|| {
+            others.retain(|(_, tables)| tables.strong_count() > 0);
+            others.push((origin, Arc::downgrade(&made)));
+            made
+        })
     }
 
     fn new(config: &Config) -> Self {
@@ -80,11 +107,7 @@ impl Tables {
             }
             at_most
         });
-        Tables {
-            motion,
-            percentile: (config.percentile / 100.0) as f32,
-            horizons,
-        }
+        Tables { motion, horizons }
     }
 
     /// How rates change.
@@ -92,15 +115,16 @@ impl Tables {
         &self.motion
     }
 
-    /// What will arrive within each number of ticks, but for the chance of the percentile.
-    pub fn forecast(&self, belief: &Belief) -> Counts {
+    /// What will arrive within each number of ticks; the chance that it is less is `percentile`, %.
+    pub fn forecast(&self, belief: &Belief, percentile: f64) -> Counts {
+        let percentile = (percentile / 100.0) as f32;
         let shares = belief.bins().map(|share| share as f32);
         let mut least = 0;
         std::array::from_fn(|horizon| {
             let at_most = &self.horizons[horizon];
             // More ticks never bring fewer packets: the search begins where the last ended.
             let rest = &at_most[least..];
-            least += rest.partition_point(|column| dot(column, &shares) < self.percentile);
+            least += rest.partition_point(|column| dot(column, &shares) < percentile);
             least = least.min(at_most.len() - 1);
             least as u16
         })
@@ -176,7 +200,7 @@ mod tests {
         let tables = Tables::shared(&Config::default());
         let belief = believing(&tables, &[6; 50]);
         let shares = belief.bins().map(|share| share as f32);
-        for (horizon, &count) in tables.forecast(&belief).iter().enumerate() {
+        for (horizon, &count) in tables.forecast(&belief, 5.0).iter().enumerate() {
             let at_most = |count: usize| dot(&tables.horizons[horizon][count], &shares);
             assert!(at_most(usize::from(count)) >= 0.05);
             assert!(count == 0 || at_most(usize::from(count) - 1) < 0.05);
@@ -186,7 +210,7 @@ mod tests {
     #[test]
     fn a_forecast_is_cautious_but_not_much_below_what_has_arrived() {
         let tables = Tables::shared(&Config::default());
-        let counts = tables.forecast(&believing(&tables, &[10; 100]));
+        let counts = tables.forecast(&believing(&tables, &[10; 100]), 5.0);
         let all = f64::from(counts[TICKS - 1]);
         assert!((35.0..75.0).contains(&all), "{counts:?} of 80");
     }
@@ -194,18 +218,15 @@ mod tests {
     #[test]
     fn in_an_outage_nothing_is_promised() {
         let tables = Tables::shared(&Config::default());
-        let counts = tables.forecast(&believing(&tables, &[0; 100]));
+        let counts = tables.forecast(&believing(&tables, &[0; 100]), 5.0);
         assert_eq!(counts, [0; TICKS]);
     }
 
     #[test]
     fn the_more_cautious_percentile_promises_less() {
         let at = |percentile| {
-            let tables = Tables::new(&Config {
-                percentile,
-                ..Config::default()
-            });
-            tables.forecast(&believing(&tables, &[8; 50]))[TICKS - 1]
+            let tables = Tables::shared(&Config::default());
+            tables.forecast(&believing(&tables, &[8; 50]), percentile)[TICKS - 1]
         };
         assert!(at(5.0) < at(25.0) && at(25.0) < at(50.0) && at(50.0) < at(95.0));
         assert!((55..=75).contains(&at(50.0)), "{} of 64", at(50.0));
@@ -220,7 +241,7 @@ mod tests {
                 ..Config::default()
             });
             let most = max_arrivals_per_tick;
-            f64::from(tables.forecast(&believing(&tables, &vec![most; 100]))[TICKS - 1])
+            f64::from(tables.forecast(&believing(&tables, &vec![most; 100]), 5.0)[TICKS - 1])
         };
         let (published, rate, arrivals) =
             (within(1000.0, 30), within(1000.0, 60), within(4000.0, 30));
@@ -231,13 +252,36 @@ mod tests {
         );
     }
 
+    #[test]
+    fn flows_of_a_configuration_have_the_same_tables_and_nobody_keeps_them_for_long() {
+        let config = Config {
+            max_rate: 123.0,
+            max_arrivals_per_tick: 3,
+            ..Config::default()
+        };
+        let first = Tables::shared(&config);
+        let cautious = Config {
+            percentile: 1.0,
+            ..config.clone()
+        };
+        assert!(Arc::ptr_eq(&first, &Tables::shared(&cautious)));
+        let other = Config {
+            volatility: 201.0,
+            ..config.clone()
+        };
+        assert!(!Arc::ptr_eq(&first, &Tables::shared(&other)));
+        let gone = Arc::downgrade(&first);
+        drop(first);
+        assert!(gone.upgrade().is_none());
+    }
+
     proptest! {
         #[test]
         fn more_ticks_never_promise_fewer_packets(
             ticks in prop::collection::vec(0_usize..40, 0..100),
         ) {
             let tables = Tables::shared(&Config::default());
-            let counts = tables.forecast(&believing(&tables, &ticks));
+            let counts = tables.forecast(&believing(&tables, &ticks), 5.0);
             prop_assert!(counts.is_sorted(), "{counts:?}");
         }
     }

@@ -24,6 +24,8 @@ const ARRIVALS_KEPT: usize = 4096;
 #[derive(Debug)]
 pub struct Forecaster {
     tables: Arc<Tables>,
+    /// The chance that less is delivered than forecast, %.
+    percentile: f64,
     belief: Belief,
     /// When the tick in progress began; `None` before the first packet.
     tick_at: Option<Time>,
@@ -43,8 +45,9 @@ impl Forecaster {
         let tables = Tables::shared(config);
         let belief = Belief::default();
         Forecaster {
-            counts: tables.forecast(&belief),
+            counts: tables.forecast(&belief, config.percentile),
             tables,
+            percentile: config.percentile,
             belief,
             tick_at: None,
             tick: 0,
@@ -78,7 +81,7 @@ impl Forecaster {
             self.end_tick(began);
         }
         if self.tick != before {
-            self.counts = self.tables.forecast(&self.belief);
+            self.counts = self.tables.forecast(&self.belief, self.percentile);
         }
     }
 

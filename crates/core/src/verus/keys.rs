@@ -264,6 +264,26 @@ impl Configured for Config {
             Mode::Paper | Mode::Robust => Box::new(Verus::new(config, seed).expect(CHECKED)),
         }
     }
+
+    /// Its work is by time, whether packets come or not: a decision in each epoch, a curve in each interval.
+    fn dear(&self, sends: bool) -> Option<String> {
+        // A flow that leaves slow start at once has epochs where one by default, which sends little, has none.
+        let early = match self.slow_start_exit {
+            SlowStartExit::Multiple(n) => n < 4.0,
+            SlowStartExit::Delay(delay) => delay < Duration::from_millis(500),
+        };
+        let default = Config::default();
+        let dear = [
+            (self.epoch < default.epoch, "epoch_ms"),
+            (
+                self.update_interval < default.update_interval,
+                "update_interval_ms",
+            ),
+            (early, "exit_multiple or exit_delay_ms"),
+        ];
+        let (_, key) = dear.into_iter().find(|(dear, _)| sends && *dear)?;
+        Some(format!("a smaller {key} than the modes have is more work"))
+    }
 }
 
 #[cfg(test)]

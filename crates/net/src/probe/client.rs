@@ -22,6 +22,10 @@ const HELLO_EVERY: Duration = Duration::from_millis(250);
 /// The longest that a hello waits for the next.
 const HELLO_AT_MOST: Duration = Duration::from_secs(2);
 
+/// So many retries are answered at once; what more of them bring, the next hello that is due carries. An honest server
+/// sends one for a hello, and another if it was started again meanwhile.
+const RETRIES_AT_ONCE: u32 = 3;
+
 /// How a client is set up.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -83,6 +87,8 @@ enum Phase {
         token: Option<Vec<u8>>,
         due: Time,
         wait: Duration,
+        /// Retries that were answered at once.
+        answered: u32,
     },
     Connected(Box<Connection>),
     Failed(ClientError),
@@ -126,6 +132,7 @@ impl<A: Algorithms> Client<A> {
                 token: None,
                 due: now,
                 wait: HELLO_EVERY,
+                answered: 0,
             },
             unlimited: Bucket::new(None, Duration::ZERO, now),
             ignored: 0,
@@ -180,7 +187,13 @@ impl<A: Algorithms> Client<A> {
             return;
         }
         let asked = self.quiet_millis();
-        let Phase::Asking { token, due, .. } = &mut self.phase else {
+        let Phase::Asking {
+            token,
+            due,
+            answered,
+            ..
+        } = &mut self.phase
+        else {
             return;
         };
         match packet.kind {
@@ -190,7 +203,10 @@ impl<A: Algorithms> Client<A> {
                     && token.as_deref() != Some(retry.token)
                 {
                     *token = Some(retry.token.to_vec());
-                    *due = now;
+                    if *answered < RETRIES_AT_ONCE {
+                        *answered += 1;
+                        *due = now;
+                    }
                 }
             }
             Kind::Refuse => {
@@ -281,7 +297,9 @@ impl<A: Algorithms> Client<A> {
                 let overhead = self.config.overhead;
                 connection.poll_transmit(now, overhead, batch, &mut self.unlimited, u64::MAX)
             }
-            Phase::Asking { token, due, wait } if *due <= now => {
+            Phase::Asking {
+                token, due, wait, ..
+            } if *due <= now => {
                 *due = now + *wait;
                 *wait = (*wait * 2).min(HELLO_AT_MOST);
                 let hello = Hello {

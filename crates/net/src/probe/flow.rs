@@ -815,6 +815,10 @@ pub trait Algorithms {
     fn fixed_rate(&self) -> Option<Rate> {
         None
     }
+    /// What of it costs this end much more than the defaults do, in words; `sends` says whether it runs the sender.
+    fn dear(&self, _sends: bool) -> Option<String> {
+        None
+    }
 }
 
 impl Algorithms for Scheme {
@@ -832,5 +836,9 @@ impl Algorithms for Scheme {
 
     fn fixed_rate(&self) -> Option<Rate> {
         Scheme::fixed_rate(self)
+    }
+
+    fn dear(&self, sends: bool) -> Option<String> {
+        Scheme::dear(self, sends)
     }
 }

@@ -437,6 +437,13 @@ impl<L: Library> Server<L> {
         {
             return Err(refusal);
         }
+        // Who has the key is no stranger.
+        if self.config.secret.is_none()
+            && let Some(dear) = algorithms.dear(request.download_flows > 0)
+        {
+            let text = format!("{dear}, and this server does that only for clients with a key");
+            return Err((Reason::Limit, text));
+        }
         Ok(algorithms)
     }
 

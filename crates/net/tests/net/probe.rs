@@ -12,9 +12,9 @@ use verus_net::probe::client::{ClientConfig, ClientError};
 use verus_net::probe::connection::{Batch, Ended};
 use verus_net::probe::flow::{Algorithms, Event};
 use verus_net::probe::limits::Limits;
-use verus_net::probe::seal::Secret;
+use verus_net::probe::seal::{Key, Secret};
 use verus_net::probe::server::{Catalogue, Library, Notice, ServerConfig};
-use verus_net::probe::wire::{Reason, Request};
+use verus_net::probe::wire::{Hello, Packet, Reason, Request, Retry};
 use verus_net::probe::{Client, Server};
 
 const DELAY: Duration = Duration::from_millis(20);
@@ -393,6 +393,51 @@ fn limits_and_nonsense_are_refused_in_words() {
         text.contains("`/etc/hostname` is not opened here"),
         "{text}"
     );
+    // Nor does it do for strangers what costs it more than the defaults do, in whichever half it would run.
+    for (scheme, upload, words) in [
+        (
+            "sprout:max_arrivals_per_tick=250",
+            true,
+            "max_arrivals_per_tick",
+        ),
+        ("sprout:max_rate=999,receiver=no", false, "max_rate"),
+        ("verus:mode=paper,epoch_ms=0.1", false, "epoch_ms"),
+        ("verus:update_interval_ms=999", false, "update_interval_ms"),
+    ] {
+        let mut asked = request();
+        asked.scheme = scheme.to_owned();
+        if !upload {
+            (asked.upload_flows, asked.download_flows) = (0, 1);
+        }
+        let ours = || Scheme::parse(scheme).expect("a scheme");
+        let mut world = World::with(
+            config(asked.clone()),
+            ours(),
+            ServerConfig::default(),
+            Catalogue,
+        );
+        world.run(Duration::from_secs(10));
+        match world.client.outcome() {
+            Some(Err(ClientError::Refused { reason, text })) => {
+                assert_eq!(reason, Reason::Limit);
+                assert!(text.contains(words) && text.contains("key"), "{text}");
+            }
+            other => panic!("{scheme}: {other:?}"),
+        }
+        // Who has the key is none.
+        let secret = Some(Secret::stretch(b"only they know"));
+        let config = ClientConfig {
+            secret: secret.clone(),
+            ..config(asked)
+        };
+        let server = ServerConfig {
+            secret,
+            ..ServerConfig::default()
+        };
+        let mut world = World::with(config, ours(), server, Catalogue);
+        world.run(Duration::from_secs(10));
+        assert_eq!(world.client.outcome(), Some(Ok(())), "{scheme}");
+    }
     let full = Limits {
         clients: 0,
         ..Limits::default()
@@ -428,6 +473,43 @@ fn a_key_opens_only_to_itself_and_silence_says_nothing() {
             assert_eq!(world.to_client_bytes, 0, "not a word to strangers");
         }
     }
+}
+
+#[test]
+fn a_server_that_answers_each_hello_with_a_retry_is_asked_a_few_times() {
+    let request = request();
+    let scheme = Scheme::parse(&request.scheme).expect("valid");
+    let patience = Duration::from_secs(10);
+    let config = ClientConfig {
+        patience,
+        ..config(request)
+    };
+    let mut client = Client::new(config, scheme, [1; 32], Time::ZERO);
+    let key = Key::handshake(None);
+    let mut batch = Batch::new(1);
+    let (mut now, mut hellos) = (Time::ZERO, 0_u64);
+    while client.outcome().is_none() {
+        while client.poll_transmit(now, &mut batch) {
+            hellos += 1;
+            assert!(hellos < 100, "{hellos} hellos after {now:?}");
+            let packet = Packet::parse(batch.contents()).expect("a packet");
+            let hello = Hello::decode(&packet).expect("a hello");
+            let retry = Retry {
+                nonce: hello.nonce,
+                token: &hellos.to_be_bytes(),
+            };
+            let mut answer = [0; 1200];
+            let covered = retry.encode(&mut answer);
+            let len = key.seal(&mut answer, covered);
+            now += Duration::from_micros(20);
+            client.handle(now, now, &answer[..len]);
+        }
+        now = client.next_timer(now).expect("it waits").max(now);
+        client.on_timer(now);
+    }
+    assert_eq!(client.outcome(), Some(Err(ClientError::NoAnswer(patience))));
+    // Those of the schedule (0, 0.25, 0.75, 1.75, 3.75, 5.75, 7.75, 9.75 s), and three at once.
+    assert!((4..=11).contains(&hellos), "{hellos} hellos in 10 s");
 }
 
 #[test]
