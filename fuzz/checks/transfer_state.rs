@@ -599,6 +599,7 @@ async fn meet(stage: &Stage) -> Option<(Client, quinn::Connection)> {
         token: None,
         scheme: Scheme::parse("cubic").expect("it is in the list"),
         patience: PATIENCE,
+        queueing: Duration::ZERO,
         silence: SILENCE,
     };
     let welcome = async {

@@ -34,6 +34,8 @@ use crate::ui::Ui;
 const AT_A_TIME: usize = 4;
 /// How long to wait for a server's first answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to ask again where a server has no place.
+const QUEUEING: Duration = Duration::from_secs(60);
 /// How many failures are told one by one.
 const TOLD: usize = 10;
 
@@ -222,6 +224,7 @@ async fn connect(host: &Host, args: &ClientArgs, ui: &Ui) -> Result<Client, Fail
         token,
         scheme: args.common.scheme.clone(),
         patience: PATIENCE,
+        queueing: QUEUEING,
         silence: SILENCE,
     };
     let client = Client::connect(&config).await.map_err(|error| {

@@ -95,6 +95,9 @@ pub fn main_with(algorithms: Registry, queues: queue::Registry) -> ExitCode {
     queues
         .install()
         .expect("no queue is read before the program begins");
+    if let Err(error) = signals::outlive_file_limits() {
+        plain::warn(format_args!("verus: {error}"));
+    }
     let parsed = help::dressed(Cli::command())
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches));

@@ -100,7 +100,7 @@ async fn list(
         match entry {
             Entry::Folder(inner) => {
                 let local = base.append(&inner).map_err(Trouble::Here)?;
-                into.make(&local).map_err(|error| {
+                into.make(&local, &mut 0).map_err(|error| {
                     Trouble::Here(
                         Refusal::from_io("cannot write", &error)
                             .and(format_args!("the folder was to be `{local}`")),

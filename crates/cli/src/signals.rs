@@ -7,8 +7,17 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level::pipe};
+
+/// From now on a file that would grow beyond RLIMIT_FSIZE is an error in writing it, and not the end of the process. A
+/// program that is started has it as before: what is handled is not inherited, as what is ignored would be.
+///
+/// # Errors
+/// If the system grants no handler.
+pub fn outlive_file_limits() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::default()).map(drop)
+}
 
 /// The signals that end a command.
 #[derive(Debug)]

@@ -55,7 +55,7 @@ pub struct Factory {
     seed: u64,
     /// How many controllers were built: each draws random numbers of its own.
     built: Arc<AtomicU64>,
-    send_window: u64,
+    send_window: Arc<AtomicU64>,
     log: usize,
 }
 
@@ -76,7 +76,7 @@ impl Factory {
             scheme: Arc::new(scheme.clone()),
             seed,
             built: Arc::new(AtomicU64::new(0)),
-            send_window: SEND_WINDOW,
+            send_window: Arc::new(AtomicU64::new(SEND_WINDOW)),
             log: 0,
         }
     }
@@ -85,7 +85,14 @@ impl Factory {
     /// It is set here because a [`Driver`] wakes a connection by setting it once more to what it is, and quinn has no
     /// way to ask for it.
     #[must_use]
-    pub fn send_window(mut self, bytes: u64) -> Factory {
+    pub fn send_window(self, bytes: u64) -> Factory {
+        self.shared_send_window(Arc::new(AtomicU64::new(bytes)))
+    }
+
+    /// The same, of all connections that this makes controllers for, and for as long as they last: who changes it tells
+    /// each (`Connection::set_send_window`).
+    #[must_use]
+    pub fn shared_send_window(mut self, bytes: Arc<AtomicU64>) -> Factory {
         self.send_window = bytes;
         self
     }
@@ -125,7 +132,7 @@ impl Factory {
             }
         }
         transport
-            .send_window(self.send_window)
+            .send_window(self.send_window.load(Ordering::Relaxed))
             .congestion_controller_factory(Arc::new(self));
     }
 }
@@ -138,7 +145,8 @@ impl congestion::ControllerFactory for Factory {
         if self.log > 0 {
             bridge.set_log(Some(told::Log::new(self.log)));
         }
-        Box::new(Adapter::new(Shared::new(now, bridge, self.send_window)))
+        let window = Arc::clone(&self.send_window);
+        Box::new(Adapter::new(Shared::new(now, bridge, window)))
     }
 }
 

@@ -31,6 +31,7 @@ mod wire;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -57,6 +58,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// How much of what arrived may wait to be written, in bytes for each connection, and how much of what
 /// was sent may wait to be acknowledged.
 const WINDOW: u32 = 8 << 20;
+/// What all clients of a server have of such windows together, in each direction; a client's is its share, but no less than
+/// [`LEAST_WINDOW`], which is 5 Mbit/s for a round trip of 100 ms. What is under way when others come stays until it is
+/// acknowledged: of many who come at once and take nothing, the nth holds an nth of this, and all of them four times as much.
+const WINDOWS: u32 = 16 << 20;
+const LEAST_WINDOW: u32 = 64 << 10;
 /// The same before the peer has proven who it is.
 const STRANGERS_WINDOW: u32 = 64 << 10;
 /// Asked of the system for each direction: what arrives in 5 ms at 400 Mbit/s. It is lost with an end
@@ -129,8 +135,26 @@ impl Gauge {
 /// [`Trouble::Silent`].
 pub const SILENCE: Duration = Duration::from_secs(60);
 
-/// Both ends' transport; `window` is the receive window of the connection.
-fn transport(scheme: &Scheme, window: u32, streams: u32, seed: u64) -> TransportConfig {
+/// The window of each of so many clients, bytes.
+fn share(clients: usize) -> u32 {
+    let clients = u32::try_from(clients.max(1)).unwrap_or(u32::MAX);
+    (WINDOWS / clients).clamp(LEAST_WINDOW, WINDOW)
+}
+
+/// How much of a file is read at a time for a client with this window, bytes: two such runs wait to be sent.
+fn run(window: u32) -> u64 {
+    let quarter = u64::from(window / 4);
+    (quarter - quarter % digest::BLOCK).clamp(digest::BLOCK, frames::MAX_RUN)
+}
+
+/// Both ends' transport; `window` is the receive window of the connection, and `sends` that of what was sent.
+fn transport(
+    scheme: &Scheme,
+    window: u32,
+    sends: &Arc<AtomicU64>,
+    streams: u32,
+    seed: u64,
+) -> TransportConfig {
     let mut transport = TransportConfig::default();
     transport
         .max_idle_timeout(IdleTimeout::try_from(IDLE).ok())
@@ -140,7 +164,7 @@ fn transport(scheme: &Scheme, window: u32, streams: u32, seed: u64) -> Transport
         .stream_receive_window(VarInt::from_u32(WINDOW))
         .receive_window(VarInt::from_u32(window));
     crate::quic::Factory::new(scheme, seed)
-        .send_window(u64::from(WINDOW))
+        .shared_send_window(Arc::clone(sends))
         .install(&mut transport);
     transport
 }
@@ -170,4 +194,26 @@ fn channel_secret(connection: &quinn::Connection) -> Result<[u8; 32], Trouble> {
             Trouble::Lost("the connection has no secret to prove anything by".to_owned())
         })?;
     Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_many_clients_make_a_server_keep_is_bounded_and_few_have_all_that_they_can_use() {
+        for clients in 1..=2 {
+            assert_eq!(
+                (share(clients), run(share(clients))),
+                (WINDOW, frames::MAX_RUN)
+            );
+        }
+        for clients in [5, 32, 100, 200] {
+            let each = u64::from(share(clients)) + 2 * run(share(clients));
+            let all = each * clients as u64;
+            assert!(all <= 48 << 20, "{all} bytes for {clients}");
+        }
+        assert_eq!(share(10_000), LEAST_WINDOW);
+        assert_eq!(run(LEAST_WINDOW), digest::BLOCK);
+    }
 }

@@ -226,6 +226,60 @@ fn a_quota_and_how_long_unfinished_files_stay_are_flags() {
     }
 }
 
+#[test]
+fn what_is_no_file_is_no_secret_and_no_list_of_hosts() {
+    let scene = Scene::new();
+    scene.write("here/file", b"contents");
+    scene.secret("here/token", b"a token that is long enough\n");
+    let pipe = scene.text("here/pipe");
+    nix::unistd::mkfifo(&*pipe, nix::sys::stat::Mode::S_IRUSR).expect("a pipe");
+    let server = scene.serve(&[]);
+    let address = server.address.to_string();
+    for no_file in [&*pipe, "/dev/tty", "/dev/zero"] {
+        let token = ["send", "file", &address, "--token-file", no_file];
+        refused(&scene.client(&token), 2, &[no_file]);
+        let hosts = ["send", "file", &address, "--known-hosts", no_file];
+        refused(&scene.client(&hosts), 2, &[no_file]);
+        let served = scene.text("served");
+        let mut serving = scene.command("server", &["serve", &served, "--token-file", no_file]);
+        refused(&serving.output().expect("it runs"), 2, &[no_file]);
+    }
+    assert!(scene.names("served").is_empty());
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_fails_one_file_and_ends_nobody() {
+    let scene = Scene::new();
+    let served = scene.text("served");
+    let serve = [
+        "serve",
+        &served,
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--json",
+    ];
+    let whole = scene.command("server", &serve);
+    let limits = ["-c", "ulimit -f 200; exec \"$@\"", "sh"];
+    let mut command = Command::new("sh");
+    command
+        .args(limits)
+        .arg(whole.get_program())
+        .args(whole.get_args());
+    command
+        .env("VERUS_CONFIG", scene.path("server"))
+        .stdin(Stdio::null());
+    let server = Server::start(command);
+    scene.write("here/large", &[7; 1_000_000]);
+    scene.write("here/small", &[7; 10_000]);
+    let address = server.address.to_string();
+    let output = scene.client(&["send", "large", &address]);
+    refused(&output, 1, &["large", "larger than", "the other end"]);
+    succeeded(&scene.client(&["send", "small", &address]));
+    assert_eq!(scene.names("served"), ["small"]);
+}
+
 /// The command as somebody without rights gives it, who may not even look where we build.
 fn as_nobody(scene: &Scene, command: &Command) -> Command {
     const NOBODY: u32 = 65_534;

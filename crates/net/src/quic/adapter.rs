@@ -33,7 +33,7 @@ pub(super) struct Shared {
     sooner: Notify,
     /// The connection's send window, which the driver sets to what it is: quinn then looks whether it
     /// can send.
-    send_window: u64,
+    send_window: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Shared {
@@ -45,7 +45,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(super) fn new(origin: Instant, bridge: Bridge, send_window: u64) -> Self {
+    pub(super) fn new(origin: Instant, bridge: Bridge, send_window: Arc<AtomicU64>) -> Self {
         Shared {
             origin,
             limit: AtomicU64::new(bridge.limit()),
@@ -63,7 +63,7 @@ impl Shared {
     }
 
     pub(super) fn send_window(&self) -> u64 {
-        self.send_window
+        self.send_window.load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -296,7 +296,7 @@ mod tests {
         let at = |millis| origin + Duration::from_millis(millis);
         let scheme = Scheme::parse("verus").expect("in the catalogue");
         let bridge = Bridge::new(scheme.build(1), Time::ZERO, SIZE as u16);
-        let mut adapter = Adapter::new(Shared::new(origin, bridge, 1));
+        let mut adapter = Adapter::new(Shared::new(origin, bridge, Arc::default()));
         let shared = Arc::clone(&adapter.shared);
         let mut context = Context::from_waker(Waker::noop());
         // As `on_ack` does with what only quinn can make.
@@ -338,7 +338,7 @@ mod tests {
         let at = |millis| origin + Duration::from_millis(millis);
         let scheme = Scheme::parse("verus").expect("in the catalogue");
         let bridge = Bridge::new(scheme.build(1), Time::ZERO, SIZE as u16);
-        let mut adapter = Adapter::new(Shared::new(origin, bridge, 1));
+        let mut adapter = Adapter::new(Shared::new(origin, bridge, Arc::default()));
         let shared = Arc::clone(&adapter.shared);
         let mut context = Context::from_waker(Waker::noop());
 

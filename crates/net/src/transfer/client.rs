@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use quinn::crypto::rustls::QuicClientConfig;
@@ -22,6 +23,7 @@ use super::address::Host;
 use super::exchange::{Delivered, supply, take};
 use super::files::{Place, Source};
 use super::frames::{ALPN, Answer, FileInfo, Request};
+use super::housekeeping::Room;
 use super::paths::RelativePath;
 use super::places::Pulse;
 use super::refusal::{Reason, Refusal};
@@ -37,8 +39,10 @@ use crate::quic;
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 /// How long a client that is done waits for the server to hear of it.
 const GOODBYE: Duration = Duration::from_millis(500);
-/// How long to wait before a server that is busy is asked again: a place is free for a moment only.
+/// How long to wait at first before a server that has no place is asked again, and at the most; half of it at random, so
+/// that many who wait do not ask at once.
 const AGAIN: Duration = Duration::from_millis(200);
+const AGAIN_AT_MOST: Duration = Duration::from_secs(1);
 /// The longest list that is taken from a server: entries, and bytes of their paths.
 const MAX_ENTRIES: usize = 1_000_000;
 const MAX_LIST_BYTES: usize = 64 << 20;
@@ -58,6 +62,8 @@ pub struct ClientConfig {
     pub scheme: Scheme,
     /// How long to wait for an answer at first.
     pub patience: Duration,
+    /// How long to ask again for a place where a server has none.
+    pub queueing: Duration,
     /// How long to wait for a word from a server that is alive, later.
     pub silence: Duration,
 }
@@ -216,10 +222,15 @@ impl Client {
     /// # Errors
     /// If there is no server, not the right one, or it does not want us.
     pub async fn connect(config: &ClientConfig) -> Result<Self, ConnectError> {
-        let end = Instant::now() + config.patience;
+        let end = Instant::now() + config.queueing;
+        let mut again = AGAIN;
         loop {
             match Client::try_connect(config).await {
-                Err(ConnectError::Busy) if Instant::now() + AGAIN < end => sleep(AGAIN).await,
+                Err(ConnectError::Busy) if Instant::now() + again < end => {
+                    let random = random_seed() as f64 / u64::MAX as f64;
+                    sleep(again.mul_f64((1.0 + random) / 2.0)).await;
+                    again = (again * 2).min(AGAIN_AT_MOST);
+                }
                 other => return other,
             }
         }
@@ -366,7 +377,7 @@ impl Client {
             Answer::Refused(refusal) => return Err(Trouble::There(refusal)),
             _ => return Err(Trouble::Protocol("an answer out of turn".to_owned())),
         };
-        let taken = take(&mut wire, place, file, gauge).await;
+        let taken = take(&mut wire, place, file, &Room::unlimited(), gauge).await;
         // The server hears what became of it before we hang up.
         let _ = timeout(GOODBYE, wire.finish()).await;
         taken
@@ -461,7 +472,8 @@ fn is_busy(error: &ConnectionError) -> bool {
 /// The first of the host's addresses that answers, each being tried a little after the one before.
 async fn reach(config: &ClientConfig) -> Result<(Endpoint, Connection), ConnectError> {
     let mut quinn_config = quinn::ClientConfig::new(Arc::new(tls()?));
-    let mut transport = transport(&config.scheme, WINDOW, STREAMS, random_seed());
+    let sends = Arc::new(AtomicU64::new(u64::from(WINDOW)));
+    let mut transport = transport(&config.scheme, WINDOW, &sends, STREAMS, random_seed());
     transport.keep_alive_interval(Some(KEEP_ALIVE));
     quinn_config.transport_config(Arc::new(transport));
     let mut attempts = JoinSet::new();

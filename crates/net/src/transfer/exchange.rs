@@ -19,6 +19,7 @@ use super::Gauge;
 use super::digest::{BLOCK, Digest, Tally};
 use super::files::{Part, Place, Reader, Run, Source, Standing};
 use super::frames::{Demand, FileInfo, Subject, Supply};
+use super::housekeeping::Room;
 use super::refusal::{Reason, Refusal};
 use super::wire::{Receiving, Sending, Trouble, Wire};
 
@@ -288,9 +289,10 @@ pub(super) async fn take(
     wire: &mut Wire,
     place: Place,
     info: FileInfo,
+    room: &Room,
     gauge: &Gauge,
 ) -> Result<Delivered, Trouble> {
-    let result = try_take(wire, place, info, gauge).await;
+    let result = try_take(wire, place, info, room, gauge).await;
     if let Some(refusal) = result.as_ref().err().and_then(Trouble::for_peer) {
         let _ = timeout(LAST_WORDS, wire.say(&Demand::Failed(refusal))).await;
         wire.stop();
@@ -302,10 +304,11 @@ async fn try_take(
     wire: &mut Wire,
     place: Place,
     info: FileInfo,
+    room: &Room,
     gauge: &Gauge,
 ) -> Result<Delivered, Trouble> {
     let size = info.size;
-    if already_there(wire, &place, info).await? {
+    if already_there(wire, &place, info, room).await? {
         wire.say(&Demand::Done).await?;
         gauge.start(size);
         return Ok(Delivered {
@@ -315,6 +318,16 @@ async fn try_take(
         });
     }
     let mut part = open_part(place).await?;
+    part = {
+        let room = room.clone();
+        let (part, booked) = off(move || {
+            let booked = part.book(&room, size);
+            (part, booked)
+        })
+        .await?;
+        booked.map_err(Trouble::Here)?;
+        part
+    };
     let (reader, length) = part.read(size).map_err(Trouble::Here)?;
     let (reader, kept) = check(wire, Subject::Part, reader, length).await?;
     let tally = reader.into_tally();
@@ -355,7 +368,12 @@ async fn try_take(
 }
 
 /// Whether the very file stands at its place; something else there is replaced, or is trouble.
-async fn already_there(wire: &mut Wire, place: &Place, info: FileInfo) -> Result<bool, Trouble> {
+async fn already_there(
+    wire: &mut Wire,
+    place: &Place,
+    info: FileInfo,
+    room: &Room,
+) -> Result<bool, Trouble> {
     let size = info.size;
     let looked = {
         let place = place.clone();
@@ -370,8 +388,8 @@ async fn already_there(wire: &mut Wire, place: &Place, info: FileInfo) -> Result
         Standing::SameSize(file) => {
             let (_, kept) = check(wire, Subject::Target, Reader::new(file, size), size).await?;
             if kept == size {
-                let place = place.clone();
-                off(move || place.forget_part()).await?;
+                let (place, room) = (place.clone(), room.clone());
+                off(move || place.forget_part(&room)).await?;
                 return Ok(true);
             }
             Some("another file of the same size")

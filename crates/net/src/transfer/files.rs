@@ -25,6 +25,7 @@ use rustix::io::Errno;
 use super::digest::{BLOCK, Digest, Tally, is_zero};
 use super::folder::{Folder, file_info, not_a_file};
 use super::frames::{FileInfo, MAX_RUN};
+use super::housekeeping::{Booked, Room};
 use super::paths::{PART_SUFFIX, RelativePath};
 use super::printable::printable;
 use super::refusal::{Reason, Refusal};
@@ -51,6 +52,8 @@ pub struct Reader {
     file: File,
     pending: VecDeque<Run>,
     tally: Tally,
+    /// No run has more bytes.
+    longest: u64,
     /// Zeros that were read since the last run, in bytes.
     quiet: u64,
 }
@@ -62,6 +65,7 @@ impl Reader {
             file,
             pending: VecDeque::new(),
             tally: Tally::new(size),
+            longest: MAX_RUN,
             quiet: 0,
         }
     }
@@ -101,7 +105,7 @@ impl Reader {
                 self.tally.zeros(to);
                 return Ok(None);
             }
-            let mut bytes = vec![0; (to - start).min(MAX_RUN) as usize];
+            let mut bytes = vec![0; (to - start).min(self.longest) as usize];
             self.file.read_exact_at(&mut bytes, start)?;
             let end = start + bytes.len() as u64;
             let quiet = self.quiet + bytes.len() as u64;
@@ -175,6 +179,8 @@ pub struct Source {
     stat: Stat,
     /// What it is like.
     pub info: FileInfo,
+    /// How much of it is read at a time, at the most: whole blocks, and no more than [`MAX_RUN`].
+    pub run: u64,
 }
 
 impl Source {
@@ -203,7 +209,13 @@ impl Source {
         let stat =
             fs::fstat(&file).map_err(|error| Refusal::from_io("cannot read it", &error.into()))?;
         let info = file_info(&stat).ok_or_else(|| not_a_file(&stat))?;
-        Ok(Source { file, stat, info })
+        let run = MAX_RUN;
+        Ok(Source {
+            file,
+            stat,
+            info,
+            run,
+        })
     }
 
     /// Begins to read it, and keeps an eye on it.
@@ -215,7 +227,9 @@ impl Source {
             .file
             .try_clone()
             .map_err(|error| Refusal::from_io("cannot read it", &error))?;
-        Ok(Reader::new(file, self.info.size))
+        let mut reader = Reader::new(file, self.info.size);
+        reader.longest = self.run;
+        Ok(reader)
     }
 
     /// Whether it may have been written to since.
@@ -291,10 +305,12 @@ impl Place {
     }
 
     /// Removes what an earlier attempt has left, where that is of no more use and is not being written.
-    pub fn forget_part(&self) {
+    pub(super) fn forget_part(&self, room: &Room) {
         if self.folder.look(&self.part_name()).is_ok()
-            && let Ok(part) = Part::open(self)
+            && let Ok(mut part) = Part::open(self)
         {
+            // What it took is given back.
+            let _ = part.book(room, 0);
             part.discard();
         }
     }
@@ -333,6 +349,8 @@ pub struct Part {
     /// There is no room for the rest; what is there would only keep the disk full.
     full: bool,
     finished: bool,
+    /// Counted when this is dropped, while the file is still locked.
+    booked: Option<Booked>,
 }
 
 /// Why a file must not be used as an unfinished one of ours, if it must not.
@@ -429,6 +447,7 @@ impl Part {
                     syncing: None,
                     full: false,
                     finished: false,
+                    booked: None,
                 });
             }
         }
@@ -436,6 +455,15 @@ impl Part {
             Reason::Busy,
             "other transfers are writing this file",
         ))
+    }
+
+    /// Makes sure that `room` has as much as a file of `size` bytes takes besides what is there.
+    ///
+    /// # Errors
+    /// If it has not.
+    pub(super) fn book(&mut self, room: &Room, size: u64) -> Result<(), Refusal> {
+        self.booked = room.book(&self.place, size)?;
+        Ok(())
     }
 
     /// How much is in it, in bytes.
@@ -605,6 +633,7 @@ impl Drop for Part {
         if self.length == 0 || self.full {
             self.remove();
         }
+        self.booked = None; // fields are dropped in order, and the file with its lock comes before
     }
 }
 

@@ -75,11 +75,24 @@ impl Folder {
         Ok(Folder::from(self.resolve(path, THROUGH)?))
     }
 
-    /// Opens a folder in here, and makes those on the way that are missing.
+    /// How many folders on the way to `path`, itself included, there are not.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file), of the last that there is.
+    pub fn missing(&self, path: &RelativePath) -> io::Result<usize> {
+        match (self.folder(path), path.split_last()) {
+            (Err(error), Some((parent, _))) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(self.missing(&parent)? + 1)
+            }
+            (opened, _) => opened.map(|_| 0),
+        }
+    }
+
+    /// Opens a folder in here, and makes those on the way that are missing; `made` counts them.
     ///
     /// # Errors
     /// As [`file`](Self::file).
-    pub fn make(&self, path: &RelativePath) -> io::Result<Folder> {
+    pub fn make(&self, path: &RelativePath, made: &mut u64) -> io::Result<Folder> {
         match self.folder(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => return other,
@@ -87,9 +100,10 @@ impl Folder {
         let Some((parent, name)) = path.split_last() else {
             return self.folder(path);
         };
-        let parent = self.make(&parent)?;
+        let parent = self.make(&parent, made)?;
         match fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => {}
+            Ok(()) => *made += 1,
+            Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         self.folder(path)
@@ -370,7 +384,7 @@ mod tests {
             assert!(root.resolve_by_name(&path(bad), READ).is_err(), "{bad}");
         }
         assert!(root.folder(&path("in/up")).is_err());
-        assert!(root.make(&path("in/up/new")).is_err());
+        assert!(root.make(&path("in/up/new"), &mut 0).is_err());
         assert!(!outer.path().join("new").exists());
         assert!(root.file(&path("in/file")).is_ok());
         assert!(root.resolve_by_name(&path("in/file"), READ).is_ok());
@@ -382,7 +396,7 @@ mod tests {
         let outer = tree();
         let root = Folder::open(&outer.path().join("root")).expect("it exists");
         assert!(root.file(&path("in/inside")).is_ok());
-        assert!(root.make(&path("in/shallow/new")).is_ok());
+        assert!(root.make(&path("in/shallow/new"), &mut 0).is_ok());
         assert!(outer.path().join("root/in/deep/new").is_dir());
     }
 

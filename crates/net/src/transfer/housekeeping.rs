@@ -5,7 +5,7 @@
 //! counted; what was miscounted, because two did something at once, is set right at the next look. A file counts with its size, in blocks, even if it has holes: how much of it is data, nobody
 //! knows before it has arrived.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,7 +13,7 @@ use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 
 use super::files::{self, Place};
 use super::folder::Folder;
-use super::paths::{MAX_DEPTH, is_part};
+use super::paths::{MAX_DEPTH, RelativePath, is_part};
 use super::refusal::{Reason, Refusal};
 
 /// How often the folder is looked through.
@@ -36,7 +36,9 @@ struct Counted {
     booked: u64,
 }
 
-/// Room for a file that is being received. Dropped, what is there by then is counted.
+/// Room for a file that is being received, on top of what is there of it: until it takes the name, the file that it
+/// replaces stays. Dropped, what is there by then is counted. Its owner has the unfinished file locked from before it is
+/// made until after it is dropped, so that nothing is counted twice or not at all, however many write the file in turn.
 #[derive(Debug)]
 pub(super) struct Booked {
     room: Room,
@@ -52,6 +54,11 @@ impl Room {
             limit,
             counted: Arc::default(),
         }
+    }
+
+    /// As much as there is.
+    pub(super) fn unlimited() -> Self {
+        Room::new(None)
     }
 
     fn counted(&self) -> MutexGuard<'_, Counted> {
@@ -77,7 +84,7 @@ impl Room {
             return Ok(None);
         }
         let before = there(place);
-        let booked = cost(size).saturating_sub(before);
+        let booked = cost(size).saturating_sub(taken_by(place, &place.part_name()));
         let mut counted = self.counted();
         self.check(&counted, booked)?;
         counted.booked += booked;
@@ -89,16 +96,25 @@ impl Room {
         }))
     }
 
-    /// Makes sure of room for so many folders.
+    /// Makes the folder at `path` below `root`, and those above it that are missing, if there is room for them.
     ///
     /// # Errors
-    /// If there is none.
-    pub(super) fn folders(&self, count: usize) -> Result<(), Refusal> {
+    /// If there is none, or they cannot be made.
+    pub(super) fn make(&self, root: &Folder, path: &RelativePath) -> Result<Folder, Refusal> {
+        let cannot = |error| Refusal::from_io("cannot make the folder", &error);
+        let missing = root.missing(path).map_err(cannot)?;
+        let more = LEAST * missing as u64;
+        {
+            let mut counted = self.counted();
+            self.check(&counted, more)?;
+            counted.booked += more;
+        }
+        let mut made = 0;
+        let folder = root.make(path, &mut made);
         let mut counted = self.counted();
-        let more = LEAST * count as u64;
-        self.check(&counted, more)?;
-        counted.taken += more;
-        Ok(())
+        counted.booked -= more;
+        counted.taken += LEAST * made;
+        folder.map_err(cannot)
     }
 
     fn check(&self, counted: &Counted, more: u64) -> Result<(), Refusal> {
@@ -137,8 +153,11 @@ fn cost_of(stat: &Stat) -> u64 {
 
 /// What there is of a file, finished and not.
 fn there(place: &Place) -> u64 {
-    let of = |name: &OsString| place.folder.look(name).map_or(0, |stat| cost_of(&stat));
-    of(&place.name) + of(&place.part_name())
+    taken_by(place, &place.name) + taken_by(place, &place.part_name())
+}
+
+fn taken_by(place: &Place, name: &OsStr) -> u64 {
+    place.folder.look(name).map_or(0, |stat| cost_of(&stat))
 }
 
 /// What is in a folder, in bytes, after unfinished files older than `keep` were removed. Links are not
@@ -179,9 +198,10 @@ fn expire(folder: &Folder, name: &OsString, keep: Duration) -> bool {
         return false;
     };
     let ours = files::not_ours(&stat).is_none();
-    let modified = u64::try_from(stat.st_mtime).unwrap_or(0);
-    let old = UNIX_EPOCH + Duration::from_secs(modified) + keep <= now();
-    ours && old
+    // A peer or a user may set the time of modification, to the end of time even; that of the last change nobody can.
+    let written = u64::try_from(stat.st_mtime.min(stat.st_ctime)).unwrap_or(0);
+    let now = now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    ours && now.saturating_sub(Duration::from_secs(written)) >= keep
         && fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).is_ok()
         && fs::unlinkat(folder, name, AtFlags::empty()).is_ok()
 }

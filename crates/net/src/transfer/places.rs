@@ -1,15 +1,16 @@
 //! Who has a place at a server, and who loses it when there are no more.
 //!
-//! A newcomer never waits for an idle client. When all places are taken, one of those that can
-//! be spared makes room: of the network that has the most places, the one that has done nothing for the
-//! longest. So an attacker who has one address competes with himself, whatever others do.
+//! When all places are taken, a newcomer gets that of one that can be spared, because it has done nothing for a while: of
+//! the network that has the most places, the one that has done nothing for the longest. So an attacker who has one address
+//! competes with himself, whatever others do; and a client that has only just come is not sent away before it could ask
+//! for anything.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::network::Network;
@@ -87,9 +88,11 @@ impl Drop for Open {
 pub(super) struct Places {
     limit: usize,
     each: usize,
-    /// A client with something under way is spared until it has made no progress for so long.
+    /// A client keeps its place until it has made no progress for so long, be it that it has not asked for anything yet.
     grace: Duration,
     held: Mutex<Vec<Arc<Holder>>>,
+    /// How many are taken.
+    crowd: watch::Sender<usize>,
 }
 
 #[derive(Debug)]
@@ -114,6 +117,7 @@ impl Places {
             each,
             grace,
             held: Mutex::new(Vec::new()),
+            crowd: watch::Sender::new(0),
         })
     }
 
@@ -123,6 +127,11 @@ impl Places {
 
     pub(super) fn taken(&self) -> usize {
         self.held().len()
+    }
+
+    /// How many are taken, as that changes.
+    pub(super) fn crowd(&self) -> watch::Receiver<usize> {
+        self.crowd.subscribe()
     }
 
     /// Takes a place, another client's if need be; nothing if none can be spared.
@@ -139,7 +148,7 @@ impl Places {
                 .enumerate()
                 .filter(|(_, holder)| !at_home || holder.network == network)
                 .map(|(index, holder)| (index, holder, holder.pulse.quiet()))
-                .filter(|(_, holder, quiet)| holder.pulse.is_idle() || *quiet >= self.grace)
+                .filter(|(.., quiet)| *quiet >= self.grace)
                 .max_by_key(|(index, holder, quiet)| {
                     // Of equals, the one that came first.
                     (counts[&holder.network], *quiet, usize::MAX - index)
@@ -153,6 +162,7 @@ impl Places {
             evicted: Notify::new(),
         });
         held.push(Arc::clone(&holder));
+        self.crowd.send_replace(held.len());
         Some(Held {
             places: Arc::clone(self),
             holder,
@@ -173,9 +183,9 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.places
-            .held()
-            .retain(|holder| !Arc::ptr_eq(holder, &self.holder));
+        let mut held = self.places.held();
+        held.retain(|holder| !Arc::ptr_eq(holder, &self.holder));
+        self.places.crowd.send_replace(held.len());
     }
 }
 
@@ -203,6 +213,8 @@ mod tests {
             advance(Duration::from_millis(10)).await;
             crowd.push(places.take(network(2)).expect("a place"));
         }
+        assert!(places.take(network(3)).is_none(), "all have just come");
+        advance(GRACE).await;
         let newcomer = places.take(network(3)).expect("somebody makes room");
         assert!(is_evicted(&crowd[0]).await);
         assert!(!is_evicted(&honest).await && !is_evicted(&crowd[1]).await);
@@ -238,6 +250,8 @@ mod tests {
         assert!(places.take(network(1)).is_none());
         assert!(places.take(network(2)).is_some());
         drop(work);
+        assert!(places.take(network(1)).is_none(), "they may ask for more");
+        advance(GRACE).await;
         let again = places.take(network(1)).expect("one of its own makes room");
         assert!(is_evicted(&held[0]).await);
         drop(again);

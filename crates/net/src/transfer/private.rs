@@ -16,6 +16,11 @@ use rustix::process::geteuid;
 
 use super::secret_error::SecretError;
 
+/// For reading, without waiting for whoever writes into a pipe, or taking a terminal for ours.
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
 /// No file of ours is longer, in bytes: a full store of tokens is a fifth of it.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -172,6 +177,7 @@ impl Home {
             .map_err(|error| io_error("write", &path)(error.into()))?;
         let file = File::from(file);
         let found = file.metadata().map_err(io_error("write", &path))?;
+        regular(&path, &found)?;
         ours(&path, &found)?;
         secret(&path, &found)?;
         Ok(file)
@@ -240,8 +246,7 @@ impl Home {
 /// # Errors
 /// As [`Home::read`]; and if there is none.
 pub fn read(path: &Path) -> Result<String, SecretError> {
-    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = fs::openat(CWD, path, flags, Mode::empty())
+    let file = fs::openat(CWD, path, READ, Mode::empty())
         .map_err(|error| io_error("read", path)(error.into()))?;
     Ok(text(path, File::from(file), secret)?.text)
 }
@@ -251,8 +256,7 @@ pub fn read(path: &Path) -> Result<String, SecretError> {
 /// # Errors
 /// If it cannot be read, is no text, or others may change it.
 pub fn read_public(path: &Path) -> Result<Option<String>, SecretError> {
-    let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
-    match fs::openat(CWD, path, flags, Mode::empty()) {
+    match fs::openat(CWD, path, READ, Mode::empty()) {
         Ok(file) => Ok(Some(text(path, File::from(file), unchangeable)?.text)),
         Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(io_error("read", path)(error.into())),
@@ -260,9 +264,7 @@ pub fn read_public(path: &Path) -> Result<Option<String>, SecretError> {
 }
 
 fn open(folder: &File, name: &OsStr) -> Result<File, Errno> {
-    // A pipe in a folder of ours would make us wait for ever.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    fs::openat(folder, name, flags, Mode::empty()).map(File::from)
+    fs::openat(folder, name, READ, Mode::empty()).map(File::from)
 }
 
 fn text(
@@ -271,6 +273,7 @@ fn text(
     allowed: impl Fn(&Path, &Metadata) -> Result<(), SecretError>,
 ) -> Result<Text, SecretError> {
     let found = file.metadata().map_err(io_error("read", path))?;
+    regular(path, &found)?;
     ours(path, &found)?;
     allowed(path, &found)?;
     let mut bytes = Vec::new();
@@ -286,6 +289,15 @@ fn text(
         modified_s: found.mtime(),
         stamp: Stamp::of(&found),
     })
+}
+
+/// Refuses what is no file: a pipe may never be written to, and a device never end. `/dev/null` is an empty file.
+fn regular(path: &Path, found: &Metadata) -> Result<(), SecretError> {
+    let null = || std::fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == found.rdev());
+    if found.is_file() || (found.rdev() != 0 && null()) {
+        return Ok(());
+    }
+    Err(bad(path, "is not a file".to_owned()))
 }
 
 /// Refuses what belongs to another user, who could change it at any time.

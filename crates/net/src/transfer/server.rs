@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use rustix::fs::fstat;
 use rustls::crypto::ring::default_provider;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, timeout};
 use verus_core::algorithm::Scheme;
 
 use super::access::{Access, ClientName, Refreshed, Rights, Stranger, Visitor};
@@ -32,14 +33,15 @@ use super::exchange::{Delivered, off, supply, take};
 use super::files::{Place, Source};
 use super::folder::{Folder, Found, Walk};
 use super::frames::{ALPN, Answer, Demand, FileInfo, Request};
-use super::housekeeping::{Booked, OFTEN, Room};
+use super::housekeeping::{OFTEN, Room};
 use super::paths::RelativePath;
 use super::places::{Held, Places, Pulse};
 use super::refusal::{Reason, Refusal};
 use super::secrets::Identity;
 use super::wire::{Patience, Trouble, Wire, in_words};
 use super::{
-    Gauge, SILENCE, STRANGERS_WINDOW, STREAMS, WINDOW, channel_secret, code, random_seed, transport,
+    Gauge, SILENCE, STRANGERS_WINDOW, STREAMS, WINDOW, channel_secret, code, random_seed, run,
+    share, transport,
 };
 use crate::network::Network;
 use crate::quic;
@@ -57,8 +59,13 @@ const WAITING_BYTES: u64 = 64 << 10;
 const GRACE: Duration = Duration::from_secs(3);
 /// How many lists a client is given at a time; each holds the names of the folders that it is in.
 const LISTS: usize = 2;
-/// So many strangers who were turned away are told of in a second, and no more: they cost nothing.
+/// So many strangers who were turned away are told of in a second, and no more; and so many requests of one network that
+/// failed before anything moved: both cost nothing.
 const TOLD: u32 = 10;
+/// Of whom it is known how many such requests were not told of: more networks than have places.
+const REMEMBERED: usize = 1024;
+/// A path of a request that failed is told up to this many bytes: a peer may name any.
+const SHOWN: usize = 256;
 /// How many events may wait to be read before clients have to wait, too.
 const EVENTS: usize = 1024;
 /// How often it looks whether a token was revoked: a client is gone within a second.
@@ -177,20 +184,55 @@ struct Shared {
     events: mpsc::Sender<Event>,
     strangers: Arc<Places>,
     clients: Arc<Places>,
+    /// What each client may be sent that it has not acknowledged, bytes.
+    sends: Arc<AtomicU64>,
     room: Room,
-    turned_away: Mutex<TurnedAway>,
+    turned_away: Mutex<Told>,
+    failures: Mutex<BTreeMap<Network, Told>>,
     /// That some tokens count no more, or others do.
     access_changed: watch::Sender<()>,
     /// Who writes which file: device and inode of its folder, and its name. A newer one takes over.
     writers: Mutex<BTreeMap<FileKey, Arc<Notify>>>,
 }
 
-/// How many strangers were told of in this second, and how many not at all.
+/// How many of a kind were told of in this second, and how many not at all.
 #[derive(Debug)]
-struct TurnedAway {
+struct Told {
     second: Instant,
     told: u32,
     untold: u64,
+}
+
+impl Told {
+    fn new() -> Self {
+        Told {
+            second: Instant::now(),
+            told: 0,
+            untold: 0,
+        }
+    }
+
+    /// How many were not told before this one, if this one may be told.
+    fn may(&mut self) -> Option<u64> {
+        if self.second.elapsed() >= Duration::from_secs(1) {
+            self.second = Instant::now();
+            self.told = 0;
+        }
+        if self.told >= TOLD {
+            self.untold += 1;
+            return None;
+        }
+        self.told += 1;
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+/// `why`, and that others were not told of.
+fn with_untold(why: String, untold: u64) -> String {
+    match untold {
+        0 => why,
+        untold => format!("{why} (and {untold} others before)"),
+    }
 }
 
 /// Keys for what a server must recognise after it was restarted.
@@ -237,7 +279,8 @@ impl Server {
     pub fn start(config: ServerConfig, socket: std::net::UdpSocket) -> io::Result<Self> {
         let tls = tls(&config.identity).map_err(io::Error::other)?;
         let mut quic = quinn::ServerConfig::with_crypto(Arc::new(tls));
-        let transport = transport(&config.scheme, STRANGERS_WINDOW, 1, random_seed());
+        let sends = Arc::new(AtomicU64::new(u64::from(WINDOW)));
+        let transport = transport(&config.scheme, STRANGERS_WINDOW, &sends, 1, random_seed());
         quic.transport_config(Arc::new(transport))
             .max_incoming(WAITING)
             .incoming_buffer_size(WAITING_BYTES)
@@ -268,12 +311,10 @@ impl Server {
             events: sender,
             strangers: Places::new(STRANGERS, STRANGERS, Duration::ZERO),
             clients: Places::new(all, each, GRACE),
+            sends,
             room,
-            turned_away: Mutex::new(TurnedAway {
-                second: Instant::now(),
-                told: 0,
-                untold: 0,
-            }),
+            turned_away: Mutex::new(Told::new()),
+            failures: Mutex::default(),
             access_changed: watch::Sender::new(()),
             writers: Mutex::new(BTreeMap::new()),
         });
@@ -438,6 +479,8 @@ async fn attend(
     mut access_changed: watch::Receiver<()>,
 ) -> String {
     let lists = Arc::new(Semaphore::new(LISTS));
+    let mut crowd = shared.clients.crowd();
+    crowd.mark_changed();
     let close = |number: u32, why: &str| {
         connection.close(VarInt::from_u32(number), why.as_bytes());
         why.to_owned()
@@ -465,6 +508,12 @@ async fn attend(
                 if !shared.config.access.still_admits(visitor) {
                     return close(code::REVOKED, REVOKED);
                 }
+            }
+            Ok(()) = crowd.changed() => {
+                let window = share(*crowd.borrow_and_update());
+                shared.sends.store(u64::from(window), Ordering::Relaxed);
+                connection.set_send_window(u64::from(window));
+                connection.set_receive_window(VarInt::from_u32(window));
             }
             () = client.evicted() => {
                 return close(code::BUSY, "it got nowhere, and another wanted its place");
@@ -522,7 +571,6 @@ async fn greet(
     let Some(client) = shared.clients.take(network) else {
         return turn_away(code::BUSY, "there are as many clients as may be");
     };
-    connection.set_receive_window(VarInt::from_u32(WINDOW));
     connection.set_max_concurrent_bi_streams(VarInt::from_u32(STREAMS));
     let welcome = Answer::Welcome {
         proof: visitor.answer(&channel),
@@ -572,7 +620,7 @@ async fn answer(
         Request::Get { path } => {
             let result = get(shared, visitor, &mut wire, &path, gauge).await;
             let event = under_way.transfer(&path, Direction::Sent, None, &result);
-            (Some(event), result.map(drop))
+            (event, result.map(drop))
         }
         Request::Put {
             path,
@@ -581,7 +629,7 @@ async fn answer(
         } => {
             let result = put(shared, visitor, &mut wire, &path, file, replace, gauge).await;
             let event = under_way.transfer(&path, Direction::Received, Some(file.size), &result);
-            (Some(event), result.map(drop))
+            (event, result.map(drop))
         }
         Request::MakeFolder { path } => {
             let result = make_folder(shared, visitor, &mut wire, &path).await;
@@ -621,40 +669,48 @@ impl UnderWay<'_> {
         }
     }
 
-    /// A file that went, or did not; `size` as far as it is known without a result.
+    /// A file that went, or did not; `size` as far as it is known without a result. A client may have any number of
+    /// requests fail at once, and not all of them are told.
     fn transfer(
         &self,
         path: &[u8],
         direction: Direction,
         size: Option<u64>,
         result: &Result<Delivered, Trouble>,
-    ) -> Event {
+    ) -> Option<Event> {
         let delivered = result.as_ref().ok();
-        Event::Transfer(Transfer {
+        let moved = self.gauge.moved();
+        let outcome = match result {
+            Ok(Delivered { same: true, .. }) => Outcome::Same,
+            Ok(_) => Outcome::Complete,
+            Err(trouble) if moved > 0 => Outcome::Failed(self.why(trouble)),
+            Err(trouble) => Outcome::Failed(self.shared.may_tell(self.client, self.why(trouble))?),
+        };
+        Some(Event::Transfer(Transfer {
             client: self.client,
             name: self.visitor.name.clone(),
-            path: shown(path),
+            path: match outcome {
+                Outcome::Failed(_) => shown(path),
+                _ => whole(path),
+            },
             direction,
             size: delivered.map(|delivered| delivered.size).or(size),
-            moved: self.gauge.moved(),
+            moved,
             kept: delivered.map_or_else(|| self.gauge.kept(), |delivered| delivered.kept),
             took: self.began.elapsed(),
-            outcome: match result {
-                Ok(Delivered { same: true, .. }) => Outcome::Same,
-                Ok(_) => Outcome::Complete,
-                Err(trouble) => Outcome::Failed(self.why(trouble)),
-            },
-        })
+            outcome,
+        }))
     }
 
     /// A list or a folder that was not had.
     fn failed(&self, path: &[u8], result: &Result<(), Trouble>) -> Option<Event> {
         let trouble = result.as_ref().err()?;
+        let why = self.shared.may_tell(self.client, self.why(trouble))?;
         Some(Event::Failed {
             client: self.client,
             name: self.visitor.name.clone(),
             path: shown(path),
-            why: self.why(trouble),
+            why,
         })
     }
 }
@@ -680,7 +736,16 @@ fn may_write(shared: &Shared, visitor: &Visitor) -> Result<(), Refusal> {
     Err(Refusal::new(Reason::ReadOnly, text))
 }
 
+/// A path as a peer wrote it, and no longer than can be read.
 fn shown(path: &[u8]) -> String {
+    if path.len() <= SHOWN {
+        return whole(path);
+    }
+    let cut = whole(&path[..SHOWN]);
+    format!("{cut}… ({} bytes)", path.len())
+}
+
+fn whole(path: &[u8]) -> String {
     if path.is_empty() {
         ".".to_owned()
     } else {
@@ -773,7 +838,8 @@ async fn get(
         Err(refusal) => Err(refusal),
     };
     match opened {
-        Ok(source) => {
+        Ok(mut source) => {
+            source.run = run(share(shared.clients.taken()));
             wire.say(&Answer::Offer { file: source.info }).await?;
             supply(wire, &source, gauge).await
         }
@@ -784,14 +850,7 @@ async fn get(
 /// A folder of what is served, made with those above it where there is none yet.
 async fn made(shared: &Shared, path: RelativePath) -> Result<Result<Folder, Refusal>, Trouble> {
     let (root, room) = (shared.config.folder.clone(), shared.room.clone());
-    off(move || {
-        if root.folder(&path).is_err() {
-            room.folders(path.names().count())?;
-        }
-        root.make(&path)
-            .map_err(|error| Refusal::from_io("cannot make the folder", &error))
-    })
-    .await
+    off(move || room.make(&root, &path)).await
 }
 
 /// Where a client's file is to go, and what tells that place from others.
@@ -866,19 +925,9 @@ async fn put(
         Err(refusal) => return turn_down(wire, refusal).await,
     };
     let writing = Writing::begin(shared, key);
-    let booked = match book(&shared.room, &place, file.size, writing.takes_over).await? {
-        Ok(booked) => booked,
-        Err(refusal) => return turn_down(wire, refusal).await,
-    };
-    let taken = tokio::select! {
-        taken = take(wire, place, file, gauge) => Some(taken),
-        () = writing.give_way.notified() => None,
-    };
-    if booked.is_some() {
-        off(move || drop(booked)).await?;
-    }
-    if let Some(taken) = taken {
-        return taken;
+    tokio::select! {
+        taken = take(wire, place, file, &shared.room, gauge) => return taken,
+        () = writing.give_way.notified() => {}
     }
     let refusal = Refusal::new(
         Reason::Superseded,
@@ -887,26 +936,6 @@ async fn put(
     let _ = timeout(GOODBYE, wire.say(&Demand::Failed(refusal.clone()))).await;
     wire.stop();
     Err(Trouble::Here(refusal))
-}
-
-/// Books room for a file. If another transfer of it is giving way, its room is free in a moment.
-async fn book(
-    room: &Room,
-    place: &Place,
-    size: u64,
-    takes_over: bool,
-) -> Result<Result<Option<Booked>, Refusal>, Trouble> {
-    const PAUSE: Duration = Duration::from_millis(20);
-    let mut tries = if takes_over { 100 } else { 1 };
-    loop {
-        let (room, place) = (room.clone(), place.clone());
-        let booked = off(move || room.book(&place, size)).await?;
-        tries -= 1;
-        if booked.is_ok() || tries == 0 {
-            return Ok(booked);
-        }
-        sleep(PAUSE).await;
-    }
 }
 
 async fn make_folder(
@@ -934,22 +963,19 @@ struct Writing<'a> {
     shared: &'a Shared,
     key: FileKey,
     give_way: Arc<Notify>,
-    /// Another writer had it.
-    takes_over: bool,
 }
 
 impl<'a> Writing<'a> {
     fn begin(shared: &'a Shared, key: FileKey) -> Self {
         let give_way = Arc::new(Notify::new());
         let before = shared.writers().insert(key.clone(), Arc::clone(&give_way));
-        if let Some(before) = &before {
+        if let Some(before) = before {
             before.notify_one();
         }
         Writing {
             shared,
             key,
             give_way,
-            takes_over: before.is_some(),
         }
     }
 }
@@ -972,29 +998,30 @@ impl Shared {
     }
 
     /// Strangers neither fill a log nor wait for its reader.
-    fn tell_turned_away(&self, client: SocketAddr, mut why: String) {
+    fn tell_turned_away(&self, client: SocketAddr, why: String) {
         let mut turned_away = self
             .turned_away
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if turned_away.second.elapsed() >= Duration::from_secs(1) {
-            turned_away.second = Instant::now();
-            turned_away.told = 0;
-        }
-        if turned_away.told >= TOLD {
-            turned_away.untold += 1;
+        let Some(untold) = turned_away.may() else {
             return;
-        }
-        turned_away.told += 1;
-        if turned_away.untold > 0 {
-            why = format!("{why} (and {} others before)", turned_away.untold);
-        }
-        let told = self.events.try_send(Event::TurnedAway { client, why });
-        turned_away.untold = if told.is_ok() {
-            0
-        } else {
-            turned_away.untold + 1
         };
+        let why = with_untold(why, untold);
+        let told = self.events.try_send(Event::TurnedAway { client, why });
+        if told.is_err() {
+            turned_away.untold = untold + 1;
+        }
+    }
+
+    /// Whether a request of this client that failed for `why` is told; if so, with how many were not.
+    fn may_tell(&self, client: SocketAddr, why: String) -> Option<String> {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() >= REMEMBERED {
+            failures.retain(|_, told| told.second.elapsed() < Duration::from_secs(1));
+        }
+        let told = failures.entry(Network::of(client.ip()));
+        let untold = told.or_insert_with(Told::new).may()?;
+        Some(with_untold(why, untold))
     }
 
     async fn tell(&self, event: Event) {

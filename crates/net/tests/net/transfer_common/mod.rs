@@ -96,6 +96,7 @@ impl World {
             token: Some(Token::new(TOKEN).expect("long enough")),
             scheme: Scheme::parse("cubic").expect("it exists"),
             patience: Duration::from_secs(10),
+            queueing: Duration::from_secs(10),
             silence: SILENCE,
         }
     }
