@@ -14,6 +14,7 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
+use rustix::fs::{CWD, Mode, OFlags, openat};
 use verus_net::probe::seal::Secret;
 
 use crate::failure::Failure;
@@ -57,9 +58,15 @@ fn read_key(path: Option<&Path>) -> Result<Option<Secret>, Failure> {
     };
     let wrong =
         |what: &dyn Display| Failure::usage(format_args!("key file `{}`: {what}", path.display()));
-    let file = File::open(path).map_err(|error| wrong(&error))?;
+    // A pipe would have us wait until somebody writes into it.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = openat(CWD, path, flags, Mode::empty()).map_err(|error| wrong(&error))?;
+    let file = File::from(file);
     // Of the open file: its name may be another's a moment later.
     let metadata = file.metadata().map_err(|error| wrong(&error))?;
+    if !metadata.is_file() {
+        return Err(wrong(&"it is not a file"));
+    }
     let (mode, owner) = (metadata.mode() & 0o7777, metadata.uid());
     if mode & 0o077 != 0 {
         return Err(wrong(&format_args!(

@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, visible_alias = "delay", value_name = "MS", default_value_t = 20.0, value_parser = millis)]
     delay_ms: f64,
     /// Queue before the link to the program: KIND[:key=value,…], as in `verus list queues`.
-    #[arg(long, value_name = "QUEUE", default_value = "infinite", value_parser = queue)]
+    #[arg(long, value_name = "QUEUE", default_value = "droptail:packets=10000", value_parser = queue)]
     queue: Queue,
     /// Queue before the link from the program (default: as --queue).
     #[arg(long, value_name = "QUEUE", value_parser = queue)]
@@ -643,4 +643,27 @@ fn device_drops(inner: &Namespace, device: &str) -> io::Result<u64> {
 /// A failure of ours rather than the program's.
 fn own(error: io::Error) -> Failure {
     Failure::own(format_args!("shell: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// The program inside may be anybody's, and the emulator root's, whose memory has no other bound.
+    #[test]
+    fn the_default_queue_is_bounded_whichever_way() {
+        let line = Line::parse_from(["shell", "--down", "rate:1", "--up", "rate:1"]);
+        for asked in line.args.ways().expect("valid") {
+            let (_, queue) = asked.path.link.expect("a rate");
+            assert_ne!(queue, QueueConfig::Infinite, "{}", asked.way);
+        }
+    }
 }

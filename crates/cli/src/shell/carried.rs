@@ -253,7 +253,8 @@ pub fn write(
     contents.run = json!({
         "kind": "shell",
         "settings": {
-            "command": args.command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>(),
+            // Not its arguments: a password may be among them, and results are for others to see.
+            "command": args.command.first().map(|word| word.to_string_lossy()),
             "down": args.down, "up": args.up, "delay_ms": args.delay_ms,
             "queue": asked[1].queue, "up_queue": asked[0].queue,
             "loss": args.loss, "up_loss": args.up_loss, "once": args.once,

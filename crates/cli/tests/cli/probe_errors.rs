@@ -58,6 +58,12 @@ fn a_key_file_that_is_none_is_named() {
         2,
         &["absent", "No such file"],
     );
+    let pipe = folder.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).expect("a pipe");
+    for no_file in [text(&pipe), "/dev/zero"] {
+        let asked = client(&["127.0.0.1", "--key-file", no_file]);
+        refused(&asked, 2, &[no_file]);
+    }
 }
 
 #[test]

@@ -588,6 +588,26 @@ fn the_program_inherits_no_file_of_ours() {
 
 #[test]
 #[ignore = "takes root, network namespaces and TUN: `make test-root`"]
+fn the_programs_arguments_are_in_no_result() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    let out = out.to_str().expect("text");
+    let program = ["sh", "-c", "sleep 0.3", "--password=hunter2"];
+    let options = ["-q", "--down", "rate:50", "--out", out, "--"];
+    let output = output(&[&options[..], &program[..]].concat());
+    assert!(output.status.success(), "{output:?}");
+    for file in fs::read_dir(out).expect("a folder") {
+        let path = file.expect("a file").path();
+        let bytes = fs::read(&path).expect("ours");
+        assert!(!words(&bytes).contains("hunter2"), "{}", path.display());
+    }
+    let run = fs::read_to_string(format!("{out}/run.json")).expect("written");
+    let run: serde_json::Value = serde_json::from_str(&run).expect("JSON");
+    assert_eq!(run["settings"]["command"], "sh");
+}
+
+#[test]
+#[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn what_the_program_leaves_running_does_not_keep_the_path() {
     alone(|notes| {
         let before = host();
