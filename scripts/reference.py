@@ -89,7 +89,7 @@ def python() -> str:
 def described(name: str, what: Any, level: int = 2) -> str:
     """A class with its members, or a function."""
     parts = [f"{'#' * level} {name}"]
-    if callable(what):
+    if callable(what) and not (inspect.isclass(what) and issubclass(what, dict)):  # whose signature is that of any
         parts.append(f"```python\n{signature(name.rpartition('.')[2], what)}\n```")
     parts.append(from_docstring(inspect.getdoc(what) or ""))
     if inspect.isclass(what):

@@ -65,14 +65,16 @@ def files_of(scenario: Mapping[str, Any]) -> dict[str, Path]:
 
 
 def digests(runs: Iterable[Run]) -> dict[str, str]:
-    """The SHA-256 of each file that the runs need, by what stands for it in their scenarios.
+    """The SHA-256 of each file that the runs needed, by what stands for it in their scenarios.
+
+    A model that an experiment trained for itself is no more by then.
 
     Raises:
         OSError: One cannot be read.
         ValueError: A channel is unknown.
     """
     found = {text: path for run in runs for text, path in files_of(run.scenario).items()}
-    return {text: digest_of(path) for text, path in sorted(found.items())}
+    return {text: digest_of(path) for text, path in sorted(found.items()) if path.exists()}
 
 
 class Digests:

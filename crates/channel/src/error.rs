@@ -2,6 +2,9 @@
 
 use std::io;
 
+/// The fastest constant rate, in Mbit/s: a message names it.
+pub(crate) const FASTEST_MBPS: f64 = 10_000_000.0;
+
 /// Why a trace, a raw arrival log or a channel could not be read, written or found. Each message
 /// names the file (or name) and, where there is one, the line.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +112,7 @@ pub enum Error {
     #[error(
         "channel `{text}`: `{value}` is not a rate in Mbit/s (a number above 0 and at most {most}, such as rate:12; \
          units are k, M and G, as in rate:500k)",
-        most = crate::named::FASTEST_MBPS
+        most = FASTEST_MBPS
     )]
     BadRate {
         /// What was asked for.

@@ -8,7 +8,7 @@ use verus_core::near::near;
 use verus_core::quantity::{self, Unit};
 use verus_core::{Duration, Rate};
 
-use crate::error::Error;
+use crate::error::{Error, FASTEST_MBPS};
 use crate::generate::{self, CACHE};
 use crate::rates;
 use crate::recordings::{Recording, recording, recordings};
@@ -16,9 +16,6 @@ use crate::trace::Trace;
 
 /// A built-in channel repeats after this long: no run needs more, and it bounds memory.
 pub const LONGEST_BUILT_IN: Duration = Duration::from_secs(3600);
-
-/// The fastest constant rate, in Mbit/s.
-pub(crate) const FASTEST_MBPS: f64 = 10_000_000.0;
 
 /// What one name stands for.
 #[derive(Clone, Debug)]

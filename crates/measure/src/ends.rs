@@ -274,7 +274,12 @@ mod tests {
             ..flow(&meter, 0.0)
         };
         let totals = PathTotals::of(&[flow], None);
-        assert_eq!(totals, PathTotals::default());
+        let of_one_flow = PathTotals {
+            flow_min_mbps: Some(0.0),
+            flow_max_mbps: Some(0.0),
+            ..PathTotals::default()
+        };
+        assert_eq!(totals, of_one_flow);
         assert_eq!(PathTotals::of(&[], None), PathTotals::default());
     }
 

@@ -130,16 +130,15 @@ pub fn analyze(name: &str, source: impl Read) -> Result<LogReport, Error> {
         let told = if text.len() > MAX_LINE {
             Err(format!("longer than {MAX_LINE} bytes"))
         } else {
-            log.line(text.trim_ascii())
+            log.line(text.trim_ascii()).map_err(|what| {
+                let hint = if log.is_empty() { another(&text) } else { "" };
+                format!("{what}{hint}")
+            })
         };
         told.map_err(|what| Error::Line {
             name: name.to_owned(),
             line,
-            what: if log.is_empty() {
-                format!("{what}{}", another(&text))
-            } else {
-                what
-            },
+            what,
         })?;
     }
     log.finish().ok_or_else(|| Error::Empty {

@@ -23,7 +23,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::digest::{BLOCK, Digest, Tally, is_zero};
-use super::folder::{Folder, file_info, not_a_file};
+use super::folder::{Folder, file_info, not_a_file, not_ours};
 use super::frames::{FileInfo, MAX_RUN};
 use super::housekeeping::{Booked, Room};
 use super::paths::{PART_SUFFIX, RelativePath};
@@ -353,21 +353,6 @@ pub struct Part {
     booked: Option<Booked>,
 }
 
-/// Why a file must not be used as an unfinished one of ours, if it must not.
-pub(super) fn not_ours(stat: &Stat) -> Option<&'static str> {
-    if fs::FileType::from_raw_mode(stat.st_mode) != fs::FileType::RegularFile {
-        Some("something that is not a file")
-    } else if stat.st_uid != rustix::process::geteuid().as_raw() {
-        Some("another user's file")
-    } else if stat.st_nlink > 1 {
-        Some("a file that has another name, too,")
-    } else if stat.st_mode & 0o022 != 0 {
-        Some("a file that others may write to")
-    } else {
-        None
-    }
-}
-
 /// What new files may be, of what was asked for. It is read once: asking for it in any other way sets it.
 pub(super) fn permissions() -> u32 {
     static MASK: OnceLock<u32> = OnceLock::new();
@@ -462,7 +447,8 @@ impl Part {
     /// # Errors
     /// If it has not.
     pub(super) fn book(&mut self, room: &Room, size: u64) -> Result<(), Refusal> {
-        self.booked = room.book(&self.place, size)?;
+        let names = [self.place.name.clone(), self.part_name.clone()];
+        self.booked = room.book(&self.place.folder, names, size)?;
         Ok(())
     }
 

@@ -227,6 +227,21 @@ pub fn file_info(stat: &Stat) -> Option<FileInfo> {
     })
 }
 
+/// Why a file must not be used as an unfinished one of ours, if it must not.
+pub(super) fn not_ours(stat: &Stat) -> Option<&'static str> {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        Some("something that is not a file")
+    } else if stat.st_uid != rustix::process::geteuid().as_raw() {
+        Some("another user's file")
+    } else if stat.st_nlink > 1 {
+        Some("a file that has another name, too,")
+    } else if stat.st_mode & 0o022 != 0 {
+        Some("a file that others may write to")
+    } else {
+        None
+    }
+}
+
 /// Says what something is that is no file, and therefore not transferred.
 pub fn not_a_file(stat: &Stat) -> Refusal {
     let (reason, text) = match FileType::from_raw_mode(stat.st_mode) {

@@ -11,8 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{self, AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
 
-use super::files::{self, Place};
-use super::folder::Folder;
+use super::folder::{Folder, not_ours};
 use super::paths::{MAX_DEPTH, RelativePath, is_part};
 use super::refusal::{Reason, Refusal};
 
@@ -42,7 +41,9 @@ struct Counted {
 #[derive(Debug)]
 pub(super) struct Booked {
     room: Room,
-    place: Place,
+    folder: Folder,
+    /// The file's name, and the unfinished one's.
+    names: [OsString; 2],
     before: u64,
     booked: u64,
 }
@@ -75,22 +76,28 @@ impl Room {
         self.counted().taken = taken;
     }
 
-    /// Makes sure of room for a file of `size` bytes.
+    /// Makes sure of room for a file of `size` bytes in `folder`: by what name it goes there, and by what it is unfinished.
     ///
     /// # Errors
     /// If there is none.
-    pub(super) fn book(&self, place: &Place, size: u64) -> Result<Option<Booked>, Refusal> {
+    pub(super) fn book(
+        &self,
+        folder: &Folder,
+        names: [OsString; 2],
+        size: u64,
+    ) -> Result<Option<Booked>, Refusal> {
         if self.limit.is_none() {
             return Ok(None);
         }
-        let before = there(place);
-        let booked = cost(size).saturating_sub(taken_by(place, &place.part_name()));
+        let before = there(folder, &names);
+        let booked = cost(size).saturating_sub(taken_by(folder, &names[1]));
         let mut counted = self.counted();
         self.check(&counted, booked)?;
         counted.booked += booked;
         Ok(Some(Booked {
             room: self.clone(),
-            place: place.clone(),
+            folder: folder.clone(),
+            names,
             before,
             booked,
         }))
@@ -135,7 +142,7 @@ impl Room {
 
 impl Drop for Booked {
     fn drop(&mut self) {
-        let after = there(&self.place);
+        let after = there(&self.folder, &self.names);
         let mut counted = self.room.counted();
         counted.booked -= self.booked;
         counted.taken = (counted.taken + after).saturating_sub(self.before);
@@ -152,12 +159,12 @@ fn cost_of(stat: &Stat) -> u64 {
 }
 
 /// What there is of a file, finished and not.
-fn there(place: &Place) -> u64 {
-    taken_by(place, &place.name) + taken_by(place, &place.part_name())
+fn there(folder: &Folder, names: &[OsString; 2]) -> u64 {
+    names.iter().map(|name| taken_by(folder, name)).sum()
 }
 
-fn taken_by(place: &Place, name: &OsStr) -> u64 {
-    place.folder.look(name).map_or(0, |stat| cost_of(&stat))
+fn taken_by(folder: &Folder, name: &OsStr) -> u64 {
+    folder.look(name).map_or(0, |stat| cost_of(&stat))
 }
 
 /// What is in a folder, in bytes, after unfinished files older than `keep` were removed. Links are not
@@ -197,7 +204,7 @@ fn expire(folder: &Folder, name: &OsString, keep: Duration) -> bool {
     let Ok(stat) = fs::fstat(&fd) else {
         return false;
     };
-    let ours = files::not_ours(&stat).is_none();
+    let ours = not_ours(&stat).is_none();
     // A peer or a user may set the time of modification, to the end of time even; that of the last change nobody can.
     let written = u64::try_from(stat.st_mtime.min(stat.st_ctime)).unwrap_or(0);
     let now = now().duration_since(UNIX_EPOCH).unwrap_or_default();

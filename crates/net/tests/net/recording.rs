@@ -14,7 +14,7 @@ use verus_faults::{Bottleneck, Schedule};
 use verus_net::probe::client::{Client, ClientConfig};
 use verus_net::probe::connection::Batch;
 use verus_net::probe::limits::Limits;
-use verus_net::probe::recording::{self, Limit, Recording, Tape};
+use verus_net::probe::recording::{self, Limit, Recording, Tape, Way};
 use verus_net::probe::server::{Catalogue, Server, ServerConfig};
 use verus_net::probe::wire::Request;
 
@@ -452,8 +452,6 @@ fn what_bounded_a_recording_is_told_and_only_the_path_makes_a_channel() {
         (20.0, "infinite", Some(5.0), None, Limit::ServerLimit),
         (20.0, "infinite", None, Some(5.0), Limit::OwnRate),
         (4.0, "infinite", None, Some(5.0), Limit::PathQueue),
-        // One packet waits, for 2.24 ms at the most.
-        (5.0, "droptail:packets=1", None, Some(8.0), Limit::PathDrops),
     ];
     for (link, queue, granted, offered, bound) in cases {
         let scheme = match offered {
@@ -483,4 +481,18 @@ fn what_bounded_a_recording_is_told_and_only_the_path_makes_a_channel() {
             assert_eq!(limit.is_path(), limit.mark().is_none());
         }
     }
+}
+
+#[test]
+fn what_drops_without_a_queue_is_the_path_and_what_neither_drops_nor_queues_is_an_end() {
+    let bound = |lost| {
+        let way = Way {
+            sent: 1_000,
+            lost,
+            ..Way::default()
+        };
+        Limit::of(&way, Rate::from_mbps(5.0), None, Some(Rate::from_mbps(8.0)))
+    };
+    assert_eq!(bound(375), Limit::PathDrops);
+    assert_eq!(bound(0), Limit::Ends);
 }
