@@ -268,6 +268,11 @@ impl Controller for Prototype {
         }
         if !feedback.lost.is_empty() {
             self.on_lost(feedback.now, feedback.lost);
+            // The authors' timer goes off at the latest a second after the last acknowledgement, whatever is in flight. Ours
+            // needs a packet in flight, and in slow start each may have been declared lost by its own timer.
+            if self.phase == Phase::SlowStart && feedback.in_flight.is_zero() {
+                self.granted = self.granted.max(1);
+            }
         }
     }
 
@@ -373,6 +378,19 @@ mod tests {
         path.wait_ms(501);
         path.ack([1]);
         assert!(matches!(path.controller.phase, Phase::Recovery { .. }));
+    }
+
+    #[test]
+    fn slow_start_goes_on_though_each_packet_in_flight_was_lost_by_its_own_timer() {
+        let mut path = path();
+        path.fill();
+        let all = path.in_flight_numbers();
+        path.wait_ms(200);
+        path.feedback([], all, []);
+        assert_eq!(path.controller.phase, Phase::SlowStart);
+        let before = path.in_flight_numbers().len();
+        path.fill();
+        assert_eq!((before, path.in_flight_numbers().len()), (0, 1));
     }
 
     #[test]
