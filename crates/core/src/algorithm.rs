@@ -363,6 +363,10 @@ impl Registry {
     }
 }
 
+/// The largest window that a server lets strangers begin with, or keep whatever happens, packets: nearly three times that of
+/// RFC 6928.
+const LARGEST_WINDOW_OF_STRANGERS: f64 = 25.0;
+
 /// A parsed and checked scheme: an algorithm with its configuration.
 #[derive(Clone, Debug)]
 pub struct Scheme {
@@ -454,7 +458,20 @@ impl Scheme {
     /// What of it costs an end much more work or memory than the scheme's defaults do, in words; `sends` says whether
     /// that end runs the sender. A server does not do it for strangers.
     pub fn dear(&self, sends: bool) -> Option<String> {
-        self.config.dear(sends)
+        // Windows are sent, and kept, whether or not anything of them arrives.
+        let windows = ["initial_window_packets", "min_window_packets"];
+        let large = |(key, value): &&(String, Value)| {
+            let packets = match value {
+                Value::Number(packets) => *packets,
+                Value::Word(_) => return false,
+            };
+            windows.contains(&key.as_str()) && packets > LARGEST_WINDOW_OF_STRANGERS
+        };
+        let large = self.params.iter().find(large).filter(|_| sends);
+        let large = large.map(|(key, _)| {
+            format!("a {key} of more than {LARGEST_WINDOW_OF_STRANGERS} is more work")
+        });
+        large.or_else(|| self.config.dear(sends))
     }
 
     /// A fresh controller. Schemes that draw random numbers draw them from `seed`: when an epoch of

@@ -17,13 +17,13 @@
 
 use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::{Controller, Delivery, Departure, Feedback, Phase, Timeout};
+use crate::episode::{Episode, Period};
 use crate::long_path;
 use crate::pacer;
 use crate::random;
 use crate::range::OutOfRange;
 use crate::rounds::Rounds;
 use crate::spec::{Row, field};
-use crate::tcp::episode::{Episode, Period};
 use crate::units::{Bytes, Duration, Rate, Time};
 use crate::windowed::{Windowed, WindowedMax};
 use rand::RngExt;

@@ -96,6 +96,17 @@ impl Constant {
         controller.on_packet_size(Bytes::new(1500));
         Ok(controller)
     }
+
+    /// Counts the packets whose time has come by now.
+    fn count(&mut self, now: Time) {
+        if now < self.next {
+            return;
+        }
+        let passed = now.since(self.next).as_nanos() / self.interval.as_nanos() + 1;
+        self.next += self.interval * passed;
+        let most = (MADE_UP.as_nanos() / self.interval.as_nanos()).max(1);
+        self.due = (self.due + passed).min(most);
+    }
 }
 
 impl Controller for Constant {
@@ -105,7 +116,10 @@ impl Controller for Constant {
     }
 
     fn on_sent(&mut self, packet: &Departure) {
-        self.has_begun = true;
+        if !self.has_begun {
+            (self.has_begun, self.next) = (true, packet.at + self.interval);
+        }
+        self.count(packet.at);
         self.due = self.due.saturating_sub(1);
         self.in_flight = packet.in_flight;
     }
@@ -119,17 +133,11 @@ impl Controller for Constant {
     }
 
     fn on_tick(&mut self, now: Time, _in_flight: Bytes) {
-        if now < self.next {
-            return;
+        if self.has_begun {
+            self.count(now);
+        } else if now >= self.next {
+            self.due = 1;
         }
-        if !self.has_begun {
-            (self.due, self.next) = (1, now + self.interval);
-            return;
-        }
-        let passed = now.since(self.next).as_nanos() / self.interval.as_nanos() + 1;
-        self.next += self.interval * passed;
-        let most = (MADE_UP.as_nanos() / self.interval.as_nanos()).max(1);
-        self.due = (self.due + passed).min(most);
     }
 
     fn on_packet_size(&mut self, size: Bytes) {
@@ -146,8 +154,9 @@ impl Controller for Constant {
         Allowance::budget(self.packet_size * self.due)
     }
 
+    /// Not while a packet that is due may not leave, or there is none: what passes meanwhile is counted as it leaves.
     fn next_tick(&self) -> Option<Time> {
-        Some(self.next)
+        (self.due == 0).then_some(self.next)
     }
 
     /// Nothing is sent again: each packet is a sample of the channel, no more.
@@ -201,6 +210,17 @@ mod tests {
         path.fill();
         assert_eq!(path.in_flight(), SIZE * 108);
         assert_eq!(path.controller.next_tick(), Some(Time::from_millis(60_008)));
+    }
+
+    #[test]
+    fn what_may_not_leave_costs_no_work_at_any_rate() {
+        let mut path = constant();
+        path.tick();
+        assert_eq!(path.controller.next_tick(), None);
+        path.fill();
+        path.wait_ms(1);
+        path.tick();
+        assert_eq!(path.controller.next_tick(), None);
     }
 
     #[test]

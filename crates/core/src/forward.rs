@@ -334,7 +334,10 @@ impl Forward {
         self.losses
             .update(now, self.packet, acked + recovered, lost, recovered);
         self.smoothed_rtt = feedback.smoothed_rtt;
-        if let Some(window) = &mut self.starting {
+        // A window of which less than half is in flight is not used, and says nothing (RFC 7661 §4.2).
+        if let Some(window) = &mut self.starting
+            && feedback.in_flight_before * 2 >= *window
+        {
             *window += acked + recovered;
         }
         if let Some(last) = feedback.acked.last() {

@@ -16,6 +16,7 @@ use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::range::{OutOfRange, Within};
 use crate::spec::{Row, field};
 use crate::units::{Bytes, Duration, Time};
+use crate::used::Used;
 
 /// The base delay is the least of the minima of this many minutes (RFC 6817 §2.4.2, BASE_HISTORY).
 const BASE_MINUTES: usize = 10;
@@ -152,6 +153,7 @@ pub struct LedbatPp {
     next_number: u64,
     reduced_at: u64,
     heard_at: Time,
+    used: Used,
 }
 
 impl LedbatPp {
@@ -175,6 +177,7 @@ impl LedbatPp {
             next_number: 0,
             reduced_at: 0,
             heard_at: Time::ZERO,
+            used: Used::default(),
         })
     }
 
@@ -260,6 +263,7 @@ impl Controller for LedbatPp {
 
     fn on_sent(&mut self, packet: &Departure) {
         self.next_number = packet.number + 1;
+        self.used.on_sent(packet);
         // After an idle time as long as a timeout's least the window says nothing of the path any more (RFC 5681 §4.1).
         let alone = packet.in_flight == packet.size;
         let idle = packet.at.since(self.heard_at) > self.smoothed_rtt * 4;
@@ -285,7 +289,7 @@ impl Controller for LedbatPp {
         for acked in feedback.acked {
             self.heard_at = feedback.now;
             self.delays.update(feedback.now, acked.rtt);
-            if !acked.packet.app_limited {
+            if self.used.supports_growth(&acked.packet) {
                 self.on_acked(feedback.now, acked.packet.size / self.packet_size);
             }
         }

@@ -14,6 +14,7 @@ pub mod copa;
 mod credit;
 mod direct;
 pub mod ecn;
+pub mod episode;
 pub mod flight;
 pub mod forward;
 pub mod ledbatpp;
@@ -40,6 +41,7 @@ pub mod tcp;
 #[cfg(test)]
 mod testing;
 pub mod units;
+mod used;
 pub mod verus;
 pub mod vivace;
 mod windowed;

@@ -19,10 +19,11 @@
 use crate::configuration::{Configuration, initial_window_alone};
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::ecn::Ecn;
+use crate::episode::{Episode, Period};
 use crate::pacer;
 use crate::range::OutOfRange;
-use crate::tcp::episode::{Episode, Period};
 use crate::units::{Bytes, Duration, Rate, Time};
+use crate::used::Used;
 
 /// The weight of each round trip in α.
 const ALPHA_WEIGHT: f64 = 1.0 / 16.0;
@@ -95,6 +96,7 @@ pub struct Prague {
     reduced_at: Option<Time>,
     /// What losses took, and window and threshold before that.
     losses: Episode<(f64, f64)>,
+    used: Used,
 }
 
 impl Prague {
@@ -112,6 +114,7 @@ impl Prague {
             smoothed_rtt: Duration::ZERO,
             reduced_at: None,
             losses: Episode::new(Period::Round),
+            used: Used::default(),
         })
     }
 
@@ -164,6 +167,7 @@ impl Controller for Prague {
 
     fn on_sent(&mut self, packet: &Departure) {
         self.losses.on_sent(packet);
+        self.used.on_sent(packet);
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
@@ -185,10 +189,9 @@ impl Controller for Prague {
         let marked = (feedback.marked as u64).min(arrived);
         self.marks
             .on_arrivals(now, arrived, marked, self.smoothed_rtt);
-        let supports = feedback
-            .acked
-            .iter()
-            .filter(|one| !one.packet.app_limited && self.losses.supports_growth(&one.packet));
+        let supports = feedback.acked.iter().filter(|one| {
+            self.used.supports_growth(&one.packet) && self.losses.supports_growth(&one.packet)
+        });
         let unmarked = (supports.count() as u64).saturating_sub(marked);
         if unmarked > 0 {
             self.grow(unmarked as f64);
@@ -309,6 +312,7 @@ mod tests {
     /// A feedback of packets of a made-up flow.
     fn hear(prague: &mut Prague, at_ms: u64, rtt: Duration, arrived: usize, marked: usize) {
         let packet = testing::departure(prague.losses.next_number(), Time::ZERO);
+        prague.on_sent(&packet);
         let acked = crate::controller::Acked {
             packet,
             rtt,

@@ -158,12 +158,17 @@ impl Configured for Config {
             .then(|| Box::new(Forecaster::new(self)) as Box<dyn Observer>)
     }
 
-    /// Tables of its own take up to 0.4 s and 9 MB, those of the published limits nothing: they are there.
+    /// Tables of its own take up to 0.4 s and 9 MB, those of the published limits nothing: they are there. Without a
+    /// receiver half the sender forecasts, which takes ten times what sending does.
     fn dear(&self, sends: bool) -> Option<String> {
         let forecasts = sends || self.receiver;
-        let keys = "max_rate, max_arrivals_per_tick, volatility or escape_rate";
-        (forecasts && Origin::of(self) != Origin::of(&Config::default()))
-            .then(|| format!("another {keys} than the published one is more work"))
+        if forecasts && Origin::of(self) != Origin::of(&Config::default()) {
+            let keys = "max_rate, max_arrivals_per_tick, volatility or escape_rate";
+            return Some(format!(
+                "another {keys} than the published one is more work"
+            ));
+        }
+        (sends && !self.receiver).then(|| "a sender that forecasts is more work".to_owned())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The TCPs: one controller over three laws.
 //!
 //! What they share is here: cwnd and ssthresh (RFC 5681), slow start left by [`hystart`] or a loss, one
-//! reduction for all that a loss event took ([`episode`]), the way down by proportional rate reduction
+//! reduction for all that a loss event took ([`episode`](crate::episode)), the way down by proportional rate reduction
 //! (`prr`), the collapse of a timeout, and the undoing of a reduction that proves groundless. What differs is the
 //! [`Law`]: how the window grows, what a loss leaves of it, and what an undo must give back besides.
 //!
@@ -16,13 +16,14 @@ use std::fmt;
 
 use crate::controller::{Controller, Departure, Feedback, Phase, Timeout};
 use crate::ecn::Ecn;
+use crate::episode::{Episode, Period};
 use crate::range::OutOfRange;
 use crate::units::{Bytes, Time};
+use crate::used::Used;
 
 pub mod cubic;
-pub mod episode;
 pub mod hystart;
-mod prr;
+pub(crate) mod prr;
 pub mod reno;
 pub mod vegas;
 
@@ -30,7 +31,6 @@ pub use cubic::Cubic;
 pub use reno::NewReno;
 pub use vegas::Vegas;
 
-use episode::{Episode, Period};
 use hystart::{Sighting, Watch};
 
 /// The loss window: what a timeout leaves, in packets (LW, RFC 5681 §3.1).
@@ -196,8 +196,8 @@ pub trait Law: Clone + fmt::Debug + Send {
 pub struct Seen<'a> {
     /// All of it.
     pub feedback: &'a Feedback<'a>,
-    /// How many packets it acknowledges that say that the present window fits: sent since the last reduction,
-    /// and not while the source, rather than the window, held the sender back (RFC 9002 §7.8).
+    /// How many packets it acknowledges that say that the present window fits: sent since the last reduction, and while
+    /// the window was used (`used.rs`).
     pub supporting: f64,
     /// The number of the next packet to leave.
     pub next_number: u64,
@@ -238,6 +238,7 @@ pub struct Tcp<L: Law> {
     per_byte: f64,
     window: Window,
     episode: Episode<(Window, L::Memory)>,
+    used: Used,
     limit: Bytes,
 }
 
@@ -256,6 +257,7 @@ impl<L: Law> Tcp<L> {
             per_byte: 0.0,
             window: Window::new(initial.max(common.min_window_packets)),
             episode: Episode::new(common.period),
+            used: Used::default(),
             limit: Bytes::ZERO,
         };
         controller.set_packet_size(Bytes::new(1500));
@@ -275,7 +277,9 @@ impl<L: Law> Tcp<L> {
         }
         let mut supporting = 0;
         for acked in feedback.acked {
-            if self.episode.supports_growth(&acked.packet) && !acked.packet.app_limited {
+            if self.episode.supports_growth(&acked.packet)
+                && self.used.supports_growth(&acked.packet)
+            {
                 supporting += acked.packet.size.get();
             }
         }
@@ -322,6 +326,7 @@ impl<L: Law + 'static> Controller for Tcp<L> {
     #[inline]
     fn on_sent(&mut self, packet: &Departure) {
         self.episode.on_sent(packet);
+        self.used.on_sent(packet);
         self.law.on_sent(packet);
     }
 
@@ -354,6 +359,7 @@ impl<L: Law + 'static> Controller for Tcp<L> {
         let factor = self.packet_size / size;
         self.window.rescale(factor);
         self.law.rescale(factor);
+        self.episode.settle();
         self.set_packet_size(size);
     }
 

@@ -30,13 +30,13 @@ mod keys;
 pub mod profile;
 pub mod prototype;
 pub mod robust;
-pub mod undo;
 pub mod window;
 
 use crate::configuration::Configuration;
 use crate::controller::{
     self, Acked, Allowance, Controller, Departure, Feedback, ProfileSnapshot, Timeout,
 };
+use crate::episode::{Episode, Period};
 use crate::range::OutOfRange;
 use crate::recovery::Recovery;
 use crate::units::{Bytes, Duration, Rate, Time};
@@ -48,8 +48,7 @@ use epochs::{Epochs, Turn};
 use profile::Profile;
 pub use prototype::Prototype;
 use robust::loss::Lost;
-use robust::{Hold, Robust, View};
-use undo::Undo;
+use robust::{Answer, Hold, Robust, View};
 
 /// After a timeout, this many packets probe the path until one is acknowledged.
 const SILENT_WINDOW_PACKETS: u64 = 2;
@@ -67,12 +66,13 @@ enum Phase {
     Silent,
 }
 
-/// What a cut changes.
+/// What a cut changes, and what gives it back if nothing was lost.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     window: f64,
     estimate: f64,
     phase: Phase,
+    answer: Answer,
 }
 
 /// The Verus controller, in paper and in default mode.
@@ -94,8 +94,8 @@ pub struct Verus {
     epochs: Epochs,
     refit_at: Time,
     rtt: Duration,
-    next_number: u64,
-    undo: Undo<Before>,
+    /// The last loss episode, and the state before it where its cut may be undone.
+    episode: Episode<Option<Before>>,
     robust: Robust,
 }
 
@@ -120,8 +120,7 @@ impl Verus {
             budget: 0.0,
             refit_at: Time::ZERO,
             rtt: Duration::ZERO,
-            next_number: 0,
-            undo: Undo::default(),
+            episode: Episode::new(Period::Round),
         })
     }
 
@@ -168,12 +167,12 @@ impl Verus {
     fn on_acked(&mut self, now: Time, acked: &Acked) {
         let packet = &acked.packet;
         self.robust.on_delivered();
-        self.rtt = delay::smoothed(self.rtt, acked.rtt);
         if self.phase == Phase::SlowStart
             && (self.config.slow_start_exit).is_exceeded(acked.rtt, self.delay_min)
         {
             // The window under which this packet left was too large, and is cut as after a loss.
             self.cut(now, packet.window);
+            self.episode.answer();
         }
         // "if the protocol receives an acknowledgement with a sending window that is smaller
         // than or equal to the current sending window" (§4).
@@ -182,9 +181,7 @@ impl Verus {
             self.robust.refill_within(self.rtt, self.config.epoch);
         }
         self.delay.on_sample(now, acked.rtt);
-        let delay_ms = acked.rtt.as_millis_f64();
-        let delay_ms = (self.robust).on_delay(now, packet.at, delay_ms, self.delay_min);
-        self.learn_delay_min(delay_ms);
+        self.learn_delay_min(now, acked);
         if self.phase == Phase::Recovery {
             self.window += 1.0 / self.window;
             self.follow_window();
@@ -202,7 +199,9 @@ impl Verus {
 
     /// D_min, "the minimum delay experienced by Verus" (§4).
     #[inline]
-    fn learn_delay_min(&mut self, delay_ms: f64) {
+    fn learn_delay_min(&mut self, now: Time, acked: &Acked) {
+        let delay_ms = acked.rtt.as_millis_f64();
+        let delay_ms = (self.robust).on_delay(now, acked.packet.at, delay_ms, self.delay_min);
         let least = self.delay_min.map_or(delay_ms, |least| least.min(delay_ms));
         self.delay_min = self.config.told_delay_min_ms.or(Some(least));
     }
@@ -221,21 +220,28 @@ impl Verus {
         self.epochs.begin(now);
     }
 
-    fn on_lost(&mut self, now: Time, lost: &[Departure]) {
-        self.robust.on_lost(lost.len());
-        self.undo.on_lost(lost.len());
-        // One cut for each loss episode: packets that were in flight when the first loss was detected were lost for the
-        // same reason.
-        if matches!(self.phase, Phase::Recovery | Phase::Silent) {
+    /// Losses, or the first acknowledgements since: one cut for all that was in flight when the first loss was detected,
+    /// since it was lost for the same reason.
+    fn on_lost(&mut self, feedback: &Feedback<'_>) {
+        self.robust.on_lost(feedback.lost.len());
+        let before = self.before();
+        // Marks are not losses; Verus asks for none, but a QUIC stack may tell of some.
+        let unmarked = Feedback {
+            marked: 0,
+            ..*feedback
+        };
+        if !self.episode.begun_by(&unmarked, before) {
             return;
         }
-        if self.phase != Phase::SlowStart {
-            self.undo.on_cut(self.before(), lost.len());
-        }
-        self.cut(now, lost[0].window);
-        if let Some(delay_min) = self.delay_min {
+        let (now, first) = (feedback.now, feedback.lost[0]);
+        let in_slow_start = self.phase == Phase::SlowStart;
+        self.cut(now, first.window);
+        // Slow start sends in bursts of twice the rate: what they overfill says little of the window that the path holds.
+        if let Some(delay_min) = self.delay_min
+            && !in_slow_start
+        {
             let lost = Lost {
-                window: self.packets(lost[0].window),
+                window: self.packets(first.window),
                 decrease_factor: self.config.decrease_factor,
                 delay_ms: self.delay.delay_max(),
                 delay_min,
@@ -244,20 +250,20 @@ impl Verus {
         }
     }
 
-    /// Packets declared lost have arrived after all. Once all of them have, the cut is undone.
-    fn on_recovered(&mut self, now: Time, recovered: &[Acked]) {
-        for acked in recovered {
-            let delay_ms = acked.rtt.as_millis_f64();
-            self.delay.on_sample(now, acked.rtt);
-            self.robust
-                .on_late(now, acked.packet.at, delay_ms, self.delay_min);
-            self.learn_delay_min(delay_ms);
-        }
-        if let Some(before) = self.undo.on_recovered(recovered.len()) {
+    /// A packet that had been declared lost has arrived after all.
+    fn on_recovered(&mut self, now: Time, acked: &Acked) {
+        self.delay.on_sample(now, acked.rtt);
+        self.learn_delay_min(now, acked);
+    }
+
+    /// The last cut was for nothing. What epochs have decided since stays.
+    fn undo(&mut self, before: Before) {
+        if matches!(self.phase, Phase::Recovery | Phase::Silent) {
             self.window = before.window;
             self.estimate = before.estimate;
             self.phase = before.phase;
         }
+        self.robust.undo(before.answer);
     }
 
     /// Whether the default mode's additions hold the window in the epoch that begins.
@@ -298,12 +304,15 @@ impl Verus {
         self.refit_at = now + self.config.update_interval;
     }
 
-    fn before(&self) -> Before {
-        Before {
+    /// What an undo gives back; `None` where there is none. The end of slow start stays.
+    fn before(&self) -> Option<Before> {
+        let undoes = self.config.undo && self.phase != Phase::SlowStart;
+        undoes.then(|| Before {
             window: self.window,
             estimate: self.estimate,
             phase: self.phase,
-        }
+            answer: self.robust.answer(),
+        })
     }
 
     fn packets(&self, bytes: Bytes) -> f64 {
@@ -320,37 +329,42 @@ impl Controller for Verus {
 
     #[inline]
     fn on_sent(&mut self, packet: &Departure) {
-        self.next_number = packet.number + 1;
+        self.episode.on_sent(packet);
         self.budget -= 1.0;
     }
 
     #[inline]
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         let now = feedback.now;
+        self.rtt = feedback.smoothed_rtt;
         let answered = !(feedback.acked.is_empty() && feedback.recovered.is_empty());
         if self.phase == Phase::Silent && answered {
             self.phase = Phase::Recovery;
         }
-        if !feedback.recovered.is_empty() {
-            self.on_recovered(now, feedback.recovered);
+        for acked in feedback.recovered {
+            self.on_recovered(now, acked);
+        }
+        let in_trouble = !self.episode.is_over() || !feedback.recovered.is_empty();
+        if in_trouble && let Some(Some(before)) = self.episode.undone_by(feedback) {
+            self.undo(before);
         }
         if !feedback.acked.is_empty() {
             let in_slow_start = self.phase == Phase::SlowStart;
-            self.robust.on_acks(now, in_slow_start, self.next_number);
+            let next_number = self.episode.next_number();
+            self.robust.on_acks(now, in_slow_start, next_number);
         }
         for acked in feedback.acked {
             self.on_acked(now, acked);
         }
-        if !feedback.lost.is_empty() {
-            self.on_lost(now, feedback.lost);
+        if in_trouble || !feedback.lost.is_empty() {
+            self.on_lost(feedback);
         }
     }
 
     fn on_timeout(&mut self, timeout: &Timeout<'_>) {
-        let lost = timeout.presumed_lost;
-        let before = (self.phase != Phase::SlowStart).then(|| self.before());
-        self.undo.on_timeout(before, lost.len());
-        if let Some(first) = lost.first() {
+        let before = self.before();
+        self.episode.on_timeout(timeout, before);
+        if let Some(first) = timeout.presumed_lost.first() {
             self.cut(timeout.now, first.window);
         }
         self.phase = Phase::Silent;
@@ -369,8 +383,15 @@ impl Controller for Verus {
         self.decide(now, turn, in_flight);
     }
 
+    /// The same bytes, counted in the new size. The window under which a packet left is in bytes already.
     fn on_packet_size(&mut self, size: Bytes) {
+        let factor = self.packet_size / size;
         self.packet_size = size;
+        self.window = (self.window * factor).max(1.0);
+        self.budget *= factor;
+        self.profile.rescale(factor);
+        self.robust.rescale(factor);
+        self.episode.settle();
     }
 
     #[inline]
@@ -496,6 +517,14 @@ mod tests {
         path
     }
 
+    /// Sends what it may, and all of it is acknowledged.
+    fn go_round(path: &mut Path<Verus>) {
+        path.fill();
+        path.wait_ms(40);
+        let all = path.in_flight_numbers();
+        path.ack(all);
+    }
+
     #[test]
     fn slow_start_adds_a_packet_for_each_acknowledgement() {
         slow_start_at_20(Config::preset(Mode::Paper));
@@ -554,6 +583,116 @@ mod tests {
         path.feedback([], [], [41]);
         assert_eq!(window(&path), before);
         assert_eq!(path.controller.phase, Phase::Tracking);
+    }
+
+    #[test]
+    fn an_undo_gives_back_what_the_loss_taught_and_keeps_what_epochs_have_decided_since() {
+        let mut path = tracking(Config::preset(Mode::Robust));
+        path.fill();
+        path.feedback([], [40, 41], []);
+        go_round(&mut path);
+        go_round(&mut path);
+        assert_eq!(path.controller.phase, Phase::Tracking);
+        for _ in 0..2 {
+            path.wait_ms(5);
+            path.tick();
+        }
+        assert!(probe(&path, "ceiling_packets").is_finite());
+        let decided = window(&path);
+        path.feedback([], [], [40, 41]);
+        assert_eq!(window(&path), decided);
+        path.wait_ms(5);
+        path.tick();
+        assert!(probe(&path, "ceiling_packets").is_nan());
+    }
+
+    #[test]
+    fn only_the_default_mode_undoes() {
+        let mut path = tracking(Config::preset(Mode::Paper));
+        path.fill();
+        let before = window(&path);
+        path.feedback([], [40], []);
+        path.feedback([], [], [40]);
+        assert!(window(&path) < before);
+    }
+
+    #[test]
+    fn a_packet_of_another_episode_undoes_nothing() {
+        // Packet 31 was lost in slow start, and arrives after a cut of its own for packet 40.
+        let mut path = tracking(Config::preset(Mode::Robust));
+        path.fill();
+        path.feedback([], [40], []);
+        let cut = window(&path);
+        path.feedback([], [], [31]);
+        assert_eq!(window(&path), cut);
+    }
+
+    #[test]
+    fn a_cut_for_real_losses_is_not_given_back_after_a_later_timeout() {
+        let mut path = tracking(Config::preset(Mode::Robust));
+        path.fill();
+        let large = window(&path);
+        path.feedback([], [40, 41], []);
+        go_round(&mut path);
+        go_round(&mut path);
+        assert_eq!(path.controller.phase, Phase::Tracking);
+        path.wait_ms(5);
+        path.tick();
+        path.fill();
+        path.controller.window = 3.0; // as Eq. 4 may have made it
+        path.wait_ms(1000);
+        path.time_out();
+        let late = path.lost_numbers();
+        path.feedback([], [], [*late.last().expect("presumed lost")]);
+        assert_eq!(path.controller.phase, Phase::Tracking);
+        assert!(window(&path) < large.min(3.1), "{}", window(&path));
+    }
+
+    #[test]
+    fn a_flight_is_cut_once_though_recovery_has_ended() {
+        for mode in [Mode::Paper, Mode::Robust] {
+            let mut path = recovering_at_14(Config::preset(mode));
+            path.controller.phase = Phase::Tracking; // as an ACK of an older, smaller window makes it
+            let cut = window(&path);
+            path.feedback([], [33, 34], []);
+            assert_eq!(window(&path), cut, "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn a_late_packet_does_not_take_d_min_below_its_floor() {
+        let mut path = path(Config::preset(Mode::Robust));
+        path.fill();
+        path.wait_ms(1);
+        path.feedback([], [0], []);
+        path.feedback([], [], [0]);
+        assert_eq!(probe(&path, "delay_min_ms"), 5.0);
+    }
+
+    #[test]
+    fn packets_of_another_size_are_the_same_bytes_as_before() {
+        let mut path = tracking(Config::preset(Mode::Robust));
+        path.wait_ms(1500);
+        path.tick();
+        let before = path.controller.window();
+        let delay = |path: &Path<Verus>, packets: f64| {
+            let curve = &path.controller.profile;
+            curve.delay_at(packets).expect("fitted")
+        };
+        let (small, large) = (delay(&path, 8.0), delay(&path, 14.0));
+        path.controller.on_packet_size(SIZE / 2);
+        let after = path.controller.window();
+        assert!(
+            after.get().abs_diff(before.get()) <= 2,
+            "{before:?} {after:?}"
+        );
+        assert!((delay(&path, 16.0) - small).abs() < 1e-3);
+        assert!((delay(&path, 28.0) - large).abs() < 1e-3);
+        let points = path.controller.profile().expect("kept").points;
+        assert!(
+            points.iter().all(|point| point.0 % 2.0 == 0.0),
+            "{points:?}"
+        );
     }
 
     #[test]
@@ -643,7 +782,7 @@ mod tests {
             path.controller.allowance().sendable(Bytes::ZERO),
             SIZE * SILENT_WINDOW_PACKETS
         );
-        let late = path.lost_numbers()[0];
+        let late = path.lost_numbers()[1]; // the first is that which ended slow start
         path.feedback([], [], [late]);
         assert_eq!(window(&path), before);
         assert_eq!(path.controller.phase, Phase::Tracking);

@@ -15,7 +15,7 @@ const STEPS: i32 = 8;
 /// The average share, and the step under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LossShare {
-    /// In 2^-16.
+    /// In 2^-30: the division by [`STEPS`] rounds, and in 2^-16 a share of up to 7 would stand for good.
     share: i32,
     lost: u64,
     settled: u64,
@@ -52,14 +52,14 @@ impl LossShare {
         if now.since(self.since) < STEP || self.settled < STEP_PACKETS * packet.get() {
             return;
         }
-        let step = ((u128::from(self.lost) << 16) / u128::from(self.settled.max(1))) as i32;
-        self.share += (step.min(1 << 16) - self.share) / STEPS;
+        let step = (u128::from(self.lost) << 30) / u128::from(self.settled.max(1));
+        self.share += (step.min(1 << 30) as i32 - self.share) / STEPS;
         (self.since, self.closed) = (now, true);
     }
 
     /// The share lost lately, in 2^-16.
     pub(super) fn share(&self) -> u64 {
-        self.share.max(0) as u64
+        (self.share.max(0) >> 14) as u64
     }
 
     /// Whether more than one packet, and more than one in `n`, was lost in the step under way, or in the step that ended
@@ -74,6 +74,19 @@ mod tests {
     use super::*;
 
     const PACKET: Bytes = Bytes::new(1000);
+
+    #[test]
+    fn a_loss_is_forgotten_whole() {
+        let mut losses = LossShare::new();
+        let mut second = |lost: u64| {
+            let now = losses.since + Duration::from_secs(1);
+            losses.update(now, PACKET, PACKET * 20, PACKET * lost, Bytes::ZERO);
+            losses.share()
+        };
+        assert!(second(5) > 0);
+        let left = (0..200).map(|_| second(0)).last();
+        assert_eq!(left, Some(0));
+    }
 
     #[test]
     fn a_burst_that_closes_its_step_is_seen_to_exceed() {

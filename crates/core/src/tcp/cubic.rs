@@ -16,11 +16,11 @@
 //! Where the RFC and Linux differ the field says so. The defaults are Linux's there, since it is
 //! Linux's Cubic that everything else is compared with.
 
-use super::episode::Period;
 use super::hystart::{HyStart, Watch};
 use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::{Controller, Departure, Feedback};
+use crate::episode::Period;
 use crate::long_path;
 use crate::range::{OutOfRange, SHARE, WINDOW_PACKETS, Within};
 use crate::spec::{Row, Words, field, words};
@@ -739,7 +739,7 @@ mod tests {
                 ..Config::default()
             };
             let mut path = Path::new(Cubic::new(config).expect("in range"));
-            path.send(1);
+            path.fill();
             path.wait_ms(rtt_ms);
             path.ack([0]);
             assert_eq!(path.controller.window(), SIZE * packets, "{rtt_ms} ms");

@@ -5,14 +5,14 @@
 //! round on loss (§7.3.2), and collapses to one packet on a timeout (RFC 5681 §3.1). Since
 //! every transmission has its own number, the partial acknowledgements that gave NewReno its name
 //! (RFC 6582) mean nothing here: what is kept is one reduction for all that one loss event took, and
-//! [`episode`](super::episode) decides what that is. On the way down the sender follows proportional rate
+//! [`episode`](crate::episode) decides what that is. On the way down the sender follows proportional rate
 //! reduction, and a reduction that proves groundless is undone.
 
-use super::episode::Period;
 use super::hystart::{HyStart, Watch};
 use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::Controller;
+use crate::episode::Period;
 use crate::range::{OutOfRange, SHARE, WINDOW_PACKETS};
 use crate::spec::{Row, field, words};
 use crate::units::Time;
@@ -227,7 +227,7 @@ mod tests {
         path.feedback([first + 11], [first + 10], []);
         assert_eq!(window(&path), 5.0);
         // Packet 12 repeats it once more; until that arrives the window does not grow.
-        path.send(2);
+        path.fill();
         path.wait_ms(40);
         path.ack([first + 13]);
         assert_eq!(window(&path), 5.0);

@@ -12,10 +12,10 @@
 //! tell a queue from a delayed acknowledgement; then Reno decides (both as in Linux). Losses and
 //! timeouts are NewReno's.
 
-use super::episode::Period;
 use super::{Common, ECN_MEANING, Law, Seen, Tcp, Window};
 use crate::configuration::{CHECKED, Configuration, Configured, initial_window};
 use crate::controller::Controller;
+use crate::episode::Period;
 use crate::range::{OutOfRange, SHARE, WINDOW_PACKETS, Within};
 use crate::spec::{Row, field, words};
 use crate::units::{Duration, Time};

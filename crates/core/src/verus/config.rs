@@ -133,6 +133,8 @@ pub struct Config {
     pub silent_epoch: SilentEpoch,
     /// D_min in ms, given rather than measured: for research into the effect of a wrong D_min.
     pub told_delay_min_ms: Option<f64>,
+    /// Whether a cut is undone once all that was declared lost has arrived after all.
+    pub undo: bool,
     /// How the sender detects losses and timeouts.
     pub recovery: Recovery,
     /// What the default mode adds.
@@ -167,6 +169,7 @@ impl Config {
             floor: false,
             silent_epoch: SilentEpoch::Hold,
             told_delay_min_ms: None,
+            undo: false,
             recovery: Recovery {
                 // §5.2: "a timeout timer of 3 × delay" for every missing packet.
                 loss: LossRule::DelayTimer { factor: 3.0 },
@@ -187,6 +190,7 @@ impl Config {
                 floor: true,
                 silent_epoch: SilentEpoch::SinceLastAck,
                 slow_start_exit: SlowStartExit::Multiple(4.0),
+                undo: true,
                 robust: robust::Config::ON,
                 recovery: Recovery {
                     // A packet that is lost but not yet declared so counts as in flight, and so enters the profile as
@@ -245,6 +249,7 @@ impl Config {
             Part::OneDelay => self.recovery.loss = paper.recovery.loss,
             Part::NewData => self.recovery.probe_with_new_data = paper.recovery.probe_with_new_data,
             Part::ShortTimeout => self.recovery.timeout = paper.recovery.timeout,
+            Part::Undo => self.undo = paper.undo,
             Part::Memory => self.robust.point_memory = None,
             Part::Outages => self.robust.skip_stalls = false,
             Part::Regrowth => self.robust.regrowth = None,
@@ -261,7 +266,7 @@ impl Config {
             | Part::SharedRegrowth
             | Part::Company
             | Part::Suspicion
-            | Part::GentleDrains => self.robust.without = Some(part),
+            | Part::GentleDrains => self.robust.without |= 1 << part as u32,
         }
     }
 

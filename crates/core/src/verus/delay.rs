@@ -5,15 +5,6 @@ use crate::units::{Duration, Time};
 
 use super::config::{Config, DelayChange, SilentEpoch};
 
-/// The smoothed round-trip time after one more sample. The weight of history is the prototype's; the paper gives none.
-#[inline]
-pub fn smoothed(rtt: Duration, sample: Duration) -> Duration {
-    match rtt {
-        Duration::ZERO => sample,
-        rtt => (rtt * 7 + sample) / 8,
-    }
-}
-
 /// What one ended epoch says about the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelayReport {
@@ -70,8 +61,9 @@ impl DelayEstimator {
             },
         };
         let previous = self.delay_max.unwrap_or(latest);
-        let alpha = config.history_weight;
-        let average = alpha * previous + (1.0 - alpha) * latest; // Eq. 2
+        // Eq. 2, α · previous + (1 − α) · latest, written so that an unchanged delay leaves it exactly as it was: Eq. 4 asks
+        // for the sign of its change.
+        let average = previous + (1.0 - config.history_weight) * (latest - previous);
         self.delay_max = Some(average);
         Some(match config.delay_change {
             // Eq. 3, both terms averaged; Eq. 4 tests the newest average.
@@ -112,6 +104,20 @@ mod tests {
         estimator.on_sample(ms(6), Duration::from_millis(100));
         let second = estimator.end_epoch(ms(10), &config).expect("a sample came");
         assert_eq!((second.tested, second.change), (90.0, 40.0));
+    }
+
+    #[test]
+    fn a_delay_that_stays_is_no_rise() {
+        // 0.2 · x + 0.8 · x exceeds x for a quarter of all x.
+        let config = Config::preset(Mode::Paper);
+        for micros in 1..10_000 {
+            let mut estimator = DelayEstimator::new();
+            for epoch in 1..4 {
+                estimator.on_sample(ms(epoch), Duration::from_micros(micros));
+                let report = estimator.end_epoch(ms(5 * epoch), &config);
+                assert_eq!(report.expect("a sample came").change, 0.0);
+            }
+        }
     }
 
     #[test]

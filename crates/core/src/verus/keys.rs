@@ -185,19 +185,25 @@ impl Configuration for Config {
         field!(robust.additive_increase).within("packets", "what a window has beyond the curve's, so that shares even out", INCREASE),
         field!(robust.refill).flag("whether a window is kept full, not filled once, in an epoch longer than a round trip"),
         field!(robust.pacing).flag("whether a budget above 32 packets is spread over its epoch"),
+        field!(undo).flag("whether a cut is undone once all that was declared lost has arrived after all"),
         field!(recovery.retransmit).flag("whether lost data is sent again"),
         Field::new("told_delay_min_ms", |c: &Self| c.told_delay_min_ms.unwrap_or(0.0), |c, v| c.told_delay_min_ms = (v != 0.0).then_some(v)).within("ms", "D_min, told rather than learned, for research (not in prototype mode); 0: learned", TOLD_DELAY),
         Row::other(
             "without",
             || format!("none, {}", either(&Part::ALL)),
-            "leaves a part of the default mode out, for research",
+            "leaves a part of the default mode out, for research; several are joined by +",
             |_| "none".to_owned(),
             |c, setting| {
                 if setting.text() != "none" {
                     if c.mode != Mode::Robust {
                         return Err(setting.bad("left out, or none, in every mode but robust"));
                     }
-                    c.leave_out(setting.word(&Part::ALL)?);
+                    for name in setting.text().split('+') {
+                        let Some((_, part)) = Part::ALL.iter().find(|(word, _)| *word == name) else {
+                            return setting.word(&Part::ALL).map(|_| ());
+                        };
+                        c.leave_out(*part);
+                    }
                 }
                 Ok(())
             },
@@ -267,11 +273,6 @@ impl Configured for Config {
 
     /// Its work is by time, whether packets come or not: a decision in each epoch, a curve in each interval.
     fn dear(&self, sends: bool) -> Option<String> {
-        // A flow that leaves slow start at once has epochs where one by default, which sends little, has none.
-        let early = match self.slow_start_exit {
-            SlowStartExit::Multiple(n) => n < 4.0,
-            SlowStartExit::Delay(delay) => delay < Duration::from_millis(500),
-        };
         let default = Config::default();
         let dear = [
             (self.epoch < default.epoch, "epoch_ms"),
@@ -279,10 +280,21 @@ impl Configured for Config {
                 self.update_interval < default.update_interval,
                 "update_interval_ms",
             ),
-            (early, "exit_multiple or exit_delay_ms"),
         ];
-        let (_, key) = dear.into_iter().find(|(dear, _)| sends && *dear)?;
-        Some(format!("a smaller {key} than the modes have is more work"))
+        let smaller = dear.into_iter().find(|(dear, _)| sends && *dear);
+        // A flow that hears nothing has epochs until its timeout, and remembers what is not yet lost; one that leaves slow
+        // start at another time has epochs where one by default has none.
+        let usual = Config::preset(self.mode);
+        let other = self.recovery.timeout != usual.recovery.timeout
+            || self.recovery.loss != usual.recovery.loss
+            || self.slow_start_exit != usual.slow_start_exit;
+        match smaller {
+            Some((_, key)) => Some(format!("a smaller {key} than the modes have is more work")),
+            None => (sends && other).then(|| {
+                "another end of slow start, loss timer or timeout than the mode has is more work"
+                    .to_owned()
+            }),
+        }
     }
 }
 
@@ -320,6 +332,8 @@ mod tests {
             assert_eq!(read(&format!("verus:without=none,mode={mode}")), Ok(()));
         }
         assert_eq!(read("verus:without=floor"), Ok(()));
+        assert_eq!(read("verus:without=floor+chance"), Ok(()));
+        assert!(read("verus:without=floor+roof").is_err());
     }
 
     #[test]

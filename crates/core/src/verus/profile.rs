@@ -194,6 +194,36 @@ impl Profile {
         self.cursor = self.cursor.min(self.curve.table.len().saturating_sub(1));
     }
 
+    /// Packets are `factor` times as many from now on, for the same bytes: points and curve move to the windows that they
+    /// are about.
+    pub fn rescale(&mut self, factor: f64) {
+        let kept = std::mem::replace(&mut self.kept, vec![NEVER; 1]);
+        for (window, point) in kept.into_iter().enumerate() {
+            if point.updated.is_some() {
+                let at = ((window as f64 * factor).round() as usize).clamp(1, LARGEST_WINDOW);
+                if at >= self.kept.len() {
+                    self.kept.resize(at + 1, NEVER);
+                }
+                // Of two points for one window, the newer is kept.
+                if self.kept[at].updated <= point.updated {
+                    self.kept[at] = point;
+                }
+            }
+        }
+        let count = self.curve.table.len();
+        if count == 0 {
+            return;
+        }
+        let windows = ((count as f64 * factor).round() as usize).clamp(1, LARGEST_WINDOW);
+        let delays: Vec<f64> = (1..=windows)
+            .filter_map(|window| self.delay_at(window as f64 / factor))
+            .collect();
+        self.curve.clear();
+        self.curve.bounds = None;
+        delays.into_iter().for_each(|delay| self.curve.push(delay));
+        self.cursor = 0;
+    }
+
     /// f(W): the delay in ms of `window_packets`. `None` without a curve.
     pub fn delay_at(&self, window_packets: f64) -> Option<f64> {
         let count = self.curve.table.len();

@@ -24,7 +24,7 @@ use crate::recovery::Recovery;
 use crate::units::{Bytes, Duration, Time};
 
 use super::config::{Config, WindowReference};
-use super::delay::{self, DelayEstimator};
+use super::delay::DelayEstimator;
 use super::epochs::{Epochs, Turn};
 use super::profile::Profile;
 use super::window;
@@ -151,7 +151,6 @@ impl Prototype {
             return;
         }
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.rtt = delay::smoothed(self.rtt, acked.rtt);
         if self.phase == Phase::SlowStart
             && (self.config.slow_start_exit).is_exceeded(acked.rtt, self.delay_min)
         {
@@ -263,6 +262,7 @@ impl Controller for Prototype {
 
     #[inline]
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        self.rtt = feedback.smoothed_rtt;
         for acked in feedback.acked {
             self.on_acked(feedback.now, acked);
         }
@@ -299,7 +299,10 @@ impl Controller for Prototype {
     }
 
     fn on_packet_size(&mut self, size: Bytes) {
+        let factor = self.packet_size / size;
         self.packet_size = size;
+        self.window = (self.window * factor).round().max(1.0);
+        self.profile.rescale(factor);
     }
 
     #[inline]

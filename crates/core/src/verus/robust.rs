@@ -25,7 +25,7 @@ use crate::units::{Bytes, Duration, Rate, Time};
 use super::profile::{Bounds, Profile};
 use capacity::Capacity;
 use drains::Drains;
-use loss::{LossMemory, Lost};
+use loss::{Learned, LossMemory, Lost};
 use outages::Outages;
 
 /// A flow is taken to be alone on its path if its delay was at D_min within the last [`ALONE_WITHIN`] + R ·
@@ -94,11 +94,13 @@ pub enum Part {
     ShortTimeout,
     /// Between a timeout and the next acknowledgement, new data leaves before lost data.
     NewData,
+    /// A cut is undone once all that was declared lost has arrived after all.
+    Undo,
 }
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 25] = [
+    pub const ALL: [(&'static str, Part); 26] = [
         ("monotone", Part::Monotone),
         ("memory", Part::Memory),
         ("curve-above", Part::CurveAbove),
@@ -124,6 +126,7 @@ impl Part {
         ("one-delay", Part::OneDelay),
         ("short-timeout", Part::ShortTimeout),
         ("new-data", Part::NewData),
+        ("undo", Part::Undo),
     ];
 }
 
@@ -160,8 +163,8 @@ pub struct Config {
     /// D_min is never less than this, in ms: delays that vary within an epoch, such as those of an end host's scheduler,
     /// are no queue that one decision an epoch could control.
     pub least_delay_ms: f64,
-    /// One addition that is off although its field says otherwise, for research.
-    pub without: Option<Part>,
+    /// Additions that are off although their fields say otherwise, for research: a bit for each, in the order of [`Part`].
+    pub without: u32,
 }
 
 impl Config {
@@ -177,7 +180,7 @@ impl Config {
         pacing: false,
         drains: false,
         least_delay_ms: 0.0,
-        without: None,
+        without: 0,
     };
 
     /// All of them, as in the default mode.
@@ -193,11 +196,11 @@ impl Config {
         pacing: true,
         drains: true,
         least_delay_ms: 5.0,
-        without: None,
+        without: 0,
     };
 
     fn has(&self, part: Part) -> bool {
-        self.without != Some(part)
+        self.without & (1 << part as u32) == 0
     }
 }
 
@@ -226,6 +229,13 @@ pub enum Hold {
     Drained(Option<f64>),
     /// The window is held: only what [`Robust::filled`] allows may leave.
     Held,
+}
+
+/// What the additions learned from losses before a cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    losses: Learned,
+    capacity: Capacity,
 }
 
 /// The additions of one flow.
@@ -301,11 +311,6 @@ impl Robust {
         at_least
     }
 
-    /// As [`on_delay`](Self::on_delay), for a packet that had been declared lost.
-    pub fn on_late(&mut self, now: Time, sent: Time, delay_ms: f64, delay_min: Option<f64>) {
-        self.drains.on_sample(now, sent, delay_ms, delay_min);
-    }
-
     /// `packets` packets were declared lost.
     pub fn on_lost(&mut self, packets: usize) {
         self.losses.on_lost(packets);
@@ -316,6 +321,26 @@ impl Robust {
         let shared = self.shared && self.config.has(Part::SharedRegrowth);
         self.losses.on_loss(now, lost, shared, &self.config);
         self.capacity.limit(kept / lost.delay_min);
+    }
+
+    /// Packets are `factor` times as many from now on, for the same bytes.
+    pub fn rescale(&mut self, factor: f64) {
+        self.capacity.rescale(factor);
+        self.losses.rescale(factor);
+    }
+
+    /// What the additions have learned from losses so far.
+    pub fn answer(&self) -> Answer {
+        Answer {
+            losses: self.losses.learned(),
+            capacity: self.capacity,
+        }
+    }
+
+    /// The last cut was for nothing: what it taught is forgotten.
+    pub fn undo(&mut self, before: Answer) {
+        self.losses.forget(before.losses);
+        self.capacity.unlimit(&before.capacity);
     }
 
     /// The window was cut, for any reason: the open epoch may send nothing more.

@@ -124,6 +124,22 @@ fn time_never_goes_back_after_a_pause() {
     }
 }
 
+/// A paced burst that ends before the window is full raises the window no further (RFC 9002 §7.8, RFC 7661 §4.2).
+#[test]
+fn a_window_that_the_source_does_not_fill_grows_no_further_than_twice_what_it_sends() {
+    const BURST: u64 = 100_000;
+    for scheme in ["newreno", "cubic", "vegas", "ledbatpp", "prague"] {
+        let traffic = format!("cbr:rate_mbps=20,bytes={BURST}");
+        let outcome = run(&Scenario {
+            trace: "rate:100".to_owned(),
+            delay_ms: 0.015,
+            ..users(1, scheme, &traffic, 10.0)
+        });
+        let peak = outcome.totals.peak_window_bytes;
+        assert!(peak <= 2 * BURST, "{scheme}: {peak} bytes");
+    }
+}
+
 #[test]
 fn a_constant_bit_rate_offers_its_pieces_evenly() {
     let outcome = run(&users(1, "newreno", "cbr:rate_mbps=1,bytes=1250", 10.0));

@@ -28,7 +28,7 @@ const SHARED_INTERVALS: usize = 5;
 const SHORTEST: Duration = Duration::from_millis(50);
 
 /// Windowed maximum of the delivery rate.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Capacity {
     /// Packets per ms in each of the last intervals, oldest overwritten first.
     rates: [f64; INTERVALS],
@@ -85,6 +85,23 @@ impl Capacity {
             *rate = rate.min(packets_per_ms);
         }
         self.best = self.best.min(packets_per_ms);
+    }
+
+    /// Packets are `factor` times as many from now on, for the same bytes.
+    pub fn rescale(&mut self, factor: f64) {
+        self.rates.iter_mut().for_each(|rate| *rate *= factor);
+        self.best *= factor;
+        self.acked = (self.acked as f64 * factor) as u64;
+    }
+
+    /// The loss was none: what was measured before it counts again, as far as it is not too old.
+    pub fn unlimit(&mut self, before: &Capacity) {
+        let intervals = (self.next + INTERVALS - before.next) % INTERVALS;
+        for back in 1..=INTERVALS - intervals {
+            let at = (before.next + INTERVALS - back) % INTERVALS;
+            self.rates[at] = self.rates[at].max(before.rates[at]);
+        }
+        self.best = self.largest();
     }
 
     /// Whether others seem to use the path too.

@@ -83,6 +83,13 @@ struct Loss {
     back: Duration,
 }
 
+/// What losses have taught.
+#[derive(Clone, Copy, Debug)]
+pub struct Learned {
+    last: Option<Loss>,
+    by_chance: u32,
+}
+
 /// The last loss, the delays met lately and the losses that came by chance.
 #[derive(Debug)]
 pub struct LossMemory {
@@ -169,6 +176,27 @@ impl LossMemory {
         let kept = last.lost.decrease_factor;
         (elapsed < last.back)
             .then(|| last.lost.window * (kept + (1.0 - kept) * (elapsed / last.back)))
+    }
+
+    /// Packets are `factor` times as many from now on, for the same bytes.
+    pub fn rescale(&mut self, factor: f64) {
+        if let Some(last) = &mut self.last {
+            last.lost.window *= factor;
+        }
+    }
+
+    /// What losses have taught so far.
+    pub fn learned(&self) -> Learned {
+        Learned {
+            last: self.last,
+            by_chance: self.by_chance,
+        }
+    }
+
+    /// Forgets what was learned since `before`.
+    pub fn forget(&mut self, before: Learned) {
+        self.last = before.last;
+        self.by_chance = before.by_chance;
     }
 
     /// Losses that came by chance, less those of a queue.

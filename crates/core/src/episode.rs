@@ -25,9 +25,9 @@
 
 use std::collections::VecDeque;
 
-use super::prr::{Progress, Prr};
 use crate::controller::{Acked, Departure, Feedback, Timeout};
 use crate::spec::Words;
+use crate::tcp::prr::{Progress, Prr};
 use crate::units::Bytes;
 
 /// How long losses count towards a reduction already made.
@@ -43,8 +43,8 @@ pub enum Period {
 }
 
 impl Period {
-    pub(super) const WORDS: Words<Period> = &[("round", Period::Round), ("repair", Period::Repair)];
-    pub(super) const MEANING: &'static str =
+    pub(crate) const WORDS: Words<Period> = &[("round", Period::Round), ("repair", Period::Repair)];
+    pub(crate) const MEANING: &'static str =
         "how long losses count as one: a round (RFC 9002) or until repaired (RFC 6675)";
 }
 
@@ -56,8 +56,11 @@ struct Repair {
     waiting: VecDeque<bool>,
     /// How many of these do.
     ours: usize,
-    /// Packets in flight that repeat the episode's data, by number.
-    resent: VecDeque<u64>,
+    /// Packets that repeat the episode's data, by number, and whether they are still in flight: a receiver chooses which
+    /// of them it acknowledges, and those in the middle are only marked.
+    resent: VecDeque<(u64, bool)>,
+    /// How many of them are.
+    in_flight: usize,
     /// Packets lost during the episode that do not belong to it.
     others: u64,
 }
@@ -66,28 +69,33 @@ impl Repair {
     fn on_sent(&mut self, number: u64) {
         if self.waiting.pop_front() == Some(true) {
             self.ours -= 1;
-            self.resent.push_back(number);
+            self.resent.push_back((number, true));
+            self.in_flight += 1;
         }
     }
 
-    fn on_acked(&mut self, number: u64) {
-        if let Ok(at) = self.resent.binary_search(&number) {
-            self.resent.remove(at);
+    /// A packet is no longer in flight; returns whether it repeated the episode's data.
+    fn settle(&mut self, number: u64) -> bool {
+        let Ok(at) = self.resent.binary_search_by_key(&number, |packet| packet.0) else {
+            return false;
+        };
+        let was_in_flight = std::mem::take(&mut self.resent[at].1);
+        self.in_flight -= usize::from(was_in_flight);
+        while self.resent.front().is_some_and(|packet| !packet.1) {
+            self.resent.pop_front();
         }
+        was_in_flight
     }
 
     fn on_lost(&mut self, number: u64, end: u64) {
-        let ours = match self.resent.binary_search(&number) {
-            Ok(at) => self.resent.remove(at).is_some(),
-            Err(_) => number < end,
-        };
+        let ours = self.settle(number) || number < end;
         self.waiting.push_back(ours);
         self.ours += usize::from(ours);
         self.others += u64::from(!ours);
     }
 
     fn is_done(&self) -> bool {
-        self.ours == 0 && self.resent.is_empty()
+        self.ours == 0 && self.in_flight == 0
     }
 
     /// Another episode begins: what waits belongs to it.
@@ -95,6 +103,7 @@ impl Repair {
         self.waiting.iter_mut().for_each(|ours| *ours = true);
         self.ours = self.waiting.len();
         self.resent.clear();
+        self.in_flight = 0;
         self.others = 0;
     }
 
@@ -102,6 +111,7 @@ impl Repair {
         self.waiting.clear();
         self.ours = 0;
         self.resent.clear();
+        self.in_flight = 0;
         self.others = 0;
     }
 }
@@ -182,6 +192,20 @@ impl<S: Copy> Episode<S> {
         self.stage == Stage::TimedOut
     }
 
+    /// The last reduction is not to be taken back: the state before it says nothing any more (it counts packets of another
+    /// size).
+    pub(crate) fn settle(&mut self) {
+        self.before = None;
+    }
+
+    /// What is in flight has been answered by something other than a loss, as a delay that ends slow start: losses among it
+    /// call for nothing more.
+    pub(crate) fn answer(&mut self) {
+        self.start = self.next;
+        self.end = self.next;
+        self.before = None;
+    }
+
     /// Whether an acknowledged packet says that the present window fits: one that left after the
     /// last reduction (RFC 9002 §7.3.2: no growth during recovery).
     #[inline]
@@ -224,7 +248,7 @@ impl<S: Copy> Episode<S> {
             .count() as u64;
         if self.period == Period::Repair && self.in_recovery() {
             for acked in feedback.acked {
-                self.repair.on_acked(acked.packet.number);
+                self.repair.settle(acked.packet.number);
             }
             for packet in feedback.lost {
                 self.repair.on_lost(packet.number, self.end);
