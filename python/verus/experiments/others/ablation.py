@@ -61,6 +61,7 @@ VARIANTS = {
     "(nothing)": "",
     **{part: f",without={part}" for part in PARTS},
     "(paper mode)": ",mode=paper",
+    "(paper mode, a silence counts as delay)": ",mode=paper,silent_epoch=since_last_ack",
     "(prototype mode)": ",mode=prototype",
 }
 
@@ -188,6 +189,7 @@ SUITES = (
     _path("buffer of ¼ BDP", "rate:10", _used_lost, queue=_drop_tail(8)),
     _path("buffer of 1 BDP", "rate:10", _used_lost, queue=_drop_tail(33)),
     _path("CoDel", "rate:10", _used_lost, queue="codel"),
+    _path("0.5 % come 60 ms late", "rate:10", _used_at, reorder="late:p=0.005,ms=60"),
     _path("beside Cubic", "rate:20", _share_of_first, duration_s=60.0, flows=[{}, {"scheme": "cubic"}], seeds=3),
     _path(
         "three round trips",
