@@ -41,6 +41,7 @@ pub struct Args {
 /// # Errors
 /// If not everything arrived whole.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    let ui = &ui.to_the_end();
     let host = &args.from[0].host;
     if let Some(other) = args.from.iter().find(|from| from.host != *host) {
         return Err(Failure::usage(format_args!(

@@ -49,6 +49,7 @@ struct Plan {
 /// # Errors
 /// If not everything arrived whole.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    let ui = &ui.to_the_end();
     let mut plan = Plan::default();
     for path in &args.files {
         plan.add(path, args, ui)?;

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
+use nix::sched::{CloneFlags, unshare};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, getpgrp, kill_process};
 use verus_channel::catalogue;
@@ -40,7 +41,7 @@ use verus_emu::resolver::{self, Resolution};
 use crate::draft::{self, DraftFile};
 use crate::failure::Failure;
 use crate::folder;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 use crate::typed::{millis, probability};
 use crate::ui::Ui;
 
@@ -337,7 +338,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     if standing.is_for_root() {
         ui.note("verus: neither sudo, doas nor pkexec says for whom: the program runs as root");
     }
-    let mut signals = signals().map_err(own)?;
+    let mut signals = Signals::not_ignored().map_err(own)?;
     let host = set_up_host(&standing, args, ui)?;
     let logs = [
         args.log(args.log_up.as_deref(), &ways[0], &host.place, &standing)?,
@@ -377,9 +378,13 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             })
             .map_err(own)?;
         // A child lives as long as the thread that started it, at the most: this one waits.
-        let inner = &host.inner;
+        let (inner, apart) = (&host.inner, standing.is_for_root());
         scope.spawn(move || {
             let waited = inner.within(|| -> io::Result<(u32, ExitStatus)> {
+                if apart {
+                    // Of this thread's children: one that runs as root may end no process but theirs.
+                    unshare(CloneFlags::CLONE_NEWPID)?;
+                }
                 let mut child: Child = command.spawn()?;
                 let _ = ended.send(Ok(Ended::Started(child.id())));
                 let _ = (&notify).write_all(b"!");
@@ -392,7 +397,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             );
             let _ = (&notify).write_all(b"!");
         });
-        let result = attend(&status, &done, &mut signals, &broken);
+        let result = attend(&status, &done, &mut signals, &broken, apart);
         stop.store(true, Ordering::Relaxed);
         let _ = (&ring).write_all(b"!");
         let emulated = emulation
@@ -441,22 +446,6 @@ fn verdict(args: &Args, ui: &Ui, code: u8, late: f64) -> Result<(), Failure> {
     }
 }
 
-/// What would end us before the program has: all that is not ignored, as `nohup` wants SIGHUP to be, and shells
-/// SIGINT of what they run in the background. What is ignored here is ignored by the program.
-fn signals() -> io::Result<Signals> {
-    let ending = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT].map(Signal::as_raw);
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let ignored = status
-        .lines()
-        .find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok())
-        .unwrap_or(0);
-    let heeded: Vec<i32> = ending
-        .into_iter()
-        .filter(|signal| ignored & (1 << (signal - 1)) == 0)
-        .collect();
-    Signals::of(&heeded)
-}
-
 /// How the program fares.
 enum Ended {
     /// It runs, under this process ID.
@@ -465,21 +454,25 @@ enum Ended {
     Ended(ExitStatus),
 }
 
-/// Passes signals on until the program has ended; ends it if the emulator is `broken`.
+/// Passes signals on until the program has ended; ends it if the emulator is `broken`. The first process of a space of its
+/// own (`apart`) would not hear one before it listens: it has begun nothing then, and is ended.
 fn attend(
     status: &mpsc::Receiver<io::Result<Ended>>,
     done: &UnixStream,
     signals: &mut Signals,
     broken: &AtomicBool,
+    apart: bool,
 ) -> io::Result<ExitStatus> {
     done.set_nonblocking(true)?;
-    let (mut child, mut pending) = (None, None);
+    let (mut child, mut pending, mut ended_by) = (None, None, None);
     loop {
         let _ = (&*done).read(&mut [0; 16]);
         while let Ok(news) = status.try_recv() {
             match news? {
                 Ended::Started(id) => child = i32::try_from(id).ok().and_then(Pid::from_raw),
-                Ended::Ended(status) => return Ok(status),
+                Ended::Ended(status) => {
+                    return Ok(ended_by.map_or(status, ExitStatus::from_raw));
+                }
             }
         }
         pending = signals.take().and_then(Signal::from_named_raw).or(pending);
@@ -490,7 +483,13 @@ fn attend(
             && let Some(signal) = pending.take()
             && !sent_by_terminal(signal)
         {
-            let _ = kill_process(child, signal);
+            let unheard = apart && !signals::is_handled(child.as_raw_pid(), signal.as_raw());
+            if unheard && signal != Signal::KILL {
+                ended_by = Some(signal.as_raw());
+                let _ = kill_process(child, Signal::KILL);
+            } else {
+                let _ = kill_process(child, signal);
+            }
         }
         let mut fds = [
             PollFd::new(done, PollFlags::IN),

@@ -1,13 +1,15 @@
 //! SIGINT and SIGTERM for verbs that run on a thread of their own, and what else would end them: noted, and a
 //! reason to wake up.
 
+use std::fmt::Display;
+use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level::pipe};
 
 /// From now on a file that would grow beyond RLIMIT_FSIZE is an error in writing it, and not the end of the process. A
@@ -17,6 +19,31 @@ use signal_hook::{flag, low_level::pipe};
 /// If the system grants no handler.
 pub fn outlive_file_limits() -> io::Result<()> {
     flag::register(SIGXFSZ, Arc::default()).map(drop)
+}
+
+/// What `/proc` says of a process (`self`, or its number): proc(5), `status`.
+///
+/// # Errors
+/// If there is no such process or field.
+pub fn status_of(process: impl Display, field: &str) -> io::Result<String> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.map(|value| value.trim().to_owned())
+        .ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Whether a set of signals (`SigIgn`, `SigCgt`) of a process has this one.
+fn is_among(process: impl Display, field: &str, signal: i32) -> bool {
+    let set = status_of(process, field).unwrap_or_default();
+    u64::from_str_radix(&set, 16).unwrap_or(0) & (1 << (signal - 1)) != 0
+}
+
+/// Whether a process has a handler for a signal. Without one, the first process of a space hears only SIGKILL
+/// (pid_namespaces(7)).
+pub fn is_handled(process: impl Display, signal: i32) -> bool {
+    is_among(process, "SigCgt", signal)
 }
 
 /// The signals that end a command.
@@ -33,6 +60,17 @@ impl Signals {
     /// If the system grants no handler.
     pub fn new() -> io::Result<Self> {
         Signals::of(&[SIGINT, SIGTERM])
+    }
+
+    /// The same for all that would end the process and is not ignored, as `nohup` wants SIGHUP to be, and shells SIGINT of
+    /// what they run in the background. What is ignored here is ignored by the programs that it starts.
+    ///
+    /// # Errors
+    /// As [`Signals::new`].
+    pub fn not_ignored() -> io::Result<Self> {
+        let mut heeded = vec![SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+        heeded.retain(|&signal| !is_among("self", "SigIgn", signal));
+        Signals::of(&heeded)
     }
 
     /// The same for other signals.

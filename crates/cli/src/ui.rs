@@ -25,6 +25,7 @@ pub struct Ui {
     quiet: bool,
     verbose: bool,
     progress: bool,
+    to_the_end: bool,
 }
 
 impl Ui {
@@ -34,6 +35,15 @@ impl Ui {
             quiet: args.quiet,
             verbose: args.verbose,
             progress: !args.quiet && io::stderr().is_terminal(),
+            to_the_end: false,
+        }
+    }
+
+    /// For work that leaves files: it goes on where nobody reads what it prints any more.
+    pub fn to_the_end(self) -> Self {
+        Ui {
+            to_the_end: true,
+            ..self
         }
     }
 
@@ -66,7 +76,7 @@ impl Ui {
     /// # Errors
     /// If standard output is closed or cannot be written.
     pub fn line(&self, text: impl Display) -> Result<(), Failure> {
-        result(&plain::line(text))
+        self.result(&plain::line(text))
     }
 
     /// A line of the result, for a program.
@@ -74,13 +84,14 @@ impl Ui {
     /// # Errors
     /// As [`Ui::line`].
     pub fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
-        result(&plain::json(value))
+        self.result(&plain::json(value))
     }
-}
 
-fn result(line: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}")
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::output(&error))
+    fn result(&self, line: &str) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        match writeln!(out, "{line}").and_then(|()| out.flush()) {
+            Err(error) if self.to_the_end && error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            told => told.map_err(|error| Failure::output(&error)),
+        }
+    }
 }

@@ -865,6 +865,13 @@ fn a_source_of_any_rate_costs_as_much_work_as_it_sends() {
     };
     let (_, woken) = vanish(asked, 20, true);
     assert!(woken < 5_000, "woken {woken} times in 20 s");
+    // A sender of 100 Gbit/s whose source yields a packet in ten seconds.
+    let asked = Request {
+        rate_bps: 1_000,
+        ..request(0, 8, 0, "constant:rate_mbps=100000")
+    };
+    let (_, woken) = vanish(asked, 20, true);
+    assert!(woken < 5_000, "woken {woken} times in 20 s");
     // What nobody means is refused.
     let mut server = server(7);
     let absurd = Request {

@@ -168,9 +168,12 @@ fn size(text: &str) -> Result<u64, String> {
 /// If it could not be run to its end.
 pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let secret = super::read_key(args.key_file.as_deref())?;
+    let mut ui = *ui;
     if let Some(out) = &args.out {
         folder::check("--out", out, args.force)?;
+        ui = ui.to_the_end();
     }
+    let ui = &ui;
     let mut logs = args.qlog.open()?;
     let mut log = args.log.as_deref().map(PacketLog::create).transpose()?;
     let mut session = Session::open(&args.server()?, args.family(), secret, ui)?;
@@ -205,11 +208,6 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
         logs.publish(ends, ui)?;
     }
     if let Some((connection, record)) = test.result() {
-        show(args, ui, record)?;
-        if !args.json {
-            limited(ui, record);
-        }
-        details(ui, &session.driver, connection);
         if let Some(out) = &args.out {
             let asked = Asked {
                 host: &args.host.name,
@@ -223,6 +221,11 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
                 out.display()
             ));
         }
+        show(args, ui, record)?;
+        if !args.json {
+            limited(ui, record);
+        }
+        details(ui, &session.driver, connection);
     }
     session.end(&test)
 }

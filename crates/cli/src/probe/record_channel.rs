@@ -115,6 +115,7 @@ impl Plan {
 /// # Errors
 /// If nothing could be recorded; then nothing is left. A load that was cut short leaves what came of it.
 pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
+    let ui = &ui.to_the_end();
     let plan = Plan::new(args)?;
     let secret = super::read_key(args.key_file.as_deref())?;
     folder::check("--record", target, args.force)?;
@@ -187,9 +188,9 @@ pub fn run(args: &Args, target: &Path, ui: &Ui) -> Result<(), Failure> {
         .map(Rate::from_mbps);
     let told =
         add(&mut contents, &plan, &recording, granted, wall).map_err(|error| failed(&error))?;
+    folder::write("--record", target, &contents)?;
     show(args, ui, record)?;
     details(ui, &session.driver, connection);
-    folder::write("--record", target, &contents)?;
     for line in told {
         ui.note(line);
     }

@@ -6,16 +6,21 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 
+use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::Signal;
-use nix::unistd::{Gid, Uid, User, getppid, initgroups, setgid, setuid};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, wait};
+use nix::unistd::{Gid, Pid, Uid, User, initgroups, setgid, setpgid, setuid};
+use rustix::event::{PollFd, PollFlags, poll};
 use verus_emu::resolver::CONFIGURATION;
 
 use crate::failure::Failure;
 use crate::plain;
+use crate::signals::{self, Signals};
 
 /// For `shell` itself.
 #[derive(clap::Args)]
@@ -32,6 +37,9 @@ pub struct Args {
     /// Have this for the resolver's configuration.
     #[arg(long)]
     resolver: Option<PathBuf>,
+    /// Be the first process of a space of its own: the program is another, and what it leaves running ends with it.
+    #[arg(long)]
+    apart: bool,
     #[arg(last = true)]
     command: Vec<OsString>,
 }
@@ -41,6 +49,15 @@ pub struct Args {
 /// # Errors
 /// If it cannot.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    // Its number here, which a space of its own does not tell.
+    let parent = parent().map_err(|error| Failure::own(error.to_string()))?;
+    if args.apart
+        && let Err(error) = cover_processes()
+    {
+        plain::warn(format_args!(
+            "verus: the program sees the host's processes: /proc: {error}"
+        ));
+    }
     if let Some(resolver) = &args.resolver
         && let Err(error) = cover_configuration(resolver)
     {
@@ -70,10 +87,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     // After giving up rights, which takes it back.
     set_pdeathsig(Signal::SIGHUP).map_err(|error| Failure::own(error.to_string()))?;
-    if getppid().as_raw() != args.parent {
+    if parent != args.parent {
         return Err(Failure::own("whoever started this has ended"));
     }
-    let error = command.exec();
+    let error = if args.apart {
+        match attend(&mut command) {
+            Ok(code) => std::process::exit(code),
+            Err(error) => error,
+        }
+    } else {
+        command.exec()
+    };
     let message = format!("cannot run `{}`: {error}", program.display());
     Err(match error.kind() {
         io::ErrorKind::NotFound => Failure::not_found(message),
@@ -81,9 +105,44 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })
 }
 
-/// In a mount namespace of its own, so that no other process sees it and nothing is left of it.
-fn cover_configuration(resolver: &Path) -> nix::Result<()> {
-    const NOTHING: Option<&str> = None;
+/// The process that started this one, as this process's `/proc` numbers them.
+fn parent() -> io::Result<i32> {
+    let parent = signals::status_of("self", "PPid")?;
+    parent.parse().map_err(io::Error::other)
+}
+
+/// Starts the program and passes signals on to it, until it has ended; its exit code, as a shell would tell it. As the
+/// first process of a space, waits for what others leave, too (pid_namespaces(7)).
+fn attend(command: &mut Command) -> io::Result<i32> {
+    let mut signals = Signals::not_ignored()?;
+    let program = i32::try_from(command.spawn()?.id()).map_err(io::Error::other)?;
+    let program = Pid::from_raw(program);
+    // What the keyboard sends to the program's group is not to be passed on a second time.
+    setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
+    thread::Builder::new().spawn(move || {
+        loop {
+            let _ = poll(&mut [PollFd::new(&signals, PollFlags::IN)], None);
+            let signal = signals
+                .take()
+                .and_then(|number| Signal::try_from(number).ok());
+            // It may have ended.
+            let _ = signal.map(|signal| kill(program, signal));
+        }
+    })?;
+    loop {
+        match wait() {
+            Ok(WaitStatus::Exited(id, code)) if id == program => return Ok(code),
+            Ok(WaitStatus::Signaled(id, signal, _)) if id == program => {
+                return Ok(128 + signal as i32);
+            }
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A mount namespace of its own: no other process sees what is mounted here, and nothing is left of it.
+fn own_mounts() -> nix::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(
         NOTHING,
@@ -91,7 +150,21 @@ fn cover_configuration(resolver: &Path) -> nix::Result<()> {
         NOTHING,
         MsFlags::MS_REC | MsFlags::MS_PRIVATE,
         NOTHING,
-    )?;
+    )
+}
+
+const NOTHING: Option<&str> = None;
+
+/// Shows the processes of this process's space alone.
+fn cover_processes() -> nix::Result<()> {
+    own_mounts()?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("proc"), "/proc", Some("proc"), flags, NOTHING)
+}
+
+/// Has this for the resolver's configuration.
+fn cover_configuration(resolver: &Path) -> nix::Result<()> {
+    own_mounts()?;
     mount(
         Some(resolver),
         CONFIGURATION,

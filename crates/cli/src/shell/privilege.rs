@@ -265,6 +265,9 @@ impl Standing {
             words.extend(["--uid".into(), uid.to_string().into()]);
             words.extend(["--gid".into(), gid.to_string().into()]);
         }
+        if self.is_for_root() {
+            words.push("--apart".into());
+        }
         if let Some(resolver) = resolver {
             words.extend(["--resolver".into(), resolver.into()]);
         }

@@ -832,6 +832,11 @@ impl Connection {
         [no_room, granted, single].into_iter().flatten().max()
     }
 
+    /// Size of its data packets as IP has them.
+    pub(super) fn packet_size(&self) -> Bytes {
+        self.packet_size
+    }
+
     /// Whether the client seems to be gone: what it is told becomes seldom.
     fn is_hushed(&self, now: Time) -> bool {
         self.role == Role::Server

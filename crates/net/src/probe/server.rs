@@ -32,6 +32,10 @@ const MOST_IN_FLIGHT: u64 = 1 << 20;
 /// Refusals are told one by one so often in a row, and then once a second with how many there were.
 const REFUSALS_TOLD: u32 = 10;
 const REFUSALS_EVERY: Duration = Duration::from_secs(1);
+/// What a test may send of the rate of all before the next one's turn: two packets of an Ethernet, and one of any size.
+const TURN: Bytes = Bytes::new(3000);
+/// The rate of all is given out as often, unless more of it than a packet of any size comes together sooner.
+const ROUND: Duration = Duration::from_millis(10);
 
 /// How a server is set up.
 #[derive(Clone, Debug, Default)]
@@ -134,6 +138,10 @@ struct Session {
     /// When its timer is in the heap, to know stale entries.
     armed: Time,
     queued: bool,
+    /// Whether it is among those that wait for the rate of all, and what it has had of that: the start of its next packets in
+    /// Start-time Fair Queueing (Goyal, Vin and Cheng, SIGCOMM 1996), bytes.
+    waits: bool,
+    begins: u64,
     /// What it takes of the server.
     takes: Use,
     /// Of the server's packets in flight, how many are its.
@@ -219,6 +227,12 @@ pub struct Server<L> {
     timers: BinaryHeap<Reverse<(Time, usize)>>,
     total: Bucket,
     total_in: Bucket,
+    /// Sessions that may have data to send, by where their next packets start, with their ids. Not used without a rate of all.
+    waiting: BinaryHeap<Reverse<(u64, u64)>>,
+    /// Where the packets that were granted last started, bytes.
+    granted_to: u64,
+    /// When some of the rate of all is there for those who wait.
+    round: Option<Time>,
     notices: Vec<Notice>,
     ignored: u64,
 }
@@ -255,6 +269,9 @@ impl<L: Library> Server<L> {
             timers: BinaryHeap::new(),
             total: Bucket::new(config.limits.rate, SENDING_SAVES, now),
             total_in: Bucket::new(config.limits.rate, POLICE_SAVES, now),
+            waiting: BinaryHeap::new(),
+            granted_to: 0,
+            round: None,
             notices: Vec::new(),
             ignored: 0,
             library,
@@ -480,6 +497,8 @@ impl<L: Library> Server<L> {
             owes_accept: true,
             armed: Time::MAX,
             queued: false,
+            waits: false,
+            begins: 0,
             takes: Use {
                 tests: 1,
                 flows: usize::from(request.upload_flows) + usize::from(request.download_flows),
@@ -629,6 +648,7 @@ impl<L: Library> Server<L> {
 
     /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
     pub fn on_timer(&mut self, now: Time) {
+        self.round = self.round.filter(|&at| at > now);
         while let Some(&Reverse((at, index))) = self.timers.peek()
             && at <= now
         {
@@ -656,7 +676,8 @@ impl<L: Library> Server<L> {
     /// When to call [`on_timer`](Self::on_timer) and then
     /// [`poll_transmit`](Self::poll_transmit) next, if at all.
     pub fn next_timer(&self) -> Option<Time> {
-        self.timers.peek().map(|&Reverse((at, _))| at)
+        let timer = self.timers.peek().map(|&Reverse((at, _))| at);
+        timer.into_iter().chain(self.round).min()
     }
 
     /// Fills `batch` with the next packets for one client; returns whether there are any.
@@ -676,6 +697,46 @@ impl<L: Library> Server<L> {
                 self.ready.push_back(index);
                 return true;
             }
+        }
+        self.poll_waiting(now, batch)
+    }
+
+    /// Data of the session that has had least of the rate of all, if it is its turn now.
+    fn poll_waiting(&mut self, now: Time, batch: &mut Batch) -> bool {
+        self.round = None;
+        while let Some(&Reverse((begins, id))) = self.waiting.peek() {
+            let index = (id & 0xffff) as usize;
+            let session = self.sessions[index].as_mut();
+            let Some(session) = session.filter(|session| session.id == id) else {
+                self.waiting.pop(); // gone
+                continue;
+            };
+            let overhead = overhead(session.client);
+            let to = (session.client, session.local);
+            let Some(connection) = session.connection_mut() else {
+                self.waiting.pop();
+                continue;
+            };
+            let size = connection.packet_size();
+            if let Some(granted) = self.total.wait(now, size) {
+                let many = self.total.wait(now, Bytes::new(1 << 16));
+                self.round = Some(granted.max(many.unwrap_or(now).min(now + ROUND)));
+                return false;
+            }
+            self.waiting.pop();
+            self.granted_to = begins;
+            let turn = (TURN.get() / size.get()).max(1);
+            let room = MOST_IN_FLIGHT.saturating_sub(self.in_flight).min(turn);
+            (batch.to, batch.from) = to;
+            if connection.poll_transmit(now, overhead, batch, &mut self.total, room) {
+                session.begins = begins + batch.contents().len() as u64;
+                self.waiting.push(Reverse((session.begins, id)));
+                self.polled = Some(index);
+                self.count_in_flight(index);
+                return true;
+            }
+            session.waits = false;
+            self.rearm(now, index);
         }
         false
     }
@@ -718,7 +779,12 @@ impl<L: Library> Server<L> {
             return true;
         }
         let overhead = overhead(session.client);
-        let room = MOST_IN_FLIGHT.saturating_sub(self.in_flight);
+        // Where all have a rate together, data are sent in turn.
+        let shares = self.config.limits.rate.is_some() && !connection.outgoing().is_empty();
+        let room = match shares {
+            true => 0,
+            false => MOST_IN_FLIGHT.saturating_sub(self.in_flight),
+        };
         if connection.poll_transmit(now, overhead, batch, &mut self.total, room) {
             return true;
         }
@@ -727,21 +793,38 @@ impl<L: Library> Server<L> {
             self.forget(index);
             return false;
         }
-        let shared = if room == 0 {
-            Some(now + connection::NO_ROOM)
-        } else {
-            self.total.wait(now, Bytes::new(1 << 16))
+        if shares && !session.waits {
+            session.waits = true;
+            session.begins = session.begins.max(self.granted_to);
+            self.waiting.push(Reverse((session.begins, session.id)));
+        }
+        self.rearm(now, index);
+        false
+    }
+
+    /// Sets the timer of a session that has nothing to send now.
+    fn rearm(&mut self, now: Time, index: usize) {
+        let Some(session) = &mut self.sessions[index] else {
+            return;
         };
-        if let Some(at) = connection.next_timer(now) {
-            // What waits for the server's own limits waits for them alone.
-            let at = shared.map_or(at, |shared| at.max(shared.min(now + super::flow::BIN)));
+        let shared = if self.in_flight >= MOST_IN_FLIGHT {
+            Some(now + connection::NO_ROOM)
+        } else if session.waits {
+            // Its turn comes by itself.
+            let many = self.total.wait(now, Bytes::new(1 << 16));
+            many.map(|at| at.min(now + super::flow::BIN))
+        } else {
+            None
+        };
+        let next = session.connection().and_then(|open| open.next_timer(now));
+        if let Some(at) = next {
+            let at = shared.map_or(at, |shared| at.max(shared));
             // One that is armed too early fires for nothing, and is cheaper than one more entry.
             if at < session.armed {
                 session.armed = at;
                 self.arm(at, index);
             }
         }
-        false
     }
 
     /// Sets a timer for a session, which knows it as armed. Those of sessions that are gone go with the next that would

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use verus_core::algorithm::Scheme;
 use verus_core::controller::{Arrival, Observer, Stamp};
 use verus_core::sender::Counters;
-use verus_core::{Bytes, Controller, Departure, Duration, Ecn, Feedback, Time, Timeout};
+use verus_core::{Bytes, Controller, Departure, Duration, Ecn, Feedback, Rate, Time, Timeout};
 use verus_net::probe::client::{ClientConfig, ClientError};
 use verus_net::probe::connection::{Batch, Ended};
 use verus_net::probe::flow::{Algorithms, Event};
@@ -401,6 +401,16 @@ fn limits_and_nonsense_are_refused_in_words() {
             "max_arrivals_per_tick",
         ),
         ("sprout:max_rate=999,receiver=no", false, "max_rate"),
+        ("sprout:receiver=no", false, "forecasts"),
+        ("verus:timeout_max_ms=60000", false, "timeout"),
+        ("verus:loss_delays=9", false, "loss timer"),
+        ("verus:mode=paper,exit_multiple=99", false, "slow start"),
+        (
+            "cubic:initial_window_packets=26",
+            false,
+            "initial_window_packets",
+        ),
+        ("newreno:min_window_packets=26", false, "min_window_packets"),
         ("verus:mode=paper,epoch_ms=0.1", false, "epoch_ms"),
         ("verus:update_interval_ms=999", false, "update_interval_ms"),
     ] {
@@ -706,4 +716,125 @@ fn stamps_and_reports_travel_between_the_halves_of_an_algorithm() {
     let reports: Vec<Vec<u8>> = heard.try_iter().collect();
     assert!(reports.len() >= 30, "{}", reports.len());
     assert!(reports.iter().all(|report| report.len() == 8));
+}
+
+/// What each of some greedy downloads has received after ten seconds from a server whose clients share 8 Mbit/s, bytes:
+/// client `i` sets out `i` ms after the first, and asks for what `request` says.
+fn shares(clients: u16, request: impl Fn(u16) -> Request) -> Vec<f64> {
+    let limits = Limits {
+        clients: 400,
+        clients_per_address: 400,
+        flows: 8000,
+        rate: Some(Rate::from_mbps(8.0)),
+        ..Limits::default()
+    };
+    let server = ServerConfig {
+        limits,
+        ..ServerConfig::default()
+    };
+    let mut server = Server::new(server, Catalogue, [2; 32], Time::ZERO);
+    let mut ends: Vec<_> = (0..clients)
+        .map(|i| {
+            let request = request(i);
+            let scheme = Scheme::parse(&request.scheme).expect("a scheme");
+            let config = ClientConfig {
+                log: false,
+                ..config(request)
+            };
+            let begins = Time::from_millis(u64::from(i));
+            (Client::new(config, scheme, [i as u8; 32], begins), begins)
+        })
+        .collect();
+    let (mut now, mut sequence, mut batch) = (Time::ZERO, 0, Batch::new(16));
+    let mut flying = BinaryHeap::new();
+    while now < Time::from_millis(10_000) {
+        let mut launch = |batch: &Batch, to_server: bool, peer: SocketAddr| {
+            let size = batch.segment_size().unwrap_or(batch.contents().len());
+            for bytes in batch.contents().chunks(size) {
+                sequence += 1;
+                flying.push(Reverse(Flying {
+                    at: now + DELAY,
+                    sequence,
+                    to_server,
+                    from: peer,
+                    bytes: bytes.to_vec(),
+                    ecn_bits: 0,
+                }));
+            }
+        };
+        let mut next = Time::MAX;
+        for (i, (client, begins)) in ends.iter_mut().enumerate() {
+            if *begins <= now {
+                client.on_timer(now);
+                while client.poll_transmit(now, &mut batch) {
+                    launch(&batch, true, address(1000 + i as u16));
+                }
+            }
+            next = next.min(client.next_timer(now).unwrap_or(Time::MAX).max(*begins));
+        }
+        while server.poll_transmit(now, &mut batch) {
+            launch(&batch, false, batch.to);
+        }
+        server.drain_notices().for_each(drop);
+        let landing = flying
+            .peek()
+            .map(|Reverse(flying): &Reverse<Flying>| flying.at);
+        let timers = landing.into_iter().chain(server.next_timer());
+        now = timers.fold(next, Time::min).max(now);
+        while flying
+            .peek()
+            .is_some_and(|Reverse(flying)| flying.at <= now)
+        {
+            let Reverse(Flying {
+                to_server,
+                from,
+                bytes,
+                ..
+            }) = flying.pop().expect("just seen");
+            if to_server {
+                server.handle(now, now, from, None, &bytes);
+            } else {
+                let (client, _) = &mut ends[usize::from(from.port() - 1000)];
+                client.handle(now, now, &bytes);
+            }
+        }
+        server.on_timer(now);
+    }
+    let received = |client: &Client<Scheme>| {
+        let connection = client.connection().expect("it was let in");
+        let bytes = connection.incoming().map(|(flow, _)| flow.distinct());
+        bytes.sum::<u64>() as f64
+    };
+    ends.iter().map(|(client, _)| received(client)).collect()
+}
+
+#[test]
+fn greedy_downloads_have_equal_shares_of_the_rate_of_all_whatever_they_ask_for() {
+    let greedy = |download_flows, packet_bytes, scheme: &str| Request {
+        upload_flows: 0,
+        download_flows,
+        packet_bytes,
+        bytes: 0,
+        duration_nanos: 60_000_000_000,
+        scheme: scheme.to_owned(),
+        ..request()
+    };
+    let all_alike = shares(200, |_| greedy(1, 1400, "cubic"));
+    // More flows, larger packets or another scheme have no more.
+    let unlike = shares(30, |i| match i % 3 {
+        0 => greedy(1, 1400, "cubic"),
+        1 => greedy(16, 1400, "newreno"),
+        _ => greedy(1, 9000, "verus"),
+    });
+    for (what, received) in [("all alike", all_alike), ("unlike", unlike)] {
+        let squares: f64 = received.iter().map(|bytes| bytes * bytes).sum();
+        let all: f64 = received.iter().sum();
+        let jain = all * all / (received.len() as f64 * squares);
+        assert!(
+            jain > 0.95,
+            "{what}: Jain's index {jain:.3} of {received:?}"
+        );
+        let mbps = all * 8.0 / 10e6;
+        assert!((7.0..8.2).contains(&mbps), "{what}: {mbps} Mbit/s");
+    }
 }
