@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,7 +18,7 @@ import pytest
 if TYPE_CHECKING:  # loaded by those who ask for a browser alone
     from playwright.sync_api import Browser, BrowserContext, Page, Request, Route
 
-from verus import cli
+from verus import _verus, cli
 
 # A shell that runs the tests in the background has its children ignore Ctrl-C, and they theirs;
 # tests of Ctrl-C would then wait in vain.
@@ -119,6 +119,20 @@ def verus(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytes
         return Ran(code, captured.out, captured.err)
 
     return command
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The scenarios that this process simulates from here on."""
+    seen: list[str] = []
+    own = _verus.simulate_many
+
+    def counted(texts: list[str], *rest: Any, **more: Any) -> Any:
+        seen.extend(texts)
+        return own(texts, *rest, **more)
+
+    monkeypatch.setattr(_verus, "simulate_many", counted)
+    return seen
 
 
 @pytest.fixture(scope="session")

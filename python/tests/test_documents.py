@@ -173,7 +173,7 @@ QUOTED = {
         ([("(nothing)", "one flow")], 0),
     ],
     "in windows of 1 s vary with the losses (Jain {} to {} for R = 4 and R = 6)": [(MANY_WITH_RED, 0)],
-    "those of the whole run are even ({} to {})": [(MANY_WITH_RED, 1)],
+    "those of the whole run are more even ({} to {})": [(MANY_WITH_RED, 1)],
 }
 
 

@@ -255,6 +255,20 @@ def test_a_measurement_becomes_a_page(way: str, tmp_path: Path) -> None:
     assert (code, out, err) == (2, "", f"verus: --out: `{place}` is not empty; --force replaces the results in it\n")
 
 
+@way
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_what_nobody_reads_costs_no_measurement(way: str, form: tuple[str, ...], tmp_path: Path) -> None:
+    place = tmp_path / "measured"
+    reading, writing = os.pipe()
+    os.close(reading)
+    with server(way) as (_, address):
+        asked = ("probe", "client", address, "--duration", 1, "--out", place, *form)
+        measuring = started(way, *asked, stdout=writing)
+        os.close(writing)
+        code, _, err = ended(measuring)
+    assert (code, (place / "run.json").is_file()) == (0, True), err
+
+
 def test_what_the_readme_says_of_measuring_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     readme = (Path(__file__).parents[2] / "README.md").read_text()

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from .test_check import OWN
+
 QUICK = ("compare", "--trace", "rate:5", "--scheme", "verus", "--duration", "1", "--out", "one")
 STUDY = 'trace = "rate:5"\nscheme = ["cubic", "vegas"]\nduration_s = 1\n'
 
@@ -43,28 +45,11 @@ CLOSED = {
     "a full disk": "> /dev/full",
 }
 
-SUITE = """
-name = "mine"
-title = "Mine"
-about = "What I want."
-source = "me"
-
-[[rows]]
-id = "quick"
-about = "1 MB over 10 Mbit/s: delivered by 2 s."
-kind = "published"
-controllers = ["cubic"]
-compares = true
-scenario = { trace = "rate:10", queue_bdp = 2 }
-flows = [{ bytes = 1_000_000 }]
-checks = [{ measure = "completion", most = 2 }]
-"""
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "s.toml").write_text(STUDY)
-    (tmp_path / "laws.toml").write_text(SUITE)
+    (tmp_path / "laws.toml").write_text(OWN)
     (tmp_path / "rate-less").write_text("1\n2\n3\n")
     (tmp_path / "log").write_text("37 # 1504\n74 + 1482\n75 - 1482 1\n")
     return tmp_path

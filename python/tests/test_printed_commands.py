@@ -144,9 +144,10 @@ class Shell:
     def run(self, command: str) -> None:
         """Where the network is everybody's, a client finds its server on the port that this one was given."""
         if command.startswith("kill %"):
-            server = self._servers.pop()
-            server.terminate()
-            server.wait()
+            for server in self._servers[-1:]:  # none where its program is not on this machine
+                server.terminate()
+                server.wait()
+            del self._servers[-1:]
             return
         # A loopback is no channel: the trace has another name.
         if "commute/down.trace" in command and (found := [*self._folder.glob("commute/down*.trace")]):

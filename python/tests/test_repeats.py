@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from verus import compare
+from verus import _verus, compare
+from verus.errors import FieldError
 from verus.scenario import Settings
 
 from .conftest import Command
@@ -69,6 +70,20 @@ def test_stretches_are_the_next_parts_of_a_recording_each_with_a_seed(recording:
     ]
     # A built-in channel is another for each seed.
     assert {run.scenario["trace"] for run in runs[4:]} == {"city-driving-3g-up"}
+
+
+@pytest.mark.parametrize(("end_ms", "runs"), [(59_987, True), (59_850, False)])
+def test_the_last_stretch_may_lack_the_recordings_last_milliseconds(end_ms: int, runs: bool, tmp_path: Path) -> None:
+    trace = tmp_path / "town.down"
+    trace.write_text("".join(f"{at}\n" for at in (*range(1, end_ms, 50), end_ms)))
+    settings = Settings(traces=[str(trace)], schemes=["cubic"], stretches=2, duration_s=30.0)
+    if runs:
+        texts = [run.to_json() for run in settings.runs()]
+        assert f"{trace}[30:{end_ms / 1000:g}]" in texts[1]
+        assert len(_verus.simulate_many(texts, 1, None)) == 2
+    else:
+        with pytest.raises(FieldError, match=r"must not overlap: .* has 59\.85 s, which is 1 stretches of 30 s, not 2"):
+            settings.runs()
 
 
 def test_deterministic_senders_have_an_interval_over_stretches(recording: Path) -> None:

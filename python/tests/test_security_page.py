@@ -19,7 +19,7 @@ PROMISES, ANNEX = PAGE.split("## Annex", 1)
 #: `file::test`, as in `crates/net/tests/hostile_probe.rs::a_test_s_name`.
 NAMED = sorted(set(re.findall(r"`([\w/.-]+\.(?:rs|py))::(\w+)`", PROMISES)))
 #: An attack, by its name.
-TRIED = sorted(set(re.findall(r"`((?:probe|transfer|files|shell|report)-[a-z0-9-]+)`", PROMISES)))
+TRIED = sorted(set(re.findall(r"`((?:probe|transfer|load|files|shell|report)-[a-z0-9-]+)`", PROMISES)))
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED)
@@ -33,7 +33,7 @@ def test_promises_name_what_holds_them() -> None:
     rows = [line for line in PROMISES.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
     assert len(rows) > 15
     for row in rows:
-        assert re.search(r"`[\w/.-]+::\w+`|`(?:probe|transfer|files|shell|report)-", row), row
+        assert re.search(r"`[\w/.-]+::\w+`|`(?:probe|transfer|load|files|shell|report)-", row), row
 
 
 def test_the_attacks_that_promises_name_exist() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verus import _verus, store
+from verus import store
 from verus.runner import run_all
 from verus.scenario import Contestant, Run, make_run
 from verus.store import Keys, Store
@@ -40,20 +40,6 @@ def run(**changes: Any) -> Run:
 
 def kept(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.run"))
-
-
-@pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The scenarios that this process simulates from here on."""
-    seen: list[str] = []
-    own = _verus.simulate_many
-
-    def counted(texts: list[str], *rest: Any, **more: Any) -> Any:
-        seen.extend(texts)
-        return own(texts, *rest, **more)
-
-    monkeypatch.setattr(_verus, "simulate_many", counted)
-    return seen
 
 
 def killed(command: tuple[str, ...], folder: Path, number: signal.Signals, place: Path, after: int) -> tuple[int, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import io
 import json
 import lzma
 import os
@@ -14,6 +16,7 @@ import textwrap
 import threading
 import time
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verus import cluster
+from verus import cluster, store
 from verus.commands.play import server
 from verus.scenario import Contestant, make_run
 
@@ -274,6 +277,39 @@ def test_a_small_plan_cannot_become_a_large_one(study: Path) -> None:
     said, peak = most_memory(READ, plan)
     assert "expands to more than" in said
     assert peak < 400
+
+
+def npy(claimed: int, there: int) -> bytes:
+    """An array whose header claims so many bytes, and so many zeros."""
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({claimed},), }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(there)
+
+
+@ON_LINUX
+@pytest.mark.parametrize(
+    ("claimed", "there", "places"), [(1 << 29, 1 << 29, 1), (1 << 40, 10, 1), (1 << 26, 1 << 26, 40)]
+)
+def test_a_small_stored_run_cannot_become_a_large_one(claimed: int, there: int, places: int, tmp_path: Path) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("outcome.json", json.dumps([{"\0array": "a"}] * places))
+        file.writestr("a", npy(claimed, there))
+    packed = content.getvalue()
+    key = "ab" + "0" * 62
+    path = store.Store(tmp_path).path(key)
+    path.parent.mkdir()
+    path.write_bytes(hashlib.sha256(packed).digest() + packed)
+    read = "import pathlib, sys\nfrom verus.store import Store\nStore(pathlib.Path(sys.argv[1])).read(sys.argv[2])"
+    _, peak = most_memory(read, tmp_path, key)
+    assert peak < 500
+
+
+def test_a_pipe_in_a_store_counts_as_missing(tmp_path: Path) -> None:
+    runs = store.Store(tmp_path)
+    key = "ab" + "0" * 62
+    runs.path(key).parent.mkdir()
+    os.mkfifo(runs.path(key))
+    assert runs.read(key) is None
 
 
 @pytest.mark.parametrize("name", ["run.json", "results.parquet"])

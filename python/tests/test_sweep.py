@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gzip
 import hashlib
 import itertools
 import json
@@ -20,11 +21,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from verus import _verus, cluster, inputs, store, study
+from verus import cluster, inputs, store, study, sweep
 from verus.rows import ROW_FIELDS
 from verus.scenario import SCHEMA, Settings
 from verus.store import Store
-from verus.sweep import Plan
+from verus.sweep import MOST_PLAN, Plan
 
 Command = Callable[..., Any]
 
@@ -55,20 +56,6 @@ def written(tmp_path: Path) -> Path:
     path = tmp_path / "mine.toml"
     path.write_text(STUDY)
     return path
-
-
-@pytest.fixture
-def simulated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The scenarios that this process simulates from here on."""
-    seen: list[str] = []
-    own = _verus.simulate_many
-
-    def counted(texts: list[str], *rest: Any, **more: Any) -> Any:
-        seen.extend(texts)
-        return own(texts, *rest, **more)
-
-    monkeypatch.setattr(_verus, "simulate_many", counted)
-    return seen
 
 
 def digest(folder: Path) -> str:
@@ -195,6 +182,49 @@ def test_merge_refuses_what_does_not_belong_together(verus: Command, written: Pa
     ran = verus("sweep", "merge", "one", "two", "--out", "both")
     assert ran.code == 2
     assert "not the plan of a sweep" in ran.err
+
+
+def test_whatever_plan_is_written_can_be_read(
+    verus: Command, written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan.of(study.read(written), store.engine())
+    path = tmp_path / "plan.json.gz"
+    path.write_bytes(plan.pack())
+    assert Plan.read(path) == plan
+    size = len(gzip.decompress(path.read_bytes()))
+    monkeypatch.setattr(sweep, "MOST_PLAN", size)
+    path.write_bytes(plan.pack())
+    assert Plan.read(path).digest() == plan.digest()
+    monkeypatch.setattr(sweep, "MOST_PLAN", size - 1)
+    with pytest.raises(ValueError, match="expands to more than"):
+        Plan.read(path)
+    ran = verus("sweep", "mine.toml", "--out", "large")
+    assert ran.code == 2
+    assert f"has {len(plan.runs)} runs, whose plan takes {size} bytes" in ran.err
+    assert not (tmp_path / "large").exists()
+
+
+def test_the_largest_study_has_a_plan_that_can_be_read(written: Path) -> None:
+    plan = Plan.of(study.read(written), "one")
+    told = json.loads(gzip.decompress(plan.pack()))
+    varied = [
+        one["at"] for part in (told["run"], told["scenario"], told["swept"]) for one in part.values() if "at" in one
+    ]
+    # Each run takes its key, and a number with its comma and space for each setting that varies.
+    digits = len(str(study.MOST_RUNS)) + 2
+    assert len(varied) >= 3
+    assert study.MOST_RUNS * (len(plan.keys[0]) + 7 * digits) < MOST_PLAN
+
+
+@pytest.mark.parametrize("key", ["../" * 21 + "x", "A" * 64, "0" * 63])
+def test_the_keys_of_a_plan_are_digests(key: str, verus: Command, written: Path, tmp_path: Path) -> None:
+    assert verus("sweep", "mine.toml", "--out", "one", "--shard", "1/50").code == 0
+    path = tmp_path / "one" / "plan.json.gz"
+    told = json.loads(gzip.decompress(path.read_bytes()))
+    path.write_bytes(gzip.compress(json.dumps({**told, "keys": key + told["keys"][64:]}).encode()))
+    ran = verus("sweep", "merge", "one", "--out", "both")
+    assert ran.code == 2
+    assert "a key is no digest" in ran.err
 
 
 def test_merge_refuses_runs_of_another_engine(

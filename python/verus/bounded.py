@@ -22,11 +22,11 @@ MOST_JSON = 64 << 20
 #: Of a file with a JSON document a line.
 MOST_LINES = 512 << 20
 
-#: Of a table in memory, bytes, whatever the size of its file.
-_MOST_TABLE = 4 << 30
+#: Of what a file holds, unpacked, bytes, whatever the size of the file.
+MOST_UNPACKED = 4 << 30
 
-#: A smaller file may still become so large; beyond, a table of ours is at most `_EXPANDS` times its file.
-_LEAST_TABLE, _EXPANDS = 256 << 20, 100
+#: A smaller file may still become so large; beyond, what is ours is at most `_EXPANDS` times its file.
+_LEAST_UNPACKED, _EXPANDS = 256 << 20, 100
 
 #: What a value takes in memory at the least, bytes.
 _VALUE = 8
@@ -64,6 +64,11 @@ def content(path: Path, most: int) -> bytes:
         return file.read(most)
 
 
+def most_unpacked(size: int) -> int:
+    """How many bytes a file of `size` bytes may hold, if it is ours."""
+    return min(max(_LEAST_UNPACKED, _EXPANDS * size), MOST_UNPACKED)
+
+
 def gunzipped(path: Path, most: int) -> bytes:
     """What a gzip file holds, `most` bytes at the most.
 
@@ -93,8 +98,8 @@ def table(path: Path) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with opened(path, _MOST_TABLE) as file:
-        most = min(max(_LEAST_TABLE, _EXPANDS * os.fstat(file.fileno()).st_size), _MOST_TABLE)
+    with opened(path, MOST_UNPACKED) as file:
+        most = most_unpacked(os.fstat(file.fileno()).st_size)
         try:
             with pq.ParquetFile(file) as parquet:
                 return _read(parquet, most)

@@ -403,11 +403,12 @@ class Settings(RunSettings, PathSettings):
             why = "is the same all the time" if found["kind"] == "rate" else "is a part already"
             raise FieldError("stretches", f"are those of a recording: `{trace}` {why}")
         there = json.loads(_verus.trace_info(trace))["duration_s"]
-        if self.stretches * self.duration_s > there:
+        if self.stretches * self.duration_s > there + _SHORT_S:
             most = int(there / self.duration_s)
             has = f"`{trace}` has {there:g} s, which is {most} stretches of {self.duration_s:g} s"
             raise FieldError("stretches", f"must not overlap: {has}, not {self.stretches}")
-        return [stretch(trace, number, self.duration_s) for number in range(1, self.stretches + 1)]
+        parts = [stretch(trace, number, self.duration_s) for number in range(1, self.stretches)]
+        return [*parts, stretch(trace, self.stretches, self.duration_s, there)]
 
     def _fields(self) -> dict[str, Any]:
         """Those that a scenario has under the same name and with the same meaning."""
@@ -434,14 +435,18 @@ class Settings(RunSettings, PathSettings):
         return cls(**plain)
 
 
-def stretch(recording: str, number: int, seconds: float) -> str:
-    """The stretch of a recording with this number, from 1: each of so many seconds, one after another.
+#: By so many seconds the last stretch may be too short: a recording ends with an opportunity, not on the second.
+_SHORT_S = 0.1
+
+
+def stretch(recording: str, number: int, seconds: float, there: float = math.inf) -> str:
+    """The stretch of a recording with this number, from 1: each of so many seconds, one after another, till its end.
 
     Example:
-        >>> stretch("town.down", 3, 30)
-        'town.down[60:90]'
+        >>> stretch("town.down", 3, 30), stretch("town.down", 2, 30, 59.987)
+        ('town.down[60:90]', 'town.down[30:59.987]')
     """
-    return f"{recording}[{(number - 1) * seconds:g}:{number * seconds:g}]"
+    return f"{recording}[{(number - 1) * seconds:.10g}:{min(number * seconds, there):.10g}]"
 
 
 def distinct(contestants: Sequence[Contestant]) -> list[Contestant]:

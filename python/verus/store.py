@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import shutil
 import zipfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -19,14 +20,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from verus import _verus
+from verus import _verus, bounded
 from verus.files import write_whole
 from verus.inputs import Digests, digest_of, respelt
 from verus.runner import Ended, Outcome
 from verus.scenario import Run
 
 #: Version of the files and of the keys; a change of either raises it.
-FORMAT = 2
+FORMAT = 3
 
 #: How long the digest is that stands before a packed outcome.
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -101,8 +102,8 @@ class Store:
     def _packed(self, key: str) -> bytes | None:
         """The same, packed. What is read is what was written, or the digest before it would be another."""
         try:
-            content = self.path(key).read_bytes()
-        except (FileNotFoundError, NotADirectoryError):
+            content = bounded.content(self.path(key), bounded.MOST_UNPACKED)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         digest, packed = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         return packed if hashlib.sha256(packed).digest() == digest else None
@@ -224,16 +225,36 @@ def unpack(content: bytes) -> Outcome:
     """What `pack` packed.
 
     Raises:
-        ValueError: It is nothing of that kind, or damaged; likewise `KeyError`, `EOFError` and `zipfile.BadZipFile`.
+        ValueError: It is nothing of that kind, damaged, or holds more than a file of ours; likewise `KeyError`,
+            `EOFError` and `zipfile.BadZipFile`.
     """
     with zipfile.ZipFile(io.BytesIO(content)) as file:
+        # No more than it says is read of a member, each once.
+        if sum(member.file_size for member in file.infolist()) > bounded.most_unpacked(len(content)):
+            raise ValueError("it holds more than its size allows")
+        arrays: dict[str, Any] = {}
 
         def whole(value: dict[str, Any]) -> Any:
             if value.keys() != {_ARRAY}:
                 return value
-            import numpy as np
-
-            return np.load(io.BytesIO(file.read(value[_ARRAY])), allow_pickle=False)
+            place = value[_ARRAY]
+            if place not in arrays:
+                arrays[place] = _array(file.read(place))
+            return arrays[place]
 
         found: Outcome = json.loads(file.read(_PLAIN), object_hook=whole)
         return found
+
+
+def _array(content: bytes) -> Any:
+    """What `numpy.save` wrote; its header is believed as far as there is content for it."""
+    import numpy as np
+
+    file = io.BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("an array of another version than ours")
+    shape, _, kind = np.lib.format.read_array_header_1_0(file)
+    if math.prod(shape) * kind.itemsize > len(content):
+        raise ValueError("an array of more than there is")
+    file.seek(0)
+    return np.load(file, allow_pickle=False)

@@ -56,7 +56,7 @@ _CALLED = {str: "a text", int: "a whole number", float: "a number", bool: "true 
 #: Settings of a comparison that are lists, by their keys here.
 _LISTS = {"trace": "traces", "scheme": "schemes", "mix": "mixes", "queue": "queues"}
 
-#: A part of a study of more runs is a typing error rather than a wish.
+#: A study of more runs is a typing error rather than a wish.
 MOST_RUNS = 1_000_000
 
 #: A value of a study: what one key is in one run.
@@ -138,6 +138,8 @@ def _study(told: Mapping[str, Any], stem: str) -> Study:
             runs += _part_runs(own, given)
         except _StudyError as error:
             raise _StudyError(f"{before}{error}") from error
+        if len(runs) > MOST_RUNS:
+            raise _StudyError(f"more than {MOST_RUNS} runs in all its parts")
     return Study(name=name, columns=_columns(runs), runs=runs)
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,6 +30,9 @@ from verus.rows import NUMBERS, SCHEMA
 from verus.scenario import Contestant, Run
 from verus.store import FORMAT, Keys, Store
 from verus.study import Planned, Study
+
+if TYPE_CHECKING:
+    from verus.schema import Scenario
 
 #: A column of the study's own, by the type that its values have.
 _TYPES = {"float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
@@ -72,25 +77,38 @@ class Plan:
 
     def digest(self) -> str:
         """The same for the same runs in the same order by the same engine, and for nothing else."""
-        return hashlib.sha256(self._json().encode()).hexdigest()
+        return hashlib.sha256(self._json.encode()).hexdigest()
 
+    @cached_property
     def _json(self) -> str:
+        runs = [planned.run for planned in self.runs]
         told = {
             "format": FORMAT,
             "kind": "sweep",
             "name": self.name,
             "engine": self.engine,
             "columns": dict(self.columns),
-            "runs": [
-                {"key": key, "run": asdict(planned.run), "swept": dict(planned.swept)}
-                for key, planned in zip(self.keys, self.runs, strict=True)
-            ],
+            "keys": "".join(self.keys),
+            "run": _fields([{name: getattr(run, name) for name in _OF_RUN} for run in runs]),
+            "contestant": _coded([asdict(run.contestant) for run in runs]),
+            "scenario": _fields([run.scenario for run in runs]),
+            "swept": _fields([planned.swept for planned in self.runs]),
         }
         return json.dumps(told, allow_nan=False)  # in this order: that of columns is the dataset's
 
     def pack(self) -> bytes:
-        """As it is saved."""
-        return gzip.compress(self._json().encode(), mtime=0)
+        """As it is saved.
+
+        Raises:
+            ValueError: It is larger than what `read` takes.
+        """
+        text = self._json.encode()
+        if len(text) > MOST_PLAN:
+            raise ValueError(
+                f"the study `{self.name}` has {len(self.runs)} runs, whose plan takes {len(text)} bytes; at most "
+                f"{MOST_PLAN} are read: divide it into several studies"
+            )
+        return gzip.compress(text, mtime=0)
 
     @classmethod
     def read(cls, path: Path) -> Plan:
@@ -101,19 +119,35 @@ class Plan:
             ValueError: It is no plan, or of another version.
         """
         try:
-            told = json.loads(bounded.gunzipped(path, bounded.MOST_JSON))
+            told = json.loads(bounded.gunzipped(path, MOST_PLAN))
             if told["kind"] != "sweep" or told["format"] != FORMAT:
                 raise ValueError("of another version")
+            if not re.fullmatch(f"(?:[0-9a-f]{{{_KEY}}})*", told["keys"]):  # they become names of files
+                raise ValueError("a key is no digest")
+            keys = [told["keys"][at : at + _KEY] for at in range(0, len(told["keys"]), _KEY)]
+            fields = zip(
+                _each(told["run"], len(keys)),
+                _values(told["contestant"], len(keys)),
+                _each(told["scenario"], len(keys)),
+                _each(told["swept"], len(keys)),
+                strict=True,
+            )
             return cls(
                 name=told["name"],
                 engine=told["engine"],
                 columns=told["columns"],
-                keys=[entry["key"] for entry in told["runs"]],
-                runs=[Planned(run=_run(entry["run"]), swept=entry["swept"]) for entry in told["runs"]],
+                keys=keys,
+                runs=[
+                    Planned(
+                        run=Run(**run, contestant=_contestant(contestant), scenario=cast("Scenario", scenario)),
+                        swept={name: value for name, value in swept.items() if value is not None},
+                    )
+                    for run, contestant, scenario, swept in fields
+                ],
             )
         except FileNotFoundError:
             raise
-        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
             raise ValueError(f"`{path}`: not the plan of a sweep ({error})") from error
 
     def distinct(self) -> dict[str, Run]:
@@ -124,9 +158,51 @@ class Plan:
         return found
 
 
-def _run(told: Mapping[str, Any]) -> Run:
-    contestant = {**told["contestant"], "flows": tuple(told["contestant"]["flows"])}
-    return Run(**{**told, "contestant": Contestant(**contestant)})
+#: Of a plan, bytes unpacked: a million runs that differ in ten settings take some 110 MB.
+MOST_PLAN = 128 << 20
+
+#: Length of a run's key, hexadecimal.
+_KEY = 64
+
+#: What a plan says of each run beside its contestant and its scenario.
+_OF_RUN = ("trace", "queue", "part")
+
+
+def _coded(values: Sequence[Any]) -> dict[str, Any]:
+    """Values of which many are alike: each once, and which of them stands where, unless all are one.
+
+    Example:
+        >>> _coded(["a", "b", "a"]), _coded([5, 5])
+        ({'values': ['a', 'b'], 'at': [0, 1, 0]}, {'values': [5]})
+    """
+    found: dict[str, tuple[int, Any]] = {}
+    at = [found.setdefault(json.dumps(value), (len(found), value))[0] for value in values]
+    coded = {"values": [value for _, value in found.values()]}
+    return coded if len(found) <= 1 else {**coded, "at": at}
+
+
+def _fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Each field of the rows, coded; None where a row is without it."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: _coded([row.get(name) for row in rows]) for name in names}
+
+
+def _values(coded: Mapping[str, Any], count: int) -> list[Any]:
+    """What `_coded` coded, which were so many."""
+    values = coded["values"]
+    return [values[at] for at in coded["at"]] if "at" in coded else values * count
+
+
+def _each(fields: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    """What `_fields` coded, which were so many rows."""
+    if not fields:
+        return [{} for _ in range(count)]
+    columns = [_values(coded, count) for coded in fields.values()]
+    return [dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _contestant(told: Mapping[str, Any]) -> Contestant:
+    return Contestant(**{**told, "flows": tuple(told["flows"])})
 
 
 class Folder:
@@ -160,9 +236,10 @@ class Folder:
         Raises:
             OSError: The folder cannot be made.
             FieldError: The plan cannot be written.
+            ValueError: It is too large to be read again.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
         content = plan.pack()
+        self.path.mkdir(parents=True, exist_ok=True)
         if not self.plan_path.exists() or self.plan_path.read_bytes() != content:
             replace_whole(self.plan_path, content)
 

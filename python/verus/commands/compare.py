@@ -118,12 +118,6 @@ def compare(
         runs, outcomes, problems = sort_out(runs, ended)
         if not outcomes:
             raise RunError(problems)
-        try:
-            _check_channels(rows.channels(runs, outcomes), earlier, given)
-        except FieldError:
-            if store is not None:
-                store.remove()
-            raise
         if json_:
             tell_rows(map(rows.printed, rows.rows(runs, outcomes)))
             sys.stdout.flush()
@@ -321,20 +315,6 @@ def _check_inputs(runs: list[Run], earlier: Mapping[str, Any], given: Mapping[st
         if text not in anew and before.get(text, digest) != digest:
             problem = f"`{text}` is not what it was: its SHA-256 is {digest}, then {before[text]}"
             raise FieldError("from", problem)
-
-
-def _check_channels(now: list[dict[str, Any]], earlier: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuses to call it the same run if a trace has changed since."""
-    # A built-in channel is made anew for each seed and length; a recording must be what it was.
-    if {"traces", "seed", "repeat", "stretches", "duration_s"} & given.keys():
-        return
-    before = {channel["name"]: channel["sha256"] for channel in earlier.get("channels", [])}
-    for channel in now:
-        name, found = channel["name"], channel["sha256"]
-        if before.get(name, found) != found:
-            raise FieldError(
-                "from", f"the trace `{name}` is not what it was: its SHA-256 is {found}, then {before[name]}"
-            )
 
 
 def _new_name() -> Path:
