@@ -24,8 +24,8 @@ from verus.schema import PathSettings, RunSettings, Scenario
 #: The paper's shared queue (SIGCOMM 2015, section 6.2): 3 and 9 Mbit of average queue, 10 % at the top.
 PAPER_QUEUE = "red:min=375000,max=1125000,p=0.1"
 
-#: The contestants of `verus compare` without arguments.
-DEFAULT_SCHEMES = ("verus:ratio=2", "verus:ratio=4", "verus:ratio=6", "cubic", "newreno", "vegas")
+#: The contestants of `verus compare` without arguments: the sender that we recommend first, then what else there is.
+DEFAULT_SCHEMES = ("forward", "verus:ratio=2", "verus:ratio=6", "cubic", "bbr", "copa")
 
 #: Built-in channels of `verus compare` without arguments: slow, busy and fast movement.
 DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highway-driving-3g-down")

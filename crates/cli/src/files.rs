@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use verus_core::Time;
-use verus_core::algorithm::Scheme;
+use verus_core::algorithm::{RECOMMENDED, Scheme};
 use verus_measure::qlog::Subject;
 use verus_net::quic::View;
 use verus_net::transfer::address::Host;
@@ -64,9 +64,9 @@ pub struct ClientArgs {
 /// Options of all three.
 #[derive(clap::Args)]
 pub struct Common {
-    /// The congestion controller of data sent from here, such as verus, cubic, bbr or copa: NAME[:key=value,…], as in `verus
+    /// The congestion controller of data sent from here, such as forward, verus, cubic or bbr: NAME[:key=value,…], as in `verus
     /// list schemes`.
-    #[arg(long, default_value = "verus", value_parser = scheme)]
+    #[arg(long, default_value = RECOMMENDED, value_parser = scheme)]
     pub scheme: Scheme,
     /// Where keys, tokens and known hosts are (default: VERUS_CONFIG, then ~/.config/verus).
     #[arg(long, value_name = "DIR")]

@@ -143,6 +143,9 @@ impl Algorithm {
     }
 }
 
+/// The scheme for users' data where nobody asks for another (docs/forward.md says why).
+pub const RECOMMENDED: &str = "forward";
+
 const ALGORITHMS: &[Algorithm] = &[
     Algorithm::of::<verus::Config>(
         "verus",
@@ -501,6 +504,12 @@ impl Scheme {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_recommended_scheme_is_in_the_list() {
+        let scheme = Scheme::parse(RECOMMENDED).expect("in the list");
+        assert_eq!(scheme.name(), RECOMMENDED);
+    }
 
     #[test]
     fn a_scheme_is_a_name_with_parameters() {

@@ -1,4 +1,4 @@
-//! Verus in an existing quinn program: the lines between the two markers are all there is to add.
+//! A controller of ours, `forward`, in an existing quinn program: the lines between the two markers are all there is to add.
 //!
 //! `cargo run --release -p verus-net --example quinn_with_verus` sends 20 MB to itself over loopback.
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use quinn::{ClientConfig, Endpoint, ServerConfig, TransportConfig};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
-use verus_core::algorithm::Scheme;
+use verus_core::algorithm::{RECOMMENDED, Scheme};
 use verus_net::quic;
 
 const BYTES: usize = 20_000_000;
@@ -25,8 +25,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut server_config = ServerConfig::with_single_cert(vec![certificate], private.into())?;
     let mut client_config = ClientConfig::with_root_certificates(Arc::new(roots))?;
 
-    // ---- Verus: a transport for both ends ...
-    let scheme = Scheme::parse("verus:ratio=4")?;
+    // ---- Ours: a transport for both ends ...
+    let scheme = Scheme::parse(RECOMMENDED)?;
     let mut transport = TransportConfig::default();
     quic::configure(&mut transport, &scheme, 1);
     let transport = Arc::new(transport);
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (connection, accepted) = tokio::join!(connecting, accepting);
     let (connection, accepted) = (connection?, accepted?);
 
-    // ---- ... and a driver for whichever end sends: it keeps the epochs of 5 ms running.
+    // ---- ... and a driver for whichever end sends: it keeps the controller's timer.
     let _driver = quic::drive(&connection);
     // ----
 
@@ -56,9 +56,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     stream.finish()?;
     let received = reading.await?;
 
-    let seen = quic::view(&connection).expect("Verus").snapshot();
+    let seen = quic::view(&connection).expect("ours").snapshot();
     println!(
-        "{} MB arrived; window {} B, round trip {:.3} ms, {} epochs closed",
+        "{} MB arrived; window {} B, round trip {:.3} ms, {} ticks",
         received / 1_000_000,
         seen.window.get(),
         seen.smoothed_rtt.as_millis_f64(),

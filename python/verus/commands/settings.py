@@ -30,7 +30,7 @@ _OPTIONS: dict[str, tuple[str, str]] = {
         "SCHEME",
         "`NAME[:key=value,…]` of `verus list schemes`, such as `cubic` or `verus:ratio=2`; `verus:ratio=2,4` and "
         "`verus:ratio=2..6` are several schemes. Or a class in Python, `FILE.py:CLASS[:key=value,…]` "
-        "(docs/own-controller.md). Default: `verus:ratio=2,4,6`, `cubic`, `newreno` and `vegas`; none with --mix.",
+        "(docs/own-controller.md). Default: `forward`, `verus:ratio=2,6`, `cubic`, `bbr` and `copa`; none with --mix.",
     ),
     "mixes": (
         "MIX",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use verus_core::Time;
-use verus_core::algorithm::Scheme;
+use verus_core::algorithm::{RECOMMENDED, Scheme};
 use verus_measure::qlog::{Qlog, Subject};
 use verus_net::probe::connection::Connection;
 use verus_net::probe::driver::Driver;
@@ -30,8 +30,8 @@ pub struct Args {
     // Not as a doc comment: rustdoc would take the brackets for a link.
     #[arg(help = "The server: HOST, HOST:PORT or [IPv6]:PORT")]
     pub(super) host: Host,
-    /// The controller, such as verus, cubic, bbr or copa: NAME[:key=value,…], as in `verus list schemes`.
-    #[arg(long, default_value = "verus", value_parser = scheme)]
+    /// The controller, such as forward, verus, cubic or bbr: NAME[:key=value,…], as in `verus list schemes`.
+    #[arg(long, default_value = RECOMMENDED, value_parser = scheme)]
     scheme: Scheme,
     /// The server's UDP port, unless HOST names one [default: 6060]
     #[arg(short, long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]

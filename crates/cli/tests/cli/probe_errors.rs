@@ -217,8 +217,8 @@ fn logs_of_flows_appear_whole_and_only_where_there_is_nothing() {
         names
     };
     let written = [
-        "verus_127.0.0.1_seed1_flow0.sqlog",
-        "verus_127.0.0.1_seed1_flow1.sqlog",
+        "forward_127.0.0.1_seed1_flow0.sqlog",
+        "forward_127.0.0.1_seed1_flow1.sqlog",
     ];
     assert_eq!(names(&logs), written);
     for name in written {
@@ -246,8 +246,8 @@ fn logs_of_flows_appear_whole_and_only_where_there_is_nothing() {
     assert_eq!(names(folder.path()), ["logs"]);
     let output = client(&[&[server.address.as_str(), "--duration", "1"], &qvis[..]].concat());
     assert!(output.status.success(), "{output:?}");
-    assert_eq!(names(&other), ["verus_127.0.0.1_seed1_flow0.qlog"]);
-    let text = std::fs::read_to_string(other.join("verus_127.0.0.1_seed1_flow0.qlog"));
+    assert_eq!(names(&other), ["forward_127.0.0.1_seed1_flow0.qlog"]);
+    let text = std::fs::read_to_string(other.join("forward_127.0.0.1_seed1_flow0.qlog"));
     let file: serde_json::Value = serde_json::from_str(&text.expect("it is there")).expect("JSON");
     assert_eq!(file["qlog_version"], "0.3");
     let nowhere = "/proc/none/logs";

@@ -397,8 +397,8 @@ fn what_is_sent_has_a_log_where_one_is_asked_for() {
     let address = server.address.to_string();
     let logs = scene.text("logs");
     succeeded(&scene.client(&["send", "file", &address, "--qlog", &logs]));
-    assert_eq!(scene.names("logs"), ["verus_127.0.0.1_flow0.sqlog"]);
-    let text = fs::read(scene.path("logs/verus_127.0.0.1_flow0.sqlog")).expect("it is there");
+    assert_eq!(scene.names("logs"), ["forward_127.0.0.1_flow0.sqlog"]);
+    let text = fs::read(scene.path("logs/forward_127.0.0.1_flow0.sqlog")).expect("it is there");
     let text = String::from_utf8_lossy(&text);
     let sent = text.matches("quic:packet_sent").count();
     assert!(sent >= (1 << 20) / 1500, "{sent} packets");
