@@ -248,7 +248,7 @@ def test_a_measurement_becomes_a_page(way: str, tmp_path: Path) -> None:
     drawn = ran("verus", "report", place)
     assert drawn == (0, "", f"Report: {place / 'report.html'}\n")
     page = (place / "report.html").read_text()
-    assert "Verus R=2 over 127.0.0.1 up, 127.0.0.1 down." in page
+    assert "Forward over 127.0.0.1 up, 127.0.0.1 down." in page
     assert len(list((place / "figures").glob("*.svg"))) >= 5
     # Not replaced without being told to.
     code, out, err = ran(way, "probe", "client", address, "--out", place)

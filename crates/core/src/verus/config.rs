@@ -259,14 +259,12 @@ impl Config {
             Part::Pacing => self.robust.pacing = false,
             Part::Drains => self.robust.drains = false,
             Part::LeastDelay => self.robust.least_delay_ms = 0.0,
-            Part::CurveAbove
-            | Part::CurveSlope
+            Part::CurveSlope
             | Part::FullPipe
             | Part::Chance
             | Part::SharedRegrowth
             | Part::Company
-            | Part::Suspicion
-            | Part::GentleDrains => self.robust.without |= 1 << part as u32,
+            | Part::Suspicion => self.robust.without |= 1 << part as u32,
         }
     }
 

@@ -22,7 +22,7 @@ pub mod outages;
 use crate::pacer::BURST_PACKETS;
 use crate::units::{Bytes, Duration, Rate, Time};
 
-use super::profile::{Bounds, Profile};
+use super::profile::Profile;
 use capacity::Capacity;
 use drains::Drains;
 use loss::{Learned, LossMemory, Lost};
@@ -47,8 +47,6 @@ pub enum Part {
     Monotone,
     /// Points of the profile lose weight with age: half of it each second.
     Memory,
-    /// The curve is bounded from above: window W cannot bring more delay than D_min + W / C, C being the rate lately delivered.
-    CurveAbove,
     /// The curve's slope is bounded from below, for a flow alone on its path: each packet beyond C · D_min adds at least 1 / C.
     CurveSlope,
     /// The window is at least C · D_min, the bandwidth-delay product.
@@ -84,8 +82,6 @@ pub enum Part {
     Drains,
     /// A drain begins at once if the path seems to have become longer, rather than after 5.5 s.
     Suspicion,
-    /// A drain lowers the packets in flight step by step, rather than to two at once.
-    GentleDrains,
     /// D_min is never taken to be less than 5 ms.
     LeastDelay,
     /// A missing packet is declared lost after one delay (the paper: three).
@@ -100,10 +96,9 @@ pub enum Part {
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 26] = [
+    pub const ALL: [(&'static str, Part); 24] = [
         ("monotone", Part::Monotone),
         ("memory", Part::Memory),
-        ("curve-above", Part::CurveAbove),
         ("curve-slope", Part::CurveSlope),
         ("full-pipe", Part::FullPipe),
         ("outages", Part::Outages),
@@ -121,7 +116,6 @@ impl Part {
         ("pacing", Part::Pacing),
         ("drains", Part::Drains),
         ("suspicion", Part::Suspicion),
-        ("gentle-drains", Part::GentleDrains),
         ("least-delay", Part::LeastDelay),
         ("one-delay", Part::OneDelay),
         ("short-timeout", Part::ShortTimeout),
@@ -263,7 +257,7 @@ impl Robust {
         Robust {
             config,
             outages: Outages::default(),
-            drains: Drains::new(config.has(Part::Suspicion), config.has(Part::GentleDrains)),
+            drains: Drains::new(config.has(Part::Suspicion)),
             capacity: Capacity::default(),
             losses: LossMemory::default(),
             shared: false,
@@ -372,8 +366,8 @@ impl Robust {
     }
 
     /// Called before the curve is fitted again: ends an interval of the delivery rate, finds out whether the flow is
-    /// alone on its path, and returns the bounds of the curve.
-    pub fn look_around(&mut self, now: Time, delay_min: f64, ratio: f64) -> Option<Bounds> {
+    /// alone on its path, and returns the least slope of the curve, in ms a packet.
+    pub fn look_around(&mut self, now: Time, ratio: f64) -> f64 {
         self.capacity.end_interval(now);
         // A flow alone on its path sees D_min again whenever its own queue empties; among others, the queue stands.
         let alone = ALONE_WITHIN + ALONE_WITHIN_PER_RATIO.mul_f64(ratio);
@@ -381,21 +375,11 @@ impl Robust {
             && !self.drains.met_within(now, alone)
             && !self.outages.ended_within(now, UNSURE_AFTER_OUTAGE);
         self.capacity.set_shared(self.shared);
-        let rate = self.capacity.packets_per_ms()?;
-        let has = |part| self.config.has(part);
-        self.config.capacity_bounds.then(|| Bounds {
-            delay_min,
-            at_most: if has(Part::CurveAbove) {
-                1.0 / rate
-            } else {
-                f64::INFINITY
-            },
-            at_least: if has(Part::CurveSlope) {
-                self.capacity.least_slope()
-            } else {
-                0.0
-            },
-        })
+        if self.config.capacity_bounds && self.config.has(Part::CurveSlope) {
+            self.capacity.least_slope()
+        } else {
+            0.0
+        }
     }
 
     /// What holds the window in the epoch that begins.
