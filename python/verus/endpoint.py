@@ -12,6 +12,7 @@ ENDPOINT_VERBS = {
     "send": "Send files and folders to a server.",
     "receive": "Fetch files and folders from a server.",
     "shell": "Run any program behind an emulated link, in real time.",
+    "kernel": "Give every TCP program of this machine low delay, by eBPF.",
 }
 ENDPOINT = "verus-endpoint"
 

@@ -34,6 +34,9 @@ DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highw
 #: Schemes that are the kernel's own, by the names that it lists; in real time only.
 KERNEL = "linux:cc="
 
+#: Ours in the kernel's TCP, loaded for the run (`kernel:forward`, `kernel:forward:queue_ms=15`); in real time only.
+OURS_IN_KERNEL = "kernel:"
+
 #: Schemes that are programs, in real time only: `cmd:SENDER => RECEIVER`, with a label if need be (`cmd[LABEL]:…`).
 _PROGRAM = re.compile(r"\s*cmd(?:\[([^\]]*)\])?:(.*)", re.DOTALL)
 
@@ -349,7 +352,7 @@ class Settings(RunSettings, PathSettings):
             entries = [carried for entry in entries for carried in self._carried(entry)]
         for entry in entries:
             if not self.emulate and any(map(is_real, entry.flows)):
-                whose = "the kernel's" if entry.text.startswith(KERNEL) else "a program"
+                whose = "the kernel's" if entry.text.startswith((KERNEL, OURS_IN_KERNEL)) else "a program"
                 raise FieldError("schemes", f"`{entry.text}` is {whose}: it runs in real time only (--emulate)")
             if self.emulate and any(map(controller.is_python, entry.flows)):
                 raise FieldError("schemes", f"`{entry.text}` is Python's: it runs in the simulator only")
@@ -472,8 +475,10 @@ def is_real(text: str) -> bool:
     Example:
         >>> is_real("linux:cc=cubic"), is_real("cmd:iperf3 -c {host}"), is_real("cubic")
         (True, True, False)
+        >>> is_real("kernel:forward"), is_real("forward")
+        (True, False)
     """
-    return text.startswith(KERNEL) or _PROGRAM.match(text) is not None
+    return text.startswith((KERNEL, OURS_IN_KERNEL)) or _PROGRAM.match(text) is not None
 
 
 def expanded(name: str, text: str) -> list[str]:
@@ -499,6 +504,9 @@ def _check_scheme(name: str, text: str) -> dict[str, Any]:
         if not kind:
             raise FieldError(name, f"`{text}` names no congestion control (`{KERNEL}cubic`)")
         return {"scheme": "linux", "params": {"cc": kind}, "label": f"Linux {kind}"}
+    if text.startswith(OURS_IN_KERNEL):
+        law = checked(name, text.removeprefix(OURS_IN_KERNEL), _verus.check_scheme)
+        return {"scheme": "kernel", "params": {"law": text.removeprefix(OURS_IN_KERNEL)}, "label": f"{law['label']} in Linux"}
     try:
         return checked(name, text, _verus.check_scheme)
     except FieldError as error:

@@ -47,6 +47,8 @@ enum Kind {
     Quic(Scheme),
     /// The kernel's TCP with that congestion control.
     Tcp(String),
+    /// The kernel's TCP with one of ours, which is loaded for the run.
+    Loaded(verus_kernel::Config),
     /// Any other program (`cmd:SENDER => RECEIVER`).
     Program(Program),
 }
@@ -64,6 +66,8 @@ const SENDERS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 const RECEIVERS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 2);
 /// What the kernel's senders are called.
 const KERNEL: &str = "linux:cc=";
+/// What ours in the kernel are called.
+const OURS_IN_KERNEL: &str = "kernel:";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -93,14 +97,46 @@ pub fn run(_: &Args, ui: &Ui) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(format_args!("cannot read the run: {error}")))?;
     let job: Job = serde_json::from_str(&text)
         .map_err(|error| Failure::usage(format_args!("not a run: {error}")))?;
-    let flows = job.flows()?;
+    let mut flows = job.flows()?;
     let paths = job
         .scenario
         .paths()
         .map_err(|error| Failure::usage(error.to_string()))?;
+    // Before rights are given up. What is loaded goes with this process, however that ends.
+    let held = hold(&mut flows)?;
     privilege::acquire(None)?;
     let outcome = emulate(&job.scenario, paths, &flows, job.qlog.as_ref())?;
+    drop(held);
     ui.json(&outcome)
+}
+
+/// Loads what flows want in the kernel, each setting once, under names that nobody else has.
+fn hold(flows: &mut [Kind]) -> Result<Vec<verus_kernel::Held>, Failure> {
+    let mut loaded: Vec<(verus_kernel::Config, String)> = Vec::new();
+    let mut held = Vec::new();
+    for kind in flows {
+        let Kind::Loaded(config) = kind else {
+            continue;
+        };
+        let known = loaded.iter().find(|(known, _)| known == config);
+        let name = match known {
+            Some((_, name)) => name.clone(),
+            None => {
+                let name = format!("verus_{:x}_{}", std::process::id(), loaded.len());
+                let named = verus_kernel::Config {
+                    name: name.clone(),
+                    ..config.clone()
+                };
+                let one =
+                    verus_kernel::hold(&named).map_err(|error| crate::kernel::told(&error))?;
+                held.push(one);
+                loaded.push((config.clone(), name.clone()));
+                name
+            }
+        };
+        *kind = Kind::Tcp(name);
+    }
+    Ok(held)
 }
 
 impl Job {
@@ -145,6 +181,14 @@ impl Job {
     }
 
     fn kind(&self, text: &str) -> Result<Kind, Failure> {
+        if let Some(words) = text.strip_prefix(OURS_IN_KERNEL) {
+            let mut words = words.split([':', ',']);
+            let law = words.next().unwrap_or_default();
+            let settings: Vec<String> = words.map(str::to_owned).collect();
+            return verus_kernel::Config::parse(law, &settings, None)
+                .map(Kind::Loaded)
+                .map_err(|error| Failure::usage(format_args!("scheme `{text}`: {error}")));
+        }
         if let Some(name) = text.strip_prefix(KERNEL) {
             let known = Path::new("/proc/sys/net/ipv4/tcp_available_congestion_control");
             let known = std::fs::read_to_string(known).unwrap_or_default();
@@ -263,7 +307,7 @@ fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
             let received = match kind {
                 Kind::Udp(_) => udp::receive(&flow).map(Some),
                 Kind::Quic(_) => quic::receive(&flow).map(Some),
-                Kind::Tcp(_) => tcp::receive(&flow).map(Some),
+                Kind::Tcp(_) | Kind::Loaded(_) => tcp::receive(&flow).map(Some),
                 Kind::Program(program) => program::receive(&flow, program),
             };
             if received.is_err() {
@@ -277,6 +321,7 @@ fn run_flow(flow: Flow<'_>, kind: &Kind) -> io::Result<Outcome> {
                 Kind::Udp(scheme) => udp::send(&flow, scheme),
                 Kind::Quic(scheme) => quic::send(&flow, scheme),
                 Kind::Tcp(name) => tcp::send(&flow, name),
+                Kind::Loaded(config) => tcp::send(&flow, &config.name),
                 Kind::Program(program) => program::send(&flow, program),
             }
         });

@@ -69,6 +69,29 @@ const VERBS: &[(&str, &[&str], &str)] = &[
         ],
         "docs/emulator.md",
     ),
+    (
+        "verus kernel",
+        &["sudo \"$(which verus)\" kernel load forward"],
+        "docs/kernel.md",
+    ),
+    (
+        "verus kernel load",
+        &[
+            "sudo \"$(which verus)\" kernel load forward",
+            "sudo \"$(which verus)\" kernel load forward --set queue_ms=15 --name forward_15",
+        ],
+        "docs/kernel.md",
+    ),
+    (
+        "verus kernel status",
+        &["sudo \"$(which verus)\" kernel status --watch"],
+        "docs/kernel.md",
+    ),
+    (
+        "verus kernel unload",
+        &["sudo \"$(which verus)\" kernel unload forward"],
+        "docs/kernel.md",
+    ),
 ];
 
 /// The command with what its help says.

@@ -12,6 +12,8 @@ mod failure;
 mod files;
 mod folder;
 mod help;
+#[cfg(target_os = "linux")]
+mod kernel;
 mod log;
 mod plain;
 mod probe;
@@ -58,6 +60,8 @@ enum Verb {
     Probe(probe::Args),
     #[cfg(target_os = "linux")]
     Shell(Box<shell::Args>),
+    #[cfg(target_os = "linux")]
+    Kernel(kernel::Args),
     /// Print how a command line may continue, for the completion of shells.
     #[command(hide = true)]
     Complete {
@@ -115,6 +119,8 @@ pub fn main_with(algorithms: Registry, queues: queue::Registry) -> ExitCode {
         Verb::Man { folder } => complete::man(&folder),
         #[cfg(target_os = "linux")]
         Verb::Shell(args) => shell::run(&args, &ui),
+        #[cfg(target_os = "linux")]
+        Verb::Kernel(args) => kernel::run(&args, &ui),
         #[cfg(target_os = "linux")]
         Verb::Emulate(args) => emulate::run(&args, &ui),
         #[cfg(target_os = "linux")]

@@ -1,0 +1,77 @@
+//! `kernel`: our congestion control in the kernel's TCP, for every program of this machine.
+
+mod status;
+
+use verus_kernel::{Config, Error};
+
+use crate::failure::Failure;
+use crate::ui::Ui;
+
+/// Give every TCP program of this machine low delay: `forward` as a congestion control of Linux.
+///
+/// `load` registers it with the kernel, where it stays until `unload` or the next start of the machine. Nothing uses it
+/// until it is chosen: by `sysctl -w net.ipv4.tcp_congestion_control=forward`, by a program for one of its sockets
+/// (TCP_CONGESTION), or for a route (`ip route … congctl forward`). As root; Linux 6.10 or later.
+#[derive(clap::Args)]
+#[command(disable_help_subcommand = true)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Register a congestion control, until it is unloaded or the machine restarts.
+    Load {
+        /// Which: forward.
+        #[arg(value_name = "LAW")]
+        law: String,
+        /// A setting of it: queue_ms, as `verus list schemes` explains it.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<String>,
+        /// Another name to register it under, of at most 15 characters (default: its own).
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Show what is loaded, and its flows in this network namespace.
+    Status(status::Args),
+    /// Take a congestion control out; connections that run on it go on.
+    Unload {
+        /// Its name.
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
+/// Does what was asked for.
+///
+/// # Errors
+/// If it cannot.
+pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    match &args.verb {
+        Verb::Load { law, set, name } => {
+            let config = Config::parse(law, set, name.as_deref()).map_err(|error| told(&error))?;
+            verus_kernel::load(&config).map_err(|error| told(&error))?;
+            let name = &config.name;
+            ui.note(format_args!(
+                "loaded `{name}`. New connections take it after `sysctl -w net.ipv4.tcp_congestion_control={name}`; \
+                 `verus kernel unload {name}` takes it out again"
+            ));
+            Ok(())
+        }
+        Verb::Status(args) => status::run(args, ui),
+        Verb::Unload { name } => {
+            verus_kernel::unload(name).map_err(|error| told(&error))?;
+            ui.note(format_args!("unloaded `{name}`"));
+            Ok(())
+        }
+    }
+}
+
+/// In one line, and whether it was asked wrongly or went wrong.
+pub fn told(error: &Error) -> Failure {
+    match error {
+        Error::Kernel { .. } => Failure::run(error),
+        _ => Failure::usage(error),
+    }
+}

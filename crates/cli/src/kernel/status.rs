@@ -1,0 +1,146 @@
+//! `kernel status`: what is loaded, and what its flows do.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use verus_kernel::{Flow, Loaded, Reader};
+
+use super::told;
+use crate::failure::Failure;
+use crate::table;
+use crate::ui::Ui;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Show it again every second, until Ctrl-C.
+    #[arg(long)]
+    watch: bool,
+    /// Print JSON; with --watch an object a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows it.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
+    loop {
+        let all = read()?;
+        if args.json {
+            ui.json(&json!({"schema": 1, "loaded": all.iter().map(as_json).collect::<Vec<_>>()}))?;
+        } else {
+            for line in as_lines(&all) {
+                ui.line(line)?;
+            }
+        }
+        if !args.watch {
+            return Ok(());
+        }
+        if !args.json {
+            ui.line("")?;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// What is loaded, each with its flows here.
+fn read() -> Result<Vec<(Loaded, Vec<Flow>)>, Failure> {
+    let loaded = verus_kernel::list().map_err(|error| told(&error))?;
+    loaded
+        .into_iter()
+        .map(|one| {
+            let flows = Reader::new(&one).and_then(|reader| reader.read());
+            let mut flows = flows.map_err(|error| told(&error))?;
+            flows.sort_by_key(|flow| (flow.local, flow.remote));
+            Ok((one, flows))
+        })
+        .collect()
+}
+
+fn mbps(bits: u64) -> f64 {
+    bits as f64 / 1e6
+}
+
+fn ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e3
+}
+
+fn running(one: &Loaded) -> u64 {
+    one.begun.saturating_sub(one.ended)
+}
+
+fn as_json((one, flows): &(Loaded, Vec<Flow>)) -> Value {
+    json!({
+        "name": one.config.name,
+        "law": "forward",
+        "settings": {"queue_ms": one.config.queue_ms},
+        "registered": one.registered,
+        "flows_begun": one.begun,
+        "flows_running": running(one),
+        "cpu_per_ack_ns": one.per_ack.map(|span| span.as_nanos() as u64),
+        "flows": flows.iter().map(|flow| json!({
+            "local": flow.local.to_string(),
+            "remote": flow.remote.to_string(),
+            "phase": flow.phase,
+            "rate_mbps": mbps(flow.rate_bps),
+            "pace_mbps": mbps(flow.pace_bps),
+            "window_bytes": flow.window_bytes,
+            "delay_min_ms": ms(flow.base),
+            "queue_ms": ms(flow.queue),
+            "target_ms": ms(flow.target),
+            "rtt_ms": ms(flow.smoothed_rtt),
+            "packet_bytes": flow.packet_bytes,
+            "in_flight_packets": flow.in_flight_packets,
+            "acked_bytes": flow.acked_bytes,
+            "lost_packets": flow.lost_packets,
+            "loss_share": flow.loss_share,
+            "timeouts": flow.timeouts,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn as_lines(all: &[(Loaded, Vec<Flow>)]) -> Vec<String> {
+    if all.is_empty() {
+        return vec!["nothing is loaded (`verus kernel load forward`)".to_owned()];
+    }
+    let mut lines = Vec::new();
+    for (one, flows) in all {
+        let unloaded = if one.registered { "" } else { ", unloaded" };
+        lines.push(format!(
+            "{}: forward, queue_ms={}{unloaded}; {} flows, {} here",
+            one.config.name,
+            one.config.queue_ms,
+            running(one),
+            flows.len(),
+        ));
+        if flows.is_empty() {
+            continue;
+        }
+        let head = [
+            "  flow",
+            "",
+            "rate Mbit/s",
+            "D ms",
+            "Q ms",
+            "q ms",
+            "window kB",
+            "lost",
+        ];
+        let mut rows = vec![head.map(str::to_owned)];
+        rows.extend(flows.iter().map(|flow| {
+            [
+                format!("  {} → {}", flow.local, flow.remote),
+                flow.phase.to_owned(),
+                format!("{:.2}", mbps(flow.rate_bps)),
+                format!("{:.1}", ms(flow.base)),
+                format!("{:.1}", ms(flow.queue)),
+                format!("{:.1}", ms(flow.target)),
+                format!("{:.1}", flow.window_bytes as f64 / 1e3),
+                flow.lost_packets.to_string(),
+            ]
+        }));
+        lines.extend(table::aligned(&rows));
+    }
+    lines
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* What the kernel's TCP calls: `forward` as a congestion control (struct_ops tcp_congestion_ops). The law is forward.h. */
+#include "flow.h"
+
+/* As sock.h has them: TCP's own timer paces unless a queue discipline (fq) does. */
+enum { SK_PACING_NONE, SK_PACING_NEEDED };
+/* As tcp.h has them. */
+enum { TCP_CA_CWR = 2, TCP_CA_LOSS = 4 };
+/* Root need not allow it to users by name: with it alone can another network namespace have it as its default. */
+enum { TCP_CONG_NON_RESTRICTED = 1 };
+
+/* Two packets at the least: with one, every acknowledgement would wait for the receiver's timer (delayed ACK, RFC 1122). */
+#define LEAST_WINDOW 2
+/* Slower than this, packets leave one by one (as BBR has it); else two or more together, as the rate allows. */
+#define SINGLE_BYTES_PER_S (1200000 / 8)
+
+/* Set before the program is loaded. */
+const volatile struct {
+	/* The name under which it is registered. */
+	char name[16];
+	/* The target queueing delay at 10 Mbit/s. */
+	u64 queue_ns;
+} config SEC(".rodata.config") = { .name = "forward", .queue_ns = 27 * MS };
+
+/* Flows that began and ended. */
+struct {
+	u64 begun;
+	u64 ended;
+} count SEC(".bss.count");
+
+#define ARGUMENT(type, n) ((type)context[n])
+/* The kernel hands a struct tcp_sock over where its type says struct sock. */
+#define TCP(sock) ((struct tcp_sock *)(sock))
+
+/* What a full packet takes on the wire (IP). */
+static inline u64 packet_of(struct sock *sock)
+{
+	struct tcp_sock *tcp = TCP(sock);
+
+	return tcp->mss_cache + tcp->tcp_header_len + (sock->__sk_common.skc_family == AF_INET6 ? 40 : 20);
+}
+
+/* Hands window and pace to TCP, which counts packets and bytes of payload. */
+static inline void apply(struct sock *sock, const struct forward *law)
+{
+	struct tcp_sock *tcp = TCP(sock);
+	u64 packet = larger(law->packet, 1);
+	u64 window = larger(forward_allowed(law) / packet, LEAST_WINDOW);
+
+	tcp->snd_cwnd = larger(smaller(window, tcp->snd_cwnd_clamp), 1);
+	sock->sk_pacing_rate = larger(mul_div(law->pace / 8, tcp->mss_cache, packet), 1);
+}
+
+SEC("struct_ops")
+void forward_init(u64 *context)
+{
+	struct sock *sock = ARGUMENT(struct sock *, 0);
+	struct tcp_sock *tcp = TCP(sock);
+	struct flow *flow = bpf_sk_storage_get(&flows, sock, 0, BPF_SK_STORAGE_GET_F_CREATE);
+
+	if (!flow)
+		return;
+	__sync_fetch_and_add(&count.begun, 1);
+	__builtin_memset(flow, 0, sizeof(*flow));
+	forward_start(&flow->law, tcp->tcp_mstamp * 1000, packet_of(sock), config.queue_ns);
+	if (tcp->srtt_us) {
+		/* A connection that had another congestion control goes on from its window. */
+		u64 window = tcp->snd_cwnd * flow->law.packet;
+
+		flow->law.smoothed_rtt = (tcp->srtt_us >> 3) * 1000ull;
+		flow->law.starting = larger(flow->law.starting, window);
+		flow->law.window = flow->law.starting;
+		flow->law.pace = larger(rate_of(window, flow->law.smoothed_rtt), 1);
+	}
+	/* Both: what another congestion control left there would stay. */
+	sock->sk_pacing_status = SK_PACING_NEEDED;
+	apply(sock, &flow->law);
+}
+
+SEC("struct_ops")
+void forward_release(u64 *context)
+{
+	struct sock *sock = ARGUMENT(struct sock *, 0);
+
+	if (!bpf_sk_storage_delete(&flows, sock))
+		__sync_fetch_and_add(&count.ended, 1);
+}
+
+SEC("struct_ops")
+void forward_heard(u64 *context)
+{
+	struct sock *sock = ARGUMENT(struct sock *, 0);
+	const struct rate_sample *sample = ARGUMENT(const struct rate_sample *, 3);
+	struct tcp_sock *tcp = TCP(sock);
+	struct flow *flow = bpf_sk_storage_get(&flows, sock, 0, 0);
+	struct forward *law;
+	struct heard heard = {};
+	u64 packet;
+
+	if (!flow)
+		return;
+	law = &flow->law;
+	packet = packet_of(sock);
+	if (packet != law->packet)
+		forward_on_packet_size(law, packet);
+	packet = law->packet;
+	heard.now = tcp->tcp_mstamp * 1000;
+	heard.acked = sample->acked_sacked * packet;
+	heard.lost = sample->losses > 0 ? sample->losses * packet : 0;
+	/* A mark is answered as a loss is (RFC 3168), one for each window that has any. */
+	heard.lost += flow->marks * packet;
+	flow->marks = 0;
+	heard.smoothed_rtt = (tcp->srtt_us >> 3) * 1000ull;
+	heard.in_flight = sample->prior_in_flight * packet;
+	heard.app_limited = sample->is_app_limited;
+	/*
+	 * Of a packet that was sent twice, and of one that the receiver may have kept unanswered for a while since no other
+	 * followed (delayed ACK), the round trip is not known: it says nothing new.
+	 */
+	heard.rtt = law->base + law->queue;
+	if (sample->rtt_us > 0) {
+		u64 rtt = sample->rtt_us * 1000ull;
+		int alone = sample->is_ack_delayed || (sample->acked_sacked == 1 && sample->prior_in_flight <= 1);
+
+		if (!alone || !heard.rtt || rtt < heard.rtt)
+			heard.rtt = rtt;
+	}
+	heard.sent = less(heard.now, heard.rtt);
+	if (!heard.rtt)
+		heard.acked = 0;
+	forward_on_heard(law, &heard);
+	apply(sock, law);
+}
+
+SEC("struct_ops")
+void forward_state(u64 *context)
+{
+	struct sock *sock = ARGUMENT(struct sock *, 0);
+	u8 state = ARGUMENT(u8, 1);
+	struct flow *flow = bpf_sk_storage_get(&flows, sock, 0, 0);
+
+	if (!flow)
+		return;
+	if (state == TCP_CA_CWR) {
+		flow->marks++;
+	} else if (state == TCP_CA_LOSS) {
+		flow->timeouts++;
+		forward_on_timeout(&flow->law, TCP(sock)->tcp_mstamp * 1000);
+		apply(sock, &flow->law);
+	}
+}
+
+/* A loss cuts no window, so none is given back where there was no loss. */
+SEC("struct_ops")
+u32 forward_undo(u64 *context)
+{
+	return TCP(ARGUMENT(struct sock *, 0))->snd_cwnd;
+}
+
+SEC("struct_ops")
+u32 forward_ssthresh(u64 *context)
+{
+	return TCP(ARGUMENT(struct sock *, 0))->snd_ssthresh;
+}
+
+SEC("struct_ops")
+u32 forward_burst(u64 *context)
+{
+	return ARGUMENT(struct sock *, 0)->sk_pacing_rate < SINGLE_BYTES_PER_S ? 1 : 2;
+}
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops forward = {
+	.flags = TCP_CONG_NON_RESTRICTED,
+	.init = (void *)forward_init,
+	.release = (void *)forward_release,
+	.cong_control = (void *)forward_heard,
+	.set_state = (void *)forward_state,
+	.undo_cwnd = (void *)forward_undo,
+	.ssthresh = (void *)forward_ssthresh,
+	.min_tso_segs = (void *)forward_burst,
+	.name = "forward",
+};
+
+char _license[] SEC("license") = "Dual MIT/GPL";

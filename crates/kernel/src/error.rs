@@ -1,0 +1,77 @@
+//! What keeps a congestion control from being loaded, each in one line that says what would help.
+
+use std::path::PathBuf;
+
+/// Why something could not be done.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The program was built without what loads programs.
+    #[error("this verus-endpoint cannot load programs into the kernel: {0}")]
+    NotBuilt(&'static str),
+    /// The user is not root.
+    #[error("loading a congestion control into the kernel takes root (sudo)")]
+    NotRoot,
+    /// The kernel is older than this crate's programs can run on.
+    #[error(
+        "this kernel is {running}: a congestion control by eBPF takes Linux {needed} or later (before, the kernel calls \
+         cong_control with other arguments)"
+    )]
+    OldKernel {
+        /// What runs.
+        running: String,
+        /// What is needed.
+        needed: &'static str,
+    },
+    /// The kernel does not describe its types.
+    #[error(
+        "this kernel does not describe its types: /sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF)"
+    )]
+    NoTypes,
+    /// The BPF file system is not mounted, and cannot be.
+    #[error("the BPF file system cannot be mounted at {}: {why}", at.display())]
+    NoFileSystem {
+        /// Where it belongs.
+        at: PathBuf,
+        /// What the system says.
+        why: String,
+    },
+    /// A setting that is not one.
+    #[error("{0}")]
+    Setting(String),
+    /// A name that no congestion control can have.
+    #[error("{0}")]
+    Name(String),
+    /// There is one of that name.
+    #[error("the kernel has a congestion control `{0}` already (--name gives another)")]
+    Exists(String),
+    /// There is none of that name, by us.
+    #[error("no congestion control `{name}` was loaded by `verus kernel load`{}", known(.loaded))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        loaded: Vec<String>,
+    },
+    /// It is what new connections get.
+    #[error(
+        "`{0}` is the default for new connections: first set another, such as `sysctl -w \
+         net.ipv4.tcp_congestion_control=cubic`"
+    )]
+    Default(String),
+    /// The kernel refuses it.
+    #[error("{doing}: {why}")]
+    Kernel {
+        /// What was attempted.
+        doing: String,
+        /// What the kernel, or libbpf, says.
+        why: String,
+    },
+}
+
+fn known(loaded: &[String]) -> String {
+    if loaded.is_empty() {
+        "; none is loaded".to_owned()
+    } else {
+        format!("; loaded: {}", loaded.join(", "))
+    }
+}

@@ -1,0 +1,250 @@
+//! Loads a congestion control, lists what is loaded, and takes it out again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
+use libbpf_rs::{
+    Link, MapCore as _, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, ProgramType,
+};
+
+use crate::host::{self, PINS};
+use crate::{Config, Error, Loaded, NAME_BYTES};
+
+static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/forward.bpf.o"));
+
+/// What the kernel can choose from.
+const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+/// What new connections of this network namespace get.
+const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+/// The maps of `forward.bpf.c`; its program that uses all of them, and the one that hears acknowledgements.
+const OPERATIONS: &str = "forward";
+const CONFIG: &str = ".rodata.config";
+const COUNT: &str = ".bss.count";
+const FLOWS: &str = "flows";
+const INIT: &[u8] = b"forward_init";
+const HEARD: &[u8] = b"forward_heard";
+/// Of `struct tcp_congestion_ops` in `kernel.h`, where the name begins: behind five pointers.
+const NAME_AT: usize = 5 * 8;
+/// Of `config` in `forward.bpf.c`: a name and its zeros, and a number.
+const NAME_SPACE: usize = NAME_BYTES + 1;
+
+/// How long the kernel may take to forget a name, and to be seen to.
+const FORGETTING: Duration = Duration::from_secs(5);
+
+/// A congestion control that is there as long as this is, and is left to nobody.
+#[derive(Debug)]
+pub struct Held {
+    link: Link,
+    _object: Object,
+}
+
+/// Registers a congestion control for as long as what is returned exists.
+///
+/// # Errors
+/// What is missing, or what the kernel says.
+pub fn hold(config: &Config) -> Result<Held, Error> {
+    host::check()?;
+    if available().iter().any(|name| *name == config.name) {
+        return Err(Error::Exists(config.name.clone()));
+    }
+    let refused = |doing: &str| {
+        let doing = format!("`{}`: {doing}", config.name);
+        move |error: libbpf_rs::Error| Error::Kernel {
+            doing,
+            why: format!("{error:#}"),
+        }
+    };
+    let mut open = open(PROGRAM).map_err(refused("its object cannot be read"))?;
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        match (name.as_str(), map.initial_value_mut()) {
+            (OPERATIONS, Some(value)) => {
+                value[NAME_AT..NAME_AT + NAME_SPACE].copy_from_slice(&padded(&config.name));
+            }
+            (CONFIG, Some(value)) => {
+                let nanos = (config.queue_ms * 1e6).round() as u64;
+                value[..NAME_SPACE].copy_from_slice(&padded(&config.name));
+                value[NAME_SPACE..].copy_from_slice(&nanos.to_ne_bytes());
+            }
+            _ => {}
+        }
+    }
+    let mut object = open
+        .load()
+        .map_err(refused("the kernel does not take the program"))?;
+    let link = object
+        .maps_mut()
+        .find(|map| map.name() == OPERATIONS)
+        .expect("forward.bpf.c has it")
+        .attach_struct_ops()
+        .map_err(refused("the kernel does not register it"))?;
+    Ok(Held {
+        link,
+        _object: object,
+    })
+}
+
+/// Registers a congestion control for good: until [`unload`], or the machine's end.
+///
+/// # Errors
+/// What is missing, or what the kernel says; then nothing is left.
+pub fn load(config: &Config) -> Result<(), Error> {
+    host::check()?;
+    host::pins()?;
+    let mut held = hold(config)?;
+    held.link
+        .pin(pin(&config.name))
+        .map_err(|error| Error::Kernel {
+            doing: format!("`{}` cannot be pinned in {PINS}", config.name),
+            why: error.to_string(),
+        })
+}
+
+/// Takes a congestion control out. Connections that run on it go on.
+///
+/// # Errors
+/// If there is none, or it is what new connections get.
+pub fn unload(name: &str) -> Result<(), Error> {
+    host::check()?;
+    let at = pin(name);
+    if !at.exists() {
+        return Err(Error::Unknown {
+            name: name.to_owned(),
+            loaded: pinned(),
+        });
+    }
+    let default = fs::read_to_string(DEFAULT).unwrap_or_default();
+    if default.trim() == name {
+        return Err(Error::Default(name.to_owned()));
+    }
+    let failed = |why: String| Error::Kernel {
+        doing: format!("`{name}` cannot be unloaded"),
+        why,
+    };
+    // At once, and not when the last that holds the link lets it go; kernels before 6.11 know only the second.
+    if let Ok(link) = Link::open(&at) {
+        let _ = link.detach();
+    }
+    fs::remove_file(&at).map_err(|error| failed(error.to_string()))?;
+    // Empty only if this was the last.
+    let _ = fs::remove_dir(PINS);
+    let asked = Instant::now();
+    while available().iter().any(|known| known == name) {
+        if asked.elapsed() > FORGETTING {
+            return Err(failed("the kernel still has its name".to_owned()));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+/// What is loaded, and what was unloaded and still has flows; in the order in which it came.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn list() -> Result<Vec<Loaded>, Error> {
+    host::check()?;
+    let options = ProgInfoQueryOptions::default().include_map_ids(true);
+    let programs: Vec<ProgramInfo> = ProgInfoIter::with_query_opts(options)
+        .filter(|program| program.ty == ProgramType::StructOps)
+        .collect();
+    let named = |name: &'static [u8]| {
+        let fits = move |program: &&ProgramInfo| program.name.as_bytes() == name;
+        programs.iter().filter(fits)
+    };
+    let mut loaded: Vec<Loaded> = named(INIT).filter_map(read).collect();
+    for one in &mut loaded {
+        let heard = named(HEARD).find(|program| program.map_ids.contains(&one.flows));
+        one.per_ack = heard
+            .filter(|program| program.run_cnt > 0)
+            .map(|program| Duration::from_nanos(program.run_time_ns / program.run_cnt));
+    }
+    loaded.sort_by_key(|one| one.program);
+    // Of those of one name, only the last can be what the kernel has under it.
+    let names = available();
+    let mut seen = std::collections::BTreeSet::new();
+    for one in loaded.iter_mut().rev() {
+        let first = seen.insert(one.config.name.clone());
+        one.registered = first && names.contains(&one.config.name);
+    }
+    Ok(loaded)
+}
+
+/// What the maps of a program say; `None` if they are not ours, or gone meanwhile.
+fn read(program: &ProgramInfo) -> Option<Loaded> {
+    let (mut config, mut count, mut flows) = (None, None, None);
+    for &id in &program.map_ids {
+        let map = MapHandle::from_map_id(id).ok()?;
+        let value = || {
+            map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
+                .ok()
+                .flatten()
+        };
+        match map.name().to_str() {
+            Some(CONFIG) => config = value(),
+            Some(COUNT) => count = value(),
+            Some(FLOWS) => flows = Some(id),
+            _ => {}
+        }
+    }
+    let config = config?;
+    let name = config.get(..NAME_SPACE)?.split(|byte| *byte == 0).next()?;
+    let number = |bytes: &[u8], at: usize| {
+        let bytes = bytes.get(at..at + 8)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    let count = count?;
+    Some(Loaded {
+        config: Config {
+            name: String::from_utf8_lossy(name).into_owned(),
+            queue_ms: number(&config, NAME_SPACE)? as f64 / 1e6,
+        },
+        registered: false,
+        begun: number(&count, 0)?,
+        ended: number(&count, 8)?,
+        per_ack: None,
+        flows: flows?,
+        program: program.id,
+    })
+}
+
+/// Its path in the BPF file system.
+fn pin(name: &str) -> PathBuf {
+    Path::new(PINS).join(name)
+}
+
+/// The names of what is pinned.
+fn pinned() -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(PINS)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The names that the kernel has.
+fn available() -> Vec<String> {
+    let text = fs::read_to_string(AVAILABLE).unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn padded(name: &str) -> [u8; NAME_SPACE] {
+    let mut bytes = [0; NAME_SPACE];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    bytes
+}
+
+/// Opens an object; what libbpf has to say of it goes nowhere, as it is many lines, and the error has the reason.
+pub(crate) fn open(object: &[u8]) -> libbpf_rs::Result<libbpf_rs::OpenObject> {
+    libbpf_rs::set_print(std::env::var_os("VERUS_LIBBPF").map(|_| {
+        let print: fn(PrintLevel, String) = |_, line| eprint!("{line}");
+        (PrintLevel::Debug, print)
+    }));
+    ObjectBuilder::default().open_memory(object)
+}

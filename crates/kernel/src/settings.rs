@@ -1,0 +1,203 @@
+//! What is loaded, under which name and with which settings; and what a flow of it does.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::Error;
+
+/// The longest name of a congestion control (TCP_CA_NAME_MAX, less its end).
+pub const NAME_BYTES: usize = 15;
+
+/// A congestion control to load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The name that programs and sysctl choose it by.
+    pub name: String,
+    /// The target queueing delay for a flow alone at 10 Mbit/s, in ms (`queue_ms` of the scheme `forward`).
+    pub queue_ms: f64,
+}
+
+impl Config {
+    /// The least and the most of `queue_ms`, as the core has them.
+    const QUEUE_MS: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
+
+    /// `law` with `settings` (`key=value`), under its own name or another.
+    ///
+    /// # Errors
+    /// Which word is wrong, and what would be right.
+    pub fn parse(law: &str, settings: &[String], name: Option<&str>) -> Result<Self, Error> {
+        if law != "forward" {
+            return Err(Error::Setting(format!(
+                "`{law}` has no program for the kernel: `forward` has"
+            )));
+        }
+        let mut config = Config {
+            name: name.unwrap_or(law).to_owned(),
+            queue_ms: 27.0,
+        };
+        check_name(&config.name)?;
+        for setting in settings {
+            let Some((key, value)) = setting.split_once('=') else {
+                return Err(Error::Setting(format!(
+                    "`{setting}` is no setting: key=value is wanted, such as queue_ms=20"
+                )));
+            };
+            match key {
+                "queue_ms" => {
+                    config.queue_ms = value
+                        .parse()
+                        .ok()
+                        .filter(|ms| Self::QUEUE_MS.contains(ms))
+                        .ok_or_else(|| {
+                            Error::Setting(format!(
+                                "queue_ms must be between 1 and 1000 ms, not `{value}`"
+                            ))
+                        })?;
+                }
+                _ => {
+                    return Err(Error::Setting(format!(
+                        "`{law}` in the kernel has no setting `{key}`: it has queue_ms"
+                    )));
+                }
+            }
+        }
+        Ok(config)
+    }
+}
+
+/// Whether the kernel, and `sysctl`, can have that name.
+fn check_name(name: &str) -> Result<(), Error> {
+    if name.len() > NAME_BYTES {
+        return Err(Error::Name(format!(
+            "the name `{name}` is too long: {NAME_BYTES} characters at the most, and it has {}",
+            name.len()
+        )));
+    }
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || !name.chars().all(fits) {
+        return Err(Error::Name(format!(
+            "the name `{name}` has other than letters, digits, `_` and `-`"
+        )));
+    }
+    Ok(())
+}
+
+/// What the kernel has loaded.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// Its name and settings.
+    pub config: Config,
+    /// New connections can choose it; else it was unloaded, and carries what had begun before.
+    pub registered: bool,
+    /// Connections that began on it, in all network namespaces.
+    pub begun: u64,
+    /// Of these, those that have ended or changed to another.
+    pub ended: u64,
+    /// What an acknowledgement costs on average; `None` unless `sysctl kernel.bpf_stats_enabled=1` was set meanwhile.
+    pub per_ack: Option<Duration>,
+    /// The map in which its flows' state is.
+    #[cfg_attr(not(has_programs), allow(dead_code))]
+    pub(crate) flows: u32,
+    /// The program that hears acknowledgements.
+    #[cfg_attr(not(has_programs), allow(dead_code))]
+    pub(crate) program: u32,
+}
+
+/// A connection of this network namespace.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Flow {
+    /// Its end here.
+    pub local: SocketAddr,
+    /// Its other end.
+    pub remote: SocketAddr,
+    /// When it was read, by the clock that does not stop (CLOCK_MONOTONIC).
+    pub at: Duration,
+    /// Payload that was acknowledged so far, in bytes.
+    pub acked_bytes: u64,
+    /// r, the delivery rate, in bit/s (IP).
+    pub rate_bps: u64,
+    /// What departures are spread at, in bit/s (IP).
+    pub pace_bps: u64,
+    /// W, in bytes (IP).
+    pub window_bytes: u64,
+    /// D, the round trip without a queue.
+    pub base: Duration,
+    /// Q, the queue that stands.
+    pub queue: Duration,
+    /// q, the queue that is aimed at.
+    pub target: Duration,
+    /// The smoothed round trip, by TCP.
+    pub smoothed_rtt: Duration,
+    /// What a full packet takes (IP), in bytes.
+    pub packet_bytes: u64,
+    /// Packets in flight.
+    pub in_flight_packets: u32,
+    /// Packets that TCP has taken for lost so far.
+    pub lost_packets: u32,
+    /// Packets delivered so far.
+    pub delivered_packets: u32,
+    /// Retransmission timeouts so far.
+    pub timeouts: u32,
+    /// p, the share of packets lost lately.
+    pub loss_share: f64,
+    /// What it is doing: `slow_start`, `steady`, `drain` or `silent`.
+    pub phase: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(law: &str, settings: &[&str], name: Option<&str>) -> String {
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        match Config::parse(law, &settings, name) {
+            Ok(config) => format!("{} {}", config.name, config.queue_ms),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        assert_eq!(told("forward", &[], None), "forward 27");
+        assert_eq!(
+            told("forward", &["queue_ms=12.5"], Some("low_1")),
+            "low_1 12.5"
+        );
+        for (told, expected) in [
+            (
+                told("verus", &[], None),
+                "`verus` has no program for the kernel: `forward` has",
+            ),
+            (
+                told("forward", &["ratio=4"], None),
+                "`forward` in the kernel has no setting `ratio`: it has queue_ms",
+            ),
+            (
+                told("forward", &["queue_ms=0"], None),
+                "queue_ms must be between 1 and 1000 ms, not `0`",
+            ),
+            (
+                told("forward", &["queue_ms=NaN"], None),
+                "queue_ms must be between 1 and 1000 ms, not `NaN`",
+            ),
+            (
+                told("forward", &["queue_ms"], None),
+                "`queue_ms` is no setting: key=value is wanted, such as queue_ms=20",
+            ),
+            (
+                told("forward", &[], Some("sixteen_letters_")),
+                "the name `sixteen_letters_` is too long: 15 characters at the most, and it has 16",
+            ),
+            (
+                told("forward", &[], Some("a/b")),
+                "the name `a/b` has other than letters, digits, `_` and `-`",
+            ),
+            (
+                told("forward", &[], Some("")),
+                "the name `` has other than letters, digits, `_` and `-`",
+            ),
+        ] {
+            assert_eq!(told, expected);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/* The law as a program: an event a line, and what the law says of it. law.rs, beside this, drives it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "../../bpf/forward.h"
+
+int main(void)
+{
+	static struct forward law;
+	char line[256];
+
+	while (fgets(line, sizeof(line), stdin)) {
+		u64 a[8] = { 0 };
+
+		sscanf(line + 1, "%llu %llu %llu %llu %llu %llu %llu %llu", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6,
+		       a + 7);
+		switch (line[0]) {
+		case 's':
+			memset(&law, 0, sizeof(law));
+			forward_start(&law, a[0], a[1], a[2]);
+			break;
+		case 'h': {
+			struct heard heard = { a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7] };
+
+			forward_on_heard(&law, &heard);
+			break;
+		}
+		case 't':
+			forward_on_timeout(&law, a[0]);
+			break;
+		case 'p':
+			forward_on_packet_size(&law, a[0]);
+			break;
+		default:
+			return 1;
+		}
+		printf("%llu %llu %llu %llu %llu %llu %llu %llu %d\n", law.window, forward_allowed(&law), law.pace, law.rate,
+		       law.base, law.queue, law.target, losses_share(&law.losses),
+		       law.silent	     ? 3 :
+		       law.is_starting	     ? 0 :
+		       law.drains.phase != 0 ? 2 :
+					       1);
+		fflush(stdout);
+	}
+	return 0;
+}

@@ -1,0 +1,362 @@
+//! The law in C, compiled natively and under sanitizers, beside the core's: the same events, the same numbers.
+
+use std::cell::RefCell;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use proptest::prelude::*;
+use verus_core::forward::{Config, Forward};
+use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Phase, Time, Timeout};
+
+/// What happens to a flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Event {
+    /// An acknowledgement; see `struct heard` in forward.h.
+    Heard {
+        now: u64,
+        sent: u64,
+        rtt: u64,
+        acked: u64,
+        lost: u64,
+        smoothed_rtt: u64,
+        in_flight: u64,
+        app_limited: bool,
+    },
+    Timeout {
+        now: u64,
+    },
+    PacketSize {
+        bytes: u64,
+    },
+}
+
+/// What the law says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Answer {
+    /// The window, and never less than a packet.
+    pub window: u64,
+    /// What may be in flight; `None` while a drain lets nothing leave.
+    pub allowed: Option<u64>,
+    pub rate_mbps: f64,
+    pub base_ms: f64,
+    pub queue_ms: f64,
+    pub target_ms: f64,
+    pub loss_share: f64,
+    pub phase: Phase,
+}
+
+/// The core's.
+pub struct Core(Forward);
+
+impl Core {
+    pub fn start(now: u64, packet: u64, queue_ms: f64) -> Self {
+        let config = Config {
+            queue_ms,
+            ..Config::default()
+        };
+        let mut forward = Forward::new(config).expect("in range");
+        forward.on_start(Time::from_nanos(now), Bytes::new(packet));
+        Core(forward)
+    }
+
+    pub fn hear(&mut self, event: Event) -> Answer {
+        let forward = &mut self.0;
+        match event {
+            Event::Heard {
+                now,
+                sent,
+                rtt,
+                acked,
+                lost,
+                smoothed_rtt,
+                in_flight,
+                app_limited,
+            } => {
+                let packet = |bytes: u64| Departure {
+                    number: 0,
+                    at: Time::from_nanos(sent),
+                    size: Bytes::new(bytes),
+                    window: Bytes::ZERO,
+                    in_flight: Bytes::ZERO,
+                    delivered: Bytes::ZERO,
+                    delivered_at: Time::ZERO,
+                    sending: Duration::ZERO,
+                    app_limited,
+                };
+                let sample = Acked {
+                    packet: packet(acked),
+                    rtt: Duration::from_nanos(rtt),
+                    received_at: None,
+                };
+                let smoothed_rtt = Duration::from_nanos(smoothed_rtt);
+                forward.on_feedback(&Feedback {
+                    now: Time::from_nanos(now),
+                    acked: &[sample][..usize::from(acked > 0)],
+                    lost: &[packet(lost)][..usize::from(lost > 0)],
+                    recovered: &[],
+                    marked: 0,
+                    report: None,
+                    in_flight_before: Bytes::new(in_flight),
+                    in_flight: Bytes::ZERO,
+                    delivered: Bytes::ZERO,
+                    smoothed_rtt,
+                    min_rtt: Duration::ZERO,
+                });
+            }
+            Event::Timeout { now } => forward.on_timeout(&Timeout {
+                now: Time::from_nanos(now),
+                presumed_lost: &[],
+                backoff: 1,
+            }),
+            Event::PacketSize { bytes } => forward.on_packet_size(Bytes::new(bytes)),
+        }
+        self.answer()
+    }
+
+    pub fn answer(&self) -> Answer {
+        let mut told = std::collections::BTreeMap::new();
+        self.0.probe(&mut |name, value| {
+            told.insert(name, value);
+        });
+        Answer {
+            window: self.0.window().get(),
+            allowed: self.0.allowance().most_in_flight().map(Bytes::get),
+            rate_mbps: told["rate_mbps"],
+            base_ms: told["delay_min_ms"],
+            queue_ms: told["queue_ms"],
+            target_ms: told["target_ms"],
+            loss_share: told["loss_share"],
+            phase: self.0.phase().expect("it has phases"),
+        }
+    }
+}
+
+/// The program that law.c is.
+pub struct Native {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    packet: u64,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Native {
+    /// Compiles it with the system's C compiler; what is undefined in C, or reads where it must not, ends it.
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("law");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/law.c");
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let done = Command::new(compiler)
+            .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"])
+            .args(["-fsanitize=undefined,address", "-fno-sanitize-recover=all"])
+            .arg(source)
+            .arg("-o")
+            .arg(&program)
+            .status()
+            .expect("a C compiler");
+        assert!(done.success(), "law.c does not compile");
+        let mut child = Command::new(program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let to = child.stdin.take().expect("piped");
+        let from = BufReader::new(child.stdout.take().expect("piped"));
+        Native {
+            child,
+            to,
+            from,
+            packet: 0,
+            _folder: folder,
+        }
+    }
+
+    pub fn start(&mut self, now: u64, packet: u64, queue_ms: f64) -> Answer {
+        self.packet = packet;
+        let queue = Duration::from_millis_f64(queue_ms).as_nanos();
+        self.ask(&format!("s {now} {packet} {queue}"))
+    }
+
+    pub fn hear(&mut self, event: Event) -> Answer {
+        match event {
+            Event::Heard {
+                now,
+                sent,
+                rtt,
+                acked,
+                lost,
+                smoothed_rtt,
+                in_flight,
+                app_limited,
+            } => self.ask(&format!(
+                "h {now} {sent} {rtt} {acked} {lost} {smoothed_rtt} {in_flight} {}",
+                u8::from(app_limited)
+            )),
+            Event::Timeout { now } => self.ask(&format!("t {now}")),
+            Event::PacketSize { bytes } => {
+                self.packet = bytes;
+                self.ask(&format!("p {bytes}"))
+            }
+        }
+    }
+
+    fn ask(&mut self, line: &str) -> Answer {
+        writeln!(self.to, "{line}").expect("it reads");
+        let mut told = String::new();
+        self.from.read_line(&mut told).expect("it answers");
+        let numbers: Vec<u64> = told
+            .split_whitespace()
+            .map(|number| number.parse().expect("a number"))
+            .collect();
+        let [
+            window,
+            allowed,
+            pace,
+            rate,
+            base,
+            queue,
+            target,
+            share,
+            phase,
+        ] = numbers[..]
+        else {
+            panic!("`{line}` was answered by `{told}`");
+        };
+        assert!(window > 0 && allowed > 0 && pace > 0, "{line}: {told}");
+        Answer {
+            window: window.max(self.packet),
+            allowed: Some(allowed),
+            rate_mbps: rate as f64 / 1e6,
+            base_ms: base as f64 / 1e6,
+            queue_ms: queue as f64 / 1e6,
+            target_ms: target as f64 / 1e6,
+            loss_share: share as f64 / 65536.0,
+            phase: [Phase::SlowStart, Phase::Steady, Phase::Drain, Phase::Silent][phase as usize],
+        }
+    }
+}
+
+/// A drain that lets nothing leave is the transport's to keep: the kernel's glue lets two packets leave instead.
+pub fn assert_same(native: Answer, core: Answer, after: Event) {
+    let native = Answer {
+        allowed: core.allowed.and(native.allowed),
+        ..native
+    };
+    assert_eq!(native, core, "after {after:?}");
+}
+
+/// Numbers of every length, short ones and the usual ones more often than long ones.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => (0u32..48, any::<u64>()).prop_map(|(bits, number)| number & ((1 << bits) - 1)),
+        1 => any::<u64>().prop_map(|number| number >> 2),
+        1 => prop::sample::select(vec![0, 1, 1500, 1_000_000, 40_000_000]),
+    ]
+}
+
+/// Steps that a path could take, and steps that none could.
+fn event() -> impl Strategy<Value = (bool, Event)> {
+    let heard = (
+        (number(), number(), number()),
+        (0u64..1 << 31, prop_oneof![3 => Just(0), 1 => 0u64..1 << 31]),
+        (number(), number(), any::<bool>()),
+    );
+    let heard = heard.prop_map(
+        |((now, sent, rtt), (acked, lost), (smoothed_rtt, in_flight, app_limited))| Event::Heard {
+            now,
+            sent,
+            rtt,
+            acked,
+            lost,
+            smoothed_rtt,
+            in_flight,
+            app_limited,
+        },
+    );
+    let likely = (
+        (0u64..20_000_000, 20_000_000u64..200_000_000),
+        (0u64..20_000, 0u64..200_000),
+    );
+    let likely = likely.prop_map(|((step, rtt), (acked, in_flight))| Event::Heard {
+        now: step,
+        sent: step.saturating_sub(rtt),
+        rtt,
+        acked,
+        lost: 0,
+        smoothed_rtt: rtt,
+        in_flight,
+        app_limited: false,
+    });
+    prop_oneof![
+        1 => heard.prop_map(|event| (false, event)),
+        8 => likely.prop_map(|event| (true, event)),
+        1 => number().prop_map(|now| (false, Event::Timeout { now })),
+        1 => (1u64..10_000).prop_map(|bytes| (false, Event::PacketSize { bytes })),
+    ]
+}
+
+/// Relative times follow what came before.
+fn placed(clock: &mut u64, relative: bool, event: Event) -> Event {
+    match event {
+        Event::Heard {
+            now,
+            rtt,
+            acked,
+            lost,
+            smoothed_rtt,
+            in_flight,
+            app_limited,
+            ..
+        } if relative => {
+            *clock = clock.saturating_add(now);
+            Event::Heard {
+                now: *clock,
+                sent: clock.saturating_sub(rtt),
+                rtt,
+                acked,
+                lost,
+                smoothed_rtt,
+                in_flight,
+                app_limited,
+            }
+        }
+        Event::Heard { now, .. } | Event::Timeout { now } => {
+            *clock = (*clock).max(now);
+            event
+        }
+        Event::PacketSize { .. } => event,
+    }
+}
+
+thread_local! {
+    static NATIVE: RefCell<Native> = RefCell::new(Native::new());
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_heard_both_laws_say_the_same(
+        begin in 0u64..1 << 40,
+        packet in 1u64..70_000,
+        queue_ms in 1.0..1000.0f64,
+        steps in prop::collection::vec(event(), 1..400),
+    ) {
+        NATIVE.with_borrow_mut(|native| {
+            let mut core = Core::start(begin, packet, queue_ms);
+            native.start(begin, packet, queue_ms);
+            let mut clock = begin;
+            for (relative, event) in steps {
+                let event = placed(&mut clock, relative, event);
+                assert_same(native.hear(event), core.hear(event), event);
+            }
+        });
+    }
+}

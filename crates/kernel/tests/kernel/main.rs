@@ -1,0 +1,3 @@
+//! What the crate does, seen from outside.
+
+mod law;
