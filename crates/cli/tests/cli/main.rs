@@ -3,6 +3,8 @@
 mod common;
 #[cfg(target_os = "linux")]
 mod hostile_words;
+#[cfg(target_os = "linux")]
+mod kernel;
 mod probe_common;
 mod probe_errors;
 mod probe_hostile;

@@ -1,0 +1,433 @@
+//! As root: programs in the running kernel, connections on them, and what is left.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::sched::CloneFlags;
+use serde_json::{Value, json};
+
+const ENDPOINT: &str = env!("CARGO_BIN_EXE_verus-endpoint");
+
+fn verus(words: &str) -> Command {
+    let mut command = Command::new(ENDPOINT);
+    command.arg("kernel").args(words.split_whitespace());
+    command.stdin(Stdio::null());
+    command
+}
+
+fn output(mut command: Command) -> Output {
+    command.output().expect("the binary runs")
+}
+
+fn done(words: &str) -> String {
+    let output = output(verus(words));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "kernel {words}: {error}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// What it says where it does not do it.
+fn refused(command: Command) -> String {
+    let output = output(command);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    said.trim_end().to_owned()
+}
+
+fn ip(words: &str) {
+    let output = Command::new("ip")
+        .args(words.split(' '))
+        .output()
+        .expect("`ip` runs");
+    assert!(output.status.success(), "ip {words}: {output:?}");
+}
+
+/// The programs of struct_ops that the kernel has, by bpftool.
+fn programs() -> usize {
+    let output = Command::new("bpftool").args(["-j", "prog", "show"]).output();
+    let output = output.expect("bpftool runs");
+    let all: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    all.iter()
+        .filter(|program| program["type"] == "struct_ops")
+        .count()
+}
+
+/// One test at a time: what is left is counted, in one kernel for all. When a test ends, as many programs must be there as
+/// when it began.
+struct Turn {
+    before: usize,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    fn take() -> Self {
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        Turn {
+            before: programs(),
+            _turn: turn,
+        }
+    }
+
+    /// Once the last connection has ended, the kernel takes a moment to free what carried it.
+    fn nothing_is_left(self) {
+        let asked = Instant::now();
+        while programs() > self.before {
+            assert!(
+                asked.elapsed() < Duration::from_secs(20),
+                "{} programs are left",
+                programs() - self.before
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A host of its own; dropping it removes it.
+struct Host(String);
+
+impl Host {
+    fn new(name: &str) -> Self {
+        let host = Host(format!("verus-kernel-{}-{name}", std::process::id()));
+        ip(&format!("netns add {}", host.0));
+        host.ip("link set lo up");
+        host
+    }
+
+    fn ip(&self, words: &str) {
+        ip(&format!("-n {} {words}", self.0));
+    }
+
+    /// Does `work` on a thread of this host; programs that it starts are there, too, with the file systems of all.
+    fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let namespace = std::fs::File::open(format!("/run/netns/{}", self.0));
+                let namespace = namespace.expect("`ip` keeps it there");
+                nix::sched::setns(&namespace, CloneFlags::CLONE_NEWNET).expect("we are root");
+                work()
+            });
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    fn set_default(&self, name: &str) {
+        let setting = format!("net.ipv4.tcp_congestion_control={name}");
+        let output = self.within(|| Command::new("sysctl").args(["-qw", &setting]).output());
+        let output = output.expect("`sysctl` runs");
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+/// Two hosts, joined by a cable.
+fn hosts() -> [Host; 2] {
+    let hosts = [Host::new("a"), Host::new("b")];
+    ip(&format!(
+        "link add name v0 netns {} type veth peer name v0 netns {}",
+        hosts[0].0, hosts[1].0
+    ));
+    for (index, host) in hosts.iter().enumerate() {
+        host.ip(&format!("addr add 10.9.0.{}/24 dev v0", index + 1));
+        host.ip("link set dev v0 up");
+    }
+    hosts
+}
+
+/// A connection from the first host to the second, both ends.
+fn connection(hosts: &[Host; 2]) -> [TcpStream; 2] {
+    let listener = hosts[1].within(|| TcpListener::bind((Ipv4Addr::new(10, 9, 0, 2), 7000)));
+    let listener = listener.expect("the port is free");
+    let from = hosts[0].within(|| TcpStream::connect((Ipv4Addr::new(10, 9, 0, 2), 7000)));
+    let (to, _) = listener.accept().expect("it came");
+    [from.expect("it connects"), to]
+}
+
+/// Carries so many bytes over it.
+fn carry(ends: &mut [TcpStream; 2], bytes: usize) {
+    let [from, to] = ends;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let block = vec![7; 1 << 16];
+            for _ in 0..bytes / block.len() {
+                from.write_all(&block).expect("the connection stands");
+            }
+        });
+        let mut arrived = 0;
+        let mut block = vec![0; 1 << 16];
+        while arrived < bytes / block.len() * block.len() {
+            let read = to.read(&mut block).expect("the connection stands");
+            assert!(read > 0 && block[..read].iter().all(|byte| *byte == 7));
+            arrived += read;
+        }
+    });
+}
+
+fn status(host: &Host, name: &str) -> Value {
+    let output = host.within(|| output(verus("status --json")));
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let mut named = told["loaded"].as_array().expect("a list").iter();
+    named
+        .rfind(|one| one["name"] == name)
+        .cloned()
+        .unwrap_or_default()
+}
+
+fn is_available(name: &str) -> bool {
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let names = std::fs::read_to_string(path).expect("Linux has it");
+    names.split_whitespace().any(|known| known == name)
+}
+
+#[test]
+#[ignore = "takes root and BPF: make test-root"]
+fn every_setting_loads_and_goes_without_a_trace() {
+    let turn = Turn::take();
+    for (setting, told) in [("1", 1.0), ("27", 27.0), ("12.5", 12.5), ("1000", 1000.0)] {
+        done(&format!(
+            "load forward --set queue_ms={setting} --name verus_test_set"
+        ));
+        assert!(is_available("verus_test_set"));
+        let here = Host::new("set");
+        let status = status(&here, "verus_test_set");
+        assert_eq!(status["settings"]["queue_ms"], told);
+        assert_eq!(status["registered"], true);
+        assert_eq!(status["flows_running"], 0);
+        done("unload verus_test_set");
+        assert!(!is_available("verus_test_set"));
+        assert!(!Path::new("/sys/fs/bpf/verus/verus_test_set").exists());
+    }
+    turn.nothing_is_left();
+}
+
+#[test]
+#[ignore = "takes root and BPF: make test-root"]
+fn connections_of_another_namespace_take_it_as_their_default_and_outlive_it() {
+    let turn = Turn::take();
+    let hosts = hosts();
+    done("load forward --name verus_test_dflt");
+    hosts[0].set_default("verus_test_dflt");
+    let mut ends = connection(&hosts);
+    carry(&mut ends, 20 << 20);
+    let told = status(&hosts[0], "verus_test_dflt");
+    let flow = &told["flows"][0];
+    assert_eq!(told["flows_running"], 1, "{told}");
+    assert_eq!(flow["remote"], "10.9.0.2:7000");
+    assert!(flow["acked_bytes"].as_u64() >= Some(19 << 20), "{flow}");
+    assert!(flow["rate_mbps"].as_f64() > Some(1.0), "{flow}");
+    assert!(flow["delay_min_ms"].as_f64() > Some(0.0), "{flow}");
+    // Of the other host's flows nothing is told there.
+    assert_eq!(status(&hosts[1], "verus_test_dflt")["flows"], json!([]));
+
+    let said = refused_within(&hosts[0], "unload verus_test_dflt");
+    assert!(
+        said.starts_with("verus: `verus_test_dflt` is the default"),
+        "{said}"
+    );
+    hosts[0].set_default("cubic");
+    done("unload verus_test_dflt");
+    assert!(!is_available("verus_test_dflt"));
+    // What runs goes on, and is still seen.
+    carry(&mut ends, 20 << 20);
+    let told = status(&hosts[0], "verus_test_dflt");
+    assert_eq!(
+        (&told["registered"], &told["flows_running"]),
+        (&json!(false), &json!(1))
+    );
+    // And another of that name may come.
+    done("load forward --name verus_test_dflt");
+    assert_eq!(status(&hosts[0], "verus_test_dflt")["flows_running"], 0);
+    done("unload verus_test_dflt");
+    drop(ends);
+    turn.nothing_is_left();
+}
+
+fn refused_within(host: &Host, words: &str) -> String {
+    host.within(|| refused(verus(words)))
+}
+
+#[test]
+#[ignore = "takes root and BPF: make test-root"]
+fn a_connection_changes_to_it_and_away_while_it_runs() {
+    let turn = Turn::take();
+    let hosts = hosts();
+    done("load forward --name verus_test_swap");
+    let mut ends = connection(&hosts);
+    carry(&mut ends, 5 << 20);
+    for name in ["verus_test_swap", "cubic", "verus_test_swap", "reno"] {
+        let socket = socket2::SockRef::from(&ends[0]);
+        socket
+            .set_tcp_congestion(name.as_bytes())
+            .expect("it is there");
+        carry(&mut ends, 5 << 20);
+    }
+    let told = status(&hosts[0], "verus_test_swap");
+    assert_eq!(
+        (&told["flows_begun"], &told["flows_running"]),
+        (&json!(2), &json!(0))
+    );
+    done("unload verus_test_swap");
+    drop(ends);
+    turn.nothing_is_left();
+}
+
+#[test]
+#[ignore = "takes root and BPF: make test-root"]
+fn what_cannot_be_is_said_in_one_line_and_leaves_nothing() {
+    let turn = Turn::take();
+    done("load forward --name verus_test_once");
+    let mut as_nobody = verus("load forward --name verus_test_no");
+    as_nobody.uid(65534).gid(65534);
+    for (command, said) in [
+        (
+            verus("load forward --name verus_test_once"),
+            "the kernel has a congestion control `verus_test_once` already (--name gives another)",
+        ),
+        (
+            verus("load forward --name cubic"),
+            "the kernel has a congestion control `cubic` already (--name gives another)",
+        ),
+        (
+            verus("load forward --name sixteen_letters_"),
+            "the name `sixteen_letters_` is too long: 15 characters at the most, and it has 16",
+        ),
+        (
+            verus("load forward --name verus_test_no --set ratio=4"),
+            "`forward` in the kernel has no setting `ratio`: it has queue_ms",
+        ),
+        (
+            verus("load vegas"),
+            "`vegas` has no program for the kernel: `forward` has",
+        ),
+        (
+            verus("unload verus_test_no"),
+            "no congestion control `verus_test_no` was loaded by `verus kernel load`; loaded: verus_test_once",
+        ),
+        (
+            as_nobody,
+            "loading a congestion control into the kernel takes root (sudo)",
+        ),
+        (
+            where_hidden("/sys/kernel/btf"),
+            "this kernel does not describe its types: /sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF)",
+        ),
+        (
+            where_hidden("/sys/fs"),
+            "the BPF file system cannot be mounted at /sys/fs/bpf: No such file or directory (os error 2)",
+        ),
+    ] {
+        assert_eq!(refused(command), format!("verus: {said}"));
+    }
+    assert!(!is_available("verus_test_no"));
+    done("unload verus_test_once");
+    turn.nothing_is_left();
+}
+
+/// To load where a folder of the system is empty, in a mount namespace of its own.
+fn where_hidden(folder: &str) -> Command {
+    let mut command = Command::new("unshare");
+    let script = format!(
+        "mount -t tmpfs none {folder} && exec \"$0\" kernel load forward --name verus_test_no"
+    );
+    command.args(["--mount", "sh", "-c", &script, ENDPOINT]);
+    command
+}
+
+#[test]
+#[ignore = "takes root and BPF: make test-root"]
+fn the_bpf_file_system_is_mounted_where_it_is_not() {
+    let turn = Turn::take();
+    let mut command = Command::new("unshare");
+    // It lasts as long as that mount, here until the shell ends.
+    let script = "while umount /sys/fs/bpf 2>/dev/null; do :; done; \"$0\" -q kernel load forward --name verus_test_mnt && \
+                  cat /proc/sys/net/ipv4/tcp_available_congestion_control && ls /sys/fs/bpf/verus";
+    command.args(["--mount", "sh", "-c", script, ENDPOINT]);
+    let output = output(command);
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(said.matches("verus_test_mnt").count(), 2, "{said}");
+    turn.nothing_is_left();
+}
+
+#[test]
+#[ignore = "takes root and BPF: make test-root"]
+fn a_loader_that_is_killed_leaves_all_or_nothing() {
+    let turn = Turn::take();
+    let mut all = 0;
+    for after in 0..30 {
+        let mut loader = verus("load forward --name verus_test_kill");
+        let mut loader = loader
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the binary runs");
+        std::thread::sleep(Duration::from_millis(after * 6));
+        let _ = loader.kill();
+        let _ = loader.wait();
+        if Path::new("/sys/fs/bpf/verus/verus_test_kill").exists() {
+            assert!(is_available("verus_test_kill"), "after {after}");
+            done("unload verus_test_kill");
+            all += 1;
+        }
+        let asked = Instant::now();
+        while is_available("verus_test_kill") {
+            assert!(asked.elapsed() < Duration::from_secs(10), "after {after}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    assert!(all < 30, "none was killed before it had ended");
+    turn.nothing_is_left();
+}
+
+/// A run behind an emulated link, as `verus compare --emulate` makes it.
+fn emulated(scheme: &str, flows: usize) -> Value {
+    let flow = json!({"scheme": scheme});
+    let job = json!({
+        "transport": "udp",
+        "scenario": {"trace": "rate:12", "duration_s": 15.0, "flows": vec![flow; flows]},
+    });
+    let mut child = Command::new(ENDPOINT)
+        .arg("emulate")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin
+        .write_all(job.to_string().as_bytes())
+        .expect("it reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    told["metrics"].clone()
+}
+
+#[test]
+#[ignore = "takes root and BPF: make test-root"]
+fn it_sends_in_the_kernel_as_it_does_over_udp() {
+    let turn = Turn::take();
+    let number = |told: &Value, name: &str| told[name].as_f64().expect("a number");
+    let (udp, tcp) = (emulated("forward", 1), emulated("kernel:forward", 1));
+    let of_udp = |name| number(&tcp, name) / number(&udp, name);
+    let (rate, delay) = (of_udp("throughput_mbps"), of_udp("qdelay_mean_ms"));
+    assert!((0.95..1.05).contains(&rate), "{rate} of the throughput");
+    assert!((0.85..1.15).contains(&delay), "{delay} of the delay");
+    // Two share, and are loaded once.
+    let two = emulated("kernel:forward:queue_ms=15", 2);
+    assert!(number(&two, "jain") > 0.9, "{two}");
+    assert!(number(&two, "utilization") > 0.9, "{two}");
+    turn.nothing_is_left();
+}
