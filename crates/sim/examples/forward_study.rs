@@ -1,7 +1,7 @@
 //! What `forward` does, in numbers: the tables of docs/forward.md, each row with what was asked of it.
 //!
 //! ```sh
-//! cargo run --release -p verus-sim --example forward_study -- [--scheme forward] [--tables one,many,…]
+//! cargo run --release -p verus-sim --features parts --example forward_study -- [--scheme forward] [--tables one,many,…]
 //!     [--half tuned|judged|both] [--seeds 1-5] [--threads 1] [--quick] [--brief] [--parts]
 //! ```
 //!
@@ -427,7 +427,7 @@ fn table_knob(options: &Options, rows: &mut Vec<Row>) {
         let Some(&[utilization, _, p95]) = bbr.get(&recording.name) else {
             continue;
         };
-        let knobs = [12, 17, 24, 34, 48, 68, 96, 136];
+        let knobs = [40, 56, 80, 112, 160, 224, 320, 450];
         let scenarios = knobs
             .iter()
             .map(|knob| {
@@ -436,7 +436,7 @@ fn table_knob(options: &Options, rows: &mut Vec<Row>) {
                 } else {
                     ':'
                 };
-                let scheme = format!("{}{join}queue_ms={knob}", options.scheme);
+                let scheme = format!("{}{join}budget_ms={knob}", options.scheme);
                 let quick = Options {
                     quick: true,
                     shared: options.shared.clone(),
@@ -460,7 +460,7 @@ fn table_knob(options: &Options, rows: &mut Vec<Row>) {
                 Line {
                     holds: Some(reached.is_some() && run.p95_ms <= 0.6 * p95),
                     text: format!(
-                        "queue_ms={knob}: {:.1} % at {:.0} ms; BBR {utilization:.1} at {p95:.0}",
+                        "budget_ms={knob}: {:.1} % at {:.0} ms; BBR {utilization:.1} at {p95:.0}",
                         run.utilization, run.p95_ms
                     ),
                     values: vec![("p95 over BBR's", run.p95_ms / p95)],
@@ -747,6 +747,46 @@ fn table_buffers(options: &Options, rows: &mut Vec<Row>) {
                                 run.delay(3.0, 30.0)
                             ),
                             values: vec![("used", used), ("loss", run.loss), ("jain", whole)],
+                        }
+                    }),
+                });
+            }
+        }
+    }
+}
+
+/// Queues that mark rather than drop, and what they drop of a sender that does not ask for marks.
+fn table_marks(options: &Options, rows: &mut Vec<Row>) {
+    for queue in ["codel:ecn=yes", "fq_codel:ecn=yes", "pie:ecn=yes"] {
+        for mbps in [5.0, 20.0] {
+            for count in [1usize, 4] {
+                rows.push(Row {
+                    table: "marks",
+                    group: format!("{count} flows"),
+                    name: format!("{mbps} Mbit/s, {queue}"),
+                    scenarios: vec![base(
+                        &format!("rate:{mbps}"),
+                        queue,
+                        30.0,
+                        flows(&options.scheme, count, 0.0),
+                    )],
+                    judge: Box::new(|runs| {
+                        let run = &runs[0];
+                        let used = run.used(3.0, 30.0);
+                        let (windows, whole) = run.jain(3.0, 30.0);
+                        let delay = run.delay(3.0, 30.0);
+                        Line {
+                            holds: Some(used >= 95.0 && run.loss <= 0.1 && whole >= 0.9),
+                            text: format!(
+                                "used {used:5.1} % loss {:.2} % Jain {windows:.3}/{whole:.3} delay {delay:.0} ms",
+                                run.loss
+                            ),
+                            values: vec![
+                                ("used", used),
+                                ("loss", run.loss),
+                                ("jain", whole),
+                                ("delay", delay),
+                            ],
                         }
                     }),
                 });
@@ -1301,6 +1341,7 @@ fn study(options: &Options) {
             "many" => table_many(options, &mut rows),
             "headline" => table_headline(options, &mut rows),
             "buffers" => table_buffers(options, &mut rows),
+            "marks" => table_marks(options, &mut rows),
             "company" => table_company(options, &mut rows),
             "paths" => table_paths(options, &mut rows),
             "jitter" => table_jitter(options, &mut rows),

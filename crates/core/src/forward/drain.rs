@@ -5,6 +5,7 @@
 //! path. Its slow start then overfills the queue, which makes the others drain; the flow itself drains as its slow start
 //! ends, for long enough to overlap with theirs.
 
+use super::law;
 use crate::units::{Duration, Time};
 
 /// A flow that has not seen the path without a queue for this long drains. Shorter than the 5 s for which D is
@@ -28,11 +29,9 @@ enum Phase {
     /// A full drain, since then: the window is a small share of r D until the path is seen without a queue, for
     /// [`ROUNDS`] at the most.
     Full(Time),
-    /// A short drain, until then: nothing is sent for as long as the queue takes to empty. For a queue that is short
-    /// compared with D, after a drain that did empty it; to wait until that is seen would idle the path for a round trip.
-    Pause(Time),
-    /// The end of a short drain, until then: the flow sends r D, and looks whether the queue has gone.
-    Look(Time),
+    /// A short drain, since then: the window is r D less Q + q. For a queue that is short compared with D, after a drain
+    /// that did empty it.
+    Short(Time),
 }
 
 /// What a look at the queue has brought about.
@@ -99,16 +98,12 @@ impl Drains {
         self.phase != Phase::Law
     }
 
-    /// Whether a short drain's pause is over, and it is not known yet whether the queue has gone.
-    pub(super) fn looking(&self) -> bool {
-        matches!(self.phase, Phase::Look(_))
-    }
-
-    /// Until when nothing is sent.
-    pub(super) fn paused_until(&self) -> Option<Time> {
+    /// What the law has to do.
+    pub(super) fn phase(&self) -> law::Phase {
         match self.phase {
-            Phase::Pause(until) => Some(until),
-            _ => None,
+            Phase::Law => law::Phase::Law,
+            Phase::Full(_) => law::Phase::Drain,
+            Phase::Short(_) => law::Phase::ShortDrain,
         }
     }
 
@@ -121,15 +116,6 @@ impl Drains {
         };
     }
 
-    /// Time has passed: a pause may be over.
-    pub(super) fn pass(&mut self, now: Time, smoothed_rtt: Duration) {
-        if let Phase::Pause(until) = self.phase
-            && now >= until
-        {
-            self.phase = Phase::Look(now + smoothed_rtt);
-        }
-    }
-
     /// Looks at the standing queue, and begins or ends a drain.
     pub(super) fn update(&mut self, now: Time, seen: &Seen, allowed: Allowed) -> Turn {
         let &Seen {
@@ -138,11 +124,9 @@ impl Drains {
             base,
             smoothed_rtt,
         } = seen;
-        self.pass(now, smoothed_rtt);
         let over = match self.phase {
-            Phase::Full(since) => now.since(since) >= smoothed_rtt * ROUNDS,
-            Phase::Look(until) => now >= until,
-            Phase::Law | Phase::Pause(_) => false,
+            Phase::Full(since) | Phase::Short(since) => now.since(since) >= smoothed_rtt * ROUNDS,
+            Phase::Law => false,
         };
         // A queue this short counts as none: a seventh of the target, and a millisecond for the jitter of links.
         let near = target / 7 + Duration::from_millis(1);
@@ -180,7 +164,7 @@ impl Drains {
         }
         let short = allowed.short && self.sure && !high && queue + target < base / 2;
         self.phase = if short {
-            Phase::Pause(now + queue + target)
+            Phase::Short(now)
         } else {
             Phase::Full(now)
         };
@@ -192,7 +176,7 @@ impl Drains {
     fn fail(&mut self, now: Time, queue: Duration) -> Turn {
         (self.ended, self.high_since, self.sure) = (now, None, false);
         self.wait = (self.wait * 2).min(INTERVAL);
-        if self.looking() {
+        if matches!(self.phase, Phase::Short(_)) {
             // The short drain was too short for this queue: a full one follows.
             self.phase = Phase::Full(now);
             return Turn::Nothing;

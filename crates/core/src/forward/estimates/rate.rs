@@ -10,12 +10,36 @@ const MARKS: usize = 16;
 /// mark that is kept.
 const MARKS_PER_PERIOD: u64 = 12;
 
+/// The mean gap between arrivals is one over this time.
+const GAP_MEMORY: u64 = 3_000_000_000;
+/// A gap counts in the mean for at most this, ns.
+const LONGEST_GAP: u64 = 30_000_000;
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
-    /// The time counted until then, long silences cut.
-    at: Duration,
-    /// Bytes delivered until then.
-    delivered: u64,
+    /// The time counted until then, long silences cut, in 64 ns; goes round after 4 minutes.
+    at: u32,
+    /// Bytes delivered until then; goes round after 4 GiB.
+    delivered: u32,
+}
+
+impl Mark {
+    fn new(counted: Duration, delivered: u64) -> Self {
+        Mark {
+            at: (counted.as_nanos() >> 6) as u32,
+            delivered: delivered as u32,
+        }
+    }
+
+    /// The time counted and the bytes delivered since an earlier mark.
+    fn since(self, earlier: Mark) -> (Duration, u64) {
+        let units = self.at.wrapping_sub(earlier.at);
+        let bytes = self.delivered.wrapping_sub(earlier.delivered);
+        (
+            Duration::from_nanos(u64::from(units) << 6),
+            u64::from(bytes),
+        )
+    }
 }
 
 /// What was delivered when.
@@ -24,8 +48,10 @@ pub(super) struct Deliveries {
     /// A ring.
     marks: [Mark; MARKS],
     newest: u32,
-    now: Mark,
-    /// The receiver's clock at `now`.
+    /// The time counted, and the bytes delivered.
+    counted: Duration,
+    delivered: u64,
+    /// The receiver's clock then.
     last: Option<Time>,
     /// Bytes that arrived after `last` without an arrival time of their own.
     undated: u32,
@@ -37,6 +63,8 @@ pub(super) struct Deliveries {
     pause: Duration,
     /// When the packet delivered last had left.
     sent: Time,
+    /// G, ns.
+    gap: u64,
 }
 
 impl Deliveries {
@@ -44,13 +72,15 @@ impl Deliveries {
         Deliveries {
             marks: [Mark::default(); MARKS],
             newest: 0,
-            now: Mark::default(),
+            counted: Duration::ZERO,
+            delivered: 0,
             last: None,
             undated: 0,
             spacing: Duration::ZERO,
             silence: Duration::MAX,
             pause: Duration::MAX,
             sent: Time::ZERO,
+            gap: 0,
         }
     }
 
@@ -72,42 +102,52 @@ impl Deliveries {
             return;
         };
         if at > last {
-            let age = self
-                .now
-                .at
-                .saturating_sub(self.marks[self.newest as usize].at);
+            let now = self.now();
+            let (age, _) = now.since(self.marks[self.newest as usize]);
             if age >= self.spacing {
                 self.newest = (self.newest + 1) % MARKS as u32;
-                self.marks[self.newest as usize] = self.now;
+                self.marks[self.newest as usize] = now;
             }
             let most = if sent.since(self.sent) > self.pause {
                 self.silence.min(self.pause)
             } else {
                 self.silence
             };
-            self.now.at += at.since(last).min(most);
+            self.counted += at.since(last).min(most);
+            // Weighted by time: what counts is how long one waits for an arrival.
+            let gap = at.since(last).as_nanos().min(LONGEST_GAP);
+            self.gap = self.gap + gap * gap / GAP_MEMORY - self.gap * gap / GAP_MEMORY;
             self.last = Some(at);
         }
         self.sent = sent;
-        self.now.delivered = self.now.delivered.wrapping_add(arrived);
+        self.delivered += arrived;
+    }
+
+    fn now(&self) -> Mark {
+        Mark::new(self.counted, self.delivered)
+    }
+
+    /// G, the mean gap between arrivals, weighted by time.
+    pub(super) fn gap(&self) -> Duration {
+        Duration::from_nanos(self.gap)
     }
 
     /// r over the last `period`, or over all that has been measured if that is less. The time divided by is at least
     /// `least`, lest a burst of arrivals pass for a high rate.
     pub(super) fn rate(&self, period: Duration, least: Duration) -> Option<Rate> {
-        let mut from = self.marks[self.newest as usize];
+        let now = self.now();
+        let (mut span, mut delivered) = now.since(self.marks[self.newest as usize]);
         for back in 1..MARKS {
-            if self.now.at.saturating_sub(from.at) >= period {
+            if span >= period {
                 break;
             }
             let mark = self.marks[(self.newest as usize + MARKS - back) % MARKS];
-            if mark.at > from.at {
+            let (longer, more) = now.since(mark);
+            if longer < span {
                 break; // the ring has gone round
             }
-            from = mark;
+            (span, delivered) = (longer, more);
         }
-        let span = self.now.at.saturating_sub(from.at);
-        let delivered = self.now.delivered.wrapping_sub(from.delivered);
         (!span.is_zero()).then(|| Bytes::new(delivered) / span.max(least))
     }
 }

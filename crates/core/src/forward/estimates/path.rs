@@ -17,6 +17,11 @@ const LONGEST_GAP: Duration = Duration::from_millis(200);
 /// bursts, short enough that a queue that forms on the way back soon counts as a longer path rather than as Q.
 const BACK_MEMORY: Duration = Duration::from_millis(500);
 
+/// The least way there of the last 20 to 40 ms, whatever the round trip, says whether the queue has been empty.
+const BRIEF: Duration = Duration::from_millis(20);
+/// The spread of the way back is that of one to two of these spans.
+const SPREAD_MEMORY: Duration = Duration::from_secs(1);
+
 /// A minimum over the span under way (`newer`) and the one before it (`older`): one to two spans.
 #[derive(Clone, Copy, Debug)]
 struct Least {
@@ -59,7 +64,13 @@ pub(super) struct PathDelay {
     last: Time,
     /// The least way there of the last quarter to half of a round trip: with the queue that stands now.
     standing: Least,
+    /// The same of [`BRIEF`].
+    brief: Least,
+    /// The queueing delay of the last packet.
+    delay: Duration,
     back: Least,
+    /// The longest way back, negated.
+    farthest: Least,
     /// By how much the last acknowledgement's way back was longer than the least.
     back_excess: Duration,
 }
@@ -72,7 +83,10 @@ impl PathDelay {
             heard: Duration::ZERO,
             last: Time::ZERO,
             standing: Least::NOTHING,
+            brief: Least::NOTHING,
+            delay: Duration::ZERO,
             back: Least::NOTHING,
+            farthest: Least::NOTHING,
             back_excess: Duration::ZERO,
         }
     }
@@ -113,7 +127,11 @@ impl PathDelay {
         self.there
             .update(Time::ZERO + self.heard, THERE_MEMORY, there);
         self.standing.update(now, smoothed_rtt / 4, there);
+        self.brief.update(now, BRIEF, there);
+        self.delay = self.above(there);
         self.back.update(now, BACK_MEMORY, back);
+        self.farthest
+            .update(now, SPREAD_MEMORY, back.saturating_neg());
         let excess = back.saturating_sub(self.back.get());
         self.back_excess = Duration::from_nanos(excess.max(0) as u64);
         Some(at)
@@ -130,10 +148,32 @@ impl PathDelay {
             .then(|| Duration::from_nanos(nanos.max(0) as u64))
     }
 
+    /// By how much a way there is longer than the least.
+    fn above(&self, there: i64) -> Duration {
+        let nanos = there.saturating_sub(self.there.get());
+        Duration::from_nanos(nanos.max(0) as u64)
+    }
+
     /// Q: the least queueing delay of the last quarter to half of a smoothed round trip.
     pub(super) fn queue(&self) -> Duration {
-        let nanos = self.standing.get().saturating_sub(self.there.get());
-        Duration::from_nanos(nanos.max(0) as u64)
+        self.above(self.standing.get())
+    }
+
+    /// The least queueing delay of the last 20 to 40 ms.
+    pub(super) fn briefly(&self) -> Duration {
+        self.above(self.brief.get())
+    }
+
+    /// The queueing delay of the packet acknowledged last.
+    pub(super) fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    /// J, how much the delay of the way back differs; `None` where the ways are not told apart.
+    pub(super) fn spread(&self) -> Option<Duration> {
+        let most = self.farthest.get().saturating_neg();
+        let nanos = most.saturating_sub(self.back.get());
+        (self.timed == Some(true)).then(|| Duration::from_nanos(nanos.max(0) as u64))
     }
 
     /// The delay that stands now is the path's own: D becomes as long, and Q zero.

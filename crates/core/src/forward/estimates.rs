@@ -1,0 +1,284 @@
+//! What the law is told: D and Q, r, and the shares p, e and l, each from what acknowledgements say.
+
+mod path;
+mod rate;
+mod share;
+
+use super::law::{self, Channel};
+use super::parts::{Part, Parts};
+use crate::controller::{Acked, Feedback};
+use crate::receiver_clock::ReceiverClock;
+use crate::units::{Bytes, Duration, Rate, Time};
+
+use path::PathDelay;
+use rate::Deliveries;
+use share::Share;
+
+/// r is measured over two round trips of D + q, as flows that share a queue pass bursts to each other from one round trip
+/// to the next; at most over the longer of this and two D.
+const LONGEST_PERIOD: Duration = Duration::from_millis(400);
+/// And at least over this many packets, if they take no longer than a second.
+const FEWEST_PACKETS: u64 = 8;
+/// A loss, or a late packet, is a share of at least this many.
+const STEP_PACKETS: u64 = 16;
+/// The average p covers this many steps of a quarter of a second, 2 s.
+const LOST_STEPS: u64 = 8;
+/// The averages e and l cover this many, 16 s. Longer than drains are apart, so that flows of a bottleneck have about the
+/// same.
+const CHANNEL_STEPS: u64 = 64;
+/// A queue this short counts as empty.
+const EMPTY: Duration = Duration::from_millis(2);
+/// For so long after a drain the queue is empty because of it.
+const DRAINED: Duration = Duration::from_millis(500);
+/// A time without feedback counts in e for at most this.
+const LONGEST_LOOK: Duration = Duration::from_millis(200);
+/// Without the receiver's times the delay of the way back is not known to be steady: J is then this. So is H without
+/// [`Part::Horizon`].
+const UNMEASURED: Duration = Duration::from_millis(80);
+
+/// Of one flow.
+#[derive(Clone, Debug)]
+pub(super) struct Estimates {
+    budget: Duration,
+    parts: Parts,
+    clock: ReceiverClock,
+    path: PathDelay,
+    deliveries: Deliveries,
+    lost: Share,
+    late: Share,
+    empty: Share,
+    smoothed_rtt: Duration,
+    /// The packet acknowledged last left when the source had run dry.
+    dry: bool,
+    /// When e was last looked at.
+    looked: Time,
+    /// When the last feedback came that found the flow draining; zero before any did.
+    drained: Time,
+    rate: Rate,
+    base: Duration,
+    queue: Duration,
+    wanted: Duration,
+}
+
+impl Estimates {
+    pub(super) fn new(budget: Duration, parts: Parts) -> Self {
+        Estimates {
+            budget,
+            parts,
+            clock: ReceiverClock::default(),
+            path: PathDelay::new(),
+            deliveries: Deliveries::new(),
+            lost: Share::new(),
+            late: Share::new(),
+            empty: Share::new(),
+            smoothed_rtt: Duration::ZERO,
+            dry: false,
+            looked: Time::ZERO,
+            drained: Time::ZERO,
+            rate: Rate::default(),
+            base: Duration::ZERO,
+            queue: Duration::ZERO,
+            wanted: Duration::ZERO,
+        }
+    }
+
+    /// r, the delivery rate by the receiver's clock.
+    pub(super) fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// D, the round trip without a queue.
+    pub(super) fn base(&self) -> Duration {
+        self.base
+    }
+
+    /// Q, the queue that stands.
+    pub(super) fn queue(&self) -> Duration {
+        self.queue
+    }
+
+    /// q, the queue that is wanted.
+    pub(super) fn wanted(&self) -> Duration {
+        self.wanted
+    }
+
+    pub(super) fn smoothed_rtt(&self) -> Duration {
+        self.smoothed_rtt
+    }
+
+    /// H.
+    pub(super) fn horizon(&self) -> Duration {
+        if !self.parts.has(Part::Horizon) {
+            return UNMEASURED;
+        }
+        let spread = self.path.spread().unwrap_or(UNMEASURED);
+        let horizon = law::horizon(self.deliveries.gap().as_micros(), spread.as_micros());
+        Duration::from_micros(horizon)
+    }
+
+    /// How late the last acknowledgement was.
+    pub(super) fn back_excess(&self) -> Duration {
+        self.path.back_excess()
+    }
+
+    /// Whether more than one packet in `n` was lost just now.
+    pub(super) fn loses_more_than(&self, n: u64, packet: Bytes) -> bool {
+        self.lost.exceeds(n, packet.get())
+    }
+
+    /// p, e and l.
+    pub(super) fn shares(&self) -> [u64; 3] {
+        [&self.lost, &self.empty, &self.late].map(Share::get)
+    }
+
+    /// Takes in what feedback says. `settled`: slow start is over.
+    pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>, packet: Bytes, settled: bool) {
+        let now = feedback.now;
+        if !feedback.acked.is_empty() && !self.path.is_settled() {
+            let told = |acked: &Acked| acked.received_at.is_some();
+            let told = feedback.acked.iter().any(told);
+            self.path
+                .settle(told && self.parts.has(Part::ReceiverTimes));
+        }
+        let (mut arrived, mut late) = (Bytes::ZERO, Bytes::ZERO);
+        let mut take = |estimates: &mut Self, samples: &[Acked]| {
+            for sample in samples {
+                estimates.on_delivered(now, sample, feedback.smoothed_rtt);
+                arrived += sample.packet.size;
+                if estimates.path.delay() > estimates.budget {
+                    late += sample.packet.size;
+                }
+            }
+            samples.iter().map(|sample| sample.packet.size).sum()
+        };
+        take(self, feedback.acked);
+        let recovered: Bytes = take(self, feedback.recovered);
+        // A mark says what a loss would say, and is priced like one (RFC 3168 §5).
+        let marked = packet * feedback.marked as u64;
+        let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
+        let fewest = (packet * STEP_PACKETS).get();
+        self.lost.forget_step();
+        self.lost.take_back(recovered.get());
+        let settled_bytes = (arrived + lost).saturating_sub(recovered);
+        self.lost.update(
+            now,
+            (lost + marked).get(),
+            settled_bytes.get(),
+            fewest,
+            LOST_STEPS,
+        );
+        if settled {
+            self.late.forget_step();
+            self.late
+                .update(now, late.get(), arrived.get(), fewest, CHANNEL_STEPS);
+        }
+        self.smoothed_rtt = feedback.smoothed_rtt;
+        if let Some(last) = feedback.acked.last() {
+            self.dry = last.packet.app_limited;
+        }
+    }
+
+    fn on_delivered(&mut self, now: Time, sample: &Acked, smoothed_rtt: Duration) {
+        if let Some(at) = sample.received_at
+            && self.path.is_timed()
+            && !self.clock.believes(now, sample.packet.at, at)
+        {
+            // The receiver's arrival times are made up. What they taught is forgotten, and the sender's clock used.
+            self.path = PathDelay::new();
+            self.path.settle(false);
+            self.deliveries = Deliveries::new();
+        }
+        let at = self.path.on_acked(now, sample, smoothed_rtt);
+        self.deliveries
+            .on_delivery(at, sample.packet.at, sample.packet.size);
+    }
+
+    /// T: what r is measured over.
+    fn period(&self, packet: Bytes) -> Duration {
+        let rounds = ((self.base + self.wanted) * 2)
+            .max(self.smoothed_rtt)
+            .min(LONGEST_PERIOD.max(self.base * 2));
+        let packets = self.rate.time_for(packet * FEWEST_PACKETS);
+        rounds.max(packets.min(Duration::from_secs(1)))
+    }
+
+    /// Takes D, Q, r, e and q from what was measured. `steady`: the law is what decides.
+    pub(super) fn refresh(&mut self, now: Time, packet: Bytes, steady: bool) {
+        self.base = self.path.base().unwrap_or_default();
+        self.queue = self.path.queue();
+        let period = self.period(packet);
+        let since_drained = if self.drained > Time::ZERO {
+            now.since(self.drained)
+        } else {
+            Duration::MAX
+        };
+        if let Some(rate) = self.deliveries.rate(period, self.base + self.wanted) {
+            // While the source has run dry, less is sent than the path could deliver, and the measured rate is too low: r
+            // only falls then if there is a queue longer than wanted all the same.
+            if rate > self.rate || !self.dry || self.queue > self.wanted {
+                self.rate = rate;
+            }
+        }
+        self.empty.forget_step();
+        if steady && !self.dry && since_drained > DRAINED {
+            let look = now.since(self.looked).min(LONGEST_LOOK).as_nanos();
+            let empty = if self.path.briefly() <= EMPTY {
+                look
+            } else {
+                0
+            };
+            self.empty.update(now, empty, look, 1, CHANNEL_STEPS);
+        }
+        self.looked = now;
+        self.want();
+        let silence = if self.parts.has(Part::Horizon) {
+            Duration::from_micros(law::silence(self.deliveries.gap().as_micros()))
+        } else {
+            UNMEASURED
+        };
+        let pause = if self.parts.has(Part::CutPauses) {
+            (self.base + self.wanted) / 2
+        } else {
+            Duration::MAX
+        };
+        self.deliveries.count(self.period(packet), silence, pause);
+    }
+
+    /// Takes q anew.
+    fn want(&mut self) {
+        let part = |part, value| if self.parts.has(part) { value } else { 0 };
+        let channel = Channel {
+            rate: if self.parts.has(Part::Fairness) {
+                self.rate.as_bps()
+            } else {
+                law::REFERENCE
+            },
+            budget: self.budget.as_micros(),
+            lost: part(Part::LossPrice, self.lost.get()),
+            empty: part(Part::Empty, self.empty.get()),
+            late: part(Part::Late, self.late.get()),
+        };
+        self.wanted = Duration::from_micros(law::wanted(&channel));
+    }
+
+    /// The queue has never been seen empty, nor a packet late.
+    #[cfg(test)]
+    pub(super) fn believe_steady(&mut self) {
+        (self.empty, self.late) = (Share::new(), Share::new());
+        self.want();
+    }
+
+    /// The flow drains now.
+    pub(super) fn on_draining(&mut self, now: Time) {
+        self.drained = now;
+    }
+
+    /// A drain did not change the queue: it is the path. The drain's rate is not the path's: that was `rate`.
+    pub(super) fn lengthen(&mut self, rate: Rate) {
+        self.path.lengthen();
+        self.base = self.path.base().unwrap_or_default();
+        self.queue = self.path.queue();
+        self.rate = self.rate.max(rate);
+        self.want();
+    }
+}
