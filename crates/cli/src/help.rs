@@ -78,7 +78,7 @@ const VERBS: &[(&str, &[&str], &str)] = &[
         "verus kernel load",
         &[
             "sudo \"$(which verus)\" kernel load forward",
-            "sudo \"$(which verus)\" kernel load forward --set queue_ms=15 --name forward_15",
+            "sudo \"$(which verus)\" kernel load forward --set budget_ms=50 --name forward_50",
         ],
         "docs/kernel.md",
     ),

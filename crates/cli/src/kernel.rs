@@ -26,7 +26,7 @@ enum Verb {
         /// Which: forward.
         #[arg(value_name = "LAW")]
         law: String,
-        /// A setting of it: queue_ms, as `verus list schemes` explains it.
+        /// A setting of it: budget_ms, as `verus list schemes` explains it.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<String>,
         /// Another name to register it under, of at most 15 characters (default: its own).

@@ -48,19 +48,19 @@ int tell_flows(struct bpf_iter__tcp *context)
 		return 0;
 	record.at_ns = bpf_ktime_get_ns();
 	record.acked_bytes = tcp->bytes_acked;
-	record.rate_bps = flow->law.rate;
+	record.rate_bps = flow->law.estimates.rate;
 	record.pace_bps = flow->law.pace;
 	record.window_bytes = flow->law.window;
-	record.base_ns = flow->law.base;
-	record.queue_ns = flow->law.queue;
-	record.target_ns = flow->law.target;
-	record.smoothed_rtt_ns = flow->law.smoothed_rtt;
+	record.base_ns = flow->law.estimates.base;
+	record.queue_ns = flow->law.estimates.queue;
+	record.target_ns = flow->law.estimates.wanted;
+	record.smoothed_rtt_ns = flow->law.estimates.smoothed_rtt;
 	record.packet_bytes = flow->law.packet;
 	record.in_flight_packets = tcp->packets_out - (tcp->sacked_out + tcp->lost_out) + tcp->retrans_out;
 	record.lost_packets = tcp->lost;
 	record.delivered_packets = tcp->delivered;
 	record.timeouts = flow->timeouts;
-	record.loss_share = losses_share(&flow->law.losses);
+	record.loss_share = share_get(&flow->law.estimates.lost);
 	record.family = common->skc_family;
 	record.local_port = common->skc_num;
 	record.remote_port = (common->skc_dport >> 8) | (common->skc_dport << 8);
@@ -73,7 +73,7 @@ int tell_flows(struct bpf_iter__tcp *context)
 	}
 	record.starting = flow->law.is_starting;
 	record.silent = flow->law.silent;
-	record.draining = flow->law.drains.phase != DRAIN_LAW;
+	record.draining = flow->law.drains.phase != PHASE_LAW;
 	bpf_seq_write(context->meta->seq, &record, sizeof(record));
 	return 0;
 }

@@ -18,9 +18,9 @@ enum { TCP_CONG_NON_RESTRICTED = 1 };
 const volatile struct {
 	/* The name under which it is registered. */
 	char name[16];
-	/* The target queueing delay at 10 Mbit/s. */
-	u64 queue_ns;
-} config SEC(".rodata.config") = { .name = "forward", .queue_ns = 27 * MS };
+	/* The delay budget. */
+	u64 budget_ns;
+} config SEC(".rodata.config") = { .name = "forward", .budget_ns = 90 * MS };
 
 /* Flows that began and ended. */
 struct {
@@ -62,15 +62,15 @@ void forward_init(u64 *context)
 		return;
 	__sync_fetch_and_add(&count.begun, 1);
 	__builtin_memset(flow, 0, sizeof(*flow));
-	forward_start(&flow->law, tcp->tcp_mstamp * 1000, packet_of(sock), config.queue_ns);
+	forward_start(&flow->law, tcp->tcp_mstamp * 1000, packet_of(sock), config.budget_ns);
 	if (tcp->srtt_us) {
 		/* A connection that had another congestion control goes on from its window. */
 		u64 window = tcp->snd_cwnd * flow->law.packet;
 
-		flow->law.smoothed_rtt = (tcp->srtt_us >> 3) * 1000ull;
+		flow->law.estimates.smoothed_rtt = (tcp->srtt_us >> 3) * 1000ull;
 		flow->law.starting = larger(flow->law.starting, window);
 		flow->law.window = flow->law.starting;
-		flow->law.pace = larger(rate_of(window, flow->law.smoothed_rtt), 1);
+		flow->law.pace = larger(rate_of(window, flow->law.estimates.smoothed_rtt), 1);
 	}
 	/* Both: what another congestion control left there would stay. */
 	sock->sk_pacing_status = SK_PACING_NEEDED;
@@ -107,8 +107,7 @@ void forward_heard(u64 *context)
 	heard.now = tcp->tcp_mstamp * 1000;
 	heard.acked = sample->acked_sacked * packet;
 	heard.lost = sample->losses > 0 ? sample->losses * packet : 0;
-	/* A mark is answered as a loss is (RFC 3168), one for each window that has any. */
-	heard.lost += flow->marks * packet;
+	heard.marked = flow->marks;
 	flow->marks = 0;
 	heard.smoothed_rtt = (tcp->srtt_us >> 3) * 1000ull;
 	heard.in_flight = sample->prior_in_flight * packet;
@@ -117,7 +116,7 @@ void forward_heard(u64 *context)
 	 * Of a packet that was sent twice, and of one that the receiver may have kept unanswered for a while since no other
 	 * followed (delayed ACK), the round trip is not known: it says nothing new.
 	 */
-	heard.rtt = law->base + law->queue;
+	heard.rtt = law->estimates.base + law->estimates.queue;
 	if (sample->rtt_us > 0) {
 		u64 rtt = sample->rtt_us * 1000ull;
 		int alone = sample->is_ack_delayed || (sample->acked_sacked == 1 && sample->prior_in_flight <= 1);
@@ -142,6 +141,7 @@ void forward_state(u64 *context)
 	if (!flow)
 		return;
 	if (state == TCP_CA_CWR) {
+		/* Once for each window in which the receiver told of marks: how many there were, it does not say (RFC 3168). */
 		flow->marks++;
 	} else if (state == TCP_CA_LOSS) {
 		flow->timeouts++;

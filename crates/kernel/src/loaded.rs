@@ -65,7 +65,7 @@ pub fn hold(config: &Config) -> Result<Held, Error> {
                 value[NAME_AT..NAME_AT + NAME_SPACE].copy_from_slice(&padded(&config.name));
             }
             (CONFIG, Some(value)) => {
-                let nanos = (config.queue_ms * 1e6).round() as u64;
+                let nanos = (config.budget_ms * 1e6).round() as u64;
                 value[..NAME_SPACE].copy_from_slice(&padded(&config.name));
                 value[NAME_SPACE..].copy_from_slice(&nanos.to_ne_bytes());
             }
@@ -200,7 +200,7 @@ fn read(program: &ProgramInfo) -> Option<Loaded> {
     Some(Loaded {
         config: Config {
             name: String::from_utf8_lossy(name).into_owned(),
-            queue_ms: number(&config, NAME_SPACE)? as f64 / 1e6,
+            budget_ms: number(&config, NAME_SPACE)? as f64 / 1e6,
         },
         registered: false,
         begun: number(&count, 0)?,

@@ -13,13 +13,13 @@ pub const NAME_BYTES: usize = 15;
 pub struct Config {
     /// The name that programs and sysctl choose it by.
     pub name: String,
-    /// The target queueing delay for a flow alone at 10 Mbit/s, in ms (`queue_ms` of the scheme `forward`).
-    pub queue_ms: f64,
+    /// The delay budget, in ms: the queueing delay beyond which a packet is late (`budget_ms` of the scheme `forward`).
+    pub budget_ms: f64,
 }
 
 impl Config {
-    /// The least and the most of `queue_ms`, as the core has them.
-    const QUEUE_MS: std::ops::RangeInclusive<f64> = 1.0..=1000.0;
+    /// The least and the most of `budget_ms`, as the core has them.
+    const BUDGET_MS: std::ops::RangeInclusive<f64> = 6.0..=1000.0;
 
     /// `law` with `settings` (`key=value`), under its own name or another.
     ///
@@ -33,30 +33,30 @@ impl Config {
         }
         let mut config = Config {
             name: name.unwrap_or(law).to_owned(),
-            queue_ms: 27.0,
+            budget_ms: 90.0,
         };
         check_name(&config.name)?;
         for setting in settings {
             let Some((key, value)) = setting.split_once('=') else {
                 return Err(Error::Setting(format!(
-                    "`{setting}` is no setting: key=value is wanted, such as queue_ms=20"
+                    "`{setting}` is no setting: key=value is wanted, such as budget_ms=50"
                 )));
             };
             match key {
-                "queue_ms" => {
-                    config.queue_ms = value
+                "budget_ms" => {
+                    config.budget_ms = value
                         .parse()
                         .ok()
-                        .filter(|ms| Self::QUEUE_MS.contains(ms))
+                        .filter(|ms| Self::BUDGET_MS.contains(ms))
                         .ok_or_else(|| {
                             Error::Setting(format!(
-                                "queue_ms must be between 1 and 1000 ms, not `{value}`"
+                                "budget_ms must be between 6 and 1000 ms, not `{value}`"
                             ))
                         })?;
                 }
                 _ => {
                     return Err(Error::Setting(format!(
-                        "`{law}` in the kernel has no setting `{key}`: it has queue_ms"
+                        "`{law}` in the kernel has no setting `{key}`: it has budget_ms"
                     )));
                 }
             }
@@ -151,16 +151,16 @@ mod tests {
     fn told(law: &str, settings: &[&str], name: Option<&str>) -> String {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         match Config::parse(law, &settings, name) {
-            Ok(config) => format!("{} {}", config.name, config.queue_ms),
+            Ok(config) => format!("{} {}", config.name, config.budget_ms),
             Err(error) => error.to_string(),
         }
     }
 
     #[test]
     fn what_is_wrong_is_said_in_one_line() {
-        assert_eq!(told("forward", &[], None), "forward 27");
+        assert_eq!(told("forward", &[], None), "forward 90");
         assert_eq!(
-            told("forward", &["queue_ms=12.5"], Some("low_1")),
+            told("forward", &["budget_ms=12.5"], Some("low_1")),
             "low_1 12.5"
         );
         for (told, expected) in [
@@ -170,19 +170,19 @@ mod tests {
             ),
             (
                 told("forward", &["ratio=4"], None),
-                "`forward` in the kernel has no setting `ratio`: it has queue_ms",
+                "`forward` in the kernel has no setting `ratio`: it has budget_ms",
             ),
             (
-                told("forward", &["queue_ms=0"], None),
-                "queue_ms must be between 1 and 1000 ms, not `0`",
+                told("forward", &["budget_ms=0"], None),
+                "budget_ms must be between 6 and 1000 ms, not `0`",
             ),
             (
-                told("forward", &["queue_ms=NaN"], None),
-                "queue_ms must be between 1 and 1000 ms, not `NaN`",
+                told("forward", &["budget_ms=NaN"], None),
+                "budget_ms must be between 6 and 1000 ms, not `NaN`",
             ),
             (
-                told("forward", &["queue_ms"], None),
-                "`queue_ms` is no setting: key=value is wanted, such as queue_ms=20",
+                told("forward", &["budget_ms"], None),
+                "`budget_ms` is no setting: key=value is wanted, such as budget_ms=50",
             ),
             (
                 told("forward", &[], Some("sixteen_letters_")),

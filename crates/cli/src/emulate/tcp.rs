@@ -35,6 +35,7 @@ pub fn receive(flow: &Flow<'_>) -> io::Result<u64> {
     while !flow.stage.is_over() {
         match stream.read(&mut buffer) {
             Ok(0) => break,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
             Ok(read) => received += read as u64,
             Err(error) if is_waiting(&error) => {}
             Err(error) => return Err(error),
@@ -54,6 +55,8 @@ pub fn send(flow: &Flow<'_>, congestion_control: &str) -> io::Result<Outcome> {
         Some(Protocol::TCP),
     )?;
     socket.set_tcp_congestion(congestion_control.as_bytes())?;
+    // What is left to send as the run ends goes with it: else the kernel would try for minutes, and keep the namespace.
+    socket.set_linger(Some(Span::ZERO))?;
     socket.connect_timeout(&flow.receiver.into(), CONNECTING)?;
     let mut stream: TcpStream = socket.into();
     stream.set_write_timeout(Some(WAIT))?;

@@ -74,7 +74,7 @@ fn as_json((one, flows): &(Loaded, Vec<Flow>)) -> Value {
     json!({
         "name": one.config.name,
         "law": "forward",
-        "settings": {"queue_ms": one.config.queue_ms},
+        "settings": {"budget_ms": one.config.budget_ms},
         "registered": one.registered,
         "flows_begun": one.begun,
         "flows_running": running(one),
@@ -108,9 +108,9 @@ fn as_lines(all: &[(Loaded, Vec<Flow>)]) -> Vec<String> {
     for (one, flows) in all {
         let unloaded = if one.registered { "" } else { ", unloaded" };
         lines.push(format!(
-            "{}: forward, queue_ms={}{unloaded}; {} flows, {} here",
+            "{}: forward, budget_ms={}{unloaded}; {} flows, {} here",
             one.config.name,
-            one.config.queue_ms,
+            one.config.budget_ms,
             running(one),
             flows.len(),
         ));

@@ -11,17 +11,17 @@ int main(void)
 	char line[256];
 
 	while (fgets(line, sizeof(line), stdin)) {
-		u64 a[8] = { 0 };
+		u64 a[9] = { 0 };
 
-		sscanf(line + 1, "%llu %llu %llu %llu %llu %llu %llu %llu", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6,
-		       a + 7);
+		sscanf(line + 1, "%llu %llu %llu %llu %llu %llu %llu %llu %llu", a, a + 1, a + 2, a + 3, a + 4, a + 5,
+		       a + 6, a + 7, a + 8);
 		switch (line[0]) {
 		case 's':
 			memset(&law, 0, sizeof(law));
 			forward_start(&law, a[0], a[1], a[2]);
 			break;
 		case 'h': {
-			struct heard heard = { a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7] };
+			struct heard heard = { a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8] };
 
 			forward_on_heard(&law, &heard);
 			break;
@@ -35,12 +35,14 @@ int main(void)
 		default:
 			return 1;
 		}
-		printf("%llu %llu %llu %llu %llu %llu %llu %llu %d\n", law.window, forward_allowed(&law), law.pace, law.rate,
-		       law.base, law.queue, law.target, losses_share(&law.losses),
-		       law.silent	     ? 3 :
-		       law.is_starting	     ? 0 :
-		       law.drains.phase != 0 ? 2 :
-					       1);
+		printf("%llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %llu %d\n", law.window, forward_allowed(&law), law.pace,
+		       law.estimates.rate, law.estimates.base, law.estimates.queue, law.estimates.wanted,
+		       estimates_horizon(&law.estimates), share_get(&law.estimates.lost),
+		       share_get(&law.estimates.empty), share_get(&law.estimates.late),
+		       law.silent		       ? 3 :
+		       law.is_starting		       ? 0 :
+		       law.drains.phase != PHASE_LAW ? 2 :
+						       1);
 		fflush(stdout);
 	}
 	return 0;

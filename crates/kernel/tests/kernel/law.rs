@@ -19,6 +19,7 @@ pub enum Event {
         rtt: u64,
         acked: u64,
         lost: u64,
+        marked: u64,
         smoothed_rtt: u64,
         in_flight: u64,
         app_limited: bool,
@@ -42,7 +43,9 @@ pub struct Answer {
     pub base_ms: f64,
     pub queue_ms: f64,
     pub target_ms: f64,
-    pub loss_share: f64,
+    pub horizon_ms: f64,
+    /// p, e and l.
+    pub shares: [f64; 3],
     pub phase: Phase,
 }
 
@@ -50,9 +53,9 @@ pub struct Answer {
 pub struct Core(Forward);
 
 impl Core {
-    pub fn start(now: u64, packet: u64, queue_ms: f64) -> Self {
+    pub fn start(now: u64, packet: u64, budget_ms: f64) -> Self {
         let config = Config {
-            queue_ms,
+            budget_ms,
             ..Config::default()
         };
         let mut forward = Forward::new(config).expect("in range");
@@ -69,6 +72,7 @@ impl Core {
                 rtt,
                 acked,
                 lost,
+                marked,
                 smoothed_rtt,
                 in_flight,
                 app_limited,
@@ -95,7 +99,7 @@ impl Core {
                     acked: &[sample][..usize::from(acked > 0)],
                     lost: &[packet(lost)][..usize::from(lost > 0)],
                     recovered: &[],
-                    marked: 0,
+                    marked: marked as usize,
                     report: None,
                     in_flight_before: Bytes::new(in_flight),
                     in_flight: Bytes::ZERO,
@@ -126,7 +130,8 @@ impl Core {
             base_ms: told["delay_min_ms"],
             queue_ms: told["queue_ms"],
             target_ms: told["target_ms"],
-            loss_share: told["loss_share"],
+            horizon_ms: told["horizon_ms"],
+            shares: ["loss_share", "empty_share", "late_share"].map(|name| told[name]),
             phase: self.0.phase().expect("it has phases"),
         }
     }
@@ -180,10 +185,10 @@ impl Native {
         }
     }
 
-    pub fn start(&mut self, now: u64, packet: u64, queue_ms: f64) -> Answer {
+    pub fn start(&mut self, now: u64, packet: u64, budget_ms: f64) -> Answer {
         self.packet = packet;
-        let queue = Duration::from_millis_f64(queue_ms).as_nanos();
-        self.ask(&format!("s {now} {packet} {queue}"))
+        let budget = Duration::from_millis_f64(budget_ms).as_nanos();
+        self.ask(&format!("s {now} {packet} {budget}"))
     }
 
     pub fn hear(&mut self, event: Event) -> Answer {
@@ -194,11 +199,12 @@ impl Native {
                 rtt,
                 acked,
                 lost,
+                marked,
                 smoothed_rtt,
                 in_flight,
                 app_limited,
             } => self.ask(&format!(
-                "h {now} {sent} {rtt} {acked} {lost} {smoothed_rtt} {in_flight} {}",
+                "h {now} {sent} {rtt} {acked} {lost} {marked} {smoothed_rtt} {in_flight} {}",
                 u8::from(app_limited)
             )),
             Event::Timeout { now } => self.ask(&format!("t {now}")),
@@ -225,7 +231,10 @@ impl Native {
             base,
             queue,
             target,
-            share,
+            horizon,
+            lost,
+            empty,
+            late,
             phase,
         ] = numbers[..]
         else {
@@ -239,7 +248,8 @@ impl Native {
             base_ms: base as f64 / 1e6,
             queue_ms: queue as f64 / 1e6,
             target_ms: target as f64 / 1e6,
-            loss_share: share as f64 / 65536.0,
+            horizon_ms: horizon as f64 / 1e6,
+            shares: [lost, empty, late].map(|share| share as f64 / 65536.0),
             phase: [Phase::SlowStart, Phase::Steady, Phase::Drain, Phase::Silent][phase as usize],
         }
     }
@@ -267,19 +277,26 @@ fn number() -> impl Strategy<Value = u64> {
 fn event() -> impl Strategy<Value = (bool, Event)> {
     let heard = (
         (number(), number(), number()),
-        (0u64..1 << 31, prop_oneof![3 => Just(0), 1 => 0u64..1 << 31]),
+        (
+            0u64..1 << 31,
+            prop_oneof![3 => Just(0), 1 => 0u64..1 << 31],
+            prop_oneof![3 => Just(0), 1 => 0u64..100],
+        ),
         (number(), number(), any::<bool>()),
     );
     let heard = heard.prop_map(
-        |((now, sent, rtt), (acked, lost), (smoothed_rtt, in_flight, app_limited))| Event::Heard {
-            now,
-            sent,
-            rtt,
-            acked,
-            lost,
-            smoothed_rtt,
-            in_flight,
-            app_limited,
+        |((now, sent, rtt), (acked, lost, marked), (smoothed_rtt, in_flight, app_limited))| {
+            Event::Heard {
+                now,
+                sent,
+                rtt,
+                acked,
+                lost,
+                marked,
+                smoothed_rtt,
+                in_flight,
+                app_limited,
+            }
         },
     );
     let likely = (
@@ -292,6 +309,7 @@ fn event() -> impl Strategy<Value = (bool, Event)> {
         rtt,
         acked,
         lost: 0,
+        marked: 0,
         smoothed_rtt: rtt,
         in_flight,
         app_limited: false,
@@ -300,7 +318,7 @@ fn event() -> impl Strategy<Value = (bool, Event)> {
         1 => heard.prop_map(|event| (false, event)),
         8 => likely.prop_map(|event| (true, event)),
         1 => number().prop_map(|now| (false, Event::Timeout { now })),
-        1 => (1u64..10_000).prop_map(|bytes| (false, Event::PacketSize { bytes })),
+        1 => (64u64..10_000).prop_map(|bytes| (false, Event::PacketSize { bytes })),
     ]
 }
 
@@ -312,6 +330,7 @@ fn placed(clock: &mut u64, relative: bool, event: Event) -> Event {
             rtt,
             acked,
             lost,
+            marked,
             smoothed_rtt,
             in_flight,
             app_limited,
@@ -324,6 +343,7 @@ fn placed(clock: &mut u64, relative: bool, event: Event) -> Event {
                 rtt,
                 acked,
                 lost,
+                marked,
                 smoothed_rtt,
                 in_flight,
                 app_limited,
@@ -345,13 +365,13 @@ proptest! {
     #[test]
     fn whatever_is_heard_both_laws_say_the_same(
         begin in 0u64..1 << 40,
-        packet in 1u64..70_000,
-        queue_ms in 1.0..1000.0f64,
+        packet in 64u64..70_000,
+        budget_ms in 6.0..1000.0f64,
         steps in prop::collection::vec(event(), 1..400),
     ) {
         NATIVE.with_borrow_mut(|native| {
-            let mut core = Core::start(begin, packet, queue_ms);
-            native.start(begin, packet, queue_ms);
+            let mut core = Core::start(begin, packet, budget_ms);
+            native.start(begin, packet, budget_ms);
             let mut clock = begin;
             for (relative, event) in steps {
                 let event = placed(&mut clock, relative, event);

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * What the law is told, as crates/core/src/forward/estimates.rs and the files of estimates/ have it; the reasons are there.
+ * Times in ns. The whole round trip is the way there, as the kernel hands over no arrival times.
+ */
+#ifndef VERUS_ESTIMATES_H
+#define VERUS_ESTIMATES_H
+
+#include "law.h"
+
+/* --- share.rs --- */
+
+#define STEP (250 * MS)
+
+struct share {
+	u64 since;
+	/* In 2^-30. */
+	u32 share;
+	u32 part;
+	u32 whole;
+	u32 closed;
+};
+
+static inline u32 cut(u64 value)
+{
+	return value >> 32 ? ~0u : (u32)value;
+}
+
+static inline void share_forget_step(struct share *s)
+{
+	if (!s->closed)
+		return;
+	s->part = 0;
+	s->whole = 0;
+	s->closed = 0;
+}
+
+static inline void share_update(struct share *s, u64 now, u64 part, u64 whole, u64 fewest, u32 steps)
+{
+	u64 step;
+
+	s->part = cut((u64)s->part + cut(part));
+	s->whole = cut((u64)s->whole + cut(whole));
+	if (less(now, s->since) < STEP || s->whole < fewest)
+		return;
+	whole = larger(s->whole, 1);
+	step = (smaller(s->part, whole) << 30) / whole;
+	s->share = cut(s->share + step / steps - s->share / steps);
+	s->since = now;
+	s->closed = 1;
+}
+
+/* In 2^-16. */
+static inline u64 share_get(const struct share *s)
+{
+	return s->share >> 14;
+}
+
+static inline int share_exceeds(const struct share *s, u64 n, u64 packet)
+{
+	return s->part > packet && s->part * n > s->whole;
+}
+
+/* --- path.rs --- */
+
+#define THERE_MEMORY (5000 * MS)
+#define LONGEST_SILENCE (200 * MS)
+#define BRIEF (20 * MS)
+
+/* More than any delay: no sample yet. */
+#define NO_SAMPLE 0x7fffffffffffffffull
+
+struct least {
+	u64 older;
+	u64 newer;
+	u64 since;
+};
+
+struct path_delay {
+	struct least there;
+	struct least standing;
+	struct least brief;
+	u64 heard;
+	u64 last;
+	u64 delay;
+};
+
+static inline void least_update(struct least *l, u64 now, u64 span, u64 value)
+{
+	if (less(now, l->since) >= span) {
+		l->older = l->newer;
+		l->newer = value;
+		l->since = now;
+	}
+	l->newer = smaller(l->newer, value);
+}
+
+static inline u64 least_get(const struct least *l)
+{
+	return smaller(l->older, l->newer);
+}
+
+static inline u64 path_above(const struct path_delay *p, u64 there)
+{
+	return less(there, least_get(&p->there));
+}
+
+static inline void path_on_acked(struct path_delay *p, u64 now, u64 rtt, u64 smoothed_rtt)
+{
+	p->heard = more(p->heard, smaller(less(now, p->last), LONGEST_SILENCE));
+	p->last = now;
+	least_update(&p->there, p->heard, THERE_MEMORY, rtt);
+	least_update(&p->standing, now, smoothed_rtt / 4, rtt);
+	least_update(&p->brief, now, BRIEF, rtt);
+	p->delay = path_above(p, rtt);
+}
+
+static inline u64 path_base(const struct path_delay *p)
+{
+	return p->there.newer == NO_SAMPLE ? 0 : least_get(&p->there);
+}
+
+static inline u64 path_queue(const struct path_delay *p)
+{
+	return path_above(p, least_get(&p->standing));
+}
+
+static inline void path_lengthen(struct path_delay *p)
+{
+	u64 there = least_get(&p->standing);
+
+	p->there.older = there;
+	p->there.newer = there;
+	p->there.since = p->heard;
+}
+
+/* --- rate.rs --- */
+
+#define MARKS 16
+#define MARKS_PER_PERIOD 12
+#define GAP_MEMORY 3000000000ull
+#define LONGEST_GAP 30000000ull
+
+struct mark {
+	/* In 64 ns. */
+	u32 at;
+	u32 delivered;
+};
+
+struct deliveries {
+	struct mark marks[MARKS];
+	u64 counted;
+	u64 delivered;
+	u64 last;
+	u64 spacing;
+	u64 silence;
+	u64 pause;
+	u64 sent;
+	/* G. */
+	u64 gap;
+	u32 newest;
+	u32 begun;
+};
+
+static inline void deliveries_on(struct deliveries *d, u64 at, u64 sent, u64 size)
+{
+	if (!d->begun) {
+		d->begun = 1;
+		d->last = at;
+		return;
+	}
+	if (at > d->last) {
+		u32 now = d->counted >> 6;
+		u64 newest = masked(d->newest, MARKS - 1);
+		u64 most = d->silence;
+		u64 gap = less(at, d->last);
+
+		if ((u64)(u32)(now - d->marks[newest].at) << 6 >= d->spacing) {
+			newest = masked(d->newest + 1, MARKS - 1);
+			d->newest = newest;
+			d->marks[newest].at = now;
+			d->marks[newest].delivered = d->delivered;
+		}
+		if (less(sent, d->sent) > d->pause)
+			most = smaller(most, d->pause);
+		d->counted = more(d->counted, smaller(gap, most));
+		gap = smaller(gap, LONGEST_GAP);
+		d->gap = d->gap + gap * gap / GAP_MEMORY - d->gap * gap / GAP_MEMORY;
+		d->last = at;
+	}
+	d->sent = sent;
+	d->delivered += size;
+}
+
+/* Zero where nothing has been measured yet. */
+static inline int deliveries_rate(const struct deliveries *d, u64 period, u64 shortest, u64 *rate)
+{
+	u32 at = d->counted >> 6, delivered = d->delivered;
+	u64 newest = masked(d->newest, MARKS - 1);
+	u64 span = (u64)(u32)(at - d->marks[newest].at) << 6;
+	u64 bytes = (u32)(delivered - d->marks[newest].delivered);
+	u32 back;
+
+	for (back = 1; back < MARKS && span < period; back++) {
+		u64 index = masked(d->newest + MARKS - back, MARKS - 1);
+		u64 longer = (u64)(u32)(at - d->marks[index].at) << 6;
+
+		if (longer < span)
+			break; /* the ring has gone round */
+		span = longer;
+		bytes = (u32)(delivered - d->marks[index].delivered);
+	}
+	if (!span)
+		return 0;
+	*rate = rate_of(bytes, larger(span, shortest));
+	return 1;
+}
+
+/* --- estimates.rs --- */
+
+#define LONGEST_PERIOD (400 * MS)
+#define FEWEST_PACKETS 8
+#define STEP_PACKETS 16
+#define LOST_STEPS 8
+#define CHANNEL_STEPS 64
+#define EMPTY (2 * MS)
+#define DRAINED (500 * MS)
+#define LONGEST_LOOK (200 * MS)
+#define UNMEASURED (80 * MS)
+
+struct estimates {
+	/* r, D, Q and q. */
+	u64 rate;
+	u64 base;
+	u64 queue;
+	u64 wanted;
+	u64 budget;
+	u64 smoothed_rtt;
+	u64 looked;
+	u64 drained;
+	u64 dry;
+	struct share lost;
+	struct share late;
+	struct share empty;
+	struct path_delay path;
+	struct deliveries deliveries;
+};
+
+/* What an acknowledgement revealed. */
+struct heard {
+	u64 now;
+	/* When the newest packet that it acknowledges had left, and how long that took. */
+	u64 sent;
+	u64 rtt;
+	/* Bytes acknowledged, and taken for lost. */
+	u64 acked;
+	u64 lost;
+	/* Packets that bore a congestion mark. */
+	u64 marked;
+	u64 smoothed_rtt;
+	/* Bytes in flight before it. */
+	u64 in_flight;
+	/* That packet left when the source had run dry. */
+	u64 app_limited;
+};
+
+static inline void estimates_new(struct estimates *e, u64 budget)
+{
+	e->budget = budget;
+	e->path.there.older = e->path.there.newer = NO_SAMPLE;
+	e->path.standing.older = e->path.standing.newer = NO_SAMPLE;
+	e->path.brief.older = e->path.brief.newer = NO_SAMPLE;
+	e->deliveries.silence = ~0ull;
+	e->deliveries.pause = ~0ull;
+}
+
+static inline u64 estimates_horizon(const struct estimates *e)
+{
+	return law_horizon(e->deliveries.gap / 1000, UNMEASURED / 1000) * 1000;
+}
+
+static inline void estimates_on_heard(struct estimates *e, const struct heard *h, u64 packet, int settled)
+{
+	u64 late = 0;
+
+	if (h->acked) {
+		path_on_acked(&e->path, h->now, h->rtt, h->smoothed_rtt);
+		deliveries_on(&e->deliveries, h->now, h->sent, h->acked);
+		if (e->path.delay > e->budget)
+			late = h->acked;
+	}
+	share_forget_step(&e->lost);
+	share_update(&e->lost, h->now, h->lost + h->marked * packet, h->acked + h->lost, packet * STEP_PACKETS,
+		     LOST_STEPS);
+	if (settled) {
+		share_forget_step(&e->late);
+		share_update(&e->late, h->now, late, h->acked, packet * STEP_PACKETS, CHANNEL_STEPS);
+	}
+	e->smoothed_rtt = h->smoothed_rtt;
+	if (h->acked)
+		e->dry = h->app_limited;
+}
+
+static inline u64 estimates_period(const struct estimates *e, u64 packet)
+{
+	u64 rounds = larger(times(more(e->base, e->wanted), 2), e->smoothed_rtt);
+
+	rounds = smaller(rounds, larger(LONGEST_PERIOD, times(e->base, 2)));
+	return larger(rounds, smaller(time_for(e->rate, packet * FEWEST_PACKETS), 1000 * MS));
+}
+
+static inline void estimates_want(struct estimates *e)
+{
+	struct channel channel = {
+		.rate = e->rate,
+		.budget = e->budget / 1000,
+		.lost = share_get(&e->lost),
+		.empty = share_get(&e->empty),
+		.late = share_get(&e->late),
+	};
+
+	e->wanted = law_wanted(&channel) * 1000;
+}
+
+static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, int steady)
+{
+	u64 since_drained, rate = 0;
+
+	e->base = path_base(&e->path);
+	e->queue = path_queue(&e->path);
+	since_drained = e->drained ? less(now, e->drained) : ~0ull;
+	if (deliveries_rate(&e->deliveries, estimates_period(e, packet), more(e->base, e->wanted), &rate)) {
+		if (rate > e->rate || !e->dry || e->queue > e->wanted)
+			e->rate = rate;
+	}
+	share_forget_step(&e->empty);
+	if (steady && !e->dry && since_drained > DRAINED) {
+		u64 look = smaller(less(now, e->looked), LONGEST_LOOK);
+		u64 brief = path_above(&e->path, least_get(&e->path.brief));
+
+		share_update(&e->empty, now, brief <= EMPTY ? look : 0, look, 1, CHANNEL_STEPS);
+	}
+	e->looked = now;
+	estimates_want(e);
+	e->deliveries.spacing = estimates_period(e, packet) / MARKS_PER_PERIOD;
+	e->deliveries.silence = law_silence(e->deliveries.gap / 1000) * 1000;
+	e->deliveries.pause = more(e->base, e->wanted) / 2;
+}
+
+static inline void estimates_lengthen(struct estimates *e, u64 rate)
+{
+	path_lengthen(&e->path);
+	e->base = path_base(&e->path);
+	e->queue = path_queue(&e->path);
+	e->rate = larger(e->rate, rate);
+	estimates_want(e);
+}
+
+#endif

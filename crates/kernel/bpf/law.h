@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * The law of `forward`, word for word as crates/core/src/forward/law.rs has it: what each number is for is told there. Times
+ * in us below 2^26, rates in bit/s below 2^37, shares in 2^-16.
+ */
+#ifndef VERUS_LAW_H
+#define VERUS_LAW_H
+
+#include "integer.h"
+
+#define ONE (1ull << 16)
+#define LONGEST ((1ull << 26) - 1)
+#define FASTEST ((1ull << 37) - 1)
+#define REFERENCE 10000000ull
+#define STEADY_OF 4
+#define STEADY_IN 15
+#define CHANGING 60
+#define SPARE (ONE / 25)
+#define LOSS_PRICE 150
+#define DAMPING 5
+#define GAPS 4
+#define LONGEST_GAPS 80000ull
+#define LONGEST_HORIZON 200000ull
+#define LEAST_SILENCE 20000ull
+#define DRAIN_PERCENT 15
+#define SMALL_PACKETS 4
+#define LEAST_SHARE 8
+#define DRAINED_SHARE 2
+
+/* What q depends on. */
+struct channel {
+	u64 rate;
+	u64 budget;
+	u64 lost;
+	u64 empty;
+	u64 late;
+};
+
+enum law_phase { PHASE_GIVEN, PHASE_LAW, PHASE_DRAIN, PHASE_SHORT_DRAIN };
+
+/* What the window depends on. */
+struct state {
+	u64 rate;
+	u64 base;
+	u64 queue;
+	u64 wanted;
+	u64 packet;
+	u64 given;
+	u64 phase;
+};
+
+struct decision {
+	u64 window;
+	u64 pace;
+};
+
+/* q, us. */
+static inline u64 law_wanted(const struct channel *channel)
+{
+	u64 budget = smaller(channel->budget, 1 << 20);
+	u64 rate = smaller(larger(channel->rate, 1), FASTEST);
+	u64 root = cube_root((REFERENCE << 39) / rate);
+	u64 steady = ((budget * STEADY_OF / STEADY_IN) * root) >> 13;
+	u64 empty = less(smaller(channel->empty, ONE), SPARE);
+	u64 late = ONE + CHANGING * smaller(channel->late, ONE);
+	u64 bracket = ONE + ((CHANGING * empty) << 16) / late;
+	u64 price = ONE + LOSS_PRICE * smaller(channel->lost, ONE);
+	u64 changing = smaller((steady * bracket) >> 16, budget);
+
+	return (larger(steady, changing) << 16) / price;
+}
+
+/* H, us. */
+static inline u64 law_horizon(u64 gap, u64 spread)
+{
+	u64 gaps = smaller(GAPS * smaller(gap, LONGEST), LONGEST_GAPS);
+
+	return smaller(gaps + smaller(spread, LONGEST), LONGEST_HORIZON);
+}
+
+/* How long a silence counts for in r, us. */
+static inline u64 law_silence(u64 gap)
+{
+	return smaller(larger(GAPS * smaller(gap, LONGEST), LEAST_SILENCE), LONGEST_GAPS);
+}
+
+/* W and its pace. */
+static inline void law_decide(const struct state *state, struct decision *decision)
+{
+	u64 rate = smaller(state->rate, FASTEST);
+	u64 base = smaller(state->base, LONGEST);
+	u64 queue = smaller(state->queue, LONGEST);
+	u64 wanted = smaller(state->wanted, LONGEST / 2);
+	u64 drained = base * DRAIN_PERCENT / 100;
+	u64 draining = state->phase == PHASE_DRAIN || state->phase == PHASE_SHORT_DRAIN;
+	u64 span, window, over;
+
+	if (state->phase == PHASE_LAW)
+		span = larger(less(base + wanted + wanted / DAMPING, queue / DAMPING), base / 2);
+	else if (state->phase == PHASE_SHORT_DRAIN)
+		span = larger(less(base, queue + wanted), drained);
+	else
+		span = drained;
+	if (state->phase == PHASE_GIVEN)
+		window = state->given;
+	else
+		window = rate * smaller(span, LONGEST) / 8000000;
+	window = larger(window, state->packet / (draining ? DRAINED_SHARE : LEAST_SHARE));
+	if (window < SMALL_PACKETS * state->packet)
+		over = base + queue;
+	else
+		over = larger((base + wanted) / 2, base * 3 / 4);
+	decision->window = window;
+	decision->pace = larger(smaller(window, 1ull << 40) * 8000000 / larger(over, 1), 1);
+}
+
+#endif
