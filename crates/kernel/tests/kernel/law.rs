@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use crate::path::Path;
 use proptest::prelude::*;
 use verus_core::forward::{Config, Forward};
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Phase, Time, Timeout};
@@ -158,7 +158,7 @@ impl Native {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("law");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/law.c");
+        let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernel/law.c");
         let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
         let done = Command::new(compiler)
             .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"])
@@ -357,6 +357,35 @@ fn placed(clock: &mut u64, relative: bool, event: Event) -> Event {
     }
 }
 
+/// What a path may be.
+fn path() -> impl Strategy<Value = Path> {
+    let sometimes = |range: std::ops::Range<u64>| prop_oneof![2 => Just(0), 1 => range];
+    let link = (any::<u64>(), 1u64..400, 300u64..8_000, sometimes(20..500));
+    let queue = (1u64..600, sometimes(3..300), sometimes(3..300));
+    let others = (sometimes(100..10_000), sometimes(1..300));
+    (link, queue, others, sometimes(100..4000), any::<bool>()).prop_map(
+        |(
+            (seed, base_ms, rate_kbps, changes_ms),
+            (buffer_ms, loses, marks),
+            (longer_from_ms, others_ms),
+            outage_ms,
+            pauses,
+        )| Path {
+            seed,
+            base_ms,
+            rate_kbps,
+            changes_ms,
+            buffer_ms,
+            loses,
+            marks,
+            longer_from_ms,
+            others_ms,
+            outage_ms,
+            pauses,
+        },
+    )
+}
+
 thread_local! {
     static NATIVE: RefCell<Native> = RefCell::new(Native::new());
 }
@@ -377,6 +406,24 @@ proptest! {
                 let event = placed(&mut clock, relative, event);
                 assert_same(native.hear(event), core.hear(event), event);
             }
+        });
+    }
+}
+
+proptest! {
+    // Each is a quarter of a minute of a flow.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn on_every_path_both_laws_say_the_same(path in path(), budget_ms in 6.0..300.0f64) {
+        NATIVE.with_borrow_mut(|native| {
+            let mut core = Core::start(0, 1500, budget_ms);
+            native.start(0, 1500, budget_ms);
+            path.play(15_000, |event| {
+                let answer = core.hear(event);
+                assert_same(native.hear(event), answer, event);
+                answer
+            });
         });
     }
 }

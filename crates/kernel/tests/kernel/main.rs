@@ -1,3 +1,5 @@
 //! What the crate does, seen from outside.
 
 mod law;
+mod path;
+mod vectors;

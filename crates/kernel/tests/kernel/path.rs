@@ -1,0 +1,157 @@
+//! A path and a sender that keeps to the law's window on it: events as they come in the world, the same for the same seed.
+
+use std::collections::VecDeque;
+
+use crate::law::{Answer, Event};
+
+const MS: u64 = 1_000_000;
+const PACKET: u64 = 1500;
+
+/// A bottleneck, and what else happens at it.
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    /// What the draws come from.
+    pub seed: u64,
+    /// The round trip without a queue, ms.
+    pub base_ms: u64,
+    /// The link's mean rate, kbit/s.
+    pub rate_kbps: u64,
+    /// The rate is drawn anew this often, ms; 0: it is constant.
+    pub changes_ms: u64,
+    /// The longest queue, ms at the mean rate.
+    pub buffer_ms: u64,
+    /// A packet in so many is lost by chance; 0: none.
+    pub loses: u64,
+    /// A packet in so many is marked; 0: none.
+    pub marks: u64,
+    /// From this time on the path is longer by half, ms; 0: it never is.
+    pub longer_from_ms: u64,
+    /// A queue of others, ms, which stands whatever this flow does, every other 3 s.
+    pub others_ms: u64,
+    /// The link is silent for so long in every 10 s, ms.
+    pub outage_ms: u64,
+    /// The source has nothing to send in every fourth second.
+    pub pauses: bool,
+}
+
+/// Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014).
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Once in `n`; with 0 never.
+    fn once_in(&mut self, n: u64) -> bool {
+        n > 0 && self.next().is_multiple_of(n)
+    }
+}
+
+struct Packet {
+    sent: u64,
+    /// When its acknowledgement comes, or its loss is seen.
+    heard: u64,
+    lost: bool,
+    marked: bool,
+    app_limited: bool,
+}
+
+impl Path {
+    /// Plays `duration_ms` of it: `hear` is told each event, and says what may be in flight.
+    pub fn play(&self, duration_ms: u64, mut hear: impl FnMut(Event) -> Answer) {
+        let mut draws = Draws(self.seed);
+        let mut flight: VecDeque<Packet> = VecDeque::new();
+        let (mut now, mut free, mut last_heard) = (0, 0, 0);
+        let (mut rate, mut drawn) = (self.rate_kbps, 0);
+        let (mut smoothed, mut lost) = (0, 0);
+        let mut allowed = 10 * PACKET;
+        while now < duration_ms * MS {
+            // As much leaves as may.
+            let paused = self.pauses && now / (1000 * MS) % 4 == 3;
+            while !paused && (flight.len() as u64 + 1) * PACKET <= allowed.max(PACKET) {
+                if self.changes_ms > 0 && now / (self.changes_ms * MS) != drawn {
+                    drawn = now / (self.changes_ms * MS);
+                    rate = self.rate_kbps * (20 + draws.next() % 160) / 100;
+                }
+                let mut begins = now.max(free);
+                let within = begins % (10_000 * MS);
+                if within < self.outage_ms * MS {
+                    begins += self.outage_ms * MS - within;
+                }
+                let full = begins - now > self.buffer_ms.max(self.outage_ms) * MS;
+                let lost = full || draws.once_in(self.loses);
+                let mut heard = begins + self.base_ms * MS;
+                if self.longer_from_ms > 0 && now >= self.longer_from_ms * MS {
+                    heard += self.base_ms / 2 * MS;
+                }
+                if now / (3000 * MS) % 2 == 1 {
+                    heard += self.others_ms * MS;
+                }
+                if !full {
+                    free = begins + PACKET * 8 * MS / rate.max(1);
+                    heard += free - begins;
+                }
+                flight.push_back(Packet {
+                    sent: now,
+                    heard: heard.max(last_heard),
+                    lost,
+                    marked: draws.once_in(self.marks),
+                    app_limited: self.pauses && now / (1000 * MS) % 4 == 2,
+                });
+                last_heard = heard.max(last_heard);
+            }
+            // The next thing that happens, or a second of silence.
+            let Some(next) = flight.front() else {
+                now += 100 * MS;
+                continue;
+            };
+            if next.heard > now + 1000 * MS {
+                now += 1000 * MS;
+                allowed = hear(Event::Timeout { now }).allowed.unwrap_or(0);
+                continue;
+            }
+            now = now.max(next.heard);
+            // An acknowledgement stands for what arrived within a millisecond.
+            let before = flight.len() as u64 * PACKET;
+            let (mut acked, mut marked, mut newest) = (0, 0, None);
+            while flight
+                .front()
+                .is_some_and(|packet| packet.heard <= now + MS)
+            {
+                let packet = flight.pop_front().expect("there is one");
+                if packet.lost {
+                    lost += PACKET;
+                    continue;
+                }
+                acked += PACKET;
+                marked += u64::from(packet.marked);
+                newest = Some(packet);
+            }
+            let Some(newest) = newest else { continue };
+            now = now.max(newest.heard);
+            let rtt = now - newest.sent;
+            smoothed = if smoothed == 0 {
+                rtt
+            } else {
+                smoothed - smoothed / 8 + rtt / 8
+            };
+            let answer = hear(Event::Heard {
+                now,
+                sent: newest.sent,
+                rtt,
+                acked,
+                lost: std::mem::take(&mut lost),
+                marked,
+                smoothed_rtt: smoothed,
+                in_flight: before,
+                app_limited: newest.app_limited,
+            });
+            allowed = answer.allowed.unwrap_or(0);
+        }
+    }
+}
