@@ -46,10 +46,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The sources of the crates named, and what every build depends on. When a test or a bench changes,
 # nothing here is built again.
 rust_of = Cargo.toml Cargo.lock rust-toolchain.toml $(shell find $(addprefix crates/,$(1)) -type f \
-  \( -path '*/src/*' -o -path '*/data/*' -o -name Cargo.toml -o -name build.rs \))
+  \( -path '*/src/*' -o -path '*/bpf/*' -o -path '*/data/*' -o -name Cargo.toml -o -name build.rs \))
 EXTENSION_RUST := $(call rust_of,core channel measure sim py extension)
 PLAY_RUST := $(call rust_of,core channel measure sim play)
-ENDPOINT_RUST := $(call rust_of,core channel measure clock emu net cli)
+ENDPOINT_RUST := $(call rust_of,core channel measure clock emu net kernel cli)
+
+# `verus kernel` where there is what it takes (clang, libelf, zlib).
+KERNEL = $(shell scripts/kernel-features 2>/dev/null)
 
 ##@ Use
 # The playground's module is optimised on one processor, and in a folder of its own: it is built beside the rest.
@@ -94,7 +97,7 @@ test-rest: ## What `make test` leaves out: new seeds, the clock, attacks; as roo
 	status=0; $(PYTHON) scripts/tests $$targets || status=$$?; echo -n "$$left"; exit $$status
 
 # The whole workspace is named everywhere, so that nothing is built another time with other features.
-CARGO_TEST = cargo test --workspace --locked --no-fail-fast
+CARGO_TEST = cargo test --workspace $(KERNEL) --locked --no-fail-fast
 
 # Many tests wait: twice as many at once as there are processors.
 .PHONY: test-rust
@@ -136,7 +139,7 @@ lint: ## Formatting, lints, types, licences, WebAssembly, releases
 lint-rust: $(STAMPS)/backend
 	cargo fmt --all --check
 	cargo fmt --manifest-path examples/own-controller/Cargo.toml --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace $(KERNEL) --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
 
 .PHONY: lint-python
@@ -344,7 +347,8 @@ $(STAMPS)/extension: $(STAMPS)/backend pyproject.toml scripts/build_backend.py R
 # Beside the interpreter, where `verus` looks for it.
 $(BIN)/verus-endpoint: $(ENDPOINT_RUST) | $(STAMPS)/packages
 	@echo 'Compiling verus-endpoint'
-	@$(QUICK) cargo build --locked --release --package verus-cli
+	@scripts/kernel-features >/dev/null
+	@$(QUICK) cargo build --locked --release --package verus-cli $(KERNEL)
 	@install -m 755 "$${CARGO_TARGET_DIR:-target}/release/verus-endpoint" $@
 
 # Without a standard library for WebAssembly it says so, and tries again next time.
