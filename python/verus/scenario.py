@@ -505,8 +505,9 @@ def _check_scheme(name: str, text: str) -> dict[str, Any]:
             raise FieldError(name, f"`{text}` names no congestion control (`{KERNEL}cubic`)")
         return {"scheme": "linux", "params": {"cc": kind}, "label": f"Linux {kind}"}
     if text.startswith(OURS_IN_KERNEL):
-        law = checked(name, text.removeprefix(OURS_IN_KERNEL), _verus.check_scheme)
-        return {"scheme": "kernel", "params": {"law": text.removeprefix(OURS_IN_KERNEL)}, "label": f"{law['label']} in Linux"}
+        law = text.removeprefix(OURS_IN_KERNEL)
+        label = checked(name, law, _verus.check_scheme)["label"]
+        return {"scheme": "kernel", "params": {"law": law}, "label": f"{label} in Linux"}
     try:
         return checked(name, text, _verus.check_scheme)
     except FieldError as error:

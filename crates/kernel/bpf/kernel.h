@@ -93,7 +93,7 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 };
 
-/* In the order of the kernel's; libbpf matches members by name. */
+/* libbpf matches members by name. loaded.rs writes `name`, behind five pointers. */
 struct tcp_congestion_ops {
 	u32 (*ssthresh)(struct sock *sk);
 	void (*set_state)(struct sock *sk, u8 new_state);

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{
@@ -31,8 +31,10 @@ const NAME_AT: usize = 5 * 8;
 /// Of `config` in `forward.bpf.c`: a name and its zeros, and a number.
 const NAME_SPACE: usize = NAME_BYTES + 1;
 
-/// How long the kernel may take to forget a name, and to be seen to.
-const FORGETTING: Duration = Duration::from_secs(5);
+/// The kernel may take a moment to forget a name: so often it is looked whether it has, and so far apart.
+const LOOKS: u32 = 1000;
+/// See [`LOOKS`].
+const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// A congestion control that is there as long as this is, and is left to nobody.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ pub struct Held {
 /// What is missing, or what the kernel says.
 pub fn hold(config: &Config) -> Result<Held, Error> {
     host::check()?;
-    if available().iter().any(|name| *name == config.name) {
+    if available().contains(&config.name) {
         return Err(Error::Exists(config.name.clone()));
     }
     let refused = |doing: &str| {
@@ -131,14 +133,13 @@ pub fn unload(name: &str) -> Result<(), Error> {
     fs::remove_file(&at).map_err(|error| failed(error.to_string()))?;
     // Empty only if this was the last.
     let _ = fs::remove_dir(PINS);
-    let asked = Instant::now();
-    while available().iter().any(|known| known == name) {
-        if asked.elapsed() > FORGETTING {
-            return Err(failed("the kernel still has its name".to_owned()));
+    for _ in 0..LOOKS {
+        if !available().iter().any(|known| known == name) {
+            return Ok(());
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(BETWEEN_LOOKS);
     }
-    Ok(())
+    Err(failed("the kernel still has its name".to_owned()))
 }
 
 /// What is loaded, and what was unloaded and still has flows; in the order in which it came.

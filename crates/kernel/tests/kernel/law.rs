@@ -54,6 +54,10 @@ pub struct Core(Forward);
 
 impl Core {
     pub fn start(now: u64, packet: u64, budget_ms: f64) -> Self {
+        #[allow(
+            clippy::needless_update,
+            reason = "with the core's feature `parts` there is more in it"
+        )]
         let config = Config {
             budget_ms,
             ..Config::default()
