@@ -32,16 +32,6 @@ def test_the_python_example_prints_what_stands_beside_it() -> None:
     assert f"# {first:.2f} for the first, {second:.2f} for the one that joins 10 s later\n" in text
 
 
-def test_the_rust_example_prints_what_stands_below_it() -> None:
-    """The same scenario, whose other fields have their defaults; `crates/sim` runs the example itself as a doc test."""
-    flows = re.findall(r'FlowSpec::new\("([^"]*)"\)', block("rust", "Scenario"))
-    assert flows == ["verus", "verus"]
-    (row,) = compare(traces=["city-driving-3g-up"], schemes=["verus"], flows=2).rows()
-    rates = " and ".join(f"{flow['throughput_mbps']:.2f}" for flow in row["per_flow"])
-    delays = " and ".join(f"{flow['qdelay_p95_ms']:.1f}" for flow in row["per_flow"])
-    assert f"{rates} Mbit/s, with a p95 of {delays} ms" in prose(README)
-
-
 def prose(page: Path) -> str:
     """A page on one line."""
     return " ".join(page.read_text(encoding="utf-8").split())

@@ -29,7 +29,7 @@ class Verb(NamedTuple):
     about: str
     module: str
     examples: tuple[str, ...]
-    page: str = "README.md#the-command"
+    page: str = "README.md#compare"
 
 
 #: By what is typed behind `verus`; those of a group have a space in it.

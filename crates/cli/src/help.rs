@@ -13,12 +13,12 @@ const VERBS: &[(&str, &[&str], &str)] = &[
     (
         "verus",
         &["verus probe server", "verus probe client localhost"],
-        "README.md#measure-a-live-path",
+        "docs/tutorials/live-path.md",
     ),
     (
         "verus probe",
         &["verus probe server", "verus probe client localhost"],
-        "README.md#measure-a-live-path",
+        "docs/tutorials/live-path.md",
     ),
     (
         "verus probe server",
@@ -35,7 +35,7 @@ const VERBS: &[(&str, &[&str], &str)] = &[
             "verus probe client localhost --direction both --flows 2 --scheme cubic",
             "verus probe client localhost --duration 1m --record channel",
         ],
-        "README.md#measure-a-live-path",
+        "docs/tutorials/live-path.md",
     ),
     (
         "verus serve",

@@ -45,8 +45,3 @@ pub fn run(scenario: &Scenario, progress: &mut dyn FnMut(f64) -> bool) -> Result
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
-
-/// The example of the repository's first page.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct FrontPage;
