@@ -171,8 +171,7 @@ format: $(STAMPS)/packages ## Format Rust and Python
 	$(BIN)/ruff check --fix
 
 ##@ Attack
-# As root: each attack is made in namespaces of its own. The last table of SECURITY.md is
-# `make -s attacks ATTACKS=--markdown`.
+# As root: each attack is made in namespaces of its own. `make attacks ATTACKS=--annex` writes docs/results/attacks.txt.
 .PHONY: attacks
 attacks: build ## Attack the endpoints, with an honest client beside: tried, happened, held (as root)
 	$(BIN)/python -m attacks $(ATTACKS)

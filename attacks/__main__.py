@@ -20,8 +20,8 @@ from attacks.verdict import Verdict
 #: tens of microseconds; 1 ms, which is 5 % of a path of 20 ms, comes on top.
 SHARE, ALLOWED_MS = 0.05, 1.0
 
-#: Where the table begins in SECURITY.md.
-MARK = "<!-- attacks -->\n"
+#: Where the table of all attacks is kept.
+RESULT = sandbox.ROOT / "docs/results/attacks.txt"
 
 
 def arguments() -> argparse.Namespace:
@@ -31,8 +31,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="list the attacks and what must happen")
     parser.add_argument("--quick", action="store_true", help="only those that take a few seconds")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each attack")
-    parser.add_argument("--markdown", action="store_true", help="print the table for SECURITY.md")
-    parser.add_argument("--annex", action="store_true", help="put that table into SECURITY.md, if none fell")
+    parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
+    parser.add_argument("--annex", action="store_true", help="keep that table in docs/results, if none fell")
     parser.add_argument("--no-honest", action="store_true", help="no honest client beside the attacks")
     parser.add_argument("--unprivileged", action="store_true", help="skip what this user may not do")
     parser.add_argument("--endpoint", type=Path, metavar="FILE", help="the binary to attack")
@@ -103,7 +103,7 @@ def table(verdicts: list[Verdict]) -> str:
 
 
 def markdown(verdicts: list[Verdict]) -> str:
-    """The verdicts, for SECURITY.md."""
+    """The verdicts, in Markdown."""
 
     def cell(text: str) -> str:
         return text.replace("|", "\\|").replace("<", "&lt;")
@@ -126,9 +126,10 @@ def tell(attack: Attack, verdict: Verdict, as_json: bool) -> None:
 
 
 def perform_all(attacks: list[Attack], binary: Path, *, honest: bool, as_json: bool) -> list[Verdict]:
-    """Run attacks: one at a time where an honest client measures beside them, the others a few at a time."""
+    """Run attacks: one at a time where rates are measured, the others a few at a time."""
     measured = [attack for attack in attacks if attack.against in BASELINES and not attack.patient]
-    others = [attack for attack in attacks if attack not in measured]
+    loads = [attack for attack in attacks if attack.against == "load"]
+    others = [attack for attack in attacks if attack not in measured and attack not in loads]
     done: dict[str, Verdict] = {}
     alone: dict[str, dict[str, float]] = {}
 
@@ -150,6 +151,8 @@ def perform_all(attacks: list[Attack], binary: Path, *, honest: bool, as_json: b
         tasks += [pool.submit(perform, attack) for attack in others if not attack.patient]
         for task in tasks:
             task.result()
+    for attack in loads:
+        perform(attack)
     return [done[attack.name] for attack in attacks]
 
 
@@ -179,9 +182,7 @@ def main() -> int:
     if args.markdown:
         print(markdown(verdicts))
     elif args.annex and not fell and not skipped and len(attacks) == len(ATTACKS):
-        page = sandbox.ROOT / "SECURITY.md"
-        above, mark, _ = page.read_text().partition(MARK)
-        page.write_text(f"{above}{mark}\n{markdown(verdicts)}\n")
+        RESULT.write_text(f"{markdown(verdicts)}\n")
     elif not args.json:
         print(table(verdicts))
     held = len(verdicts) - len(fell) - skipped

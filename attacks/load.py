@@ -121,6 +121,34 @@ def many_downloads(stage: Stage) -> None:
     stage.lives(server)
 
 
+@attack("load-uploads", timeout_s=90)
+def many_uploads(stage: Stage) -> None:
+    """100 clients send 200 MB each as fast as they can.
+
+    Once all are under way, Jain's index of what arrives of each in the same twenty seconds is 0.8 at least.
+    """
+    source, served = stage.work / "source", stage.folder("served")
+    source.write_bytes(os.urandom(50 * FILE_BYTES))
+    server = stage.serve(served, "--no-token", *PLACES, honest=False)
+    words = ("-q", *server.client_options)
+    names = [f"{number:03}" for number in range(CLIENTS)]
+    clients = [stage.start(*NICE, stage.binary, "send", source, f"{server.name}/{name}", *words) for name in names]
+
+    def arrived_of_each() -> list[int]:
+        parts = [served / name / f".{source.name}.verus-part" for name in names]
+        return [part.stat().st_blocks * 512 if part.exists() else 0 for part in parts]
+
+    began = time.monotonic()
+    while time.monotonic() < began + 30 and not all(before := arrived_of_each()):
+        time.sleep(0.1)
+    time.sleep(20)
+    after = arrived_of_each()
+    going = sum(client.alive for client in clients)
+    stage.expect(all(before) and going == CLIENTS, f"{going} of {CLIENTS} were under way meanwhile")
+    fair(stage, [float(late - early) for early, late in zip(before, after, strict=True)], 0.8)
+    stage.lives(server)
+
+
 @attack("load-beside-one", timeout_s=120)
 def beside_one(stage: Stage) -> None:
     """100 clients send at 1 Mbit/s each, beside an honest client at 5.

@@ -65,9 +65,14 @@ const WINDOWS: u32 = 16 << 20;
 const LEAST_WINDOW: u32 = 64 << 10;
 /// The same before the peer has proven who it is.
 const STRANGERS_WINDOW: u32 = 64 << 10;
-/// Asked of the system for each direction: what arrives in 5 ms at 400 Mbit/s. It is lost with an end
+/// So many clients that send at once do not keep the server's socket full.
+const FEW: usize = 16;
+/// Asked of the system for each direction by a client: what arrives in 5 ms at 400 Mbit/s. It is lost with an end
 /// that is killed, so it is no more.
 const SOCKET_BYTES: usize = 256 << 10;
+/// The same by a server, to which many send at once: of 100 uploads, those that began had kept a shorter queue full and
+/// those that came later lost their first packets, or were not let in at all.
+const SERVER_SOCKET_BYTES: usize = 4 << 20;
 /// How many requests a client may have open.
 const STREAMS: u32 = 16;
 
@@ -141,6 +146,16 @@ fn share(clients: usize) -> u32 {
     (WINDOWS / clients).clamp(LEAST_WINDOW, WINDOW)
 }
 
+/// How much of what each of so many clients sends may be under way, bytes: of more than a few it fits the server's socket
+/// all together, or those that came first would fill it and the others' packets would be lost.
+fn receive_share(clients: usize) -> u32 {
+    if clients <= FEW {
+        return share(clients);
+    }
+    let socket = u32::try_from(SERVER_SOCKET_BYTES / clients).unwrap_or(u32::MAX);
+    socket.max(LEAST_WINDOW)
+}
+
 /// How much of a file is read at a time for a client with this window, bytes: two such runs wait to be sent.
 fn run(window: u32) -> u64 {
     let quarter = u64::from(window / 4);
@@ -169,12 +184,12 @@ fn transport(
     transport
 }
 
-/// An end's socket: for IPv4, too, where it is for all IPv6 addresses.
+/// A server's socket: for IPv4, too, where it is for all IPv6 addresses.
 ///
 /// # Errors
 /// As the operating system says.
 pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
-    Ok(socket::bind(address, SOCKET_BYTES)?.into())
+    Ok(socket::bind(address, SERVER_SOCKET_BYTES)?.into())
 }
 
 /// A number that cannot be guessed.
@@ -214,6 +229,12 @@ mod tests {
             assert!(all <= 48 << 20, "{all} bytes for {clients}");
         }
         assert_eq!(share(10_000), LEAST_WINDOW);
+        assert_eq!(receive_share(1), WINDOW);
+        for clients in [17, 32, 64] {
+            let all = receive_share(clients) as usize * clients;
+            assert!(all <= SERVER_SOCKET_BYTES, "{all} bytes for {clients}");
+        }
+        assert_eq!(receive_share(100), LEAST_WINDOW);
         assert_eq!(run(LEAST_WINDOW), digest::BLOCK);
     }
 }

@@ -31,9 +31,9 @@ use super::secrets::{Fingerprint, Prover, Token};
 use super::trust::{self, KnownHostsError, Trust};
 use super::wire::{Patience, Trouble, Wire, in_words};
 use super::{
-    Gauge, KEEP_ALIVE, STREAMS, WINDOW, bind, channel_secret, code, random_seed, transport,
+    Gauge, KEEP_ALIVE, SOCKET_BYTES, STREAMS, WINDOW, channel_secret, code, random_seed, transport,
 };
-use crate::quic;
+use crate::{quic, socket};
 
 /// How long the next address of a host waits for the one before (RFC 8305 §5).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
@@ -485,8 +485,9 @@ async fn reach(config: &ClientConfig) -> Result<(Endpoint, Connection), ConnectE
                 SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
                 SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
             };
-            let socket = bind(any).map_err(ConnectError::Socket)?;
-            let endpoint = quic::endpoint(socket, None, &scheme).map_err(ConnectError::Socket)?;
+            let socket = socket::bind(any, SOCKET_BYTES).map_err(ConnectError::Socket)?;
+            let endpoint =
+                quic::endpoint(socket.into(), None, &scheme).map_err(ConnectError::Socket)?;
             let connecting = endpoint
                 .connect_with(quinn_config, address, "verus")
                 .map_err(|error| ConnectError::Failed(error.to_string()))?;

@@ -40,8 +40,8 @@ use super::refusal::{Reason, Refusal};
 use super::secrets::Identity;
 use super::wire::{Patience, Trouble, Wire, in_words};
 use super::{
-    Gauge, SILENCE, STRANGERS_WINDOW, STREAMS, WINDOW, channel_secret, code, random_seed, run,
-    share, transport,
+    Gauge, SILENCE, STRANGERS_WINDOW, STREAMS, WINDOW, channel_secret, code, random_seed,
+    receive_share, run, share, transport,
 };
 use crate::network::Network;
 use crate::quic;
@@ -510,10 +510,11 @@ async fn attend(
                 }
             }
             Ok(()) = crowd.changed() => {
-                let window = share(*crowd.borrow_and_update());
+                let clients = *crowd.borrow_and_update();
+                let window = share(clients);
                 shared.sends.store(u64::from(window), Ordering::Relaxed);
                 connection.set_send_window(u64::from(window));
-                connection.set_receive_window(VarInt::from_u32(window));
+                connection.set_receive_window(VarInt::from_u32(receive_share(clients)));
             }
             () = client.evicted() => {
                 return close(code::BUSY, "it got nowhere, and another wanted its place");

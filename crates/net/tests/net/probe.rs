@@ -413,6 +413,9 @@ fn limits_and_nonsense_are_refused_in_words() {
         ("newreno:min_window_packets=26", false, "min_window_packets"),
         ("verus:mode=paper,epoch_ms=0.1", false, "epoch_ms"),
         ("verus:update_interval_ms=999", false, "update_interval_ms"),
+        ("verus:mode=paper,ratio=4", false, "ratio"),
+        ("verus:ratio=7", false, "ratio"),
+        ("verus:increment_ms=1000", false, "increment_ms"),
     ] {
         let mut asked = request();
         asked.scheme = scheme.to_owned();
