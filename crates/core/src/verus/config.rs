@@ -264,7 +264,8 @@ impl Config {
             | Part::Chance
             | Part::SharedRegrowth
             | Part::Company
-            | Part::Suspicion => self.robust.without |= 1 << part as u32,
+            | Part::Suspicion
+            | Part::GentleDrains => self.robust.without |= 1 << part as u32,
         }
     }
 

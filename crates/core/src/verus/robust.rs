@@ -82,6 +82,8 @@ pub enum Part {
     Drains,
     /// A drain begins at once if the path seems to have become longer, rather than after 5.5 s.
     Suspicion,
+    /// A drain lowers the packets in flight step by step, rather than to two at once.
+    GentleDrains,
     /// D_min is never taken to be less than 5 ms.
     LeastDelay,
     /// A missing packet is declared lost after one delay (the paper: three).
@@ -96,7 +98,7 @@ pub enum Part {
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 24] = [
+    pub const ALL: [(&'static str, Part); 25] = [
         ("monotone", Part::Monotone),
         ("memory", Part::Memory),
         ("curve-slope", Part::CurveSlope),
@@ -116,6 +118,7 @@ impl Part {
         ("pacing", Part::Pacing),
         ("drains", Part::Drains),
         ("suspicion", Part::Suspicion),
+        ("gentle-drains", Part::GentleDrains),
         ("least-delay", Part::LeastDelay),
         ("one-delay", Part::OneDelay),
         ("short-timeout", Part::ShortTimeout),
@@ -257,7 +260,7 @@ impl Robust {
         Robust {
             config,
             outages: Outages::default(),
-            drains: Drains::new(config.has(Part::Suspicion)),
+            drains: Drains::new(config.has(Part::Suspicion), config.has(Part::GentleDrains)),
             capacity: Capacity::default(),
             losses: LossMemory::default(),
             shared: false,

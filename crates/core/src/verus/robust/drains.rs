@@ -2,8 +2,10 @@
 //!
 //! The paper's D_min is "the minimum delay experienced". It never rises, so after a handover to a longer path every
 //! delay seems too long, and Verus stays at its smallest window. Here a flow *meets* D_min when a packet's delay is no
-//! more than 1.1 D_min, and a flow that has not met it for 5.5 s drains. It keeps at most two packets in
-//! flight until it meets D_min, or until its own queue has gone and it has watched the delays for a moment. If the least of these is above D_min, four more
+//! more than 1.1 D_min, and a flow that has not met it for 5.5 s drains. It lowers the packets in flight by a step each
+//! round trip, from a little more to a little less than the bandwidth-delay product; mostly it meets D_min on the way,
+//! before the path runs idle. If it does not, it keeps at most two packets in flight until it meets D_min, or until its
+//! own queue has gone and it has watched the delays for a moment. If the least of these is above D_min, four more
 //! drains must find the same before D_min rises, and one more checks it soon after. This care is needed because an
 //! outage during a drain looks like a longer path, and because a D_min that is too large prevents the small windows
 //! that would correct it.
@@ -55,10 +57,27 @@ const HOLD: Duration = Duration::from_millis(50);
 const GIVE_UP_AFTER: Duration = Duration::from_secs(2);
 /// Packets that a draining flow keeps in flight at the end of the drain: one on each way.
 const DRAINED_PACKETS: u64 = 2;
+/// A gentle drain first allows this share of the bandwidth-delay product (in flight times D_min over the delay: Little's
+/// law), so that the path does not run idle before D_min is met.
+const FIRST_SHARE: f64 = 1.2;
+/// A gentle drain multiplies what it allows by this after each round trip without D_min.
+const LOWERED: f64 = 0.9;
+/// Below this share of the product a gentle drain goes straight to [`DRAINED_PACKETS`]: the capacity, and
+/// with it the product, can change by as much in the course of a drain.
+const LAST_SHARE: f64 = 0.7;
+/// For an R below this a drain is not gentle if the delay is within [`NEAR_LIMIT`] of R · D_min: with so small an R, the
+/// flow's own queue alone would be shorter, so other flows must share the bottleneck. They may take what a
+/// gentle drain leaves standing for the path. With a larger R, a D_min that is somewhat too large costs less than
+/// an idle path.
+const SMALL_RATIO: f64 = 3.0;
+/// See [`SMALL_RATIO`]; in multiples of D_min.
+const NEAR_LIMIT: f64 = 0.4;
+
 /// When D_min was met, and the drain that looks for it.
 #[derive(Debug, Default)]
 pub struct Drains {
     suspicion: bool,
+    gentle: bool,
     /// The least delay of the flow's life in ms, which D_min may have risen from.
     ever: Option<f64>,
     /// When a delay of at most [`NEAR`] · D_min was last seen; moved on by the length of each outage since.
@@ -87,6 +106,12 @@ struct Candidate {
 #[derive(Clone, Copy, Debug)]
 struct Drain {
     began: Time,
+    /// How many packets may be in flight.
+    allowed: u64,
+    /// Below this many packets, `allowed` falls to [`DRAINED_PACKETS`] at once.
+    fewest: u64,
+    /// Since when no more than `allowed` packets have been in flight.
+    kept: Option<Time>,
     /// When at most [`DRAINED_PACKETS`] were in flight for the first time, so that the flow has no queue of its own.
     empty: Option<Time>,
     /// The least delay of packets that left after `empty`.
@@ -101,10 +126,11 @@ pub struct Ended {
 }
 
 impl Drains {
-    /// No delay seen yet. `suspicion` is a part that research may leave out.
-    pub fn new(suspicion: bool) -> Self {
+    /// No delay seen yet. `suspicion` and `gentle` are parts that research may leave out.
+    pub fn new(suspicion: bool, gentle: bool) -> Self {
         Drains {
             suspicion,
+            gentle,
             ..Drains::default()
         }
     }
@@ -118,7 +144,7 @@ impl Drains {
     /// How many packets a draining flow may have in flight; `None` while it does not drain.
     #[inline]
     pub fn allowed_packets(&self) -> Option<u64> {
-        self.drain.map(|_| DRAINED_PACKETS)
+        self.drain.map(|drain| drain.allowed)
     }
 
     /// A packet that left at `sent` took `delay_ms`; D_min was `delay_min`, both in ms.
@@ -181,14 +207,35 @@ impl Drains {
             }
             if stale || suspected || self.due.is_some_and(|due| now >= due) {
                 self.due = None;
+                let held = in_flight_packets as f64 * (least / delay_ms).min(1.0); // Little's law
+                let near = delay_ms > tolerated_ms - NEAR_LIMIT * least;
+                let others = near && tolerated_ms < SMALL_RATIO * least;
+                let gentle = self.gentle && !others && self.candidate.is_none();
+                let first = if gentle { FIRST_SHARE } else { 0.0 };
                 self.drain = Some(Drain {
                     began: now,
+                    allowed: ((first * held) as u64).max(DRAINED_PACKETS),
+                    fewest: (LAST_SHARE * held) as u64,
+                    kept: None,
                     empty: None,
                     least: None,
                 });
             }
             return None;
         };
+        if drain.allowed > DRAINED_PACKETS && in_flight_packets <= drain.allowed {
+            let kept = *drain.kept.get_or_insert(now);
+            // A packet that left under this allowance has had time to come back with a delay of D_min; none did.
+            if now.since(kept).as_millis_f64() >= NEAR * least {
+                let lower = (LOWERED * drain.allowed as f64) as u64;
+                drain.allowed = if lower < drain.fewest {
+                    DRAINED_PACKETS
+                } else {
+                    lower.max(DRAINED_PACKETS)
+                };
+                drain.kept = None;
+            }
+        }
         if drain.empty.is_none() && in_flight_packets <= DRAINED_PACKETS {
             drain.empty = Some(now);
         }
@@ -262,7 +309,7 @@ mod tests {
         fn default() -> Self {
             Minimum {
                 least: None,
-                drains: Drains::new(true),
+                drains: Drains::new(true, true),
             }
         }
     }
@@ -343,6 +390,36 @@ mod tests {
         drain(&mut minimum, &mut now, 91.0);
         assert_eq!(minimum.least, Some(90.0));
         assert!(now < 10_000, "{now} ms");
+    }
+
+    #[test]
+    fn a_drain_lowers_the_flight_step_by_step_unless_the_queue_is_not_the_flows_own() {
+        let begun = |tolerated_ms| {
+            let mut minimum = Minimum::default();
+            minimum.on_sample(ms(0), 40.0);
+            let mut now = 0;
+            while !minimum.drains.is_draining() {
+                now += 5;
+                minimum.advance(ms(now), 100, 160.0, tolerated_ms, false);
+            }
+            (minimum, now)
+        };
+        // 100 packets with 160 ms: the path holds 25 in 40 ms.
+        let (mut minimum, mut now) = begun(160.0);
+        let mut steps = vec![minimum.drains.allowed_packets().expect("draining")];
+        while steps.last() != Some(&DRAINED_PACKETS) {
+            now += 1;
+            let allowed = *steps.last().expect("begun");
+            minimum.advance(ms(now), allowed, 80.0, 240.0, false);
+            let next = minimum.drains.allowed_packets().expect("draining");
+            if next != allowed {
+                steps.push(next);
+            }
+        }
+        assert_eq!(steps, [30, 27, 24, 21, 18, DRAINED_PACKETS]);
+
+        let (minimum, _) = begun(110.0);
+        assert_eq!(minimum.drains.allowed_packets(), Some(DRAINED_PACKETS));
     }
 
     #[test]
