@@ -147,6 +147,21 @@ def umts(traces: str) -> Iterator[str]:
         yield f"| {ratio} | {cells(row)} | {cells(theirs) if theirs else '– | – | –'} |"
 
 
+def study_sums(run: str) -> dict[str, tuple[int, dict[str, float]]]:
+    """Of each group of rows that `forward_study` prints: how many hold, and the means of what they measure."""
+    sums = {}
+    for line in run.partition("in sum")[2].splitlines():
+        if found := re.fullmatch(r" *(\d+) of +\d+ (.*?)  +(.*)", line):
+            values = dict(value.rsplit(" ", 1) for value in found[3].split(", "))
+            sums[found[2]] = (int(found[1]), {key: float(value) for key, value in values.items()})
+    return sums
+
+
+def held(sums: Mapping[str, tuple[int, Any]], kind: str) -> int:
+    """How many rows of a kind hold."""
+    return sum(held for name, (held, _) in sums.items() if name.startswith(kind))
+
+
 def forward_parts(traces: str) -> Iterator[str]:
     """What `forward` does without each of its parts: the sums that the study prints of each."""
     heads = "recordings: used at p95 | Jain 5, 10, 20 | × alone | round trips mixed | buffers | company | paths"
@@ -154,15 +169,7 @@ def forward_parts(traces: str) -> Iterator[str]:
     yield "|---|---|---|---|---|---|---|---|"
     for run in printed(f"{STUDY} {PARTS}", traces).split("scheme ")[1:]:
         name = run.partition("\n")[0].partition("without=")[2] or "(nothing)"
-        sums = {}
-        for line in run.partition("in sum")[2].splitlines():
-            if found := re.fullmatch(r" *(\d+) of +\d+ (.*?)  +(.*)", line):
-                values = dict(value.rsplit(" ", 1) for value in found[3].split(", "))
-                sums[found[2]] = (int(found[1]), {key: float(value) for key, value in values.items()})
-
-        def held(kind: str, sums: dict[str, Any] = sums) -> int:
-            return sum(held for name, (held, _) in sums.items() if name.startswith(kind))
-
+        sums = study_sums(run)
         _, one = sums["one tuned"]
         crowds = [sums[f"many {flows} flows"][1] for flows in (5, 10, 20)]
         loss = statistics.fmean(values["loss"] for name, (_, values) in sums.items() if name.startswith("buffers"))
@@ -173,9 +180,9 @@ def forward_parts(traces: str) -> Iterator[str]:
                 ", ".join(f"{crowd['jain 1 s']:.2f}" for crowd in crowds),
                 ", ".join(f"{crowd['× alone']:.1f}" for crowd in crowds),
                 f"{sums['many round trips 20 to 200 ms'][1]['jain']:.2f}",
-                f"{held('buffers')}, {loss:.1f} %",
-                f"{held('company')}",
-                f"{held('paths')} |",
+                f"{held(sums, 'buffers')}, {loss:.1f} %",
+                f"{held(sums, 'company')}",
+                f"{held(sums, 'paths')} |",
             )
         )
 

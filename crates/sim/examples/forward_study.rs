@@ -1274,8 +1274,8 @@ fn table_video(options: &Options, rows: &mut Vec<Row>) {
 fn options() -> Options {
     let mut options = bare();
     options.tables = [
-        "one", "knob", "peers", "built-in", "many", "headline", "buffers", "company", "paths",
-        "jitter", "files", "video",
+        "one", "knob", "peers", "built-in", "many", "headline", "buffers", "marks", "company",
+        "paths", "jitter", "files", "video",
     ]
     .map(str::to_owned)
     .to_vec();

@@ -58,6 +58,9 @@ pub(super) struct Estimates {
     base: Duration,
     queue: Duration,
     wanted: Duration,
+    /// The r and the shares that `wanted` was taken of.
+    wanted_of: Rate,
+    wanted_for: u64,
 }
 
 impl Estimates {
@@ -79,6 +82,8 @@ impl Estimates {
             base: Duration::ZERO,
             queue: Duration::ZERO,
             wanted: Duration::ZERO,
+            wanted_of: Rate::default(),
+            wanted_for: 0,
         }
     }
 
@@ -141,18 +146,18 @@ impl Estimates {
                 .settle(told && self.parts.has(Part::ReceiverTimes));
         }
         let (mut arrived, mut late) = (Bytes::ZERO, Bytes::ZERO);
-        let mut take = |estimates: &mut Self, samples: &[Acked]| {
-            for sample in samples {
-                estimates.on_delivered(now, sample, feedback.smoothed_rtt);
-                arrived += sample.packet.size;
-                if estimates.path.delay() > estimates.budget {
-                    late += sample.packet.size;
-                }
+        for sample in feedback.acked.iter().chain(feedback.recovered) {
+            self.on_delivered(now, sample, feedback.smoothed_rtt);
+            arrived += sample.packet.size;
+            if self.path.delay() > self.budget {
+                late += sample.packet.size;
             }
-            samples.iter().map(|sample| sample.packet.size).sum()
-        };
-        take(self, feedback.acked);
-        let recovered: Bytes = take(self, feedback.recovered);
+        }
+        let recovered: Bytes = feedback
+            .recovered
+            .iter()
+            .map(|acked| acked.packet.size)
+            .sum();
         // A mark says what a loss would say, and is priced like one (RFC 3168 §5).
         let marked = packet * feedback.marked as u64;
         let lost: Bytes = feedback.lost.iter().map(|packet| packet.size).sum();
@@ -213,9 +218,11 @@ impl Estimates {
             Duration::MAX
         };
         if let Some(rate) = self.deliveries.rate(period, self.base + self.wanted) {
-            // While the source has run dry, less is sent than the path could deliver, and the measured rate is too low: r
-            // only falls then if there is a queue longer than wanted all the same.
-            if rate > self.rate || !self.dry || self.queue > self.wanted {
+            // While the source has run dry, or after a drain, less is sent than the path could deliver, and the measured
+            // rate is too low: r only falls then if there is a queue longer than wanted all the same.
+            let seen_for = period + self.smoothed_rtt * 2;
+            let drained = self.parts.has(Part::HeldRate) && since_drained <= seen_for;
+            if rate > self.rate || !(self.dry || drained) || self.queue > self.wanted {
                 self.rate = rate;
             }
         }
@@ -247,6 +254,14 @@ impl Estimates {
     /// Takes q anew.
     fn want(&mut self) {
         let part = |part, value| if self.parts.has(part) { value } else { 0 };
+        let [lost, empty, late] = self.shares();
+        let known = lost | empty << 20 | late << 40;
+        // q is taken anew where a share has changed, or r has moved by a 64th.
+        let (rate, of) = (self.rate.as_bps(), self.wanted_of.as_bps());
+        if of > 0 && known == self.wanted_for && rate.abs_diff(of) <= of / 64 {
+            return;
+        }
+        (self.wanted_of, self.wanted_for) = (self.rate, known);
         let channel = Channel {
             rate: if self.parts.has(Part::Fairness) {
                 self.rate.as_bps()
@@ -254,9 +269,9 @@ impl Estimates {
                 law::REFERENCE
             },
             budget: self.budget.as_micros(),
-            lost: part(Part::LossPrice, self.lost.get()),
-            empty: part(Part::Empty, self.empty.get()),
-            late: part(Part::Late, self.late.get()),
+            lost: part(Part::LossPrice, lost),
+            empty: part(Part::Empty, empty),
+            late: part(Part::Late, late),
         };
         self.wanted = Duration::from_micros(law::wanted(&channel));
     }

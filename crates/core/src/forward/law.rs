@@ -1,7 +1,7 @@
 //! The law: from what was measured, the queue that is wanted, the window and the pace.
 //!
 //! ```text
-//! s = 4/15 budget · ∛(10 Mbit/s ÷ r)
+//! s = 13/45 budget · ∛(10 Mbit/s ÷ r)
 //! q = max(s, min(s · [1 + 60 (e − 4 %)⁺ ÷ (1 + 60 l)], budget)) ÷ (1 + 150 p)
 //! W = r · max(D + q + (q − Q)/5, D/2)
 //! H = min(4 G, 80 ms) + J, at most 200 ms
@@ -20,8 +20,8 @@ const LONGEST: u64 = (1 << 26) - 1;
 const FASTEST: u64 = (1 << 37) - 1;
 /// The rate at which s is that, bit/s.
 pub const REFERENCE: u64 = 10_000_000;
-/// s, the queue wanted on a steady link of 10 Mbit/s, is this share of the delay budget, as a fraction: 24 ms of 90.
-const STEADY: (u64, u64) = (4, 15);
+/// s, the queue wanted on a steady link of 10 Mbit/s, is this share of the delay budget, as a fraction: 26 ms of 90.
+const STEADY: (u64, u64) = (13, 45);
 /// How much q grows with e, the share of time in which the queue is empty, beyond [`SPARE`]; and by how much less, with l,
 /// the share of packets later than the budget.
 const CHANGING: u64 = 60;
@@ -118,7 +118,7 @@ pub struct Decision {
 pub fn wanted(channel: &Channel) -> u64 {
     let budget = channel.budget.min(1 << 20);
     let rate = channel.rate.clamp(1, FASTEST);
-    // The root is in 2^-13, and at most 216 × 2^13; the bracket in 2^-16, and at most 60 × 2^16: 50 bits in all.
+    // The root is in 2^-13, and at most 216 × 2^13; the bracket in 2^-16, and at most 60 × 2^16: 49 bits in all.
     let root = cube_root((REFERENCE << 39) / rate);
     let steady = ((budget * STEADY.0 / STEADY.1) * root) >> 13;
     let empty = channel.empty.min(ONE).saturating_sub(SPARE);
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn the_queue_wanted_falls_with_the_cube_root_of_the_rate() {
-        for (mbps, q) in [(10.0, 24e3), (80.0, 12e3), (1.25, 48e3), (10_000.0, 2.4e3)] {
+        for (mbps, q) in [(10.0, 26e3), (80.0, 13e3), (1.25, 52e3), (10_000.0, 2.6e3)] {
             near(wanted(&steady(mbps)), q);
         }
     }
@@ -245,7 +245,7 @@ mod tests {
             lost: share(0.1),
             ..steady(10.0)
         };
-        near(wanted(&lossy), 24e3 / 16.0);
+        near(wanted(&lossy), 26e3 / 16.0);
     }
 
     #[test]
@@ -257,16 +257,16 @@ mod tests {
                 ..steady(10.0)
             })
         };
-        near(with(0.039, 0.0), 24e3);
-        near(with(0.06, 0.0), 24e3 * 2.2);
-        near(with(0.06, 0.05), 24e3 * 1.3);
+        near(with(0.039, 0.0), 26e3);
+        near(with(0.06, 0.0), 26e3 * 2.2);
+        near(with(0.06, 0.05), 26e3 * 1.3);
         // But no longer than the budget, which a steady link may exceed where it is slow.
         near(with(1.0, 0.0), 90e3);
         let slow = Channel {
             empty: ONE,
             ..steady(0.1)
         };
-        near(wanted(&slow), 24e3 * 100_f64.cbrt());
+        near(wanted(&slow), 26e3 * 100_f64.cbrt());
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub enum Part {
     Late,
     /// A queue that a drain does not change counts as a longer path.
     LongerPath,
+    /// r is not lowered by a drain, nor by its traces in the measurement.
+    HeldRate,
     /// A silence that the sender caused itself counts as time in r for up to half a round trip of D + q only.
     CutPauses,
     /// Arrival times by the receiver's clock are used where acknowledgements carry them.
@@ -38,7 +40,7 @@ pub enum Part {
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 15] = [
+    pub const ALL: [(&'static str, Part); 16] = [
         ("horizon", Part::Horizon),
         ("prediction", Part::Prediction),
         ("pacing", Part::Pacing),
@@ -52,6 +54,7 @@ impl Part {
         ("empty", Part::Empty),
         ("late", Part::Late),
         ("longer-path", Part::LongerPath),
+        ("held-rate", Part::HeldRate),
         ("cut-pauses", Part::CutPauses),
         ("receiver-times", Part::ReceiverTimes),
     ];

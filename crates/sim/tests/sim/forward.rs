@@ -22,8 +22,8 @@ fn delay(outcome: &Outcome, from: f64, to: f64) -> f64 {
 
 #[test]
 fn a_link_is_filled_at_the_queue_asked_for_whatever_its_rate() {
-    // 24 ms × ∛(10 Mbit/s ÷ rate).
-    for (mbps, queue_ms) in [(1.25, 48.0), (10.0, 24.0), (80.0, 12.0)] {
+    // 26 ms × ∛(10 Mbit/s ÷ rate).
+    for (mbps, queue_ms) in [(1.25, 52.0), (10.0, 26.0), (80.0, 13.0)] {
         let outcome = run(&single(
             &format!("rate:{mbps}"),
             "infinite",

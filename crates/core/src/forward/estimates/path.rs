@@ -66,8 +66,8 @@ pub(super) struct PathDelay {
     standing: Least,
     /// The same of [`BRIEF`].
     brief: Least,
-    /// The queueing delay of the last packet.
-    delay: Duration,
+    /// The queueing delay of the last packet, µs; a longer one than 32 bits hold is as late.
+    delay: u32,
     back: Least,
     /// The longest way back, negated.
     farthest: Least,
@@ -84,7 +84,7 @@ impl PathDelay {
             last: Time::ZERO,
             standing: Least::NOTHING,
             brief: Least::NOTHING,
-            delay: Duration::ZERO,
+            delay: 0,
             back: Least::NOTHING,
             farthest: Least::NOTHING,
             back_excess: Duration::ZERO,
@@ -128,7 +128,7 @@ impl PathDelay {
             .update(Time::ZERO + self.heard, THERE_MEMORY, there);
         self.standing.update(now, smoothed_rtt / 4, there);
         self.brief.update(now, BRIEF, there);
-        self.delay = self.above(there);
+        self.delay = u32::try_from(self.above(there).as_micros()).unwrap_or(u32::MAX);
         self.back.update(now, BACK_MEMORY, back);
         self.farthest
             .update(now, SPREAD_MEMORY, back.saturating_neg());
@@ -166,7 +166,7 @@ impl PathDelay {
 
     /// The queueing delay of the packet acknowledged last.
     pub(super) fn delay(&self) -> Duration {
-        self.delay
+        Duration::from_micros(u64::from(self.delay))
     }
 
     /// J, how much the delay of the way back differs; `None` where the ways are not told apart.
