@@ -47,6 +47,8 @@ def elsewhere(command: str) -> str | None:
         return "a study or a controller of the reader's own, whose pages have tests of their own"
     if words[:2] == ["verus", "check"] and not {"--list", "--explain"} & set(words):
         return "suites, which tests of their own run"
+    if words[0] == "sudo" and ("kernel" in words or "sysctl" in words):
+        return "the whole machine's TCP, which tests of the endpoint change and put back"
     if words[0] == "cargo":
         return "a study in Rust, with figures of its own"
     if "the Internet" in comment or any("://" in word and "//100.64." not in word for word in words):

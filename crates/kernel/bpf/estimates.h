@@ -82,7 +82,9 @@ struct path_delay {
 	struct least brief;
 	u64 heard;
 	u64 last;
-	u64 delay;
+	/* Of the packet acknowledged last, in us. */
+	u32 delay;
+	u32 reserved;
 };
 
 static inline void least_update(struct least *l, u64 now, u64 span, u64 value)
@@ -112,7 +114,7 @@ static inline void path_on_acked(struct path_delay *p, u64 now, u64 rtt, u64 smo
 	least_update(&p->there, p->heard, THERE_MEMORY, rtt);
 	least_update(&p->standing, now, smoothed_rtt / 4, rtt);
 	least_update(&p->brief, now, BRIEF, rtt);
-	p->delay = path_above(p, rtt);
+	p->delay = cut(path_above(p, rtt) / 1000);
 }
 
 static inline u64 path_base(const struct path_delay *p)
@@ -234,6 +236,9 @@ struct estimates {
 	u64 base;
 	u64 queue;
 	u64 wanted;
+	/* What q was computed from last: r, and the shares. */
+	u64 wanted_of;
+	u64 wanted_for;
 	u64 budget;
 	u64 smoothed_rtt;
 	u64 looked;
@@ -286,7 +291,7 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 	if (h->acked) {
 		path_on_acked(&e->path, h->now, h->rtt, h->smoothed_rtt);
 		deliveries_on(&e->deliveries, h->now, h->sent, h->acked);
-		if (e->path.delay > e->budget)
+		if (e->path.delay * 1000ull > e->budget)
 			late = h->acked;
 	}
 	share_forget_step(&e->lost);
@@ -311,26 +316,35 @@ static inline u64 estimates_period(const struct estimates *e, u64 packet)
 
 static inline void estimates_want(struct estimates *e)
 {
+	u64 lost = share_get(&e->lost), empty = share_get(&e->empty), late = share_get(&e->late);
+	u64 known = lost | empty << 20 | late << 40;
 	struct channel channel = {
 		.rate = e->rate,
 		.budget = e->budget / 1000,
-		.lost = share_get(&e->lost),
-		.empty = share_get(&e->empty),
-		.late = share_get(&e->late),
+		.lost = lost,
+		.empty = empty,
+		.late = late,
 	};
 
+	if (e->wanted_of && known == e->wanted_for && apart(e->rate, e->wanted_of) <= e->wanted_of / 64)
+		return;
+	e->wanted_of = e->rate;
+	e->wanted_for = known;
 	e->wanted = law_wanted(&channel) * 1000;
 }
 
 static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, int steady)
 {
-	u64 since_drained, rate = 0;
+	u64 since_drained, period, rate = 0;
 
 	e->base = path_base(&e->path);
 	e->queue = path_queue(&e->path);
 	since_drained = e->drained ? less(now, e->drained) : ~0ull;
-	if (deliveries_rate(&e->deliveries, estimates_period(e, packet), more(e->base, e->wanted), &rate)) {
-		if (rate > e->rate || !e->dry || e->queue > e->wanted)
+	period = estimates_period(e, packet);
+	if (deliveries_rate(&e->deliveries, period, more(e->base, e->wanted), &rate)) {
+		int drained = since_drained <= more(period, times(e->smoothed_rtt, 2));
+
+		if (rate > e->rate || !(e->dry || drained) || e->queue > e->wanted)
 			e->rate = rate;
 	}
 	share_forget_step(&e->empty);

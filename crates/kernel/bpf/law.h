@@ -12,8 +12,8 @@
 #define LONGEST ((1ull << 26) - 1)
 #define FASTEST ((1ull << 37) - 1)
 #define REFERENCE 10000000ull
-#define STEADY_OF 4
-#define STEADY_IN 15
+#define STEADY_OF 13
+#define STEADY_IN 45
 #define CHANGING 60
 #define SPARE (ONE / 25)
 #define LOSS_PRICE 150
