@@ -297,10 +297,10 @@ impl Verus {
     }
 
     fn refit(&mut self, now: Time) {
-        let least_slope = self.robust.look_around(now, self.config.ratio);
+        let delay_min = self.delay_min.unwrap_or_default();
+        let bounds = self.robust.look_around(now, delay_min, self.config.ratio);
         let memory = self.config.robust.point_memory;
-        self.profile
-            .refit(now, self.config.fit, memory, least_slope);
+        self.profile.refit(now, self.config.fit, memory, bounds);
         self.refit_at = now + self.config.update_interval;
     }
 

@@ -22,7 +22,7 @@ use verus_core::receiver::{Ack, NumberRange};
 use verus_core::sender::Sender;
 use verus_core::sprout::{self, TICK, receiver::Forecaster};
 use verus_core::verus::config::Config;
-use verus_core::verus::profile::Profile;
+use verus_core::verus::profile::{Bounds, Profile};
 use verus_core::verus::robust::capacity::Capacity;
 use verus_core::{
     Acked, Bytes, Controller, Departure, Duration, Feedback, Time, algorithm::Scheme,
@@ -329,8 +329,12 @@ fn micro() {
             profile.add(now, window as f64, rtt, 0.875);
         }
         capacity.end_interval(now);
-        let memory = config.robust.point_memory;
-        profile.refit(now, config.fit, memory, capacity.least_slope());
+        let bounds = capacity.packets_per_ms().map(|rate| Bounds {
+            delay_min: 40.0,
+            at_most: 1.0 / rate,
+            at_least: capacity.least_slope(),
+        });
+        profile.refit(now, config.fit, config.robust.point_memory, bounds);
     }) - nanoseconds(200, || {
         for window in 1..=500 {
             let jitter = (window * 7919 % 13) as f64;

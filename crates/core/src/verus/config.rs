@@ -259,7 +259,8 @@ impl Config {
             Part::Pacing => self.robust.pacing = false,
             Part::Drains => self.robust.drains = false,
             Part::LeastDelay => self.robust.least_delay_ms = 0.0,
-            Part::CurveSlope
+            Part::CurveAbove
+            | Part::CurveSlope
             | Part::FullPipe
             | Part::Chance
             | Part::SharedRegrowth

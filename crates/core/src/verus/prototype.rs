@@ -237,7 +237,7 @@ impl Prototype {
     }
 
     fn refit(&mut self, now: Time) {
-        self.profile.refit(now, self.config.fit, None, 0.0);
+        self.profile.refit(now, self.config.fit, None, None);
         self.refit_at = now + self.config.update_interval;
     }
 

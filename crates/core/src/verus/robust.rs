@@ -22,7 +22,7 @@ pub mod outages;
 use crate::pacer::BURST_PACKETS;
 use crate::units::{Bytes, Duration, Rate, Time};
 
-use super::profile::Profile;
+use super::profile::{Bounds, Profile};
 use capacity::Capacity;
 use drains::Drains;
 use loss::{Learned, LossMemory, Lost};
@@ -47,6 +47,8 @@ pub enum Part {
     Monotone,
     /// Points of the profile lose weight with age: half of it each second.
     Memory,
+    /// The curve is bounded from above: window W cannot bring more delay than D_min + W / C, C being the rate lately delivered.
+    CurveAbove,
     /// The curve's slope is bounded from below, for a flow alone on its path: each packet beyond C · D_min adds at least 1 / C.
     CurveSlope,
     /// The window is at least C · D_min, the bandwidth-delay product.
@@ -98,9 +100,10 @@ pub enum Part {
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 25] = [
+    pub const ALL: [(&'static str, Part); 26] = [
         ("monotone", Part::Monotone),
         ("memory", Part::Memory),
+        ("curve-above", Part::CurveAbove),
         ("curve-slope", Part::CurveSlope),
         ("full-pipe", Part::FullPipe),
         ("outages", Part::Outages),
@@ -369,8 +372,8 @@ impl Robust {
     }
 
     /// Called before the curve is fitted again: ends an interval of the delivery rate, finds out whether the flow is
-    /// alone on its path, and returns the least slope of the curve, in ms a packet.
-    pub fn look_around(&mut self, now: Time, ratio: f64) -> f64 {
+    /// alone on its path, and returns the bounds of the curve.
+    pub fn look_around(&mut self, now: Time, delay_min: f64, ratio: f64) -> Option<Bounds> {
         self.capacity.end_interval(now);
         // A flow alone on its path sees D_min again whenever its own queue empties; among others, the queue stands.
         let alone = ALONE_WITHIN + ALONE_WITHIN_PER_RATIO.mul_f64(ratio);
@@ -378,11 +381,21 @@ impl Robust {
             && !self.drains.met_within(now, alone)
             && !self.outages.ended_within(now, UNSURE_AFTER_OUTAGE);
         self.capacity.set_shared(self.shared);
-        if self.config.capacity_bounds && self.config.has(Part::CurveSlope) {
-            self.capacity.least_slope()
-        } else {
-            0.0
-        }
+        let rate = self.capacity.packets_per_ms()?;
+        let has = |part| self.config.has(part);
+        self.config.capacity_bounds.then(|| Bounds {
+            delay_min,
+            at_most: if has(Part::CurveAbove) {
+                1.0 / rate
+            } else {
+                f64::INFINITY
+            },
+            at_least: if has(Part::CurveSlope) {
+                self.capacity.least_slope()
+            } else {
+                0.0
+            },
+        })
     }
 
     /// What holds the window in the epoch that begins.
