@@ -336,7 +336,9 @@ impl Controller for Forward {
     }
 
     fn next_tick(&self) -> Option<Time> {
-        self.release.next()
+        // What was heard since the last decision has to be decided on even if nothing more is heard.
+        let late = || self.stale.then(|| self.updated + TICK * 4);
+        self.release.next().or_else(late)
     }
 
     fn ecn(&self) -> Ecn {
