@@ -633,6 +633,10 @@ mod tests {
     }
 
     #[test]
+    #[allow(
+        clippy::needless_update,
+        reason = "there is more to a configuration with the feature `parts`"
+    )]
     fn values_out_of_range_are_refused_by_name() {
         for budget_ms in [0.0, -1.0, f64::NAN, 1e9] {
             let config = Config {
