@@ -9,27 +9,26 @@ use proptest::prelude::*;
 use verus_core::forward::{Config, Forward};
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Phase, Time, Timeout};
 
+/// An acknowledgement; see `struct heard` in forward.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Heard {
+    pub now: u64,
+    pub sent: u64,
+    pub rtt: u64,
+    pub acked: u64,
+    pub lost: u64,
+    pub marked: u64,
+    pub smoothed_rtt: u64,
+    pub in_flight: u64,
+    pub app_limited: bool,
+}
+
 /// What happens to a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Event {
-    /// An acknowledgement; see `struct heard` in forward.h.
-    Heard {
-        now: u64,
-        sent: u64,
-        rtt: u64,
-        acked: u64,
-        lost: u64,
-        marked: u64,
-        smoothed_rtt: u64,
-        in_flight: u64,
-        app_limited: bool,
-    },
-    Timeout {
-        now: u64,
-    },
-    PacketSize {
-        bytes: u64,
-    },
+    Heard(Heard),
+    Timeout { now: u64 },
+    PacketSize { bytes: u64 },
 }
 
 /// What the law says.
@@ -70,45 +69,34 @@ impl Core {
     pub fn hear(&mut self, event: Event) -> Answer {
         let forward = &mut self.0;
         match event {
-            Event::Heard {
-                now,
-                sent,
-                rtt,
-                acked,
-                lost,
-                marked,
-                smoothed_rtt,
-                in_flight,
-                app_limited,
-            } => {
+            Event::Heard(heard) => {
                 let packet = |bytes: u64| Departure {
                     number: 0,
-                    at: Time::from_nanos(sent),
+                    at: Time::from_nanos(heard.sent),
                     size: Bytes::new(bytes),
                     window: Bytes::ZERO,
                     in_flight: Bytes::ZERO,
                     delivered: Bytes::ZERO,
                     delivered_at: Time::ZERO,
                     sending: Duration::ZERO,
-                    app_limited,
+                    app_limited: heard.app_limited,
                 };
                 let sample = Acked {
-                    packet: packet(acked),
-                    rtt: Duration::from_nanos(rtt),
+                    packet: packet(heard.acked),
+                    rtt: Duration::from_nanos(heard.rtt),
                     received_at: None,
                 };
-                let smoothed_rtt = Duration::from_nanos(smoothed_rtt);
                 forward.on_feedback(&Feedback {
-                    now: Time::from_nanos(now),
-                    acked: &[sample][..usize::from(acked > 0)],
-                    lost: &[packet(lost)][..usize::from(lost > 0)],
+                    now: Time::from_nanos(heard.now),
+                    acked: &[sample][..usize::from(heard.acked > 0)],
+                    lost: &[packet(heard.lost)][..usize::from(heard.lost > 0)],
                     recovered: &[],
-                    marked: marked as usize,
+                    marked: heard.marked as usize,
                     report: None,
-                    in_flight_before: Bytes::new(in_flight),
+                    in_flight_before: Bytes::new(heard.in_flight),
                     in_flight: Bytes::ZERO,
                     delivered: Bytes::ZERO,
-                    smoothed_rtt,
+                    smoothed_rtt: Duration::from_nanos(heard.smoothed_rtt),
                     min_rtt: Duration::ZERO,
                 });
             }
@@ -197,19 +185,17 @@ impl Native {
 
     pub fn hear(&mut self, event: Event) -> Answer {
         match event {
-            Event::Heard {
-                now,
-                sent,
-                rtt,
-                acked,
-                lost,
-                marked,
-                smoothed_rtt,
-                in_flight,
-                app_limited,
-            } => self.ask(&format!(
-                "h {now} {sent} {rtt} {acked} {lost} {marked} {smoothed_rtt} {in_flight} {}",
-                u8::from(app_limited)
+            Event::Heard(heard) => self.ask(&format!(
+                "h {} {} {} {} {} {} {} {} {}",
+                heard.now,
+                heard.sent,
+                heard.rtt,
+                heard.acked,
+                heard.lost,
+                heard.marked,
+                heard.smoothed_rtt,
+                heard.in_flight,
+                u8::from(heard.app_limited)
             )),
             Event::Timeout { now } => self.ask(&format!("t {now}")),
             Event::PacketSize { bytes } => {
@@ -290,7 +276,7 @@ fn event() -> impl Strategy<Value = (bool, Event)> {
     );
     let heard = heard.prop_map(
         |((now, sent, rtt), (acked, lost, marked), (smoothed_rtt, in_flight, app_limited))| {
-            Event::Heard {
+            Event::Heard(Heard {
                 now,
                 sent,
                 rtt,
@@ -300,23 +286,22 @@ fn event() -> impl Strategy<Value = (bool, Event)> {
                 smoothed_rtt,
                 in_flight,
                 app_limited,
-            }
+            })
         },
     );
     let likely = (
         (0u64..20_000_000, 20_000_000u64..200_000_000),
         (0u64..20_000, 0u64..200_000),
     );
-    let likely = likely.prop_map(|((step, rtt), (acked, in_flight))| Event::Heard {
-        now: step,
-        sent: step.saturating_sub(rtt),
-        rtt,
-        acked,
-        lost: 0,
-        marked: 0,
-        smoothed_rtt: rtt,
-        in_flight,
-        app_limited: false,
+    let likely = likely.prop_map(|((step, rtt), (acked, in_flight))| {
+        Event::Heard(Heard {
+            now: step,
+            rtt,
+            acked,
+            smoothed_rtt: rtt,
+            in_flight,
+            ..Heard::default()
+        })
     });
     prop_oneof![
         1 => heard.prop_map(|event| (false, event)),
@@ -329,31 +314,15 @@ fn event() -> impl Strategy<Value = (bool, Event)> {
 /// Relative times follow what came before.
 fn placed(clock: &mut u64, relative: bool, event: Event) -> Event {
     match event {
-        Event::Heard {
-            now,
-            rtt,
-            acked,
-            lost,
-            marked,
-            smoothed_rtt,
-            in_flight,
-            app_limited,
-            ..
-        } if relative => {
-            *clock = clock.saturating_add(now);
-            Event::Heard {
+        Event::Heard(heard) if relative => {
+            *clock = clock.saturating_add(heard.now);
+            Event::Heard(Heard {
                 now: *clock,
-                sent: clock.saturating_sub(rtt),
-                rtt,
-                acked,
-                lost,
-                marked,
-                smoothed_rtt,
-                in_flight,
-                app_limited,
-            }
+                sent: clock.saturating_sub(heard.rtt),
+                ..heard
+            })
         }
-        Event::Heard { now, .. } | Event::Timeout { now } => {
+        Event::Heard(Heard { now, .. }) | Event::Timeout { now } => {
             *clock = (*clock).max(now);
             event
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::law::{Answer, Event};
+use crate::law::{Answer, Event, Heard};
 
 const MS: u64 = 1_000_000;
 const PACKET: u64 = 1500;
@@ -140,7 +140,7 @@ impl Path {
             } else {
                 smoothed - smoothed / 8 + rtt / 8
             };
-            let answer = hear(Event::Heard {
+            let answer = hear(Event::Heard(Heard {
                 now,
                 sent: newest.sent,
                 rtt,
@@ -150,7 +150,7 @@ impl Path {
                 smoothed_rtt: smoothed,
                 in_flight: before,
                 app_limited: newest.app_limited,
-            });
+            }));
             allowed = answer.allowed.unwrap_or(0);
         }
     }

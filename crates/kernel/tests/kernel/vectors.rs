@@ -99,20 +99,10 @@ fn line(event: Event, answer: Answer) -> Value {
         "phase": answer.phase.name(),
     });
     let happened = match event {
-        Event::Heard {
-            now,
-            sent,
-            rtt,
-            acked,
-            lost,
-            marked,
-            smoothed_rtt,
-            in_flight,
-            app_limited,
-        } => json!({
-            "event": "heard", "now_ns": now, "sent_ns": sent, "rtt_ns": rtt, "acked_bytes": acked, "lost_bytes": lost,
-            "marked_packets": marked, "smoothed_rtt_ns": smoothed_rtt, "in_flight_bytes": in_flight,
-            "app_limited": app_limited,
+        Event::Heard(heard) => json!({
+            "event": "heard", "now_ns": heard.now, "sent_ns": heard.sent, "rtt_ns": heard.rtt, "acked_bytes": heard.acked,
+            "lost_bytes": heard.lost, "marked_packets": heard.marked, "smoothed_rtt_ns": heard.smoothed_rtt,
+            "in_flight_bytes": heard.in_flight, "app_limited": heard.app_limited,
         }),
         Event::Timeout { now } => json!({"event": "timeout", "now_ns": now}),
         Event::PacketSize { bytes } => json!({"event": "packet_size", "bytes": bytes}),
