@@ -34,7 +34,7 @@ DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highw
 #: Schemes that are the kernel's own, by the names that it lists; in real time only.
 KERNEL = "linux:cc="
 
-#: Ours in the kernel's TCP, loaded for the run (`kernel:forward`, `kernel:forward:queue_ms=15`); in real time only.
+#: Ours in the kernel's TCP, loaded for the run (`kernel:forward`, `kernel:forward:budget_ms=40`); in real time only.
 OURS_IN_KERNEL = "kernel:"
 
 #: Schemes that are programs, in real time only: `cmd:SENDER => RECEIVER`, with a label if need be (`cmd[LABEL]:…`).
@@ -352,8 +352,9 @@ class Settings(RunSettings, PathSettings):
             entries = [carried for entry in entries for carried in self._carried(entry)]
         for entry in entries:
             if not self.emulate and any(map(is_real, entry.flows)):
-                whose = "the kernel's" if entry.text.startswith((KERNEL, OURS_IN_KERNEL)) else "a program"
-                raise FieldError("schemes", f"`{entry.text}` is {whose}: it runs in real time only (--emulate)")
+                raise FieldError(
+                    "schemes", f"`{entry.text}` is {whose(entry.text)}: it runs in real time only (--emulate)"
+                )
             if self.emulate and any(map(controller.is_python, entry.flows)):
                 raise FieldError("schemes", f"`{entry.text}` is Python's: it runs in the simulator only")
         return distinct(list({(entry.text, entry.transport): entry for entry in entries}.values()))
@@ -479,6 +480,16 @@ def is_real(text: str) -> bool:
         (True, False)
     """
     return text.startswith((KERNEL, OURS_IN_KERNEL)) or _PROGRAM.match(text) is not None
+
+
+def whose(text: str) -> str:
+    """Whose sender a scheme that only real time has is, for messages.
+
+    Example:
+        >>> whose("linux:cc=cubic"), whose("cmd:iperf3 -c {host}")
+        ("the kernel's", 'a program')
+    """
+    return "the kernel's" if text.startswith((KERNEL, OURS_IN_KERNEL)) else "a program"
 
 
 def expanded(name: str, text: str) -> list[str]:

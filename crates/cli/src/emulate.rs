@@ -110,31 +110,23 @@ pub fn run(_: &Args, ui: &Ui) -> Result<(), Failure> {
     ui.json(&outcome)
 }
 
-/// Loads what flows want in the kernel, each setting once, under names that nobody else has.
+/// Loads what flows want in the kernel, each setting once, under names that nobody else has: these take the place of those
+/// that the flows were given.
 fn hold(flows: &mut [Kind]) -> Result<Vec<verus_kernel::Held>, Failure> {
-    let mut loaded: Vec<(verus_kernel::Config, String)> = Vec::new();
+    let mut named: Vec<(verus_kernel::Config, String)> = Vec::new();
     let mut held = Vec::new();
     for kind in flows {
         let Kind::Loaded(config) = kind else {
             continue;
         };
-        let known = loaded.iter().find(|(known, _)| known == config);
-        let name = match known {
-            Some((_, name)) => name.clone(),
-            None => {
-                let name = format!("verus_{:x}_{}", std::process::id(), loaded.len());
-                let named = verus_kernel::Config {
-                    name: name.clone(),
-                    ..config.clone()
-                };
-                let one =
-                    verus_kernel::hold(&named).map_err(|error| crate::kernel::told(&error))?;
-                held.push(one);
-                loaded.push((config.clone(), name.clone()));
-                name
-            }
-        };
-        *kind = Kind::Tcp(name);
+        if let Some((_, name)) = named.iter().find(|(known, _)| known == config) {
+            config.name.clone_from(name);
+            continue;
+        }
+        let asked = config.clone();
+        config.name = format!("verus_{:x}_{}", std::process::id(), named.len());
+        held.push(verus_kernel::hold(config).map_err(|error| crate::kernel::told(&error))?);
+        named.push((asked, config.name.clone()));
     }
     Ok(held)
 }

@@ -474,30 +474,7 @@ impl Scheme {
         let large = large.map(|(key, _)| {
             format!("a {key} of more than {LARGEST_WINDOW_OF_STRANGERS} is more work")
         });
-        large
-            .or_else(|| self.config.dear(sends))
-            .or_else(|| self.research().filter(|_| sends))
-    }
-
-    /// What of Verus is for research: together its keys make it send, and keep, several times what it does by default
-    /// (`cargo bench -p verus-net --bench strangers`). Whether it is paper mode or not, the ratio may be set.
-    fn research(&self) -> Option<String> {
-        if self.name != "verus" {
-            return None;
-        }
-        let paper = self.params.iter().any(
-            |(key, value)| matches!(value, Value::Word(mode) if key == "mode" && mode == "paper"),
-        );
-        let most = if paper { 3.0 } else { 6.0 };
-        self.params
-            .iter()
-            .find_map(|(key, value)| match (key.as_str(), value) {
-                ("mode", _) => None,
-                ("ratio", Value::Number(ratio)) => {
-                    (*ratio > most).then(|| format!("a ratio of more than {most} is more work"))
-                }
-                _ => Some(format!("{key} is for research, and may be more work")),
-            })
+        large.or_else(|| self.config.dear(sends))
     }
 
     /// A fresh controller. Schemes that draw random numbers draw them from `seed`: when an epoch of

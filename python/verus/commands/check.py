@@ -17,7 +17,7 @@ from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
 from verus.files import refuse_existing, write_whole
 from verus.folder import check_folder, new_folder
-from verus.scenario import KERNEL, MOST_REPETITIONS, OURS_IN_KERNEL, Contestant, distinct, is_real
+from verus.scenario import MOST_REPETITIONS, Contestant, distinct, is_real, whose
 from verus.suites import Suite, judge
 from verus.suites.explain import explained, listed
 
@@ -137,8 +137,9 @@ def _contestants(schemes: list[str]) -> list[Contestant]:
         raise ValueError("SCHEME: name at least one sender, such as `verus check cubic` (`verus list schemes`)")
     for text in schemes:
         if is_real(text):
-            whose = "the kernel's" if text.startswith((KERNEL, OURS_IN_KERNEL)) else "a program"
-            raise ValueError(f"SCHEME: `{text}` is {whose}: it runs in real time only (`verus compare --emulate`)")
+            raise ValueError(
+                f"SCHEME: `{text}` is {whose(text)}: it runs in real time only (`verus compare --emulate`)"
+            )
     try:
         return distinct([Contestant.from_scheme(text) for text in dict.fromkeys(schemes)])
     except FieldError as error:

@@ -271,29 +271,23 @@ impl Configured for Config {
         }
     }
 
-    /// Its work is by time, whether packets come or not: a decision in each epoch, a curve in each interval.
+    /// Its work is by time, whether packets come or not: a decision in each epoch, a curve in each interval. Together its keys
+    /// make it send, and keep, several times what it does by default (`cargo bench -p verus-net --bench strangers`).
     fn dear(&self, sends: bool) -> Option<String> {
-        let default = Config::default();
-        let dear = [
-            (self.epoch < default.epoch, "epoch_ms"),
-            (
-                self.update_interval < default.update_interval,
-                "update_interval_ms",
-            ),
-        ];
-        let smaller = dear.into_iter().find(|(dear, _)| sends && *dear);
-        // A flow that hears nothing has epochs until its timeout, and remembers what is not yet lost; one that leaves slow
-        // start at another time has epochs where one by default has none.
-        let usual = Config::preset(self.mode);
-        let other = self.recovery.timeout != usual.recovery.timeout
-            || self.recovery.loss != usual.recovery.loss
-            || self.slow_start_exit != usual.slow_start_exit;
-        match smaller {
-            Some((_, key)) => Some(format!("a smaller {key} than the modes have is more work")),
-            None => (sends && other).then(|| {
-                "another end of slow start, loss timer or timeout than the mode has is more work"
+        let most = if self.mode == Mode::Paper { 3.0 } else { 6.0 };
+        let usual = Config {
+            ratio: self.ratio,
+            ..Config::preset(self.mode)
+        };
+        if !sends {
+            None
+        } else if self.ratio > most {
+            Some(format!("a ratio of more than {most} is more work"))
+        } else {
+            (*self != usual).then(|| {
+                "every key of verus but mode and ratio is for research, and may be more work"
                     .to_owned()
-            }),
+            })
         }
     }
 }

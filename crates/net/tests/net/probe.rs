@@ -402,20 +402,24 @@ fn limits_and_nonsense_are_refused_in_words() {
         ),
         ("sprout:max_rate=999,receiver=no", false, "max_rate"),
         ("sprout:receiver=no", false, "forecasts"),
-        ("verus:timeout_max_ms=60000", false, "timeout"),
-        ("verus:loss_delays=9", false, "loss timer"),
-        ("verus:mode=paper,exit_multiple=99", false, "slow start"),
+        ("verus:timeout_max_ms=60000", false, "but mode and ratio"),
+        ("verus:loss_delays=9", false, "but mode and ratio"),
+        (
+            "verus:mode=paper,exit_multiple=99",
+            false,
+            "but mode and ratio",
+        ),
         (
             "cubic:initial_window_packets=26",
             false,
             "initial_window_packets",
         ),
         ("newreno:min_window_packets=26", false, "min_window_packets"),
-        ("verus:mode=paper,epoch_ms=0.1", false, "epoch_ms"),
-        ("verus:update_interval_ms=999", false, "update_interval_ms"),
+        ("verus:mode=paper,epoch_ms=0.1", false, "but mode and ratio"),
+        ("verus:update_interval_ms=999", false, "but mode and ratio"),
         ("verus:mode=paper,ratio=4", false, "ratio"),
         ("verus:ratio=7", false, "ratio"),
-        ("verus:increment_ms=1000", false, "increment_ms"),
+        ("verus:increment_ms=1000", false, "but mode and ratio"),
     ] {
         let mut asked = request();
         asked.scheme = scheme.to_owned();
