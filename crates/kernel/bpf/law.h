@@ -78,12 +78,6 @@ static inline u64 law_horizon(u64 gap, u64 spread)
 	return smaller(gaps + smaller(spread, LONGEST), LONGEST_HORIZON);
 }
 
-/* How long a silence counts for in r, us. */
-static inline u64 law_silence(u64 gap)
-{
-	return smaller(larger(GAPS * smaller(gap, LONGEST), LEAST_SILENCE), LONGEST_GAPS);
-}
-
 /* W and its pace. */
 static inline void law_decide(const struct state *state, struct decision *decision)
 {

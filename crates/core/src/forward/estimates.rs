@@ -195,7 +195,7 @@ impl Estimates {
         }
         let at = self.path.on_acked(now, sample, smoothed_rtt);
         self.deliveries
-            .on_delivery(at, sample.packet.at, sample.packet.size);
+            .on_delivery(at, sample.packet.size);
     }
 
     /// T: what r is measured over.
@@ -238,17 +238,7 @@ impl Estimates {
         }
         self.looked = now;
         self.want();
-        let silence = if self.parts.has(Part::Horizon) {
-            Duration::from_micros(law::silence(self.deliveries.gap().as_micros()))
-        } else {
-            UNMEASURED
-        };
-        let pause = if self.parts.has(Part::CutPauses) {
-            (self.base + self.wanted) / 2
-        } else {
-            Duration::MAX
-        };
-        self.deliveries.count(self.period(packet), silence, pause);
+        self.deliveries.measure_over(self.period(packet));
     }
 
     /// Takes q anew.
