@@ -547,9 +547,7 @@ impl State {
 
     #[inline]
     fn is_due(&self, controller: &(impl Controller + ?Sized), now: Time) -> bool {
-        let by_now = |at| at <= now;
-        self.tick_at(controller).is_some_and(by_now)
-            || self.next_timer(controller).is_some_and(by_now)
+        self.next_timer(controller).is_some_and(|at| at <= now)
     }
 
     /// How many of the packets that an acknowledgement newly reveals as arrived bore a mark, given the receiver's

@@ -21,7 +21,6 @@
 #define GAPS 4
 #define LONGEST_GAPS 80000ull
 #define LONGEST_HORIZON 200000ull
-#define LEAST_SILENCE 20000ull
 #define DRAIN_PERCENT 15
 #define SMALL_PACKETS 4
 #define LEAST_SHARE 8
