@@ -29,6 +29,7 @@ mod release;
 
 use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::{Allowance, Controller, Departure, Feedback, Phase, Timeout};
+use crate::credit::TICK;
 use crate::ecn::Ecn;
 use crate::range::{OutOfRange, Within};
 use crate::recovery::{Recovery, TimeoutRule};
@@ -51,8 +52,6 @@ use release::Release;
 const INITIAL_PACKETS: u64 = 10;
 /// Packets that may leave after a timeout, until one is acknowledged.
 const PROBE_PACKETS: u64 = 2;
-/// The law is computed at most this often. Every millisecond takes more time and brings nothing.
-const PERIOD: Duration = Duration::from_millis(2);
 /// Slow start ends when this many acknowledgements in a row have seen a queue of at least half the target.
 const QUEUED_SAMPLES: u32 = 3;
 /// Slow start also ends when more than one packet in this many is lost.
@@ -218,10 +217,10 @@ impl Forward {
         }
     }
 
-    /// Whether it is time for the law: once in [`PERIOD`], or twice a round trip where that is shorter.
+    /// Whether it is time for the law: once a millisecond, or twice a round trip where that is shorter.
     fn is_due(&self) -> bool {
         let now = self.release.now();
-        now.since(self.updated) >= PERIOD.min(self.estimates.smoothed_rtt() / 2)
+        now.since(self.updated) >= TICK.min(self.estimates.smoothed_rtt() / 2)
     }
 
     /// Computes window and pace anew from what has been measured.
@@ -338,7 +337,7 @@ impl Controller for Forward {
 
     fn next_tick(&self) -> Option<Time> {
         // What was heard since the last decision has to be decided on even if nothing more is heard.
-        let late = || self.stale.then(|| self.updated + PERIOD * 2);
+        let late = || self.stale.then(|| self.updated + TICK * 4);
         self.release.next().or_else(late)
     }
 

@@ -20,7 +20,7 @@
 #define QUEUED_SAMPLES 3
 #define OVERFLOW 32
 /* credit.rs */
-#define PERIOD (2 * MS)
+#define TICK (1 * MS)
 
 struct forward {
 	/* W, bytes. */
@@ -120,7 +120,7 @@ static inline void forward_on_heard(struct forward *f, const struct heard *h)
 		return;
 	answered = f->silent;
 	f->silent = 0;
-	if (answered || less(f->now, f->updated) >= smaller(PERIOD, f->estimates.smoothed_rtt / 2)) {
+	if (answered || less(f->now, f->updated) >= smaller(TICK, f->estimates.smoothed_rtt / 2)) {
 		f->updated = f->now;
 		estimates_refresh(&f->estimates, f->now, f->packet, !f->is_starting && f->drains.phase == PHASE_LAW);
 		change_phase(f);

@@ -194,8 +194,7 @@ impl Estimates {
             self.deliveries = Deliveries::new();
         }
         let at = self.path.on_acked(now, sample, smoothed_rtt);
-        self.deliveries
-            .on_delivery(at, sample.packet.size);
+        self.deliveries.on_delivery(at, sample.packet.size);
     }
 
     /// T: what r is measured over.
