@@ -2,9 +2,9 @@
 
 use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Ecn, Time};
-use verus_net::probe::flow::{Incoming, Load, Outgoing};
-use verus_net::probe::seal::Key;
-use verus_net::probe::wire::{
+use verus_probe::flow::{Incoming, Load, Outgoing};
+use verus_probe::seal::Key;
+use verus_probe::wire::{
     self, Accept, AckBody, Data, Ending, Hello, Kind, MAX_NUMBER, Packet, Retry, Status, TAG_BYTES,
 };
 

@@ -18,12 +18,12 @@ use tokio::time::Instant;
 use verus_core::Time;
 use verus_core::algorithm::{RECOMMENDED, Scheme};
 use verus_measure::qlog::Subject;
-use verus_net::quic::View;
-use verus_net::transfer::address::Host;
-use verus_net::transfer::private::Home;
-use verus_net::transfer::secrets::{Fingerprint, Token};
-use verus_net::transfer::trust::Trust;
-use verus_net::transfer::{Client, ClientConfig, ConnectError, Delivered, Gauge, SILENCE, Trouble};
+use verus_quinn::View;
+use verus_transfer::address::Host;
+use verus_transfer::private::Home;
+use verus_transfer::secrets::{Fingerprint, Token};
+use verus_transfer::trust::Trust;
+use verus_transfer::{Client, ClientConfig, ConnectError, Delivered, Gauge, SILENCE, Trouble};
 
 use crate::failure::Failure;
 use crate::progress::Progress;

@@ -477,6 +477,11 @@ impl Scheme {
         large.or_else(|| self.config.dear(sends))
     }
 
+    /// What makes its controllers: what a transport of others' takes.
+    pub fn config(&self) -> &Arc<dyn Configured> {
+        &self.config
+    }
+
     /// A fresh controller. Schemes that draw random numbers draw them from `seed`: when an epoch of
     /// Verus ends, the walk of a model.
     pub fn build(&self, seed: u64) -> Box<dyn Controller> {

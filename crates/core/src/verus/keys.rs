@@ -272,7 +272,7 @@ impl Configured for Config {
     }
 
     /// Its work is by time, whether packets come or not: a decision in each epoch, a curve in each interval. Together its keys
-    /// make it send, and keep, several times what it does by default (`cargo bench -p verus-net --bench strangers`).
+    /// make it send, and keep, several times what it does by default (`cargo bench -p verus-probe --bench strangers`).
     fn dear(&self, sends: bool) -> Option<String> {
         let most = if self.mode == Mode::Paper { 3.0 } else { 6.0 };
         let usual = Config {
