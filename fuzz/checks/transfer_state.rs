@@ -15,7 +15,7 @@ use std::time::Duration;
 use quinn::crypto::rustls::QuicServerConfig;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
-use verus_core::algorithm::Scheme;
+use verus_senders::Scheme;
 use verus_transfer::access::Access;
 use verus_transfer::digest::{BLOCK, Tally};
 use verus_transfer::files::{Place, Source};

@@ -1,6 +1,6 @@
 //! A model for the model-driven controller, which has no default.
 
-use verus_core::model::{About, Sample, Trainer};
+use verus_model::{About, Sample, Trainer};
 
 /// The file of a model that was taught to send one packet an epoch whatever the delay, now and then none or two.
 ///

@@ -14,7 +14,6 @@ use std::net::SocketAddr;
 use std::process::{Command, ExitCode};
 
 use rustix::time::{ClockId, clock_gettime};
-use verus_core::algorithm::{self, Scheme};
 use verus_core::controller::{Arrival, Observer};
 use verus_core::{Bytes, Duration, Rate, Time};
 use verus_probe::Server;
@@ -25,6 +24,7 @@ use verus_probe::server::{Catalogue, ServerConfig};
 use verus_probe::wire::{
     self, Accept, AckBody, Data, Hello, Kind, MIN_HELLO_BYTES, Packet, Request, Retry, Status,
 };
+use verus_senders::{self as algorithm, Scheme};
 
 /// More than this many times the defaults is too dear for strangers.
 const MOST: f64 = 3.0;

@@ -18,7 +18,6 @@ use rustix::time::{
 };
 use verus_channel::{QueueConfig, RateSchedule, Service};
 use verus_clock::Clock;
-use verus_core::algorithm::Scheme;
 use verus_core::controller::Observer;
 use verus_core::{Bytes, Controller, Duration, Feedback, Rate, Recovery, Time, Timeout};
 use verus_faults::{Bottleneck, Proxy, ProxyConfig, ProxyStats, Schedule};
@@ -28,6 +27,7 @@ use verus_probe::flow::Algorithms;
 use verus_probe::server::{Library, Server, ServerConfig};
 use verus_probe::socket::UdpSocket;
 use verus_probe::wire::Request;
+use verus_senders::{Built, Scheme};
 
 const PACKET_BYTES: u16 = 1400;
 const SEGMENT: usize = PACKET_BYTES as usize - 28;
@@ -124,11 +124,11 @@ enum Chosen {
 }
 
 impl Algorithms for Chosen {
-    fn controller(&self, seed: u64) -> Box<dyn Controller> {
+    fn controller(&self, seed: u64) -> Built {
         match self {
-            Chosen::Fixed(packets) => {
-                Box::new(Fixed(Bytes::new(packets * u64::from(PACKET_BYTES))))
-            }
+            Chosen::Fixed(packets) => Built::Other(Box::new(Fixed(Bytes::new(
+                packets * u64::from(PACKET_BYTES),
+            )))),
             Chosen::Scheme(scheme) => scheme.build(seed),
         }
     }

@@ -5,15 +5,15 @@ use std::collections::VecDeque;
 use std::io;
 
 use hdrhistogram::Histogram;
-use verus_core::algorithm::Scheme;
 use verus_core::controller::{Arrival, Observer};
 use verus_core::receiver::{
     Ack, DataRange, NumberRange, RANGES_PER_ACK, Received, Receiver, ReceiverConfig,
 };
-use verus_core::sender::{FalseAck, Sender};
-use verus_core::{Bytes, Controller, Duration, Ecn, Rate, Time};
+use verus_core::sender::FalseAck;
+use verus_core::{Bytes, Duration, Ecn, Rate, Time};
 use verus_measure::PathMeter;
 use verus_measure::qlog::{Qlog, Written};
+use verus_senders::{Built, Scheme, Sender};
 
 use super::seal::{Freshness, Key, ReplayWindow};
 use super::wire::{self, AckBody, Data, FlowStatus, MAX_RANGES, MAX_RUNS, MAX_TIMES, Run};
@@ -202,14 +202,7 @@ pub struct Outgoing {
 impl Outgoing {
     /// A flow that sends `load` under `controller`, beginning now. `seed` chooses the packet numbers
     /// that are skipped.
-    pub fn new(
-        flow: u16,
-        controller: Box<dyn Controller>,
-        load: &Load,
-        seed: u64,
-        now: Time,
-        log: bool,
-    ) -> Self {
+    pub fn new(flow: u16, controller: Built, load: &Load, seed: u64, now: Time, log: bool) -> Self {
         let mut sender = Sender::new(controller, load.packet_size, now);
         sender.skip_numbers(seed);
         let instalment = load.rate.map(|rate| (now, rate.time_for(load.packet_size)));
@@ -804,7 +797,7 @@ impl Incoming {
 /// The controller of each flow and the receiver half of its algorithm.
 pub trait Algorithms {
     /// A controller for the flow with this seed.
-    fn controller(&self, seed: u64) -> Box<dyn Controller>;
+    fn controller(&self, seed: u64) -> Built;
     /// The receiver half for one flow, if there is one.
     fn observer(&self) -> Option<Box<dyn Observer>>;
     /// When packets are acknowledged.
@@ -822,7 +815,7 @@ pub trait Algorithms {
 }
 
 impl Algorithms for Scheme {
-    fn controller(&self, seed: u64) -> Box<dyn Controller> {
+    fn controller(&self, seed: u64) -> Built {
         self.build(seed)
     }
 

@@ -5,9 +5,9 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Duration, Rate, Time};
 use verus_measure::{PathFlow, PathMeter, PathMetrics, PathTotals};
+use verus_senders::Scheme;
 
 use super::connection::Connection;
 use super::echo::{Echo, Echoes};

@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use rand::Rng;
 use rand_chacha::ChaCha20Rng;
-use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Duration, Ecn, Rate, Time};
+use verus_senders::Scheme;
 
 use super::connection::{
     self, Batch, CHALLENGE_BYTES, Connection, POLICE_SAVES, Rejected, Role, SENDING_SAVES, Terms,

@@ -10,7 +10,6 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
 use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Rate, Time, random};
 use verus_faults::world::{self, Ending, Endpoint, Surroundings};
 use verus_faults::{Bottleneck, Schedule};
@@ -22,6 +21,7 @@ use verus_probe::wire::{
     self, Accept, AckBody, Data, Ending as Close, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason,
     Request, Retry, Run, Status,
 };
+use verus_senders::Scheme;
 
 /// Memory is the whole process's, for which these tests have one of their own: who measures it waits until the others
 /// have ended, and they for it.

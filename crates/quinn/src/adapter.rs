@@ -275,7 +275,7 @@ mod tests {
     use std::time::Duration;
 
     use congestion::Controller as _;
-    use verus_core::algorithm::Scheme;
+    use verus_senders::Scheme;
 
     use super::*;
 
@@ -295,7 +295,7 @@ mod tests {
         let origin = origin();
         let at = |millis| origin + Duration::from_millis(millis);
         let scheme = Scheme::parse("verus").expect("in the catalogue");
-        let bridge = Bridge::new(scheme.build(1), Time::ZERO, SIZE as u16);
+        let bridge = Bridge::new(scheme.config().build(1), Time::ZERO, SIZE as u16);
         let mut adapter = Adapter::new(Shared::new(origin, bridge, Arc::default()));
         let shared = Arc::clone(&adapter.shared);
         let mut context = Context::from_waker(Waker::noop());
@@ -337,7 +337,7 @@ mod tests {
         let origin = origin();
         let at = |millis| origin + Duration::from_millis(millis);
         let scheme = Scheme::parse("verus").expect("in the catalogue");
-        let bridge = Bridge::new(scheme.build(1), Time::ZERO, SIZE as u16);
+        let bridge = Bridge::new(scheme.config().build(1), Time::ZERO, SIZE as u16);
         let mut adapter = Adapter::new(Shared::new(origin, bridge, Arc::default()));
         let shared = Arc::clone(&adapter.shared);
         let mut context = Context::from_waker(Waker::noop());

@@ -626,7 +626,7 @@ mod tests {
 
     use proptest::prelude::*;
     use verus_core::Allowance;
-    use verus_core::algorithm::{Scheme, catalogue};
+    use verus_senders::{Scheme, catalogue};
 
     use super::*;
 
@@ -1187,7 +1187,7 @@ mod tests {
     impl Stack {
         fn new(scheme: &str) -> Stack {
             let scheme = Scheme::parse(scheme).expect("in the catalogue");
-            let mut bridge = Bridge::new(scheme.build(1), Time::ZERO, SIZE as u16);
+            let mut bridge = Bridge::new(scheme.config().build(1), Time::ZERO, SIZE as u16);
             bridge.set_log(Some(Log::new(1 << 20)));
             Stack {
                 bridge,
@@ -1462,7 +1462,7 @@ mod tests {
             calls in prop::collection::vec((0u8..8, any::<u32>(), any::<u32>()), 1..200),
         ) {
             let scheme = Scheme::parse(&scheme).expect("in the catalogue");
-            let mut bridge = Bridge::new(scheme.build(1), Time::ZERO, SIZE as u16);
+            let mut bridge = Bridge::new(scheme.config().build(1), Time::ZERO, SIZE as u16);
             let mut now = Time::ZERO;
             for (call, a, b) in calls {
                 now += Duration::from_nanos(u64::from(a % 5_000_000));

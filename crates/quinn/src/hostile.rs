@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
 
-use verus_core::algorithm::Scheme;
-use verus_core::model::{About, Sampler, Trainer};
 use verus_core::{Bytes, Duration, LossRule, Time};
 use verus_faults::bound::{self, Bound};
 use verus_faults::liar::{Liar, Lie, Lies, Told};
 use verus_faults::{Datagram, Link};
+use verus_model::{About, Sampler, Trainer};
+use verus_senders::Scheme;
 
 use super::Bridge;
 
@@ -62,7 +62,7 @@ struct Stack {
 
 impl Stack {
     fn new(scheme: &Scheme, seed: u64) -> Self {
-        let controller = scheme.build(seed);
+        let controller = scheme.config().build(seed);
         // As the factory configures quinn.
         let (packet_threshold, time_threshold) = match controller.recovery().loss {
             LossRule::Rack => (PACKET_THRESHOLD, 9.0 / 8.0),

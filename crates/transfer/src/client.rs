@@ -17,7 +17,7 @@ use rustls::{DigitallySignedStruct, SignatureScheme};
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use verus_core::algorithm::Scheme;
+use verus_senders::Scheme;
 
 use super::address::Host;
 use super::exchange::{Delivered, supply, take};

@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use quinn::{IdleTimeout, TransportConfig, VarInt};
-use verus_core::algorithm::Scheme;
+use verus_senders::Scheme;
 
 use verus_net::socket;
 

@@ -24,7 +24,7 @@ use rustls::crypto::ring::default_provider;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, timeout};
-use verus_core::algorithm::Scheme;
+use verus_senders::Scheme;
 
 use super::access::{Access, ClientName, Refreshed, Rights, Stranger, Visitor};
 use super::account::{Direction, Outcome, Transfer};

@@ -9,8 +9,8 @@ use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint, IdleTimeout, ServerConfig, TransportConfig, VarInt};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use verus_core::Time;
-use verus_core::algorithm::Scheme;
 use verus_quinn as quic;
+use verus_senders::Scheme;
 
 use super::flow::{Flow, Outcome};
 

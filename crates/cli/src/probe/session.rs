@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Duration, Time};
 use verus_measure::qlog::{Qlog, Written};
 use verus_probe::DEFAULT_PORT;
@@ -17,6 +16,7 @@ use verus_probe::seal::Secret;
 use verus_probe::server::overhead;
 use verus_probe::socket::UdpSocket;
 use verus_probe::wire::Request;
+use verus_senders::Scheme;
 
 use crate::failure::Failure;
 use crate::scaled;

@@ -13,7 +13,6 @@ use std::thread;
 
 use rand::RngExt;
 use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Rate, Time, random};
 use verus_faults::world::{self, Ending, Endpoint, Meeting, Surroundings};
 use verus_faults::{Bottleneck, Schedule};
@@ -22,6 +21,7 @@ use verus_probe::connection::Batch;
 use verus_probe::seal::Secret;
 use verus_probe::server::{Catalogue, Server, ServerConfig};
 use verus_probe::wire::{Reason, Request};
+use verus_senders::Scheme;
 
 /// Stretched once for all seeds.
 static SECRET: LazyLock<Secret> = LazyLock::new(|| Secret::stretch(b"a shared secret"));

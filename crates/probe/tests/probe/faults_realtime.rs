@@ -8,7 +8,6 @@ use std::time::Duration as StdDuration;
 
 use rand::Rng;
 use verus_clock::Clock;
-use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Time, random};
 use verus_faults::realtime::{
     DEADLINE, LOOK, SILENCE, all_at_once, amount, check_befallen, is_gone, proxy,
@@ -20,6 +19,7 @@ use verus_probe::seal::Secret;
 use verus_probe::server::{Catalogue, Notice, Server, ServerConfig};
 use verus_probe::socket::UdpSocket;
 use verus_probe::wire::Request;
+use verus_senders::Scheme;
 
 /// Stretched once for all seeds.
 static SECRET: LazyLock<Secret> = LazyLock::new(|| Secret::stretch(b"a shared secret"));

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 
-use verus_core::algorithm::Scheme;
 use verus_core::controller::{Arrival, Observer, Stamp};
 use verus_core::sender::Counters;
 use verus_core::{Bytes, Controller, Departure, Duration, Ecn, Feedback, Rate, Time, Timeout};
@@ -16,6 +15,7 @@ use verus_probe::seal::{Key, Secret};
 use verus_probe::server::{Catalogue, Library, Notice, ServerConfig};
 use verus_probe::wire::{Hello, Packet, Reason, Request, Retry};
 use verus_probe::{Client, Server};
+use verus_senders::{Built, Scheme};
 
 const DELAY: Duration = Duration::from_millis(20);
 
@@ -699,8 +699,8 @@ impl Observer for Listener {
 struct Talk(std::sync::mpsc::Sender<Vec<u8>>);
 
 impl Algorithms for Talk {
-    fn controller(&self, _: u64) -> Box<dyn Controller> {
-        Box::new(Talker(0, self.0.clone()))
+    fn controller(&self, _: u64) -> Built {
+        Built::Other(Box::new(Talker(0, self.0.clone())))
     }
     fn observer(&self) -> Option<Box<dyn Observer>> {
         Some(Box::new(Listener(Vec::new())))

@@ -2,10 +2,10 @@
 //! them, and the model-driven controller, whose model only the sending end has.
 
 use crate::probe_common::Served;
-use verus_core::algorithm::Scheme;
 use verus_faults::{machine, taught};
 use verus_probe::client::Client;
 use verus_probe::driver::Driver;
+use verus_senders::Scheme;
 
 /// One upload flow for three seconds through a link of 5 Mbit/s and 15 ms each way: Mbit/s that
 /// arrived, and what the controller shows of itself under `name` in the end.

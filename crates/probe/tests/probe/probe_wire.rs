@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use crate::probe_common::{PACKET_BYTES, Served};
 use verus_clock::Clock;
-use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Time};
 use verus_faults::capture::{self, Capture, Captured};
 use verus_faults::machine;
@@ -13,6 +12,7 @@ use verus_probe::client::Client;
 use verus_probe::driver::Driver;
 use verus_probe::flow::Event;
 use verus_probe::wire::{AckBody, Data, Kind, Packet};
+use verus_senders::Scheme;
 
 const PAYLOAD: usize = PACKET_BYTES as usize - 28;
 /// An age in an acknowledgement counts up to this (docs/probe-wire-format.md).

@@ -2,11 +2,11 @@
 
 use crate::probe_common::Served;
 use verus_core::Time;
-use verus_core::algorithm::Scheme;
 use verus_faults::qlog::{Sink, consistent, count};
 use verus_measure::qlog::{Dialect, LIMIT, Qlog, Subject};
 use verus_probe::client::Client;
 use verus_probe::driver::Driver;
+use verus_senders::Scheme;
 
 fn log(sink: &Sink, now: Time) -> Qlog {
     let subject = Subject {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use verus_channel::path::link::{Service, WhenOver};
 use verus_channel::{QueueConfig, RateSchedule, Trace, generate, raw};
-use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Duration, Rate, Time};
 use verus_faults::world::{self, Ending, Endpoint, Surroundings};
 use verus_faults::{Bottleneck, Schedule};
@@ -17,6 +16,7 @@ use verus_probe::limits::Limits;
 use verus_probe::recording::{self, Limit, Recording, Tape, Way};
 use verus_probe::server::{Catalogue, Server, ServerConfig};
 use verus_probe::wire::Request;
+use verus_senders::Scheme;
 
 const MTU: Bytes = Bytes::new(1500);
 /// Of the path, each way.

@@ -13,13 +13,13 @@ use quinn::{
 use rand::Rng;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use verus_clock::Clock;
-use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Time, random};
 use verus_faults::realtime::{
     DEADLINE, LOOK, SILENCE, all_at_once, amount, check_befallen, is_gone, proxy,
 };
 use verus_faults::{End, ProxyStats, Schedule, machine};
 use verus_quinn as quic;
+use verus_senders::Scheme;
 
 /// What an end may hold of what it has sent and received.
 const WINDOW: u32 = 256 << 10;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Connection, Endpoint, ServerConfig, TransportConfig};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use verus_core::algorithm::Scheme;
 use verus_faults::taught;
 use verus_quinn::Factory;
+use verus_senders::Scheme;
 
 /// A runtime with a thread for each end.
 pub fn runtime() -> tokio::runtime::Runtime {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use crate::quic_common::{Pair, carry, runtime, transport, transport_of, write};
 use quinn::TransportConfig;
 use verus_core::Phase;
-use verus_core::algorithm::catalogue;
 use verus_faults::{Proxy, ProxyConfig, Schedule, machine};
 use verus_quinn::{self as quic, Counters, Driver, Event, View};
+use verus_senders::catalogue;
 
 const MEGABYTE: usize = 1 << 20;
 /// Far longer than anything here takes on a machine that does other things as well.

@@ -13,10 +13,10 @@ use quinn_proto::{
 use rand::Rng;
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
-use verus_core::algorithm::Scheme;
 use verus_core::{Time, random};
 use verus_faults::world::{self, Endpoint};
 use verus_quinn::{Driving, View};
+use verus_senders::Scheme;
 
 /// Longer than the longest blackout, so that a transfer can outlive it.
 const IDLE_TIMEOUT: Span = Span::from_secs(60);

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::transfer_common::{TOKEN, World, noise, path};
 use tokio::time::{Instant, sleep, timeout};
-use verus_core::algorithm::Scheme;
+use verus_senders::Scheme;
 use verus_transfer::access::store::Store;
 use verus_transfer::access::{Access, ClientName, Rights};
 use verus_transfer::folder::Folder;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use verus_core::algorithm::Scheme;
+use verus_senders::Scheme;
 use verus_transfer::files::{Place, Source};
 use verus_transfer::folder::Folder;
 use verus_transfer::paths::RelativePath;
