@@ -47,9 +47,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # nothing here is built again.
 rust_of = Cargo.toml Cargo.lock rust-toolchain.toml $(shell find $(addprefix crates/,$(1)) -type f \
   \( -path '*/src/*' -o -path '*/bpf/*' -o -path '*/data/*' -o -name Cargo.toml -o -name build.rs \))
-EXTENSION_RUST := $(call rust_of,core channel measure sim py extension)
-PLAY_RUST := $(call rust_of,core channel measure sim play)
-ENDPOINT_RUST := $(call rust_of,core channel measure clock emu net kernel cli)
+EXTENSION_RUST := $(call rust_of,words core peers model senders channel measure sim py extension)
+PLAY_RUST := $(call rust_of,words core peers model senders channel measure sim play)
+ENDPOINT_RUST := $(call rust_of,words core peers model senders channel measure sim clock emu net quinn probe transfer kernel cli)
 
 # `verus kernel` where there is what it takes (clang, libelf, zlib).
 KERNEL = $(shell scripts/kernel-features 2>/dev/null)
@@ -183,7 +183,7 @@ soak: build ## Servers under 200 honest clients and all attacks for SOAK_MINUTES
 ##@ Measure
 .PHONY: bench
 bench: ## Time the simulator and the transports, each beside a bare program that moves the same
-	cargo bench --locked -p verus-sim -p verus-net -p verus-emu --bench '*'
+	cargo bench --locked -p verus-sim -p verus-quinn -p verus-probe -p verus-emu --bench '*'
 
 .PHONY: bench-pgo
 bench-pgo: ## Time the simulator built with what profiles of it say, beside the same lean loop (needs llvm-tools)
@@ -192,7 +192,7 @@ bench-pgo: ## Time the simulator built with what profiles of it say, beside the 
 .PHONY: hostile
 hostile: ## Set 1,000 seeds of receivers that lie against every controller: table of bounds
 	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-faults --test faults hostile -- --nocapture
-	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-net --lib hostile -- --nocapture
+	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-quinn --lib hostile -- --nocapture
 
 # Not part of CI: of the claims, those on built-in channels are measured again by every `make test`.
 .PHONY: figures

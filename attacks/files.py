@@ -86,28 +86,6 @@ def sender_killed(stage: Stage) -> None:
     stage.lives(server)
 
 
-@attack("files-server-killed", quick=True)
-def server_killed(stage: Stage) -> None:
-    """The server is killed (-9) midway, and started again.
-
-    The client does not claim success; sent again, the file arrives whole.
-    """
-    server, served = serving(stage)
-    source = random_file(stage.work / "big", 32 * MIB)
-    process = sending(stage, source, server, *SLOWLY)
-    under_way(stage, served, "big")
-    server.process.stop(signal.SIGKILL)
-    stage.expect(not (served / "big").exists(), "nothing under its name yet")
-    words = ("serve", served, "--bind", server.host, "--port", server.port, "--config", stage.config())
-    again = Server(stage.endpoint(*words), server.host, server.port, server.client_options)
-    code = process.wait(32)
-    whole = same(source, served / "big")
-    stage.expect(code == 1 or (code == 0 and whole), f"the first client: exit {code}", f"the first client: exit {code}")
-    ran = stage.run("send", source, again.name, *again.client_options)
-    stage.expect(ran.code == 0 and same(source, served / "big"), f"sent again: exit {ran.code}, whole")
-    stage.lives(again)
-
-
 @attack("files-sender-interrupted", quick=True)
 def sender_interrupted(stage: Stage) -> None:
     """Ctrl-C midway.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import math
 import os
@@ -12,7 +11,6 @@ import signal
 import socket
 import struct
 import subprocess
-import threading
 import time
 from pathlib import Path
 
@@ -496,145 +494,6 @@ def garbage(stage: Stage) -> None:
     stage.expect(grown < 16, f"memory grew by {grown:.1f} MB")
     stage.lives(server)
     another_is_answered(stage, server)
-
-
-class Tap:
-    """Between a client and a server: passes everything on, and keeps it."""
-
-    def __init__(self, server: Server) -> None:
-        """Begin."""
-        self.near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.near.bind((HERE, 0))
-        self.far = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.far.bind((ATTACKER, 0))
-        self.far.connect(server.address)
-        for end in (self.near, self.far):
-            end.setblocking(False)  # an error that another thread has taken leaves nothing to read
-        #: Who said it (`c`, `s`), and what.
-        self.kept: list[tuple[str, bytes]] = []
-        self.over = False
-        self.client: wire.Address | None = None
-        self.thread = threading.Thread(target=self._pump)
-        self.thread.start()
-
-    def _pump(self) -> None:
-        while not self.over:
-            for ready in select.select([self.near, self.far], [], [], 0.05)[0]:
-                with contextlib.suppress(OSError):
-                    if ready is self.near:
-                        datagram, self.client = self.near.recvfrom(65535)
-                        self.kept.append(("c", datagram))
-                        self.far.send(datagram)
-                    else:
-                        datagram = self.far.recv(65535)
-                        self.kept.append(("s", datagram))
-                        if self.client:
-                            self.near.sendto(datagram, self.client)
-
-    def stop(self) -> None:
-        """End; the far socket can be used further."""
-        self.over = True
-        self.thread.join()
-
-
-def heard_kinds(ours: socket.socket, seconds: float) -> collections.Counter[int]:
-    """Which kinds of packets come within so long, and how many."""
-    kinds: collections.Counter[int] = collections.Counter()
-    end = time.monotonic() + seconds
-    ours.settimeout(0.1)
-    while time.monotonic() < end:
-        with contextlib.suppress(TimeoutError, ConnectionError):
-            kinds[wire.Packet.parsed(ours.recv(65535)).kind] += 1
-    return kinds
-
-
-def replay(stage: Stage, *options: str) -> None:
-    """Replay a session during and after it, from its own and from another address."""
-    server = stage.probe_server(*options)
-    tap = Tap(server)
-    stage.ending.callback(tap.near.close)
-    stage.ending.callback(tap.far.close)
-    stage.ending.callback(tap.stop)
-    rate, command = 2, ("--duration", "3", "--direction", "both", "--json", *server.client_options)
-    client = stage.start(
-        *(stage.binary, "probe", "client", f"{HERE}:{tap.near.getsockname()[1]}", "--rate-mbps", rate, *command),
-        stderr=subprocess.DEVNULL,
-    )
-    time.sleep(1.5)
-    seen = list(tap.kept)
-    sent = 0
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.bind((ATTACKER, 0))
-        for _, datagram in seen:
-            other.sendto(datagram, server.address)
-            sent += len(datagram)
-        answers = heard_kinds(other, 0.5)
-    stage.expect(
-        set(answers) <= {wire.RETRY, wire.CHALLENGE},
-        f"{len(seen)} packets from another address: {kinds_named(answers)}",
-    )
-    for who, datagram in seen:
-        if who == "c":
-            tap.far.send(datagram)
-    if os.geteuid() == 0:
-        for who, datagram in seen[:50]:
-            if who == "c":
-                from_port_zero(server.address, datagram, ATTACKER)
-    code = client.wait(20)
-    import json
-
-    rows = [json.loads(line) for line in client.said.splitlines() if line.startswith("{")]
-    goodputs = [row["goodput_mbps"] for row in rows]
-    stage.expect(code == 0 and len(rows) == 2, f"the session ends with {code}")
-    stage.expect(
-        all(abs(goodput / rate - 1) < 0.05 for goodput in goodputs),
-        f"it measures {', '.join(f'{goodput:.2f}' for goodput in goodputs)} of {rate} Mbit/s",
-    )
-    time.sleep(3.3)  # it is remembered for 3 s
-    tap.stop()
-    hellos = [datagram for who, datagram in tap.kept if who == "c" and datagram[2] == wire.HELLO]
-    tap.far.send(hellos[-1])
-    heard_kinds(tap.far, 0.3)
-    for who, datagram in tap.kept:
-        if who == "c" and datagram[2] != wire.HELLO:
-            with contextlib.suppress(OSError):
-                tap.far.send(datagram)
-    answers = heard_kinds(tap.far, 0.5)
-    stage.expect(
-        not set(answers) & {wire.DATA, wire.ACK, wire.STATUS, wire.CLOSED},
-        f"the whole session replayed after its end: {kinds_named(answers)}",
-    )
-    stage.lives(server)
-
-
-NAMES = ("", "hello", "retry", "accept", "refuse", "data", "ack", "status", "close", "closed", "challenge", "response")
-
-
-def kinds_named(kinds: collections.Counter[int]) -> str:
-    """Packets in words."""
-    words = [f"{count} {NAMES[kind] if kind < len(NAMES) else kind}" for kind, count in sorted(kinds.items())]
-    return ", ".join(words) or "no answer"
-
-
-@attack("probe-replay", timeout_s=60)
-def replayed(stage: Stage) -> None:
-    """Every packet of a session again: during it, after it, from its address and from another.
-
-    Nothing but retries and challenges comes back, the session measures what it would have, and no session begins.
-    """
-    replay(stage)
-
-
-@attack("probe-replay-with-key", timeout_s=60)
-def replayed_with_key(stage: Stage) -> None:
-    """The same against a server with a pre-shared key.
-
-    As without; a replayed hello ends nothing.
-    """
-    key = stage.work / "key"
-    key.write_text("a pre-shared key that is long enough\n")
-    key.chmod(0o600)
-    replay(stage, "--key-file", str(key))
 
 
 def captured_hello(stage: Stage, key: Path) -> tuple[Process, bytes | None]:

@@ -80,9 +80,9 @@ PRINTED = {
     "speed.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-sim --bench speed",), timed=True),
     "speed-pgo.txt": Printed(BENCHMARKS, ("make --silent bench-pgo",), timed=True),
     "growth.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-sim --bench growth",), timed=True),
-    "udp.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-net --bench udp",), timed=True),
-    "strangers.txt": Printed("../SECURITY.md", ("cargo bench --quiet -p verus-net --bench strangers",), timed=True),
-    "quic.txt": Printed("quic.md", ("cargo bench --quiet -p verus-net --bench quic",), timed=True),
+    "udp.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-probe --bench udp",), timed=True),
+    "strangers.txt": Printed("../SECURITY.md", ("cargo bench --quiet -p verus-probe --bench strangers",), timed=True),
+    "quic.txt": Printed("quic.md", ("cargo bench --quiet -p verus-quinn --bench quic",), timed=True),
     "emulator.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-emu",), timed=True),
     "hostile.txt": Printed("hostile.md", ("make --silent hostile",), timed=True),  # repeats, but takes minutes
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use verus_core::Duration;
-use verus_core::model::{Model, Walk, WalkKind};
+use verus_model::{Model, Walk, WalkKind};
 
 /// Reads `bytes` as a model, and once more with a checksum that fits: mutations would hardly ever
 /// get past it.

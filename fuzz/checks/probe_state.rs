@@ -7,15 +7,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 
-use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Time};
-use verus_net::probe::client::{Client, ClientConfig};
-use verus_net::probe::connection::Batch;
-use verus_net::probe::seal::{Key, Keys};
-use verus_net::probe::server::{Catalogue, Server, ServerConfig};
-use verus_net::probe::wire::{
+use verus_probe::client::{Client, ClientConfig};
+use verus_probe::connection::Batch;
+use verus_probe::seal::{Key, Keys};
+use verus_probe::server::{Catalogue, Server, ServerConfig};
+use verus_probe::wire::{
     Accept, HEADER_BYTES, Hello, Kind, MIN_HELLO_BYTES, Packet, Request, TAG_BYTES, encode_plain,
 };
+use verus_senders::Scheme;
 
 /// Steps of one script.
 const STEPS: usize = 400;

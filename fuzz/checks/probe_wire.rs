@@ -1,12 +1,12 @@
 //! What must hold of whatever bytes arrive as a packet of the probe.
 
-use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Ecn, Time};
-use verus_net::probe::flow::{Incoming, Load, Outgoing};
-use verus_net::probe::seal::Key;
-use verus_net::probe::wire::{
+use verus_probe::flow::{Incoming, Load, Outgoing};
+use verus_probe::seal::Key;
+use verus_probe::wire::{
     self, Accept, AckBody, Data, Ending, Hello, Kind, MAX_NUMBER, Packet, Retry, Status, TAG_BYTES,
 };
+use verus_senders::Scheme;
 
 /// Size of the packets that the flow under attack sends, bytes (IP).
 const PACKET_BYTES: u64 = 1_400;

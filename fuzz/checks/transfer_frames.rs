@@ -2,10 +2,10 @@
 
 use std::fmt::Debug;
 
-use verus_net::transfer::frames::{
+use verus_transfer::frames::{
     Answer, Demand, Frame, MAX_FRAME, MAX_RUN, Request, Supply, decode, encode,
 };
-use verus_net::transfer::paths::{MAX_PATH, RelativePath};
+use verus_transfer::paths::{MAX_PATH, RelativePath};
 
 /// Reads `bytes` as a message of each kind.
 ///

@@ -15,18 +15,18 @@ use std::time::Duration;
 use quinn::crypto::rustls::QuicServerConfig;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
-use verus_core::algorithm::Scheme;
-use verus_net::transfer::access::Access;
-use verus_net::transfer::digest::{BLOCK, Tally};
-use verus_net::transfer::files::{Place, Source};
-use verus_net::transfer::folder::Folder;
-use verus_net::transfer::frames::{
+use verus_senders::Scheme;
+use verus_transfer::access::Access;
+use verus_transfer::digest::{BLOCK, Tally};
+use verus_transfer::files::{Place, Source};
+use verus_transfer::folder::Folder;
+use verus_transfer::frames::{
     ALPN, Answer, Demand, FileInfo, Modified, Request, Subject, Supply, decode, encode,
 };
-use verus_net::transfer::paths::RelativePath;
-use verus_net::transfer::secrets::Identity;
-use verus_net::transfer::trust::Trust;
-use verus_net::transfer::{Client, ClientConfig, Gauge, Limits, Server, ServerConfig, bind};
+use verus_transfer::paths::RelativePath;
+use verus_transfer::secrets::Identity;
+use verus_transfer::trust::Trust;
+use verus_transfer::{Client, ClientConfig, Gauge, Limits, Server, ServerConfig, bind};
 
 /// Messages of one script.
 const MESSAGES: usize = 64;
@@ -107,8 +107,8 @@ impl Script<'_> {
         [self.byte(); 32]
     }
 
-    fn refusal(&mut self) -> verus_net::transfer::refusal::Refusal {
-        use verus_net::transfer::refusal::{Reason, Refusal};
+    fn refusal(&mut self) -> verus_transfer::refusal::Refusal {
+        use verus_transfer::refusal::{Reason, Refusal};
         Refusal::new(Reason::Protocol, String::from_utf8_lossy(&self.bytes(64)))
     }
 
@@ -227,7 +227,7 @@ impl Script<'_> {
     }
 }
 
-fn put<F: verus_net::transfer::frames::Frame>(into: &mut Vec<u8>, frame: &F) {
+fn put<F: verus_transfer::frames::Frame>(into: &mut Vec<u8>, frame: &F) {
     into.extend_from_slice(&encode(frame).expect("short enough"));
 }
 

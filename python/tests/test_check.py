@@ -75,12 +75,12 @@ def test_the_suite_that_the_page_shows_can_be_loaded(tmp_path: Path) -> None:
 
 
 def test_unit_tests_that_rows_name_are_there() -> None:
-    core = ROOT / "crates" / "core" / "src"
+    peers = ROOT / "crates" / "peers" / "src"
     named = {row.unit_test for name in suites.NAMES for row in suites.load(name).rows if row.unit_test}
     assert named
     for path in named:
         *module, name = path.split("::")
-        source = (core / "/".join(module)).with_suffix(".rs").read_text(encoding="utf-8")
+        source = (peers / "/".join(module)).with_suffix(".rs").read_text(encoding="utf-8")
         assert f"fn {name}(" in source, path
 
 

@@ -69,7 +69,8 @@ def test_columns_over_time_are_defined(comparison: Comparison) -> None:
     always, shown = tables("Over time")
     probes = {
         name
-        for path in (ROOT / "crates" / "core" / "src").rglob("*.rs")
+        for crate in ("core", "verus", "peers", "model")
+        for path in (ROOT / "crates" / crate / "src").rglob("*.rs")
         for name in re.findall(r"\brecord\(\s*\"(\w+)\"", path.read_text(encoding="utf-8").partition("#[cfg(test)]")[0])
     }
     assert set(shown) == probes

@@ -16,7 +16,7 @@ from attacks.catalogue import ATTACKS  # noqa: E402
 PROMISES = (ROOT / "SECURITY.md").read_text()
 RESULTS = (ROOT / "docs/results/attacks.txt").read_text()
 
-#: `file::test`, as in `crates/net/tests/hostile_probe.rs::a_test_s_name`.
+#: `file::test`, as in `crates/probe/tests/hostile_probe.rs::a_test_s_name`.
 NAMED = sorted(set(re.findall(r"`([\w/.-]+\.(?:rs|py))::(\w+)`", PROMISES)))
 #: An attack, by its name.
 TRIED = sorted(set(re.findall(r"`((?:probe|transfer|load|files|shell|report)-[a-z0-9-]+)`", PROMISES)))

@@ -28,7 +28,7 @@ failures:
 
 test result: FAILED. 1 passed; 2 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.00s
 error: test failed, to rerun pass `-p verus-core --lib`
-error: test failed, to rerun pass `-p verus-net --test net`
+error: test failed, to rerun pass `-p verus-probe --test probe`
 error: 2 targets failed:
 """
 
@@ -68,7 +68,7 @@ def test_it_goes_on_and_lists_what_failed_with_the_command_that_runs_it_alone(tm
     assert "1 failed, 2 passed, 1 skipped" in counts
     failed, _, busy = failed.partition("The machine was too busy")
     assert "cargo test --locked -p verus-core --lib -- --exact a::long --include-ignored\n" in failed
-    assert "cargo test --locked -p verus-net --test net\n" in failed, "it ended before it could tell"
+    assert "cargo test --locked -p verus-probe --test probe\n" in failed, "it ended before it could tell"
     assert ".venv/bin/python -m pytest 'python/tests/test_b.py::test_b[x y]'\n" in failed
     assert "a::late" not in failed
     assert "--exact a::late" in busy

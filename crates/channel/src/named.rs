@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use verus_core::near::near;
-use verus_core::quantity::{self, Unit};
 use verus_core::{Duration, Rate};
+use verus_words::near::near;
+use verus_words::quantity::{self, Unit};
 
 use crate::error::{Error, FASTEST_MBPS};
 use crate::generate::{self, CACHE};

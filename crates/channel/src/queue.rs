@@ -20,9 +20,9 @@ use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
-use verus_core::range::Within;
-use verus_core::spec::{Kind, Problem, Shown, shown};
 use verus_core::{Bytes, Duration, Ecn, Time};
+use verus_words::range::Within;
+use verus_words::spec::{Kind, Problem, Shown, shown};
 
 use crate::packet::{Departed, Packet};
 

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
-use verus_core::near::near;
+use verus_words::near::near;
 
 use crate::error::Error;
 use crate::lines::hex;

@@ -8,7 +8,8 @@ use std::path::Path;
 use clap::{ArgAction, Command, CommandFactory as _};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use verus_channel::{catalogue, queue};
-use verus_core::{algorithm, spec};
+use verus_senders as algorithm;
+use verus_words::spec;
 
 use crate::failure::Failure;
 use crate::help;

@@ -22,13 +22,13 @@ use std::thread;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Duration, Time};
 use verus_emu::device::{Device, DeviceConfig};
 use verus_emu::emulator::Emulator;
 use verus_emu::namespace::Namespace;
 use verus_emu::netlink;
 use verus_measure::{EndMetrics, rate_series};
+use verus_senders::Scheme;
 use verus_sim::{ChannelInfo, Paths, Scenario};
 
 use self::flow::{Flow, Logs, Outcome};

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use rustix::fs::{Mode, OFlags, openat};
 use serde::Serialize;
 use serde_json::{Value, json};
-use verus_net::probe::results::SCHEMA;
+use verus_probe::results::SCHEMA;
 
 use crate::draft::DraftFolder;
 use crate::failure::Failure;

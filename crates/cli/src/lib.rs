@@ -38,7 +38,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use verus_channel::queue;
-use verus_core::algorithm::Registry;
+use verus_senders::Registry;
 
 use crate::ui::Ui;
 

@@ -6,7 +6,7 @@ use std::fmt::{Display, Write as _};
 use std::io::{self, Write as _};
 
 use serde::Serialize;
-use verus_net::transfer::printable::is_hidden;
+use verus_transfer::printable::is_hidden;
 
 /// The longest line for a person, in characters. A peer's reason has at most a packet; with the escapes of a
 /// thousand controls it would still fill the screen.

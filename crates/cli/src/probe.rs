@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use verus_net::probe::seal::Secret;
+use verus_probe::seal::Secret;
 
 use crate::failure::Failure;
 use crate::ui::Ui;

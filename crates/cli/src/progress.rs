@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 use tokio::time::Instant;
-use verus_net::transfer::Gauge;
+use verus_transfer::Gauge;
 
 use crate::plain;
 use crate::ui::Ui;

@@ -4,13 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use verus_net::transfer::address::Remote;
-use verus_net::transfer::files::Place;
-use verus_net::transfer::folder::Folder;
-use verus_net::transfer::paths::RelativePath;
-use verus_net::transfer::printable::printable;
-use verus_net::transfer::refusal::{Reason, Refusal};
-use verus_net::transfer::{Client, Entry, Trouble};
+use verus_transfer::address::Remote;
+use verus_transfer::files::Place;
+use verus_transfer::folder::Folder;
+use verus_transfer::paths::RelativePath;
+use verus_transfer::printable::printable;
+use verus_transfer::refusal::{Reason, Refusal};
+use verus_transfer::{Client, Entry, Trouble};
 
 use crate::failure::Failure;
 use crate::files::{self, Job};

@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::io::Read;
 
-use verus_core::algorithm::{Scheme, SchemeError};
-use verus_core::model::MAX_BYTES;
+use verus_model::MAX_BYTES;
+use verus_senders::{Scheme, SchemeError};
 
 /// Parses a scheme, and reads the model that it may name.
 ///

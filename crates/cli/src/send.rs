@@ -4,12 +4,12 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use verus_net::transfer::Trouble;
-use verus_net::transfer::address::Remote;
-use verus_net::transfer::files::Source;
-use verus_net::transfer::folder::{Folder, Found, Walk};
-use verus_net::transfer::paths::RelativePath;
-use verus_net::transfer::refusal::{Reason, Refusal};
+use verus_transfer::Trouble;
+use verus_transfer::address::Remote;
+use verus_transfer::files::Source;
+use verus_transfer::folder::{Folder, Found, Walk};
+use verus_transfer::paths::RelativePath;
+use verus_transfer::refusal::{Reason, Refusal};
 
 use crate::failure::Failure;
 use crate::files::{self, Job};

@@ -18,13 +18,13 @@ use std::time::{Duration, SystemTime};
 
 use bytesize::ByteSize;
 use serde_json::json;
-use verus_net::transfer::access::Access;
-use verus_net::transfer::access::store::STORE_FILE;
-use verus_net::transfer::folder::Folder;
-use verus_net::transfer::private::Home;
-use verus_net::transfer::secret_error::SecretError;
-use verus_net::transfer::secrets::{Fingerprint, Identity, TOKEN_FILE, Token};
-use verus_net::transfer::{DEFAULT_PORT, Event, Limits, Server, ServerConfig, bind};
+use verus_transfer::access::Access;
+use verus_transfer::access::store::STORE_FILE;
+use verus_transfer::folder::Folder;
+use verus_transfer::private::Home;
+use verus_transfer::secret_error::SecretError;
+use verus_transfer::secrets::{Fingerprint, Identity, TOKEN_FILE, Token};
+use verus_transfer::{DEFAULT_PORT, Event, Limits, Server, ServerConfig, bind};
 
 use self::audit::Audit;
 use self::privilege::Standing;

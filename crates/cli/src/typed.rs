@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use verus_core::quantity::{self, Unit};
+use verus_words::quantity::{self, Unit};
 
 /// The number that `text` states in `unit`; `words` say what it must be.
 fn within(text: &str, unit: Unit, range: &RangeInclusive<f64>, words: &str) -> Result<f64, String> {

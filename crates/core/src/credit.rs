@@ -8,20 +8,21 @@ use crate::units::{Bytes, Duration, Rate, Time};
 
 /// The pacing timer's granularity: packets due within 1 ms leave as one burst, which any queue can hold, and the sender
 /// wakes up at most a thousand times a second.
-pub(crate) const TICK: Duration = Duration::from_millis(1);
+pub const TICK: Duration = Duration::from_millis(1);
 
 /// A byte in the unit of credit. The unit is what 1 bit/s earns in 1 ns, so that filling and spending take no division.
 const BYTE: u64 = 8_000_000_000;
 
 /// A flow's credit.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Credit {
+pub struct Credit {
     filled: u64,
     at: Time,
 }
 
 impl Credit {
-    pub(crate) fn new(bytes: Bytes, now: Time) -> Self {
+    /// This much to begin with.
+    pub fn new(bytes: Bytes, now: Time) -> Self {
         Credit {
             filled: in_units(bytes),
             at: now,
@@ -29,7 +30,7 @@ impl Credit {
     }
 
     /// Fills up to `now` at `rate`, to at most two packets of `size` or two ticks' worth.
-    pub(crate) fn fill(&mut self, now: Time, rate: Rate, size: Bytes) {
+    pub fn fill(&mut self, now: Time, rate: Rate, size: Bytes) {
         let over = |span: Duration| rate.as_bps().saturating_mul(span.as_nanos());
         let most = over(TICK * 2).max(in_units(size * 2));
         let filled = self.filled.saturating_add(over(now.since(self.at)));
@@ -38,16 +39,18 @@ impl Credit {
         self.at = self.at.max(now);
     }
 
-    pub(crate) fn spend(&mut self, size: Bytes) {
+    /// A packet leaves.
+    pub fn spend(&mut self, size: Bytes) {
         self.filled = self.filled.saturating_sub(in_units(size));
     }
 
-    pub(crate) fn get(&self) -> Bytes {
+    /// What may leave now.
+    pub fn get(&self) -> Bytes {
         Bytes::new(self.filled / BYTE)
     }
 
     /// When there will be credit for a packet of `size`.
-    pub(crate) fn next(&self, rate: Rate, size: Bytes) -> Time {
+    pub fn next(&self, rate: Rate, size: Bytes) -> Time {
         let missing = in_units(size).saturating_sub(self.filled);
         self.at + Duration::from_nanos(missing.div_ceil(rate.as_bps())).max(TICK)
     }

@@ -26,8 +26,7 @@
 use std::collections::VecDeque;
 
 use crate::controller::{Acked, Departure, Feedback, Timeout};
-use crate::spec::Words;
-use crate::tcp::prr::{Progress, Prr};
+use crate::prr::{Progress, Prr};
 use crate::units::Bytes;
 
 /// How long losses count towards a reduction already made.
@@ -40,12 +39,6 @@ pub enum Period {
     /// calls for no other reduction; new data lost meanwhile calls for one at its end.
     #[default]
     Repair,
-}
-
-impl Period {
-    pub(crate) const WORDS: Words<Period> = &[("round", Period::Round), ("repair", Period::Repair)];
-    pub(crate) const MEANING: &'static str =
-        "how long losses count as one: a round (RFC 9002) or until repaired (RFC 6675)";
 }
 
 /// What is still to be delivered before a period of [`Period::Repair`] ends. A controller does not
@@ -128,7 +121,7 @@ enum Stage {
 
 /// The current or last episode of a flow whose algorithm's state is `S`.
 #[derive(Clone, Debug)]
-pub(crate) struct Episode<S> {
+pub struct Episode<S> {
     period: Period,
     repair: Repair,
     /// The number of the next packet to leave.
@@ -146,7 +139,7 @@ pub(crate) struct Episode<S> {
 
 impl<S: Copy> Episode<S> {
     /// A flow that has lost nothing.
-    pub(crate) fn new(period: Period) -> Self {
+    pub fn new(period: Period) -> Self {
         Episode {
             period,
             repair: Repair::default(),
@@ -162,7 +155,7 @@ impl<S: Copy> Episode<S> {
 
     /// A packet left.
     #[inline]
-    pub(crate) fn on_sent(&mut self, packet: &Departure) {
+    pub fn on_sent(&mut self, packet: &Departure) {
         self.next = packet.number + 1;
         if let Stage::Recovery(prr) = &mut self.stage {
             prr.on_sent(packet.size);
@@ -172,35 +165,35 @@ impl<S: Copy> Episode<S> {
 
     /// The number of the next packet to leave.
     #[inline]
-    pub(crate) fn next_number(&self) -> u64 {
+    pub fn next_number(&self) -> u64 {
         self.next
     }
 
     /// Whether feedback with nothing lost or recovered says nothing about an episode.
     #[inline]
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.stage == Stage::Open
     }
 
     /// Whether the window is coming down after losses.
-    pub(crate) fn in_recovery(&self) -> bool {
+    pub fn in_recovery(&self) -> bool {
         matches!(self.stage, Stage::Recovery(_))
     }
 
     /// Whether a timeout is unanswered.
-    pub(crate) fn timed_out(&self) -> bool {
+    pub fn timed_out(&self) -> bool {
         self.stage == Stage::TimedOut
     }
 
     /// The last reduction is not to be taken back: the state before it says nothing any more (it counts packets of another
     /// size).
-    pub(crate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         self.before = None;
     }
 
     /// What is in flight has been answered by something other than a loss, as a delay that ends slow start: losses among it
     /// call for nothing more.
-    pub(crate) fn answer(&mut self) {
+    pub fn answer(&mut self) {
         self.start = self.next;
         self.end = self.next;
         self.before = None;
@@ -209,12 +202,12 @@ impl<S: Copy> Episode<S> {
     /// Whether an acknowledged packet says that the present window fits: one that left after the
     /// last reduction (RFC 9002 §7.3.2: no growth during recovery).
     #[inline]
-    pub(crate) fn supports_growth(&self, packet: &Departure) -> bool {
+    pub fn supports_growth(&self, packet: &Departure) -> bool {
         packet.number >= self.end
     }
 
     /// The state to restore, if the feedback shows that the last reduction was groundless.
-    pub(crate) fn undone_by(&mut self, feedback: &Feedback<'_>) -> Option<S> {
+    pub fn undone_by(&mut self, feedback: &Feedback<'_>) -> Option<S> {
         let ours = |acked: &&Acked| (self.start..self.end).contains(&acked.packet.number);
         let arrived = feedback.recovered.iter().filter(ours).count() as u64;
         self.recovered += arrived;
@@ -236,7 +229,7 @@ impl<S: Copy> Episode<S> {
 
     /// Whether the feedback calls for a reduction. If it does, an episode begins: the caller
     /// reduces, and `state` is what an undo will restore.
-    pub(crate) fn begun_by(&mut self, feedback: &Feedback<'_>, state: S) -> bool {
+    pub fn begun_by(&mut self, feedback: &Feedback<'_>, state: S) -> bool {
         let heard_since = feedback
             .acked
             .iter()
@@ -292,7 +285,7 @@ impl<S: Copy> Episode<S> {
     /// A timeout fired. Whether the threshold is to be reduced too: not if the packets in flight
     /// have been answered by a reduction already (RFC 5681 §3.1; Linux holds a recovery under way
     /// for one too). `state` is what an undo will restore, if the first timeout of a silence.
-    pub(crate) fn on_timeout(&mut self, timeout: &Timeout<'_>, state: S) -> bool {
+    pub fn on_timeout(&mut self, timeout: &Timeout<'_>, state: S) -> bool {
         let reduce = !self.in_recovery() && !self.timed_out();
         if !self.timed_out() {
             self.start = self.end;
@@ -310,7 +303,7 @@ impl<S: Copy> Episode<S> {
 
     /// The window that recovery allows after the feedback, for a threshold; `None` if recovery is
     /// not under way.
-    pub(crate) fn recovery_window(
+    pub fn recovery_window(
         &mut self,
         feedback: &Feedback<'_>,
         threshold: Bytes,

@@ -10,7 +10,7 @@ use crate::units::{Bytes, Duration, Rate, Time};
 pub const BURST_PACKETS: u32 = 32;
 
 /// The largest burst in bytes, as large as what hosts hand to segmentation offload at once.
-pub(crate) const MOST_IN_BURST: Bytes = Bytes::new(65_536);
+pub const MOST_IN_BURST: Bytes = Bytes::new(65_536);
 
 /// How many bytes may leave back to back at `rate`: what the rate carries in `span`, but at least `least` and at most
 /// 64 kB (draft-ietf-ccwg-bbr, "Send Quantum").

@@ -13,7 +13,7 @@ const MISREAD: Duration = Duration::from_millis(200);
 
 /// Bounds on the offset of the receiver's clock.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ReceiverClock {
+pub struct ReceiverClock {
     /// Since when the clocks have been compared, and the least and the most by which the receiver's is ahead, in ns.
     compared: Option<(Time, i64, i64)>,
     made_up: bool,
@@ -22,7 +22,7 @@ pub(crate) struct ReceiverClock {
 impl ReceiverClock {
     /// Whether a packet that left at `sent` and was acknowledged at `now` may have arrived at `received`, by the
     /// receiver's clock. After the first time that is impossible, no other is believed.
-    pub(crate) fn believes(&mut self, now: Time, sent: Time, received: Time) -> bool {
+    pub fn believes(&mut self, now: Time, sent: Time, received: Time) -> bool {
         let apart = received.as_nanos().wrapping_sub(sent.as_nanos()) as i64;
         let least = apart.saturating_sub_unsigned(now.since(sent).as_nanos());
         let Some((since, from, to)) = self.compared else {

@@ -10,7 +10,6 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use crate::controller::{Controller, Feedback, Frame, Stamp, Timeout};
-use crate::direct::{Direct, call};
 use crate::ecn::Ecn;
 use crate::flight::{Ledger, Revealed};
 use crate::pacer::Pacer;
@@ -165,15 +164,95 @@ impl Source {
 
 /// The sending end of one flow.
 #[derive(Debug)]
-pub struct Sender {
-    controller: Direct,
+pub struct Sender<C = Box<dyn Controller>> {
+    controller: C,
     state: State,
 }
 
-/// All of a sender but its controller, which each method takes as an argument: so the methods are compiled for each type of
-/// controller that [`Direct`] knows.
+/// What a sender keeps its controller in: a box, or one of several boxes. What a sender does for a packet asks its controller a
+/// dozen times; here it is compiled for each type of controller that is known, so that the compiler can inline the answers.
+pub trait Hosted: std::fmt::Debug {
+    /// The controller, to look at.
+    fn seen(&self) -> &dyn Controller;
+    /// The controller, to tell it what happens seldom.
+    fn heard(&mut self) -> &mut dyn Controller;
+    /// [`Sender::window`].
+    fn window(&self) -> Bytes;
+    /// [`Sender::poll_transmit`].
+    fn poll_transmit(&mut self, state: &mut State, now: Time) -> Option<Transmit>;
+    /// [`Sender::on_ack_with_times`].
+    ///
+    /// # Errors
+    /// As that.
+    fn on_ack(
+        &mut self,
+        state: &mut State,
+        now: Time,
+        ack: &Ack,
+        received: &[Received],
+        report: Option<&[u8]>,
+    ) -> Result<(), FalseAck>;
+    /// [`Sender::on_timer`].
+    fn on_timer(&mut self, state: &mut State, now: Time);
+    /// [`Sender::next_timer`].
+    fn next_timer(&self, state: &State) -> Option<Time>;
+    /// [`Sender::is_due`].
+    fn is_due(&self, state: &State, now: Time) -> bool;
+}
+
+macro_rules! hosted {
+    () => {
+        fn seen(&self) -> &dyn Controller {
+            &**self
+        }
+        fn heard(&mut self) -> &mut dyn Controller {
+            &mut **self
+        }
+        #[inline]
+        fn window(&self) -> Bytes {
+            (**self).window()
+        }
+        #[inline]
+        fn poll_transmit(&mut self, state: &mut State, now: Time) -> Option<Transmit> {
+            state.poll_transmit(&mut **self, now)
+        }
+        #[inline]
+        fn on_ack(
+            &mut self,
+            state: &mut State,
+            now: Time,
+            ack: &Ack,
+            received: &[Received],
+            report: Option<&[u8]>,
+        ) -> Result<(), FalseAck> {
+            state.on_ack(&mut **self, now, ack, received, report)
+        }
+        #[inline]
+        fn on_timer(&mut self, state: &mut State, now: Time) {
+            state.on_timer(&mut **self, now);
+        }
+        #[inline]
+        fn next_timer(&self, state: &State) -> Option<Time> {
+            state.next_timer(&**self)
+        }
+        #[inline]
+        fn is_due(&self, state: &State, now: Time) -> bool {
+            state.is_due(&**self, now)
+        }
+    };
+}
+
+impl<C: Controller> Hosted for Box<C> {
+    hosted!();
+}
+
+impl Hosted for Box<dyn Controller> {
+    hosted!();
+}
+
+/// All of a sender but its controller, which each method takes as an argument.
 #[derive(Debug)]
-struct State {
+pub struct State {
     recovery: Recovery,
     ecn: Ecn,
     /// The receiver's count of marked packets, as last acknowledged.
@@ -197,15 +276,15 @@ struct State {
     counters: Counters,
 }
 
-impl Sender {
+impl<C: Hosted> Sender<C> {
     /// A sender whose packets are of `packet_size` (IP), with nothing to send yet.
     ///
     /// # Panics
     /// If `packet_size` is zero.
-    pub fn new(mut controller: Box<dyn Controller>, packet_size: Bytes, now: Time) -> Self {
+    pub fn new(mut controller: C, packet_size: Bytes, now: Time) -> Self {
         assert!(!packet_size.is_zero(), "a packet has at least one byte");
-        let (recovery, ecn) = (controller.recovery(), controller.ecn());
-        controller.on_start(now, packet_size);
+        let (recovery, ecn) = (controller.seen().recovery(), controller.seen().ecn());
+        controller.heard().on_start(now, packet_size);
         let state = State {
             recovery,
             ecn,
@@ -227,10 +306,7 @@ impl Sender {
             skipping: None,
             counters: Counters::default(),
         };
-        Sender {
-            controller: controller.into(),
-            state,
-        }
+        Sender { controller, state }
     }
 
     /// Skips packet numbers at random from now on, so that [`on_ack`](Self::on_ack) catches
@@ -256,7 +332,7 @@ impl Sender {
         self.offer(size);
         let waiting = Bytes::new(self.state.source.available.unwrap_or(u64::MAX));
         let frame = Frame { now, size, waiting };
-        call!(&mut self.controller, controller => controller.on_frame(&frame));
+        self.controller.heard().on_frame(&frame);
     }
 
     /// The source stops for good: nothing more is sent, lost or not; what is in flight is still
@@ -280,8 +356,7 @@ impl Sender {
     /// says to wait.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
-        let state = &mut self.state;
-        call!(&mut self.controller, controller => state.poll_transmit(&mut **controller, now))
+        self.controller.poll_transmit(&mut self.state, now)
     }
 
     /// An acknowledgement arrives. `report` is what the algorithm's receiver half adds to it.
@@ -306,40 +381,37 @@ impl Sender {
         received: &[Received],
         report: Option<&[u8]>,
     ) -> Result<(), FalseAck> {
-        let state = &mut self.state;
-        call!(&mut self.controller, controller => {
-            state.on_ack(&mut **controller, now, ack, received, report)
-        })
+        self.controller
+            .on_ack(&mut self.state, now, ack, received, report)
     }
 
     /// The instant of [`next_timer`](Self::next_timer) has come, perhaps late.
     pub fn on_timer(&mut self, now: Time) {
-        let state = &mut self.state;
-        call!(&mut self.controller, controller => state.on_timer(&mut **controller, now));
+        self.controller.on_timer(&mut self.state, now);
     }
 
     /// When to call [`on_timer`](Self::on_timer) next, if at all.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
-        call!(&self.controller, controller => self.state.next_timer(&**controller))
+        self.controller.next_timer(&self.state)
     }
 
     /// Whether there is something for [`on_timer`](Self::on_timer) to do at `now`; mostly that is the controller's
     /// tick.
     #[inline]
     pub fn is_due(&self, now: Time) -> bool {
-        call!(&self.controller, controller => self.state.is_due(&**controller, now))
+        self.controller.is_due(&self.state, now)
     }
 
     /// The algorithm.
     pub fn controller(&self) -> &dyn Controller {
-        call!(&self.controller, controller => &**controller)
+        self.controller.seen()
     }
 
     /// The algorithm's window.
     #[inline]
     pub fn window(&self) -> Bytes {
-        call!(&self.controller, controller => controller.window())
+        self.controller.window()
     }
 
     /// What was counted so far.
@@ -672,394 +744,5 @@ impl State {
         let ready = !(self.source.is_dry() && self.resend.is_empty())
             && controller.allowance().sendable(self.ledger.in_flight()) >= self.packet_size;
         ready.then(|| self.pacer.next())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::algorithm::{Scheme, catalogue};
-    use crate::receiver::NumberRange;
-    use proptest::prelude::*;
-
-    const SIZE: Bytes = Bytes::new(1000);
-
-    fn sender(scheme: &str) -> Sender {
-        let scheme = Scheme::parse(scheme).unwrap_or_else(|error| panic!("{error}"));
-        Sender::new(scheme.build(1), SIZE, Time::ZERO)
-    }
-
-    fn ms(millis: u64) -> Time {
-        Time::from_millis(millis)
-    }
-
-    fn drain(sender: &mut Sender, now: Time) -> Vec<Transmit> {
-        std::iter::from_fn(|| sender.poll_transmit(now)).collect()
-    }
-
-    fn ack(ranges: &[(u64, u64)], now: Time) -> Ack {
-        let ranges = ranges
-            .iter()
-            .map(|&(first, last)| NumberRange { first, last });
-        Ack::new(ranges, now, Duration::ZERO)
-    }
-
-    #[test]
-    fn a_finite_source_ends_with_what_is_left() {
-        let mut sender = sender("newreno");
-        sender.offer(Bytes::new(2500));
-        let sent = drain(&mut sender, ms(0));
-        let lengths: Vec<u64> = sent.iter().map(|packet| packet.data.len).collect();
-        assert_eq!(lengths, [1000, 1000, 500]);
-        sender
-            .on_ack(ms(40), &ack(&[(0, 2)], ms(20)), None)
-            .expect("true");
-        assert!(sender.is_idle());
-        assert_eq!(sender.next_timer(), None);
-    }
-
-    #[test]
-    fn lost_data_is_sent_again_under_a_new_number() {
-        let mut sender = sender("newreno");
-        sender.offer(Bytes::new(10_000));
-        assert_eq!(drain(&mut sender, ms(0)).len(), 10);
-        // Three packets have overtaken the first: it is lost.
-        sender
-            .on_ack(ms(40), &ack(&[(1, 3)], ms(20)), None)
-            .expect("true");
-        let again = drain(&mut sender, ms(40));
-        assert_eq!(again[0].number, 10);
-        assert!(again[0].retransmission);
-        assert_eq!(again[0].data.start, 0);
-        assert_eq!(sender.counters().lost, 1);
-        assert_eq!(sender.counters().retransmitted, 1);
-    }
-
-    #[test]
-    fn acknowledging_a_skipped_or_unsent_number_is_caught_and_changes_nothing() {
-        let mut sender = sender("cubic");
-        sender.skip_numbers(7);
-        sender.offer_bulk();
-        let mut now = Time::ZERO;
-        let mut sent: Vec<u64> = Vec::new();
-        while sender.counters().sent < 1000 {
-            let packets = drain(&mut sender, now);
-            sent.extend(packets.iter().map(|packet| packet.number));
-            now += Duration::from_millis(40);
-            for packet in packets {
-                let honest = ack(&[(packet.number, packet.number)], now);
-                assert_eq!(sender.on_ack(now, &honest, None), Ok(()));
-            }
-        }
-        assert_eq!(sender.counters().lost, 0, "a skipped number is no loss");
-        let last = *sent.last().expect("packets were sent");
-        let skipped: Vec<u64> = (0..last).filter(|number| !sent.contains(number)).collect();
-        assert!((4..100).contains(&skipped.len()), "{skipped:?}");
-        let before = (sender.in_flight(), sender.controller().window());
-        let number = skipped[skipped.len() / 2];
-        for (lie, caught) in [
-            (
-                ack(&[(number - 1, number + 1)], now),
-                FalseAck::Skipped(number),
-            ),
-            (
-                ack(&[(last + 5, last + 5)], now),
-                FalseAck::NeverSent(last + 5),
-            ),
-        ] {
-            assert_eq!(sender.on_ack(now, &lie, None), Err(caught));
-            assert_eq!(before, (sender.in_flight(), sender.controller().window()));
-        }
-    }
-
-    #[test]
-    fn arrival_times_give_each_packet_its_own_round_trip_time() {
-        let mut sender = sender("newreno");
-        sender.offer_bulk();
-        drain(&mut sender, ms(0));
-        // The first sample is taken as it is (RFC 9002 §5.3): nothing bounds what the receiver claims yet.
-        let first = Received {
-            number: 0,
-            at: ms(1000),
-            hold: Duration::from_millis(10),
-        };
-        let early = Ack::new(
-            [NumberRange { first: 0, last: 0 }],
-            ms(1000),
-            Duration::ZERO,
-        );
-        sender
-            .on_ack_with_times(ms(50), &early, &[first], None)
-            .expect("true");
-        assert_eq!(
-            sender.last_revealed().acked[0].rtt,
-            Duration::from_millis(50)
-        );
-        let received: Vec<Received> = (1..4)
-            .map(|number| Received {
-                number,
-                at: ms(1000 + number),
-                hold: Duration::from_millis(10 - number),
-            })
-            .collect();
-        let all = Ack::new(
-            [NumberRange { first: 0, last: 4 }],
-            ms(1010),
-            Duration::from_millis(1),
-        );
-        sender
-            .on_ack_with_times(ms(60), &all, &received, None)
-            .expect("true");
-        let samples: Vec<(u64, Option<Time>)> = sender
-            .last_revealed()
-            .acked
-            .iter()
-            .map(|acked| (acked.rtt.as_micros() / 1000, acked.received_at))
-            .collect();
-        let arrived = [1001, 1002, 1003, 1010].map(|at| Some(ms(at)));
-        let held = [51, 52, 53, 59];
-        assert_eq!(samples, held.into_iter().zip(arrived).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn every_scheme_goes_on_where_a_round_trip_is_far_shorter_than_an_epoch() {
-        for scheme in [
-            "verus",
-            "verus:mode=paper",
-            "verus:mode=prototype",
-            "cubic",
-            "vegas",
-        ] {
-            let mut sender = sender(scheme);
-            sender.offer_bulk();
-            let (mut now, mut late) = (Time::ZERO, 0);
-            let mut flying: VecDeque<(Time, u64)> = VecDeque::new();
-            // 100 packets a ms at most, and a delay that jitters by more than itself.
-            while now < ms(3000) {
-                for packet in drain(&mut sender, now) {
-                    let at = flying.back().map_or(now, |&(at, _)| at.max(now));
-                    let jitter = Duration::from_micros(20 + 7 * (packet.number % 11));
-                    flying.push_back((
-                        at.max(now + jitter) + Duration::from_micros(10),
-                        packet.number,
-                    ));
-                }
-                let timer = sender.next_timer();
-                let arrival = flying.front().map(|&(at, _)| at);
-                now = [timer, arrival]
-                    .into_iter()
-                    .flatten()
-                    .min()
-                    .expect("something is due")
-                    .max(now);
-                if arrival.is_some_and(|at| at <= now) {
-                    let (_, number) = flying.pop_front().expect("just seen");
-                    let heard = ack(&[(number, number)], now);
-                    sender.on_ack(now, &heard, None).expect("true");
-                    late += u32::from(now > ms(2000));
-                }
-                if timer.is_some_and(|at| at <= now) {
-                    sender.on_timer(now);
-                }
-            }
-            // Delays within an epoch are no queue to robust Verus: it uses most of the 100,000 packets/s.
-            let least = if scheme == "verus" { 70_000 } else { 200 };
-            assert!(late > least, "{scheme}: {late} packets in the last second");
-        }
-    }
-
-    #[test]
-    fn a_stopped_source_repeats_nothing() {
-        let mut sender = sender("newreno");
-        sender.offer_bulk();
-        assert_eq!(drain(&mut sender, ms(0)).len(), 10);
-        sender.stop();
-        sender
-            .on_ack(ms(40), &ack(&[(1, 3)], ms(20)), None)
-            .expect("true");
-        assert_eq!(sender.counters().lost, 1);
-        for now in [40, 1000, 10_000] {
-            sender.on_timer(ms(now));
-            assert_eq!(drain(&mut sender, ms(now)), []);
-        }
-        assert!(sender.is_idle());
-    }
-
-    #[test]
-    fn timeouts_in_a_row_double_up_to_the_bound() {
-        // Verus waits 1 s before its first sample and never longer, TCP doubles each time.
-        for (scheme, instants) in [
-            ("verus", [1000, 2000, 3000, 4000]),
-            ("newreno", [1000, 3000, 7000, 15_000]),
-        ] {
-            let mut sender = sender(scheme);
-            sender.offer_bulk();
-            drain(&mut sender, ms(0));
-            let mut fired = Vec::new();
-            while fired.len() < instants.len() {
-                let now = sender.next_timer().expect("packets are in flight");
-                let before = sender.counters().timeouts;
-                sender.on_timer(now);
-                if sender.counters().timeouts > before {
-                    fired.push(now);
-                }
-                drain(&mut sender, now);
-            }
-            assert_eq!(fired, instants.map(ms), "{scheme}");
-        }
-    }
-
-    #[test]
-    fn after_a_timeout_verus_sends_new_data_first_and_the_lost_once_something_is_answered() {
-        let mut sender = sender("verus");
-        sender.offer_bulk();
-        let first = drain(&mut sender, ms(0));
-        assert_eq!(first.len(), 1);
-        sender.on_timer(ms(1000));
-        let probes = drain(&mut sender, ms(1000));
-        assert_eq!(probes.len(), 2);
-        assert!(probes.iter().all(|packet| !packet.retransmission));
-        sender
-            .on_ack(ms(1040), &ack(&[(2, 2)], ms(1020)), None)
-            .expect("true");
-        let sent = drain(&mut sender, ms(1040));
-        assert!(sent[0].retransmission);
-        assert_eq!(sent[0].data, first[0].data);
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Wait(u32),
-        /// Lets the timer fire, so late.
-        Timer(u32),
-        Offer(u8),
-        /// Which of the last so many packets are acknowledged.
-        Ack(u64),
-        /// Acknowledges any numbers, sent or not.
-        Wild(u64, u8),
-    }
-
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let step = prop_oneof![
-            6 => (0u32..100_000).prop_map(Step::Wait),
-            6 => prop_oneof![4 => Just(0u32), 1 => 0u32..10_000_000].prop_map(Step::Timer),
-            2 => any::<u8>().prop_map(Step::Offer),
-            8 => prop_oneof![any::<u64>(), Just(u64::MAX)].prop_map(Step::Ack),
-            1 => (0u64..2000, any::<u8>()).prop_map(|(first, len)| Step::Wild(first, len)),
-        ];
-        prop::collection::vec(step, 1..200)
-    }
-
-    fn schemes() -> impl Strategy<Value = String> {
-        let mut all: Vec<String> = catalogue()
-            .iter()
-            .filter(|entry| entry.stands_alone())
-            .map(|entry| entry.name.to_owned())
-            .collect();
-        for more in [
-            "verus:mode=paper",
-            "verus:mode=prototype",
-            "verus:mode=prototype,retransmit=yes",
-            "cubic:hystart=plusplus",
-            "newreno:period=round",
-        ] {
-            all.push(more.to_owned());
-        }
-        prop::sample::select(all)
-    }
-
-    /// The ranges, newest first, of the numbers below `next` that the bits of `mask` choose among
-    /// the last 64.
-    fn chosen(mask: u64, next: u64) -> Vec<(u64, u64)> {
-        let mut ranges: Vec<(u64, u64)> = Vec::new();
-        for back in 0..64.min(next) {
-            let number = next - 1 - back;
-            if mask >> back & 1 == 0 {
-                continue;
-            }
-            match ranges.last_mut() {
-                Some(range) if range.0 == number + 1 => range.0 = number,
-                _ => ranges.push((number, number)),
-            }
-        }
-        ranges
-    }
-
-    /// Plays a history; returns all that could be seen of the sender.
-    fn play(scheme: &str, steps: &[Step]) -> Vec<String> {
-        let mut sender = sender(scheme);
-        sender.offer(SIZE * 50);
-        let mut seen = Vec::new();
-        let mut now = Time::ZERO;
-        let (mut next, mut acked, mut revived) = (0, 0, 0);
-        for step in steps {
-            let mut told = None;
-            let mut fired = false;
-            match *step {
-                Step::Wait(micros) => now += Duration::from_micros(u64::from(micros)),
-                Step::Timer(late) => {
-                    if let Some(at) = sender.next_timer() {
-                        now = now.max(at) + Duration::from_micros(u64::from(late));
-                        sender.on_timer(now);
-                        fired = true;
-                    }
-                }
-                Step::Offer(packets) => sender.offer(SIZE * u64::from(packets)),
-                Step::Ack(mask) => {
-                    let ranges = chosen(mask, next);
-                    told = (!ranges.is_empty()).then(|| ack(&ranges, now));
-                }
-                Step::Wild(first, len) => {
-                    told = Some(ack(&[(first, first + u64::from(len))], now));
-                }
-            }
-            if let Some(ack) = told {
-                let before = (sender.in_flight(), *sender.counters());
-                sender.state.revealed.clear();
-                let believed = sender.on_ack(now, &ack, None);
-                assert_eq!(believed.is_err(), ack.newest() >= next);
-                let revealed = sender.last_revealed();
-                acked += revealed.acked.len() as u64;
-                revived += revealed.revived;
-                if ack.newest() >= next {
-                    assert_eq!(before, (sender.in_flight(), *sender.counters()));
-                }
-            }
-            for packet in drain(&mut sender, now) {
-                assert_eq!(
-                    packet.number, next,
-                    "numbers rise by one and are never reused"
-                );
-                next += 1;
-                seen.push(format!("{packet:?}"));
-            }
-            let counters = *sender.counters();
-            assert_eq!(counters.sent, next);
-            let open = counters.sent + revived - acked - counters.lost;
-            assert_eq!(sender.in_flight(), SIZE * open);
-            if let Some(at) = sender.next_timer()
-                && fired
-            {
-                assert!(
-                    at > now,
-                    "{scheme}: the next timer {at:?} is not after {now:?}"
-                );
-            }
-            let window = sender.controller().window();
-            assert!(window >= SIZE, "{scheme}: {window:?}");
-            seen.push(format!("{:?} {window:?} {counters:?}", sender.next_timer()));
-        }
-        seen
-    }
-
-    proptest! {
-        #[test]
-        fn books_balance_and_timers_move_forward_whatever_happens(
-            scheme in schemes(),
-            steps in steps(),
-        ) {
-            let first = play(&scheme, &steps);
-            prop_assert_eq!(first, play(&scheme, &steps));
-        }
     }
 }

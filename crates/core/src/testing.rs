@@ -11,10 +11,10 @@ use crate::controller::{Acked, Controller, Departure, Feedback, Timeout};
 use crate::units::{Bytes, Duration, Time};
 
 /// The size of every packet.
-pub(crate) const SIZE: Bytes = Bytes::new(1000);
+pub const SIZE: Bytes = Bytes::new(1000);
 
 /// A packet that leaves at `at` with nothing else in flight and nothing delivered.
-pub(crate) fn departure(number: u64, at: Time) -> Departure {
+pub fn departure(number: u64, at: Time) -> Departure {
     Departure {
         number,
         at,
@@ -29,7 +29,7 @@ pub(crate) fn departure(number: u64, at: Time) -> Departure {
 }
 
 /// What such packets tell on arrival, the same round trip having been the least and the mean.
-pub(crate) fn feedback(now: Time, acked: &[Acked]) -> Feedback<'_> {
+pub fn feedback(now: Time, acked: &[Acked]) -> Feedback<'_> {
     let rtt = acked[0].rtt;
     Feedback {
         now,
@@ -47,10 +47,7 @@ pub(crate) fn feedback(now: Time, acked: &[Acked]) -> Feedback<'_> {
 }
 
 /// Two rounds of forty packets, acknowledged one by one every 2 ms from these times on, in ms.
-pub(crate) fn two_rounds_of_single_acknowledgements<C: Controller>(
-    path: &mut Path<C>,
-    rtts_ms: [u64; 2],
-) {
+pub fn two_rounds_of_single_acknowledgements<C: Controller>(path: &mut Path<C>, rtts_ms: [u64; 2]) {
     for rtt_ms in rtts_ms {
         path.send(40);
         path.wait_ms(rtt_ms);
@@ -62,7 +59,7 @@ pub(crate) fn two_rounds_of_single_acknowledgements<C: Controller>(
 }
 
 /// A controller, and the packets of its flow.
-pub(crate) struct Path<C> {
+pub struct Path<C> {
     /// The controller under test.
     pub controller: C,
     /// What time it is.
@@ -83,7 +80,8 @@ pub(crate) struct Path<C> {
 }
 
 impl<C: Controller> Path<C> {
-    pub(crate) fn new(mut controller: C) -> Self {
+    /// A path on which `controller` begins.
+    pub fn new(mut controller: C) -> Self {
         controller.on_start(Time::ZERO, SIZE);
         Path {
             controller,
@@ -102,30 +100,33 @@ impl<C: Controller> Path<C> {
         }
     }
 
-    pub(crate) fn wait(&mut self, span: Duration) {
+    /// Time passes.
+    pub fn wait(&mut self, span: Duration) {
         self.now += span;
     }
 
-    pub(crate) fn wait_ms(&mut self, millis: u64) {
+    /// Time passes, in ms.
+    pub fn wait_ms(&mut self, millis: u64) {
         self.wait(Duration::from_millis(millis));
     }
 
-    pub(crate) fn in_flight(&self) -> Bytes {
+    /// Bytes in flight.
+    pub fn in_flight(&self) -> Bytes {
         SIZE * self.open.len() as u64
     }
 
     /// Numbers of the packets in flight, oldest first.
-    pub(crate) fn in_flight_numbers(&self) -> Vec<u64> {
+    pub fn in_flight_numbers(&self) -> Vec<u64> {
         self.open.keys().copied().collect()
     }
 
     /// Numbers of the packets declared lost and not heard of since, oldest first.
-    pub(crate) fn lost_numbers(&self) -> Vec<u64> {
+    pub fn lost_numbers(&self) -> Vec<u64> {
         self.lost.keys().copied().collect()
     }
 
     /// Sends `count` packets, whatever the window.
-    pub(crate) fn send(&mut self, count: u64) {
+    pub fn send(&mut self, count: u64) {
         for _ in 0..count {
             if self.open.is_empty() {
                 (self.delivered_at, self.flight_since) = (self.now, self.now);
@@ -148,19 +149,19 @@ impl<C: Controller> Path<C> {
     }
 
     /// Sends what the controller allows now.
-    pub(crate) fn fill(&mut self) {
+    pub fn fill(&mut self) {
         while self.controller.allowance().sendable(self.in_flight()) >= SIZE {
             self.send(1);
         }
     }
 
     /// One acknowledgement.
-    pub(crate) fn ack(&mut self, numbers: impl IntoIterator<Item = u64>) {
+    pub fn ack(&mut self, numbers: impl IntoIterator<Item = u64>) {
         self.feedback(numbers, [], []);
     }
 
     /// One feedback event: packets acknowledged, declared lost, and found not to have been lost.
-    pub(crate) fn feedback(
+    pub fn feedback(
         &mut self,
         acked: impl IntoIterator<Item = u64>,
         lost: impl IntoIterator<Item = u64>,
@@ -222,7 +223,7 @@ impl<C: Controller> Path<C> {
     }
 
     /// The retransmission timeout fires.
-    pub(crate) fn time_out(&mut self) {
+    pub fn time_out(&mut self) {
         self.backoff += 1;
         let presumed_lost: Vec<Departure> = self.open.values().copied().collect();
         self.lost.append(&mut self.open);
@@ -234,12 +235,12 @@ impl<C: Controller> Path<C> {
     }
 
     /// What was lost is in flight again, as after a spurious timeout.
-    pub(crate) fn revive(&mut self) {
+    pub fn revive(&mut self) {
         self.open.append(&mut self.lost);
     }
 
     /// Calls the tick if its time has come.
-    pub(crate) fn tick(&mut self) {
+    pub fn tick(&mut self) {
         if self.controller.next_tick().is_some_and(|at| at <= self.now) {
             self.controller.on_tick(self.now, self.in_flight());
         }
@@ -248,9 +249,12 @@ impl<C: Controller> Path<C> {
 
 /// Something that can happen to a flow. Numbers pick among the packets there are.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub enum Step {
+    /// So many µs pass.
     Wait(u32),
+    /// All leaves that may.
     Fill,
+    /// So many packets leave, whatever may.
     Send(u8),
     /// The oldest so many are acknowledged.
     Ack(u8),
@@ -258,16 +262,21 @@ pub(crate) enum Step {
     Lose(u8, u8),
     /// So many of the lost, from the oldest or the newest, turn up, with so many acknowledged.
     Recover {
+        /// From the newest, not from the oldest.
         newest: bool,
+        /// How many turn up.
         count: u8,
+        /// How many are acknowledged with them.
         acked: u8,
     },
+    /// Nothing answers until the timeout.
     Timeout,
+    /// Whether the source has little to send from now on.
     AppLimited(bool),
 }
 
 /// Random histories, mostly of bulk transfer.
-pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         8 => (0u32..200_000).prop_map(Step::Wait),
         8 => Just(Step::Fill),
@@ -283,11 +292,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Runs a history; calls `check` after each step.
-pub(crate) fn run<C: Controller>(
-    path: &mut Path<C>,
-    steps: &[Step],
-    mut check: impl FnMut(&Path<C>),
-) {
+pub fn run<C: Controller>(path: &mut Path<C>, steps: &[Step], mut check: impl FnMut(&Path<C>)) {
     for step in steps {
         match *step {
             Step::Wait(micros) => path.wait(Duration::from_micros(u64::from(micros))),
@@ -353,7 +358,7 @@ pub(crate) fn run<C: Controller>(
 /// What holds for every window controller whatever happens: the window is at least one packet and
 /// within reason, an empty flight can always send, every probe but an absent one is finite, and
 /// the same history gives the same windows.
-pub(crate) fn assert_sound<C: Controller>(make: impl Fn() -> C, steps: &[Step]) {
+pub fn assert_sound<C: Controller>(make: impl Fn() -> C, steps: &[Step]) {
     let windows = || {
         let mut windows = Vec::new();
         let mut path = Path::new(make());

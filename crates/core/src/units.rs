@@ -286,6 +286,18 @@ impl Sub for Time {
     }
 }
 
+impl From<std::time::Duration> for Duration {
+    fn from(span: std::time::Duration) -> Self {
+        Duration(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Duration> for std::time::Duration {
+    fn from(span: Duration) -> Self {
+        std::time::Duration::from_nanos(span.0)
+    }
+}
+
 impl Add for Duration {
     type Output = Duration;
     fn add(self, other: Duration) -> Duration {

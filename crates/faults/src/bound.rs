@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use verus_core::Duration;
-use verus_core::algorithm::catalogue;
+use verus_senders::catalogue;
 
 /// Of what an honest receiver gets so much makes a flow that has recovered.
 const RECOVERED: f64 = 0.7;

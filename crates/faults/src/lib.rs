@@ -6,18 +6,24 @@
 //! - [`world`]: two ends without sockets on a virtual clock, with such paths between them.
 //! - [`liar`]: a receiver that lies; [`Link`]: what it is tried on; [`bound`]: what it may lead each controller to.
 //! - [`Proxy`]: both directions in real time, between UDP sockets on this machine.
+//! - [`realtime`]: ten schedules that run at once over real sockets; [`capture`]: what the kernel saw leave; [`qlog`]: a log
+//!   as a test reads it; [`taught`]: a model for the controller that has no default.
 //! - [`machine::watch`]: whether the machine had time for a test in real time.
 //!
 //! The same schedule means the same in both: only what says the time differs.
 
 pub mod bound;
+pub mod capture;
 pub mod liar;
 pub mod link;
 pub mod machine;
 pub mod path;
 pub mod proxy;
+pub mod qlog;
+pub mod realtime;
 pub mod schedule;
 pub mod spread;
+pub mod taught;
 pub mod world;
 
 pub use link::Link;

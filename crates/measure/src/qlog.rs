@@ -15,7 +15,7 @@ use std::io::{self, Write};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 use verus_core::rtt::RttEstimate;
-use verus_core::sender::{Sender, Transmit};
+use verus_core::sender::{Hosted, Sender, Transmit};
 use verus_core::{Bytes, Controller, Duration, Phase, Time};
 
 /// Default limit of a file's size, bytes: some 130,000 packets with all their events.
@@ -719,7 +719,7 @@ impl Qlog {
     }
 
     /// A sender has heard an acknowledgement, of `size` bytes where that is known.
-    pub fn on_heard(&mut self, now: Time, sender: &Sender, size: Option<Bytes>) {
+    pub fn on_heard<C: Hosted>(&mut self, now: Time, sender: &Sender<C>, size: Option<Bytes>) {
         let revealed = sender.last_revealed();
         let arrived = revealed.acked.iter().chain(&revealed.recovered);
         let ce = (sender.ecn() != verus_core::Ecn::NotEct).then_some(sender.counters().marked);
@@ -731,7 +731,7 @@ impl Qlog {
     }
 
     /// A sender's timer went off.
-    pub fn on_timer(&mut self, now: Time, sender: &Sender) {
+    pub fn on_timer<C: Hosted>(&mut self, now: Time, sender: &Sender<C>) {
         let timeouts = sender.counters().timeouts;
         let trigger = if timeouts == self.timeouts {
             Trigger::TimeThreshold
@@ -745,7 +745,7 @@ impl Qlog {
     }
 
     /// Tells what has changed of a sender.
-    pub fn look(&mut self, now: Time, sender: &Sender) {
+    pub fn look<C: Hosted>(&mut self, now: Time, sender: &Sender<C>) {
         self.state(now, sender.controller(), sender.in_flight(), sender.rtt());
     }
 

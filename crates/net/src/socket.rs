@@ -7,7 +7,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// A socket that hears everybody who sends to `address`; an unspecified IPv6 address hears IPv4 too. The
 /// system should hold `buffer_bytes` of what arrives, and of what is to leave.
-pub(crate) fn bind(address: SocketAddr, buffer_bytes: usize) -> io::Result<Socket> {
+///
+/// # Errors
+/// As the operating system says.
+pub fn bind(address: SocketAddr, buffer_bytes: usize) -> io::Result<Socket> {
     let socket = open(address, buffer_bytes)?;
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
@@ -17,7 +20,10 @@ pub(crate) fn bind(address: SocketAddr, buffer_bytes: usize) -> io::Result<Socke
 }
 
 /// A socket that talks to `peer` alone.
-pub(crate) fn connect(peer: SocketAddr, buffer_bytes: usize) -> io::Result<Socket> {
+///
+/// # Errors
+/// As the operating system says.
+pub fn connect(peer: SocketAddr, buffer_bytes: usize) -> io::Result<Socket> {
     let socket = open(peer, buffer_bytes)?;
     socket.connect(&peer.into())?;
     Ok(socket)

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use verus_core::configuration::{Configuration, Configured};
+use verus_core::configuration::Configured;
 use verus_core::controller::{Controller, Feedback, Timeout};
-use verus_core::spec::Row;
 use verus_core::{Bytes, Recovery};
+use verus_words::configuration::Configuration;
+use verus_words::spec::Row;
 
 /// What schemes call it.
 pub const NAME: &str = "hand";

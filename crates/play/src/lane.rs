@@ -6,8 +6,8 @@
 
 use serde_json::{Value, json};
 use verus_channel::Service;
-use verus_core::algorithm::Registry;
 use verus_core::{Duration, Phase, Time};
+use verus_senders::Registry;
 use verus_sim::{Error, Outcome, Records, Scenario, Simulation};
 
 use crate::hand;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use verus_channel::{generate, queue};
-use verus_core::algorithm::Registry;
+use verus_senders::Registry;
 
 /// Schemes that stand alone, queues, and built-in channels.
 pub fn lists() -> Value {

@@ -17,11 +17,11 @@ use verus_channel::{
     Channel, Error, Problem, QueueConfig, Trace, decompressed, generate, queue, raw,
 };
 use verus_core::Duration;
-use verus_core::algorithm;
-use verus_core::quantity::Unit;
-use verus_core::spec::Shown;
 use verus_measure::mahimahi;
+use verus_senders as algorithm;
 use verus_sim::traffic::{self, Traffic};
+use verus_words::quantity::Unit;
+use verus_words::spec::Shown;
 
 use crate::convert::{array, capacity, link_series, table};
 use crate::error;
@@ -75,13 +75,13 @@ pub(crate) fn check_traffic(text: &str) -> PyResult<String> {
 /// `ms`, `bytes`, `Mbit/s` or `share`.
 #[pyfunction]
 pub(crate) fn quantity(text: &str, unit: &str) -> PyResult<f64> {
-    verus_core::quantity::read(text, Unit::named(unit)).map_err(error::value)
+    verus_words::quantity::read(text, Unit::named(unit)).map_err(error::value)
 }
 
 /// The texts that a scheme or queue stands for, of which keys have several values: `verus:ratio=2..6`.
 #[pyfunction]
 pub(crate) fn expand(text: &str) -> PyResult<Vec<String>> {
-    verus_core::spec::expand(text).map_err(error::value)
+    verus_words::spec::expand(text).map_err(error::value)
 }
 
 /// How the beginning of a text may go on; `what` it names: `scheme`, `queue`, `jitter`, `reorder`, `traffic` or `channel`.
@@ -104,7 +104,7 @@ pub(crate) fn complete(what: &str, text: &str) -> PyResult<Vec<String>> {
         .iter()
         .map(|(name, keys)| (*name, &keys[..]))
         .collect();
-    Ok(verus_core::spec::complete(text, &known))
+    Ok(verus_words::spec::complete(text, &known))
 }
 
 /// Every kind of traffic with its keys.

@@ -20,10 +20,10 @@ use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use verus_core::algorithm::{Elsewhere, Value};
 use verus_core::configuration::Configured;
-use verus_core::spec::{Given, Problem};
 use verus_core::{Allowance, Bytes, Controller, Departure, Ecn, Feedback, Rate, Time, Timeout};
+use verus_senders::{Elsewhere, Value};
+use verus_words::spec::{Given, Problem};
 
 use crate::events;
 

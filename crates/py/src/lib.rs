@@ -18,8 +18,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use pyo3::wrap_pyfunction;
 use verus_channel::queue;
-use verus_core::algorithm::Registry;
 use verus_measure::{FlowMetrics, Metrics};
+use verus_senders::Registry;
 
 /// Puts everything into `module`. Schemes can name what `algorithms` has, and classes written in Python; the texts of queues
 /// what `queues` has.

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::json;
 use verus_core::Time;
-use verus_core::model::{self, About, Grid, MAX_BYTES, Model, Sampler, TrainError};
+use verus_model::{self as model, About, Grid, MAX_BYTES, Model, Sampler, TrainError};
 use verus_sim::{Outcome, Scenario};
 
 use crate::convert::array;

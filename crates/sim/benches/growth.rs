@@ -9,7 +9,7 @@
 use std::process::Command;
 
 use rustix::time::{ClockId, clock_gettime};
-use verus_core::algorithm;
+use verus_senders as algorithm;
 use verus_sim::{FlowSpec, Scenario};
 
 /// A cell of the table: flows of one scheme over a constant rate, 20 ms each way, drop-tail of one bandwidth-delay product.

@@ -19,14 +19,13 @@ use rustix::time::{ClockId, clock_gettime};
 use verus_channel::catalogue::{self, Channel};
 use verus_core::controller::{Arrival, Observer};
 use verus_core::receiver::{Ack, NumberRange};
-use verus_core::sender::Sender;
-use verus_core::sprout::{self, TICK, receiver::Forecaster};
 use verus_core::verus::config::Config;
 use verus_core::verus::profile::{Bounds, Profile};
 use verus_core::verus::robust::capacity::Capacity;
-use verus_core::{
-    Acked, Bytes, Controller, Departure, Duration, Feedback, Time, algorithm::Scheme,
-};
+use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Time};
+use verus_peers::sprout::{self, TICK, receiver::Forecaster};
+use verus_senders::Scheme;
+use verus_senders::Sender;
 use verus_sim::{FlowSpec, Scenario};
 
 /// A workload: flows over a channel.
@@ -157,7 +156,7 @@ impl Steady {
     fn new() -> Self {
         // No refit after the one that ends slow start: refits are timed apart.
         let scheme = Scheme::parse("verus:ratio=2,update_interval_ms=3600000").expect("valid");
-        let mut controller = scheme.build(1);
+        let mut controller = scheme.config().build(1);
         controller.on_start(Time::ZERO, SIZE);
         let mut steady = Steady {
             controller,

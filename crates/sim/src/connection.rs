@@ -1,8 +1,9 @@
 //! A user and the two ends of its connections, one after another.
 
 use verus_core::receiver::{Receiver, ReceiverConfig};
-use verus_core::sender::{Counters, Sender};
+use verus_core::sender::Counters;
 use verus_core::{Bytes, Duration, Time};
+use verus_senders::Sender;
 
 use crate::feed::Feed;
 use crate::frames::Frames;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use thiserror::Error;
 use verus_channel::path::config::Crosses;
-use verus_core::algorithm::{Registry, Scheme, SchemeError};
-use verus_core::model::MAX_BYTES;
+use verus_model::MAX_BYTES;
+use verus_senders::{Registry, Scheme, SchemeError};
 
 use crate::scenario::{Error, FlowSpec, Scenario, check};
 use crate::schema::FieldError;

@@ -1,8 +1,8 @@
 //! What a connection has to send, where that is decided as late as it can be: a packet at a time.
 
 use verus_core::receiver::DataRange;
-use verus_core::sender::Sender;
 use verus_core::{Bytes, Duration, Time};
+use verus_senders::Sender;
 
 use crate::media::{Media, Streams};
 use crate::traffic::Turns;

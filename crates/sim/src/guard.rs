@@ -10,10 +10,10 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 use verus_core::Time;
-use verus_core::sender::Sender;
+use verus_senders::Sender;
 
 /// The most packets that a sender may let leave at one instant: the largest window that a scheme can begin with
-/// ([`WINDOW_PACKETS`](verus_core::range::WINDOW_PACKETS)). Beyond it a mistaken unit is likelier than a wish, and the
+/// ([`WINDOW_PACKETS`](verus_words::range::WINDOW_PACKETS)). Beyond it a mistaken unit is likelier than a wish, and the
 /// memory of this machine is at stake.
 pub(crate) const MOST_AT_ONCE: u32 = 1_000_000;
 

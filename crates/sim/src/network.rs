@@ -24,10 +24,10 @@ use verus_channel::path::delay::Flight;
 use verus_channel::path::{Dropped, Watch};
 use verus_channel::{Path, PathConfig, Schedule};
 use verus_core::receiver::Ack;
-use verus_core::sender::Sender;
 use verus_core::{Bytes, Duration, Ecn, Time};
 use verus_measure::Metrics;
 use verus_measure::qlog::{Qlog, Written};
+use verus_senders::Sender;
 
 use crate::connection::{Ends, Flow, Phase};
 use crate::event::{Event, EventQueue};

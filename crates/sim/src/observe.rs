@@ -13,10 +13,11 @@ use std::io;
 
 use verus_channel::Path;
 use verus_channel::path::{Dropped, Watch, Why};
-use verus_core::sender::{Sender, Transmit};
+use verus_core::sender::Transmit;
 use verus_core::{Bytes, Duration, Time};
 use verus_measure::qlog::{Qlog, Written};
 use verus_measure::{Meter, Metrics};
+use verus_senders::Sender;
 
 use crate::connection::Flow;
 use crate::packet::DataPacket;

@@ -1,6 +1,6 @@
 //! A scenario that can be run: checked, its files read, its texts parsed.
 
-use verus_core::algorithm::{Registry, Scheme};
+use verus_senders::{Registry, Scheme};
 
 use verus_core::Time;
 

@@ -1,9 +1,9 @@
 //! The outcome of a run, as columns.
 
 use serde::Serialize;
-use verus_core::model::Sampler;
 use verus_core::{Bytes, Phase, ProfileSnapshot, Time};
 use verus_measure::Metrics;
+use verus_model::Sampler;
 
 /// The outcome of a run.
 #[derive(Clone, Debug)]

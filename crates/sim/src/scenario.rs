@@ -11,7 +11,7 @@ use verus_channel::path::jitter::{JitterConfig, JitterError};
 use verus_channel::path::policer::{PolicerConfig, PolicerError};
 use verus_channel::path::reorder::{ReorderConfig, ReorderError};
 use verus_channel::queue::SpecError;
-use verus_core::algorithm::SchemeError;
+use verus_senders::SchemeError;
 
 use crate::schema::{FieldError, refuse};
 use crate::traffic::TrafficError;

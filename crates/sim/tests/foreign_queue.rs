@@ -3,8 +3,8 @@
 
 use verus_channel::queue::{Configuration, Queue, Registry, Waiting};
 use verus_core::Time;
-use verus_core::spec::{Row, field};
 use verus_sim::{FlowSpec, Scenario};
+use verus_words::spec::{Row, field};
 
 /// Gives `packets` packets, and then no more.
 #[derive(Clone, Debug)]

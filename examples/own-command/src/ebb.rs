@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use verus_channel::queue::{Configuration, Queue, Registry, Waiting};
-use verus_core::range::Within;
-use verus_core::spec::{Row, field};
 use verus_core::{Duration, Time};
+use verus_words::range::Within;
+use verus_words::spec::{Row, field};
 
 /// What the texts of queues can name in this program.
 pub fn registry() -> Registry {

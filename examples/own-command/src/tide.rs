@@ -1,10 +1,11 @@
 //! A controller of one's own, and the list that has it beside Verus's.
 
-use verus_core::algorithm::Registry;
-use verus_core::configuration::{Configuration, Configured};
-use verus_core::range::Within;
-use verus_core::spec::{Row, field};
+use verus_core::configuration::Configured;
 use verus_core::{Bytes, Controller, Feedback, Time, Timeout};
+use verus_senders::Registry;
+use verus_words::configuration::Configuration;
+use verus_words::range::Within;
+use verus_words::spec::{Row, field};
 
 /// What schemes can name in this program.
 pub fn registry() -> Registry {

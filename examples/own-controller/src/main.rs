@@ -1,9 +1,11 @@
 //! A controller of one's own beside one of Verus's, on a simulated cellular channel. `cargo run` prints what came of it.
 
-use verus_core::configuration::{Configuration, Configured};
-use verus_core::range::Within;
-use verus_core::spec::{Row, field};
-use verus_core::{Bytes, Controller, Feedback, Time, Timeout, algorithm::Registry};
+use verus_core::configuration::Configured;
+use verus_words::configuration::Configuration;
+use verus_words::range::Within;
+use verus_words::spec::{Row, field};
+use verus_core::{Bytes, Controller, Feedback, Time, Timeout};
+use verus_senders::Registry;
 use verus_sim::{FlowSpec, Scenario};
 
 /// A packet more each round trip while less than `queue_ms` waits on the path, else a packet less.

@@ -9,9 +9,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
-use verus_core::range::Within;
-use verus_core::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, shown};
 use verus_core::{Duration, Time};
+use verus_words::range::Within;
+use verus_words::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, shown};
 
 use crate::dice::Dice;
 use crate::schedule::{Follower, Schedule};
@@ -127,7 +127,7 @@ impl Asked {
     }
 
     /// The keys of a kind, for display: there is one, and it must be given.
-    fn keys(rows: &[Row<Self>]) -> Vec<verus_core::spec::Key> {
+    fn keys(rows: &[Row<Self>]) -> Vec<verus_words::spec::Key> {
         let mut keys = shown(rows, &Asked::default());
         for key in &mut keys {
             REQUIRED.clone_into(&mut key.default);

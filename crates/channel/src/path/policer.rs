@@ -9,9 +9,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use verus_core::range::Within;
-use verus_core::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, field, shown};
 use verus_core::{Bytes, Rate, Time};
+use verus_words::range::Within;
+use verus_words::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, field, shown};
 
 use crate::schedule::BYTE;
 

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use rand_chacha::ChaCha8Rng;
 use verus_core::Duration;
-use verus_core::range::Within;
-use verus_core::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, shown};
+use verus_words::range::Within;
+use verus_words::spec::{Field, Given, Kind, Problem, REQUIRED, Row, Shown, shown};
 
 use super::loss::uniform;
 
@@ -60,8 +60,8 @@ impl Asked {
     const fn time(key: &'static str, meaning: &'static str) -> Row<Self> {
         Field::new(
             key,
-            |c: &Self| c.time.unwrap_or_default(),
-            |c, v| c.time = Some(v),
+            |c: &Self| c.time.unwrap_or_default().into(),
+            |c, v: std::time::Duration| c.time = Some(v.into()),
         )
         .millis(meaning)
     }
@@ -77,7 +77,7 @@ impl Asked {
     }
 
     /// The keys of a kind, for display: all must be given.
-    fn keys(rows: &[Row<Self>]) -> Vec<verus_core::spec::Key> {
+    fn keys(rows: &[Row<Self>]) -> Vec<verus_words::spec::Key> {
         let mut keys = shown(rows, &Asked::default());
         for key in &mut keys {
             REQUIRED.clone_into(&mut key.default);

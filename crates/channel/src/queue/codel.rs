@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use verus_core::spec::{Given, Problem, Row, field};
 use verus_core::{Duration, Time};
+use verus_words::spec::{Given, Problem, Row, field};
 
 use super::{Arrival, ECN, LIMIT, MILLIS};
 

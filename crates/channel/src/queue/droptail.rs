@@ -9,7 +9,7 @@
 use std::fmt;
 
 use verus_core::Duration;
-use verus_core::spec::{Given, Problem, Row, field};
+use verus_words::spec::{Given, Problem, Row, field};
 
 use super::MILLIS;
 

@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use rand_chacha::ChaCha8Rng;
-use verus_core::spec::{Given, Problem, Row, Words, either, field, word_for};
 use verus_core::{Duration, Time};
+use verus_words::spec::{Given, Problem, Row, Words, either, field, word_for};
 
 use super::{GAIN, MILLIS, Ticks, UPDATE};
 use crate::packet::{Departed, Packet};

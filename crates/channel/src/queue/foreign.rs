@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use verus_core::spec::{Given, Key, Problem, Row, shown};
 use verus_core::{Bytes, Ecn, Time};
+use verus_words::spec::{Given, Key, Problem, Row, shown};
 
 use super::QueueConfig;
 use crate::packet::{Departed, Packet};
@@ -23,7 +23,7 @@ use crate::packet::{Departed, Packet};
 /// use verus_channel::packet::Packet;
 /// use verus_channel::queue::{self, Queue, Registry, Waiting};
 /// use verus_channel::{Link, RateSchedule, Service};
-/// use verus_core::spec::{Row, field};
+/// use verus_words::spec::{Row, field};
 /// use verus_core::{Bytes, Rate, Time, random};
 ///
 /// /// Head drop: makes room for a packet by dropping those that have waited longest.
@@ -111,7 +111,7 @@ pub trait Configuration: fmt::Debug + Default + Send + Sync + 'static {
     /// Its keys.
     const ROWS: &'static [Row<Self>];
 
-    /// Checks what the range of one key cannot say ([`Field::within`](verus_core::spec::Field::within)).
+    /// Checks what the range of one key cannot say ([`Field::within`](verus_words::spec::Field::within)).
     ///
     /// # Errors
     /// Names the values that do not go together.

@@ -10,7 +10,7 @@ use std::fmt;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use verus_core::Time;
-use verus_core::spec::{Given, Problem, Row, field};
+use verus_words::spec::{Given, Problem, Row, field};
 
 use super::codel::{CoDel, CoDelConfig, Head};
 use super::{ECN, MILLIS};

@@ -8,8 +8,8 @@
 use std::fmt;
 
 use rand_chacha::ChaCha8Rng;
-use verus_core::spec::{Given, Problem, Row, field};
 use verus_core::{Duration, Time};
+use verus_words::spec::{Given, Problem, Row, field};
 
 use super::{Arrival, ECN, LIMIT, MILLIS, Ticks, Verdict};
 use crate::path::loss::uniform;

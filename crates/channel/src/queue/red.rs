@@ -4,7 +4,7 @@ use std::fmt;
 
 use rand_chacha::ChaCha8Rng;
 use verus_core::Time;
-use verus_core::spec::{Given, Problem, Row, Words, field, words};
+use verus_words::spec::{Given, Problem, Row, Words, field, words};
 
 use super::{Arrival, ECN, LIMIT, PROBABILITY, Verdict};
 use crate::path::loss::uniform;

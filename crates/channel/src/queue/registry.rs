@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use verus_core::spec::{Kind, Shown, assert_new};
+use verus_words::spec::{Kind, Shown, assert_new};
 
 use super::foreign::{self, Configuration};
 use super::{KINDS, QueueConfig, SpecError};
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::queue::{Queue, Waiting};
     use verus_core::Time;
-    use verus_core::spec::{Problem, Row, field};
+    use verus_words::spec::{Problem, Row, field};
 
     /// A queue of one packet.
     #[derive(Clone, Debug, Default)]

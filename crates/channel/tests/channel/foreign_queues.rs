@@ -9,9 +9,9 @@ use rand_chacha::ChaCha8Rng;
 use verus_channel::path::Packet;
 use verus_channel::queue::{self, Queue, Registry, Waiting};
 use verus_channel::{Departed, Link, QueueConfig, RateSchedule, Service, Trace, WhenOver};
-use verus_core::range::Within;
-use verus_core::spec::{Problem, Row, field};
 use verus_core::{Bytes, Duration, Ecn, Rate, Time, random};
+use verus_words::range::Within;
+use verus_words::spec::{Problem, Row, field};
 
 const PACKET: Bytes = Bytes::new(1500);
 

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use verus_core::algorithm::Scheme;
 use verus_core::{Duration, Time};
 use verus_emu::namespace::Namespace;
 use verus_measure::qlog::{LIMIT, Qlog, Subject, file_name};
+use verus_senders::Scheme;
 
 use super::stage::Stage;
 

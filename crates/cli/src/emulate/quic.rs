@@ -9,8 +9,8 @@ use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ClientConfig, Endpoint, IdleTimeout, ServerConfig, TransportConfig, VarInt};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use verus_core::Time;
-use verus_core::algorithm::Scheme;
-use verus_net::quic;
+use verus_quinn as quic;
+use verus_senders::Scheme;
 
 use super::flow::{Flow, Outcome};
 
@@ -74,12 +74,12 @@ pub fn send(flow: &Flow<'_>, scheme: &Scheme) -> io::Result<Outcome> {
         let tls = QuicClientConfig::try_from(tls).map_err(other)?;
         let mut config = ClientConfig::new(Arc::new(tls));
         let mut transport = transport(flow)?;
-        quic::Factory::new(scheme, flow.seed)
+        quic::Factory::new(scheme.config(), flow.seed)
             .send_window(u64::from(ROOM))
             .install(&mut transport);
         config.transport_config(Arc::new(transport));
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-        let endpoint = quic::endpoint(socket, None, scheme)?;
+        let endpoint = quic::endpoint(socket, None, scheme.config())?;
         let connecting = endpoint
             .connect_with(config, flow.receiver, NAME)
             .map_err(other)?;

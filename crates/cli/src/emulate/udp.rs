@@ -3,13 +3,13 @@
 use std::io;
 
 use verus_core::Duration;
-use verus_core::algorithm::Scheme;
-use verus_net::probe::client::{Client, ClientConfig};
-use verus_net::probe::driver::Driver;
-use verus_net::probe::results::Recorder;
-use verus_net::probe::server::{Catalogue, Server, ServerConfig, overhead};
-use verus_net::probe::socket::UdpSocket;
-use verus_net::probe::wire::Request;
+use verus_probe::client::{Client, ClientConfig};
+use verus_probe::driver::Driver;
+use verus_probe::results::Recorder;
+use verus_probe::server::{Catalogue, Server, ServerConfig, overhead};
+use verus_probe::socket::UdpSocket;
+use verus_probe::wire::Request;
+use verus_senders::Scheme;
 
 use super::flow::{Flow, Outcome, ProfilePoint};
 

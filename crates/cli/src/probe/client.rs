@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use bytesize::ByteSize;
 use verus_core::Time;
-use verus_core::algorithm::{RECOMMENDED, Scheme};
 use verus_measure::qlog::{Qlog, Subject};
-use verus_net::probe::connection::Connection;
-use verus_net::probe::driver::Driver;
-use verus_net::probe::recording;
-use verus_net::probe::results::{Record, Recorder};
-use verus_net::probe::wire::{MAX_SCHEME_BYTES, Request};
+use verus_probe::connection::Connection;
+use verus_probe::driver::Driver;
+use verus_probe::recording;
+use verus_probe::results::{Record, Recorder};
+use verus_probe::wire::{MAX_SCHEME_BYTES, Request};
+use verus_senders::{RECOMMENDED, Scheme};
 
 use crate::failure::Failure;
 use crate::folder;

@@ -1,9 +1,9 @@
 //! What a test leaves in its folder.
 
 use serde_json::json;
-use verus_core::algorithm::Scheme;
-use verus_net::probe::results::{Direction, Record};
-use verus_net::probe::wire::Request;
+use verus_probe::results::{Direction, Record};
+use verus_probe::wire::Request;
+use verus_senders::Scheme;
 
 use crate::folder::{Contents, joined, value};
 

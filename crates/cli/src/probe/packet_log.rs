@@ -5,8 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use verus_core::Time;
-use verus_net::probe::connection::Connection;
-use verus_net::probe::flow::Event;
+use verus_probe::connection::Connection;
+use verus_probe::flow::Event;
 
 use crate::draft::{self, DraftFile};
 use crate::failure::Failure;

@@ -7,11 +7,11 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 use verus_channel::raw;
 use verus_channel::statistics::{Bursts, Statistics};
-use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Duration, Rate, Time};
-use verus_net::probe::recording::{self, Limit, Recording, Tape, Way};
-use verus_net::probe::results::{Direction, Recorder};
-use verus_net::probe::wire::Request;
+use verus_probe::recording::{self, Limit, Recording, Tape, Way};
+use verus_probe::results::{Direction, Recorder};
+use verus_probe::wire::Request;
+use verus_senders::Scheme;
 
 use crate::failure::Failure;
 use crate::folder;

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use serde_json::json;
 use verus_core::{Duration, Rate};
-use verus_net::probe::driver::Driver;
-use verus_net::probe::limits::Limits;
-use verus_net::probe::server::{Catalogue, Notice, ServerConfig};
-use verus_net::probe::socket::UdpSocket;
-use verus_net::probe::{DEFAULT_PORT, Server};
+use verus_probe::driver::Driver;
+use verus_probe::limits::Limits;
+use verus_probe::server::{Catalogue, Notice, ServerConfig};
+use verus_probe::socket::UdpSocket;
+use verus_probe::{DEFAULT_PORT, Server};
 
 use crate::failure::Failure;
 use crate::server_address::shown;

@@ -5,18 +5,18 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use verus_core::algorithm::Scheme;
 use verus_core::{Bytes, Duration, Time};
 use verus_measure::qlog::{Qlog, Written};
-use verus_net::probe::DEFAULT_PORT;
-use verus_net::probe::client::{Client, ClientConfig, ClientError};
-use verus_net::probe::connection::Connection;
-use verus_net::probe::driver::Driver;
-use verus_net::probe::results::{Direction, Record, Recorder};
-use verus_net::probe::seal::Secret;
-use verus_net::probe::server::overhead;
-use verus_net::probe::socket::UdpSocket;
-use verus_net::probe::wire::Request;
+use verus_probe::DEFAULT_PORT;
+use verus_probe::client::{Client, ClientConfig, ClientError};
+use verus_probe::connection::Connection;
+use verus_probe::driver::Driver;
+use verus_probe::results::{Direction, Record, Recorder};
+use verus_probe::seal::Secret;
+use verus_probe::server::overhead;
+use verus_probe::socket::UdpSocket;
+use verus_probe::wire::Request;
+use verus_senders::Scheme;
 
 use crate::failure::Failure;
 use crate::scaled;

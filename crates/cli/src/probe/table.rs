@@ -1,7 +1,7 @@
 //! What a person sees of a test.
 
 use verus_measure::PathMetrics;
-use verus_net::probe::results::{Direction, Row};
+use verus_probe::results::{Direction, Row};
 
 use crate::table::{aligned, number, percent};
 

@@ -23,7 +23,7 @@ use nix::unistd::{
     Gid, Group, Uid, User, getegid, geteuid, getresgid, getresuid, initgroups, setgroups,
     setresgid, setresuid,
 };
-use verus_net::transfer::folder::Folder;
+use verus_transfer::folder::Folder;
 
 use crate::failure::Failure;
 use crate::files::Whose;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use bytesize::ByteSize;
 use serde_json::{Value, json};
-use verus_net::transfer::access::ClientName;
-use verus_net::transfer::{Direction, Event, Outcome, Transfer};
+use verus_transfer::access::ClientName;
+use verus_transfer::{Direction, Event, Outcome, Transfer};
 
 use crate::server_address::shown;
 

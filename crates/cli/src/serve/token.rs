@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use serde_json::json;
-use verus_net::transfer::access::store::{Kept, Store, StoreError};
-use verus_net::transfer::access::{ClientName, Rights};
-use verus_net::transfer::private::Home;
+use verus_transfer::access::store::{Kept, Store, StoreError};
+use verus_transfer::access::{ClientName, Rights};
+use verus_transfer::private::Home;
 
 use crate::failure::Failure;
 use crate::files;

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use verus_net::transfer::access::{ClientName, MAX_CLIENTS};
-use verus_net::transfer::private::Home;
-use verus_net::transfer::secret_error::SecretError;
+use verus_transfer::access::{ClientName, MAX_CLIENTS};
+use verus_transfer::private::Home;
+use verus_transfer::secret_error::SecretError;
 
 /// Where it is.
 const USED_FILE: &str = "last-used.json";

@@ -298,7 +298,7 @@ fn row(args: &Args, asked: &Asked, run: &Run, timing: &Timing) -> Value {
     let limited = |value: f64| run.limited.then_some(value);
     let flow = &metrics.per_flow[0];
     let what = json!({
-        "part": "", "trace_sha256": asked.sha256, "schema": verus_net::probe::results::SCHEMA,
+        "part": "", "trace_sha256": asked.sha256, "schema": verus_probe::results::SCHEMA,
         "version": env!("CARGO_PKG_VERSION"), "engine": "emulated", "transport": "any",
         "scheme": label(args), "params": {}, "ack": "path", "flows": 1, "packet_bytes": args.mtu,
         "duration_s": timing.duration_s, "delay_ms": args.delay_ms,

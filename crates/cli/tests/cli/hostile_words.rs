@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode};
 use serde_json::Value;
-use verus_net::probe::seal::{Key, Keys};
-use verus_net::probe::wire::{
+use verus_probe::seal::{Key, Keys};
+use verus_probe::wire::{
     self, Accept, Ending, Hello, Kind, MIN_HELLO_BYTES, Packet, Reason, Request, Retry, Status,
 };
 

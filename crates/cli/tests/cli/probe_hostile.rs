@@ -7,11 +7,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use serde_json::Value;
-use verus_core::algorithm::Scheme;
-use verus_net::probe::client::{Client, ClientConfig, ClientError};
-use verus_net::probe::driver::Driver;
-use verus_net::probe::socket::UdpSocket;
-use verus_net::probe::wire::Request;
+use verus_probe::client::{Client, ClientConfig, ClientError};
+use verus_probe::driver::Driver;
+use verus_probe::socket::UdpSocket;
+use verus_probe::wire::Request;
+use verus_senders::Scheme;
 
 use crate::probe_common::{ENDPOINT, Server};
 use verus_faults::machine;

@@ -350,8 +350,8 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
 /// Sends a hello to port 6060 of `to` whose sender says that its port is 0.
 fn from_port_0(from: [u8; 4], to: [u8; 4]) {
     use socket2::{Domain, Protocol, Socket, Type};
-    use verus_net::probe::seal::Key;
-    use verus_net::probe::wire::{Hello, MIN_HELLO_BYTES, Request, pad};
+    use verus_probe::seal::Key;
+    use verus_probe::wire::{Hello, MIN_HELLO_BYTES, Request, pad};
     let hello = Hello {
         nonce: [7; 16],
         token: &[],

@@ -10,7 +10,7 @@ use crate::configuration::{CHECKED, Configuration, Configured};
 use crate::controller::Controller;
 use crate::range::{OutOfRange, SHARE, Within};
 use crate::recovery::{LossRule, TimeoutBase};
-use crate::spec::{Field, Row, Words, either, field, word_for, words};
+use crate::spec::{Field, Row, Words, either, field, time, word_for, words};
 use crate::units::Duration;
 
 const MODES: Words<Mode> = &[
@@ -81,7 +81,7 @@ impl Configuration for Config {
             |c, setting| setting.word(MODES).map(|mode| *c = Config::preset(mode)),
         )
         .first(),
-        field!(epoch, "epoch_ms").millis("ε, the time between decisions (§5.3)"),
+        time!(epoch, "epoch_ms").millis("ε, the time between decisions (§5.3)"),
         field!(decrement_ms).within("ms", "δ₁, how far D_est falls when delay rises (Eq. 4)", STEP),
         field!(increment_ms).within("ms", "δ₂, how far D_est rises, and falls above R (Eq. 4)", STEP),
         field!(history_weight).within("", "α, the weight of history in D_max (Eq. 2)", WEIGHT),
@@ -112,10 +112,10 @@ impl Configuration for Config {
                 Ok(())
             },
         ),
-        field!(update_interval, "update_interval_ms").millis("how often the profile is fitted (§5.3)"),
+        time!(update_interval, "update_interval_ms").millis("how often the profile is fitted (§5.3)"),
         words!(fit, FITS, "how the points become a curve (§5.1)"),
         field!(point_weight).within("", "weight of history in a point of the profile", WEIGHT),
-        Field::new("point_memory_ms", |c: &Self| c.robust.point_memory.unwrap_or(Duration::ZERO), |c, v| c.robust.point_memory = (!v.is_zero()).then_some(v)).millis("age at which a point has lost half its weight; 0: never"),
+        Field::new("point_memory_ms", |c: &Self| c.robust.point_memory.unwrap_or(Duration::ZERO).into(), |c, v: std::time::Duration| c.robust.point_memory = (!v.is_zero()).then_some(v.into())).millis("age at which a point has lost half its weight; 0: never"),
         field!(robust.capacity_bounds).flag("whether the delivery rate of the last seconds bounds curve and window"),
         field!(robust.skip_stalls).flag("whether outages longer than R × D_min are kept out of profile and decisions"),
         Row::other(
@@ -175,9 +175,9 @@ impl Configuration for Config {
                     TimeoutBase::LastDelay { factor: v }
                 };
             }).number("", "timeout as a multiple of the last delay (prototype mode: 5); 0: smoothed RTT + 4 × its deviation (RFC 6298)"),
-        field!(recovery.timeout.initial, "timeout_initial_ms").millis("the timeout before the first delay is known"),
-        field!(recovery.timeout.min, "timeout_min_ms").millis("the timeout is never shorter"),
-        field!(recovery.timeout.max, "timeout_max_ms").millis("the timeout is never longer, however often it has doubled"),
+        time!(recovery.timeout.initial, "timeout_initial_ms").millis("the timeout before the first delay is known"),
+        time!(recovery.timeout.min, "timeout_min_ms").millis("the timeout is never shorter"),
+        time!(recovery.timeout.max, "timeout_max_ms").millis("the timeout is never longer, however often it has doubled"),
         field!(recovery.timeout.backoff, "timeout_backoff").flag("whether each timeout in a row doubles the next (RFC 6298 §5.5)"),
         field!(recovery.tail_probe).flag("whether the end of a flight is probed before the timeout (RFC 8985 §7)"),
         field!(recovery.probe_with_new_data, "new_data_first").flag("whether new data leaves before lost data between a timeout and the next ACK (as F-RTO, RFC 5682)"),
@@ -272,7 +272,7 @@ impl Configured for Config {
     }
 
     /// Its work is by time, whether packets come or not: a decision in each epoch, a curve in each interval. Together its keys
-    /// make it send, and keep, several times what it does by default (`cargo bench -p verus-net --bench strangers`).
+    /// make it send, and keep, several times what it does by default (`cargo bench -p verus-probe --bench strangers`).
     fn dear(&self, sends: bool) -> Option<String> {
         let most = if self.mode == Mode::Paper { 3.0 } else { 6.0 };
         let usual = Config {

@@ -9,14 +9,15 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use verus_core::algorithm::Scheme;
-use verus_core::model::{About, Model, Sampler, Trainer};
 use verus_core::receiver::{Ack, RANGES_PER_ACK};
-use verus_core::sender::{FalseAck, Sender};
+use verus_core::sender::FalseAck;
 use verus_core::{Bytes, Duration, Stamp, Time};
 use verus_faults::bound::{self, Bound};
 use verus_faults::liar::{Liar, Lies, Told};
 use verus_faults::{Datagram, Link};
+use verus_model::{About, Model, Sampler, Trainer};
+use verus_senders::Scheme;
+use verus_senders::Sender;
 
 /// Bytes of a packet (IP).
 const SIZE: u64 = 1400;

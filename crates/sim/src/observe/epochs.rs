@@ -4,8 +4,8 @@
 
 use verus_core::Time;
 use verus_core::flight::Revealed;
-use verus_core::model::Sampler;
-use verus_core::sender::Sender;
+use verus_model::Sampler;
+use verus_senders::Sender;
 
 use crate::record::FlowOutcome;
 

@@ -3,8 +3,9 @@
 //! Its methods are marked cold: few runs record packets, and the code of all others stays compact.
 
 use verus_core::flight::Revealed;
-use verus_core::sender::{Sender, Transmit};
+use verus_core::sender::Transmit;
 use verus_core::{Bytes, Time};
+use verus_senders::Sender;
 
 use crate::packet::DataPacket;
 use crate::record::Records;

@@ -4,9 +4,10 @@
 
 use std::io;
 
-use verus_core::sender::{Sender, Transmit};
+use verus_core::sender::Transmit;
 use verus_core::{Bytes, Time};
 use verus_measure::qlog::{Qlog, Written};
+use verus_senders::Sender;
 
 use super::epochs::Epochs;
 use crate::record::FlowOutcome;

@@ -1,10 +1,10 @@
 //! Traffic as a text: `KIND:key=value,…`, its kinds, and the keys of each.
 
-use verus_core::range::Within;
-use verus_core::spec::{
+use verus_core::{Bytes, Duration};
+use verus_words::range::Within;
+use verus_words::spec::{
     Given, Kind, Problem, REQUIRED, Row, Setting, Shown, Words, field, shown, words,
 };
-use verus_core::{Bytes, Duration};
 
 use super::{MB, Pages, Size, Traffic, Turns};
 use crate::frames::Video;

@@ -1,11 +1,12 @@
 //! What a controller of another crate may do wrong: its run ends by an error that says which, when and what.
 
-use verus_core::algorithm::Registry;
-use verus_core::configuration::{Configuration, Configured};
+use verus_core::configuration::Configured;
 use verus_core::controller::{Arrival, Observer};
-use verus_core::spec::Row;
 use verus_core::{Bytes, Controller, Departure, Duration, Feedback, Rate, Time, Timeout};
+use verus_senders::Registry;
 use verus_sim::{Error, FlowSpec, Outcome, Scenario, Simulation};
+use verus_words::configuration::Configuration;
+use verus_words::spec::Row;
 
 /// One fault each.
 const PANICS: u8 = 0;

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::common::{run, run_all, sending, starting};
 use verus_core::Phase;
-use verus_core::model::{About, Trainer};
+use verus_model::{About, Trainer};
 use verus_sim::{Change, FlowOutcome, FlowSpec, Outcome, Scenario};
 
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sim/goldens.tsv");

@@ -493,8 +493,8 @@ fn numbers_that_json_has_not_are_left_out() {
         &subject(&scenario, 0),
         Time::ZERO,
     );
-    let scheme = verus_core::algorithm::Scheme::parse("verus").expect("known");
-    let mut controller = scheme.build(1);
+    let scheme = verus_senders::Scheme::parse("verus").expect("known");
+    let mut controller = scheme.config().build(1);
     controller.on_start(Time::ZERO, Bytes::new(1500));
     let mut not_a_number = 0;
     controller.probe(&mut |_, value| not_a_number += usize::from(value.is_nan()));

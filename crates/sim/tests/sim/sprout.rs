@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 
 use crate::common::{Table, run, shared, single};
 use verus_channel::path::link::Link;
-use verus_core::algorithm::Scheme;
 use verus_core::controller::{Arrival, Observer};
 use verus_core::receiver::{Ack, DataRange, Receiver, ReceiverConfig};
-use verus_core::sender::Sender;
 use verus_core::{Bytes, Duration, Stamp, Time, random};
+use verus_senders::Scheme;
+use verus_senders::Sender;
 use verus_sim::Scenario;
 
 /// As the reference runs had it: the queue of the 2017 reproduction.

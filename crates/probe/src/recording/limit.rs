@@ -1,0 +1,76 @@
+//! What bounded the rate of a recording: only where it was the path is what arrived a channel.
+
+use serde::Serialize;
+use verus_core::Rate;
+
+use super::Way;
+
+/// From which share of a granted or offered rate on a rate is taken for it: packets leave in lumps.
+pub const NEAR: f64 = 0.9;
+/// From which share of the time on a queue bounds the rate: with less, the link was idle more often than not.
+const QUEUED: f64 = 0.5;
+/// From which share of packets lost on a path without a queue bounds the rate, as a policer does.
+const LOST: f64 = 0.01;
+
+/// What bounded the rate of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Packets waited on the path: what arrived is what its bottleneck carries.
+    PathQueue,
+    /// The path dropped packets without a queue that lasts, as a policer or a very short buffer does.
+    PathDrops,
+    /// The server grants a test no more.
+    ServerLimit,
+    /// The load was no more than that: a constant rate, asked for.
+    OwnRate,
+    /// None of these: the two ends were no faster.
+    Ends,
+}
+
+impl Limit {
+    /// What bounded `way`, of which `rate` arrived.
+    ///
+    /// `granted` is what the server lets through, if it limits that; `offered` the constant rate of the load, if it has
+    /// one.
+    ///
+    /// ```
+    /// use verus_core::Rate;
+    /// use verus_probe::recording::{Limit, Way};
+    /// let way = Way { sent: 1000, queued_share: 0.02, ..Way::default() };
+    /// let limit = Limit::of(&way, Rate::from_mbps(95.0), Some(Rate::from_mbps(100.0)), None);
+    /// assert_eq!(limit, Limit::ServerLimit);
+    /// assert!(!limit.is_path());
+    /// ```
+    pub fn of(way: &Way, rate: Rate, granted: Option<Rate>, offered: Option<Rate>) -> Self {
+        let near = |limit: Option<Rate>| {
+            limit.is_some_and(|limit| rate.as_mbps() >= NEAR * limit.as_mbps())
+        };
+        if way.queued_share >= QUEUED {
+            Limit::PathQueue
+        } else if near(granted) {
+            Limit::ServerLimit
+        } else if near(offered) {
+            Limit::OwnRate
+        } else if way.lost as f64 >= LOST * way.sent.max(1) as f64 {
+            Limit::PathDrops
+        } else {
+            Limit::Ends
+        }
+    }
+
+    /// Whether it was the path, so that what arrived is a channel that may be replayed.
+    pub fn is_path(self) -> bool {
+        matches!(self, Limit::PathQueue | Limit::PathDrops)
+    }
+
+    /// What a trace is called that is none of the path's; none for one that is.
+    pub fn mark(self) -> Option<&'static str> {
+        match self {
+            Limit::PathQueue | Limit::PathDrops => None,
+            Limit::ServerLimit => Some("server-limit"),
+            Limit::OwnRate => Some("own-rate"),
+            Limit::Ends => Some("ends"),
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Looking at a connection's controller from outside.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use quinn_proto::congestion;
+use verus_core::{Bytes, Duration, Phase, ProfileSnapshot};
+#[cfg(feature = "qlog")]
+use verus_measure::qlog::{Qlog, Written};
+
+use super::adapter::{Adapter, Shared};
+use super::told::{Counters, Event, Log};
+
+/// A controller at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Snapshot {
+    /// The congestion window.
+    pub window: Bytes,
+    /// What QUIC was told may be in flight.
+    pub limit: Bytes,
+    /// Bytes in flight.
+    pub in_flight: Bytes,
+    /// Bytes acknowledged.
+    pub delivered: Bytes,
+    /// The size of a full packet (UDP payload).
+    pub packet_size: Bytes,
+    /// The controller's phase, where it has any.
+    pub phase: Option<Phase>,
+    /// The round-trip time of the packet acknowledged last; zero before the first.
+    pub latest_rtt: Duration,
+    /// Smoothed; zero before the first.
+    pub smoothed_rtt: Duration,
+    /// The least.
+    pub min_rtt: Option<Duration>,
+    /// What was counted.
+    pub counters: Counters,
+}
+
+/// A caller's promise to tick a controller; see [`View::driving`].
+#[derive(Debug)]
+#[must_use = "the promise ends when this is dropped"]
+pub struct Driving {
+    view: View,
+}
+
+impl Driving {
+    /// What is driven.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+}
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        self.view.shared.remove_driver();
+    }
+}
+
+/// A handle on the controller of a connection: cheap to clone, to keep and to ask.
+///
+/// It stays valid when the connection ends, and tells of one path: after a migration to another address
+/// the connection has a new controller, and [`view`](super::view) finds it.
+#[derive(Clone, Debug)]
+pub struct View {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl View {
+    /// The view of a congestion controller that a [`Factory`](super::Factory) built; `None` for any other.
+    pub fn of(controller: Box<dyn congestion::Controller>) -> Option<View> {
+        let adapter = controller.into_any().downcast::<Adapter>().ok()?;
+        Some(View {
+            shared: adapter.into_shared(),
+        })
+    }
+
+    /// The instant from which this controller's times count.
+    pub fn origin(&self) -> Instant {
+        self.shared.origin()
+    }
+
+    /// The controller as it is now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared.with(|bridge| {
+            let rtt = bridge.rtt();
+            Snapshot {
+                window: bridge.controller().window(),
+                limit: Bytes::new(bridge.limit()),
+                in_flight: Bytes::new(bridge.in_flight()),
+                delivered: Bytes::new(bridge.delivered()),
+                packet_size: Bytes::new(bridge.packet_size()),
+                phase: bridge.controller().phase(),
+                latest_rtt: rtt.latest(),
+                smoothed_rtt: rtt.smoothed(),
+                min_rtt: rtt.least(),
+                counters: bridge.counters(),
+            }
+        })
+    }
+
+    /// The controller's internal quantities by name.
+    pub fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
+        self.shared.with(|bridge| bridge.controller().probe(record));
+    }
+
+    /// The controller's delay profile, if it learns one.
+    pub fn profile(&self) -> Option<ProfileSnapshot> {
+        self.shared.with(|bridge| bridge.controller().profile())
+    }
+
+    /// Keeps a log of at most `capacity` events from now on, or none for 0. What comes when it is full
+    /// is left out until [`take_log`](Self::take_log) makes room.
+    pub fn log(&self, capacity: usize) {
+        let log = (capacity > 0).then(|| Log::new(capacity));
+        self.shared.with(|bridge| bridge.set_log(log));
+    }
+
+    /// Takes what was logged.
+    pub fn take_log(&self) -> Vec<Event> {
+        self.shared.with(|bridge| bridge.take_log())
+    }
+
+    /// Writes what happens to packets that leave from now on, and what the controller makes of it, to a log. Packets
+    /// count from the controller's first, times from its [`origin`](Self::origin): what leaves is known here by
+    /// the order of leaving, not by QUIC's numbers. Another path's controller writes none.
+    #[cfg(feature = "qlog")]
+    pub fn log_to(&self, log: Qlog) {
+        self.shared.with(|bridge| bridge.set_qlog(log));
+    }
+
+    /// Ends that log, if there is one.
+    ///
+    /// # Errors
+    /// What went wrong while it was written.
+    #[cfg(feature = "qlog")]
+    pub fn end_log(&self) -> std::io::Result<Option<Written>> {
+        let log = self.shared.with(|bridge| bridge.take_qlog());
+        log.map(|log| log.finish()).transpose()
+    }
+
+    /// When [`tick`](Self::tick) is next worth calling; `None` while epochs do not matter. Whatever is sent or
+    /// arrives may make it sooner.
+    pub fn next_tick(&self, now: Instant) -> Option<Instant> {
+        self.shared.next_tick(now)
+    }
+
+    /// Promises to call [`tick`](Self::tick) whenever [`next_tick`](Self::next_tick) asks for it, for as long as the
+    /// answer lives. Without such a promise two packets may be in flight whatever the controller says, since
+    /// no event brings it back to a budget that is spent.
+    pub fn driving(&self) -> Driving {
+        self.shared.add_driver();
+        Driving { view: self.clone() }
+    }
+
+    /// Closes the epochs that have ended by `now`. Says whether the connection may send more than before,
+    /// and should be woken. [`drive`](super::drive) does this for connections of quinn; the owner of a
+    /// sans-IO connection can do it.
+    pub fn tick(&self, now: Instant) -> bool {
+        self.shared.tick(now)
+    }
+
+    /// Whether both look at the same controller.
+    pub fn is_same(&self, other: &View) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}

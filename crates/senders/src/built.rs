@@ -1,0 +1,103 @@
+//! A controller whose calls the compiler sees through.
+//!
+//! A sender calls its controller a dozen times for each packet. For the most used algorithms the type is known here: each of a
+//! sender's ways is compiled for each of these types, so that the compiler can inline the calls. All others are called through a table of virtual functions (`dyn` [`Controller`]), with
+//! the same results.
+
+use std::any::Any;
+
+use verus_core::forward::Forward;
+use verus_core::receiver::{Ack, Received};
+use verus_core::sender::{FalseAck, Hosted, State, Transmit};
+use verus_core::verus::Verus;
+use verus_core::{Bytes, Controller, Time};
+use verus_peers::tcp::cubic::Cubic;
+use verus_peers::tcp::reno::NewReno;
+
+/// A controller, by its type if that is one of those known here.
+#[derive(Debug)]
+pub enum Built {
+    /// Verus.
+    Verus(Box<Verus>),
+    /// forward.
+    Forward(Box<Forward>),
+    /// Cubic.
+    Cubic(Box<Cubic>),
+    /// NewReno.
+    NewReno(Box<NewReno>),
+    /// A controller of any other type.
+    Other(Box<dyn Controller>),
+}
+
+macro_rules! to_its_type {
+    ($this:ident, $method:ident($($argument:ident),*)) => {
+        match $this {
+            Built::Verus(controller) => Hosted::$method(controller, $($argument),*),
+            Built::Forward(controller) => Hosted::$method(controller, $($argument),*),
+            Built::Cubic(controller) => Hosted::$method(controller, $($argument),*),
+            Built::NewReno(controller) => Hosted::$method(controller, $($argument),*),
+            Built::Other(controller) => Hosted::$method(controller, $($argument),*),
+        }
+    };
+}
+
+impl Hosted for Built {
+    fn seen(&self) -> &dyn Controller {
+        to_its_type!(self, seen())
+    }
+    fn heard(&mut self) -> &mut dyn Controller {
+        to_its_type!(self, heard())
+    }
+    #[inline]
+    fn window(&self) -> Bytes {
+        to_its_type!(self, window())
+    }
+    #[inline]
+    fn poll_transmit(&mut self, state: &mut State, now: Time) -> Option<Transmit> {
+        to_its_type!(self, poll_transmit(state, now))
+    }
+    #[inline]
+    fn on_ack(
+        &mut self,
+        state: &mut State,
+        now: Time,
+        ack: &Ack,
+        received: &[Received],
+        report: Option<&[u8]>,
+    ) -> Result<(), FalseAck> {
+        to_its_type!(self, on_ack(state, now, ack, received, report))
+    }
+    #[inline]
+    fn on_timer(&mut self, state: &mut State, now: Time) {
+        to_its_type!(self, on_timer(state, now));
+    }
+    #[inline]
+    fn next_timer(&self, state: &State) -> Option<Time> {
+        to_its_type!(self, next_timer(state))
+    }
+    #[inline]
+    fn is_due(&self, state: &State, now: Time) -> bool {
+        to_its_type!(self, is_due(state, now))
+    }
+}
+
+impl From<Box<dyn Controller>> for Built {
+    fn from(controller: Box<dyn Controller>) -> Self {
+        /// The controller as a `T`, if it is one.
+        fn known<T: Controller>(
+            controller: Box<dyn Controller>,
+            as_known: fn(Box<T>) -> Built,
+        ) -> Result<Built, Box<dyn Controller>> {
+            if !(&*controller as &dyn Any).is::<T>() {
+                return Err(controller);
+            }
+            let controller: Box<dyn Any> = controller;
+            Ok(as_known(controller.downcast().expect("it is one")))
+        }
+        known(controller, Built::Verus)
+            .or_else(|controller| known(controller, Built::Forward))
+            .or_else(|controller| known(controller, Built::Cubic))
+            .or_else(|controller| known(controller, Built::NewReno))
+            .unwrap_or_else(Built::Other)
+    }
+}

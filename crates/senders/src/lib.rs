@@ -1,0 +1,667 @@
+//! The list of algorithms: name → configuration → controller. The one place to add another.
+//!
+//! [`Registry::with`] adds one that is not of this crate, and [`Registry::install`] gives it to the whole program;
+//! `examples/own-controller` does the first, `examples/own-command` both.
+//!
+//! A scheme is written `NAME[:key=value,…]`, the same on every command line and in every file:
+//! `verus:ratio=4,mode=prototype`, `cubic`, `cubic:hystart=plusplus`. Its keys are the rows of the algorithm's own
+//! configuration ([`spec`](verus_words::spec)).
+
+mod built;
+mod model;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use serde::Serialize;
+use thiserror::Error;
+
+use verus_core::configuration::Configured;
+use verus_core::controller::Observer;
+use verus_core::receiver::ReceiverConfig;
+use verus_core::units::Rate;
+use verus_core::{forward, verus};
+use verus_peers::tcp::{cubic, reno, vegas};
+use verus_peers::{
+    bbr, bbr1, c4, constant, copa, ledbatpp, prague, saturate, scream, sprout, vivace,
+};
+use verus_words::configuration::Configuration;
+use verus_words::quantity::{self, Unit};
+use verus_words::spec::{Given, Problem, REQUIRED, assert_new, shown};
+
+pub use built::Built;
+pub use verus_words::spec::Key;
+
+/// The sending end of a flow, of any algorithm.
+pub type Sender = verus_core::sender::Sender<Built>;
+
+/// An algorithm, as `verus list schemes` shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Entry {
+    /// Its name in a scheme.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub summary: &'static str,
+    /// Its parameters.
+    pub keys: Vec<Key>,
+}
+
+impl Entry {
+    /// Whether its name alone is a scheme.
+    pub fn stands_alone(&self) -> bool {
+        self.keys.iter().all(|key| key.default != REQUIRED)
+    }
+}
+
+/// A scheme that cannot be used, and why.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum SchemeError {
+    /// A name that no algorithm has, a key that it does not have, or a value that is not of its kind.
+    #[error("scheme `{scheme}`: {problem}")]
+    Spec {
+        /// The scheme as given.
+        scheme: String,
+        /// What is wrong.
+        problem: Problem,
+    },
+    /// A value outside its range.
+    #[error("scheme `{scheme}`: {problem}")]
+    OutOfRange {
+        /// The scheme as given.
+        scheme: String,
+        /// The algorithm's own words.
+        problem: String,
+    },
+    /// A file it names cannot be used.
+    #[error("scheme `{scheme}`: `{file}` {problem}")]
+    File {
+        /// The scheme as given.
+        scheme: String,
+        /// The file.
+        file: String,
+        /// What is wrong with it, to follow its name.
+        problem: String,
+    },
+}
+
+/// A value that a scheme sets.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A number.
+    Number(f64),
+    /// A word.
+    Word(String),
+}
+
+impl Value {
+    /// What `given` sets, in the order given: what reads as a number is one.
+    pub fn all(given: &Given<'_>) -> Vec<(String, Value)> {
+        let param = |&(key, value): &(&str, &str)| {
+            let value = match value.parse::<f64>() {
+                Ok(number) => Value::Number(number),
+                Err(_) => Value::Word(value.to_owned()),
+            };
+            (key.to_owned(), value)
+        };
+        given.pairs.iter().map(param).collect()
+    }
+
+    /// The same, with words that are a number with a unit converted to the unit of their key: `epoch_ms=0.01s` is 10.
+    fn measured(params: Vec<(String, Value)>, keys: &[Key]) -> Vec<(String, Value)> {
+        let number = |(key, value): (String, Value)| {
+            let listed = keys.iter().find(|other| other.key == key);
+            let read = match (&value, listed) {
+                (Value::Word(word), Some(listed)) => {
+                    quantity::read(word, Unit::named(&listed.unit)).ok()
+                }
+                _ => None,
+            };
+            (key, read.map_or(value, Value::Number))
+        };
+        params.into_iter().map(number).collect()
+    }
+}
+
+type Config = Arc<dyn Configured>;
+
+/// A line of the list.
+#[derive(Clone, Copy)]
+struct Algorithm {
+    name: &'static str,
+    summary: &'static str,
+    keys: fn() -> Vec<Key>,
+    open: fn(&Given<'_>, Read<'_>) -> Result<Config, Refusal>,
+}
+
+impl Algorithm {
+    const fn of<C: Configured + Configuration>(name: &'static str, summary: &'static str) -> Self {
+        Algorithm {
+            name,
+            summary,
+            keys: || shown(C::ROWS, &C::default()),
+            open: |given, _| {
+                let mut config = C::default();
+                given.apply(C::ROWS, &mut config)?;
+                config.check().map_err(Refusal::OutOfRange)?;
+                Ok(Arc::new(config))
+            },
+        }
+    }
+}
+
+/// The scheme for users' data where nobody asks for another (docs/forward.md says why).
+pub const RECOMMENDED: &str = "forward";
+
+const ALGORITHMS: &[Algorithm] = &[
+    Algorithm::of::<verus::Config>(
+        "verus",
+        "delay-based, learns what delay each window brings (Zaki et al., SIGCOMM 2015)",
+    ),
+    Algorithm::of::<forward::Config>(
+        "forward",
+        "delay-based, one window from delivery rate and round trip, low delay on links of any kind",
+    ),
+    Algorithm::of::<cubic::Config>(
+        "cubic",
+        "loss-based, the default of Linux (RFC 9438, HyStart on)",
+    ),
+    Algorithm::of::<reno::Config>(
+        "newreno",
+        "loss-based, additive increase (RFC 5681 in RFC 9002's form)",
+    ),
+    Algorithm::of::<vegas::Config>(
+        "vegas",
+        "delay-based, keeps a few packets queued (Brakmo and Peterson 1995)",
+    ),
+    Algorithm::of::<bbr1::Config>(
+        "bbr1",
+        "a model of bandwidth and delay in place of losses, as in Linux (Cardwell et al. 2016)",
+    ),
+    Algorithm::of::<bbr::Config>(
+        "bbr",
+        "version 3: the model of version 1 with bounds that losses teach (draft-ietf-ccwg-bbr)",
+    ),
+    Algorithm::of::<copa::Config>(
+        "copa",
+        "delay-based (Arun and Balakrishnan, NSDI 2018); several on one link need competitive=no",
+    ),
+    Algorithm::of::<ledbatpp::Config>(
+        "ledbatpp",
+        "LEDBAT++, delay-based, gives way to everything else (draft-irtf-iccrg-ledbat-plus-plus)",
+    ),
+    Algorithm::of::<c4::Config>(
+        "c4",
+        "a rate for media, from deliveries, delays and losses (draft-huitema-ccwg-c4-spec)",
+    ),
+    Algorithm::of::<vivace::Config>(
+        "vivace",
+        "PCC Vivace, tries which rate is worth most by throughput, delay and loss (Dong et al., NSDI 2018)",
+    ),
+    Algorithm::of::<scream::Config>(
+        "scream",
+        "SCReAM version 2, a window and a bitrate for live media (draft-ietf-ccwg-rfc8298bis-screamv2)",
+    ),
+    Algorithm::of::<prague::Config>(
+        "prague",
+        "a window that follows the share of marks (draft-briscoe-iccrg-prague-congestion-control)",
+    ),
+    Algorithm::of::<sprout::Config>(
+        "sprout",
+        "the receiver forecasts what the link will deliver within 100 ms (Winstein et al., NSDI 2013)",
+    ),
+    Algorithm {
+        name: model::NAME,
+        summary: "walks through a trained transition matrix (Pötsch et al. 2016; `verus train`)",
+        keys: model::keys,
+        open: model::open,
+    },
+    Algorithm::of::<saturate::Config>(
+        "saturate",
+        "keeps a standing queue, to record what a channel can carry (`probe client --record`)",
+    ),
+    Algorithm::of::<constant::Config>(
+        "constant",
+        "a packet at each interval, heeding nothing (SIGCOMM 2015 §3 and §5.3)",
+    ),
+];
+
+/// Every algorithm that schemes can name in this program, with its parameters.
+pub fn catalogue() -> Vec<Entry> {
+    Registry::installed().catalogue()
+}
+
+/// The algorithms that schemes can name: this crate's, and those that a program adds.
+#[derive(Clone)]
+pub struct Registry {
+    algorithms: Vec<Algorithm>,
+    open_elsewhere: Option<OpenElsewhere>,
+}
+
+/// Opens the schemes of a kind that this crate knows nothing of, such as those whose controllers are another language's
+/// programs: `None` if the text is not of that kind.
+pub type OpenElsewhere = fn(&str) -> Option<Result<Elsewhere, Problem>>;
+
+/// A scheme that [`OpenElsewhere`] has opened.
+#[derive(Debug)]
+pub struct Elsewhere {
+    /// Its bare name.
+    pub name: String,
+    /// What it sets.
+    pub params: Vec<(String, Value)>,
+    /// What makes its controllers.
+    pub config: Arc<dyn Configured>,
+}
+
+static INSTALLED: OnceLock<Registry> = OnceLock::new();
+
+/// This crate's algorithms.
+impl Default for Registry {
+    fn default() -> Self {
+        Registry {
+            algorithms: ALGORITHMS.to_vec(),
+            open_elsewhere: None,
+        }
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+impl Registry {
+    /// Makes this the registry by which the program reads all schemes, unless a call names another. Call it first in
+    /// `main`: once a scheme has been read or the list shown, the registry cannot be replaced.
+    ///
+    /// # Errors
+    /// Gives the registry back if it is too late.
+    pub fn install(self) -> Result<(), Registry> {
+        INSTALLED.set(self)
+    }
+
+    /// The registry that was [installed](Self::install), else this crate's algorithms.
+    pub fn installed() -> &'static Registry {
+        INSTALLED.get_or_init(Registry::default)
+    }
+
+    /// Adds schemes of another kind. `open` recognises them by their text, and is called before anything else is tried.
+    #[must_use]
+    pub fn with_elsewhere(mut self, open: OpenElsewhere) -> Self {
+        self.open_elsewhere = Some(open);
+        self
+    }
+
+    /// Adds an algorithm with configuration `C`. `name` is its name in schemes, `summary` the sentence that lists show.
+    ///
+    /// # Panics
+    /// If the name is taken, or contains anything but lower-case letters, digits, hyphens and underscores.
+    #[must_use]
+    pub fn with<C: Configured + Configuration>(
+        mut self,
+        name: &'static str,
+        summary: &'static str,
+    ) -> Self {
+        assert_new("an algorithm", name, self.names());
+        self.algorithms.push(Algorithm::of::<C>(name, summary));
+        self
+    }
+
+    /// Every algorithm, with its parameters.
+    pub fn catalogue(&self) -> Vec<Entry> {
+        let entry = |algorithm: &Algorithm| Entry {
+            name: algorithm.name,
+            summary: algorithm.summary,
+            keys: (algorithm.keys)(),
+        };
+        self.algorithms.iter().map(entry).collect()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.algorithms.iter().map(|algorithm| algorithm.name)
+    }
+
+    /// As [`Scheme::open`], of these algorithms.
+    ///
+    /// # Errors
+    /// As [`Scheme::open`].
+    pub fn open(
+        &self,
+        text: &str,
+        mut read: impl FnMut(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<Scheme, SchemeError> {
+        let scheme = || text.to_owned();
+        let refused = |problem| SchemeError::Spec {
+            scheme: scheme(),
+            problem,
+        };
+        if let Some(opened) = self.open_elsewhere.and_then(|open| open(text)) {
+            let Elsewhere {
+                name,
+                params,
+                config,
+            } = opened.map_err(refused)?;
+            return Ok(Scheme {
+                text: text.trim().to_owned(),
+                name: name.into(),
+                params,
+                config,
+            });
+        }
+        let given = Given::parse(text).map_err(refused)?;
+        let found = self
+            .algorithms
+            .iter()
+            .find(|known| known.name == given.name);
+        let algorithm = found
+            .ok_or_else(|| refused(Problem::unknown("algorithm", given.name, self.names())))?;
+        let config = (algorithm.open)(&given, &mut read).map_err(|refusal| match refusal {
+            Refusal::Spec(problem) => refused(problem),
+            Refusal::OutOfRange(problem) => SchemeError::OutOfRange {
+                scheme: scheme(),
+                problem,
+            },
+            Refusal::File { file, problem } => SchemeError::File {
+                scheme: scheme(),
+                file,
+                problem,
+            },
+        })?;
+        Ok(Scheme {
+            text: text.trim().to_owned(),
+            name: algorithm.name.into(),
+            params: Value::measured(Value::all(&given), &(algorithm.keys)()),
+            config,
+        })
+    }
+}
+
+/// The largest window that a server lets strangers begin with, or keep whatever happens, packets: nearly three times that of
+/// RFC 6928.
+const LARGEST_WINDOW_OF_STRANGERS: f64 = 25.0;
+
+/// A parsed and checked scheme: an algorithm with its configuration.
+#[derive(Clone, Debug)]
+pub struct Scheme {
+    text: String,
+    name: Cow<'static, str>,
+    params: Vec<(String, Value)>,
+    config: Config,
+}
+
+/// Two schemes are equal if they name the same algorithm and set the same values in the same order, however these are
+/// written: `epoch_ms=10` and `epoch_ms=0.01s` are one.
+impl PartialEq for Scheme {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.params == other.params
+    }
+}
+
+impl Scheme {
+    /// Parses `NAME[:key=value,…]` and refuses schemes that name a file, as for requests over a network.
+    /// [`open`](Self::open) also reads files.
+    ///
+    /// # Errors
+    /// Names the unknown algorithm or key, or the value out of its range.
+    pub fn parse(text: &str) -> Result<Self, SchemeError> {
+        let registry = Registry {
+            open_elsewhere: None,
+            ..Registry::installed().clone()
+        };
+        registry.open(text, |_| {
+            Err("is not opened here: a model runs only at the end that has its file".to_owned())
+        })
+    }
+
+    /// Parses `NAME[:key=value,…]`; `read` fetches the bytes of a file that it names (`model:file=PATH`).
+    ///
+    /// # Errors
+    /// Names the unknown algorithm or key, the value out of its range, or the file and what is
+    /// wrong with it: `read`'s words are to follow the file's name.
+    pub fn open(
+        text: &str,
+        read: impl FnMut(&str) -> Result<Vec<u8>, String>,
+    ) -> Result<Self, SchemeError> {
+        Registry::installed().open(text, read)
+    }
+
+    /// Whether `text` is of the kind that names a file.
+    pub fn names_file(text: &str) -> bool {
+        text.split(':').next().map(str::trim) == Some(model::NAME)
+    }
+
+    /// The algorithm's bare name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The scheme as it was given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What was set, in the order given.
+    pub fn params(&self) -> &[(String, Value)] {
+        &self.params
+    }
+
+    /// A name for tables and legends: `Verus R=2`, `Cubic`.
+    pub fn label(&self) -> String {
+        let (label, told) = self.config.label();
+        let rest: Vec<String> = self
+            .params
+            .iter()
+            .filter(|(key, _)| !told.contains(&key.as_str()))
+            .map(|(key, value)| match value {
+                Value::Number(number) => format!("{key}={number}"),
+                Value::Word(word) => format!("{key}={word}"),
+            })
+            .collect();
+        match rest.as_slice() {
+            [] => label,
+            rest => format!("{label} ({})", rest.join(", ")),
+        }
+    }
+
+    /// The flow's rate, for schemes that send at a constant rate whatever happens to their packets.
+    pub fn fixed_rate(&self) -> Option<Rate> {
+        self.config.fixed_rate()
+    }
+
+    /// What of it costs an end much more work or memory than the scheme's defaults do, in words; `sends` says whether
+    /// that end runs the sender. A server does not do it for strangers.
+    pub fn dear(&self, sends: bool) -> Option<String> {
+        // Windows are sent, and kept, whether or not anything of them arrives.
+        let windows = ["initial_window_packets", "min_window_packets"];
+        let large = |(key, value): &&(String, Value)| {
+            let packets = match value {
+                Value::Number(packets) => *packets,
+                Value::Word(_) => return false,
+            };
+            windows.contains(&key.as_str()) && packets > LARGEST_WINDOW_OF_STRANGERS
+        };
+        let large = self.params.iter().find(large).filter(|_| sends);
+        let large = large.map(|(key, _)| {
+            format!("a {key} of more than {LARGEST_WINDOW_OF_STRANGERS} is more work")
+        });
+        large.or_else(|| self.config.dear(sends))
+    }
+
+    /// What makes its controllers: what a transport of others' takes.
+    pub fn config(&self) -> &Arc<dyn Configured> {
+        &self.config
+    }
+
+    /// A fresh controller. Schemes that draw random numbers draw them from `seed`: when an epoch of
+    /// Verus ends, the walk of a model.
+    pub fn build(&self, seed: u64) -> Built {
+        self.config.build(seed).into()
+    }
+
+    /// Why a controller built from it gave up, for controllers that can.
+    pub fn failure(&self) -> Option<String> {
+        self.config.failure()
+    }
+
+    /// The algorithm's receiver half, if it has one.
+    pub fn observer(&self) -> Option<Box<dyn Observer>> {
+        self.config.observer()
+    }
+
+    /// When receivers of the algorithm's packets acknowledge, where the transport leaves it open: each
+    /// packet, as Verus needs it, but seldom where acknowledgements would take from a channel that is being
+    /// recorded in both directions.
+    pub fn receiver(&self) -> ReceiverConfig {
+        self.config.receiver()
+    }
+}
+
+/// Why a text does not become a configuration; the scheme's name is still to come.
+pub(crate) enum Refusal {
+    Spec(Problem),
+    OutOfRange(String),
+    File { file: String, problem: String },
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Self {
+        Refusal::Spec(problem)
+    }
+}
+
+/// What fetches the bytes of a file that a scheme names.
+pub(crate) type Read<'a> = &'a mut dyn FnMut(&str) -> Result<Vec<u8>, String>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recommended_scheme_is_in_the_list() {
+        let scheme = Scheme::parse(RECOMMENDED).expect("in the list");
+        assert_eq!(scheme.name(), RECOMMENDED);
+    }
+
+    #[test]
+    fn a_scheme_is_a_name_with_parameters() {
+        let scheme = Scheme::parse("verus:ratio=4,mode=prototype").expect("valid");
+        assert_eq!(scheme.name(), "verus");
+        assert_eq!(scheme.label(), "Verus R=4 prototype");
+        assert_eq!(
+            scheme.params(),
+            [
+                ("ratio".to_owned(), Value::Number(4.0)),
+                ("mode".to_owned(), Value::Word("prototype".to_owned())),
+            ]
+        );
+        assert_eq!(Scheme::parse("cubic").expect("valid").label(), "Cubic");
+    }
+
+    fn config(text: &str) -> String {
+        let scheme = Scheme::parse(text).unwrap_or_else(|error| panic!("{error}"));
+        format!("{:?}", scheme.config)
+    }
+
+    #[test]
+    fn a_mode_is_a_preset_wherever_it_stands() {
+        let first = config("verus:mode=paper,ratio=6");
+        assert_eq!(first, config("verus:ratio=6,mode=paper"));
+        assert!(first.contains("ratio: 6.0"), "{first}");
+    }
+
+    #[test]
+    fn each_listed_key_takes_its_listed_default() {
+        for entry in catalogue().iter().filter(|entry| entry.stands_alone()) {
+            assert!(Scheme::parse(entry.name).is_ok());
+            for key in entry.keys.iter().filter(|key| key.default != "none") {
+                let text = format!("{}:{}={}", entry.name, key.key, key.default);
+                assert_eq!(config(&text), config(entry.name), "{text} changes nothing");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "there is an algorithm `cubic` already")]
+    fn a_name_that_is_taken_is_refused() {
+        let _ = Registry::default().with::<constant::Config>("cubic", "another one");
+    }
+
+    #[test]
+    #[should_panic(expected = "`a:b` is no name for an algorithm")]
+    fn a_name_that_no_scheme_could_have_is_refused() {
+        let _ = Registry::default().with::<constant::Config>("a:b", "another one");
+    }
+
+    #[test]
+    fn an_algorithm_that_is_added_is_listed_parsed_and_named_where_one_is_unknown() {
+        let registry = Registry::default().with::<constant::Config>("metronome", "a constant");
+        let listed = registry.catalogue();
+        assert_eq!(listed.last().map(|entry| entry.name), Some("metronome"));
+        let open = |text| registry.open(text, |_| Err("is not read".to_owned()));
+        assert_eq!(open("metronome").expect("added").name(), "metronome");
+        assert!(open("verus").is_ok());
+        let unknown = open("nagle").expect_err("unknown").to_string();
+        assert!(unknown.ends_with("constant, metronome"), "{unknown}");
+    }
+
+    #[test]
+    fn a_value_with_a_unit_is_the_number_that_it_states() {
+        let typed = Scheme::parse("verus:epoch_ms=0.01s").expect("valid");
+        assert_eq!(typed, Scheme::parse("verus:epoch_ms=10").expect("valid"));
+        assert_eq!(typed.params()[0].1, Value::Number(10.0));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let message = |text: &str| Scheme::parse(text).expect_err("invalid").to_string();
+        let names: Vec<_> = catalogue().iter().map(|entry| entry.name).collect();
+        assert_eq!(
+            message("nagle"),
+            format!(
+                "scheme `nagle`: unknown algorithm `nagle`; known are {}",
+                names.join(", ")
+            )
+        );
+        assert_eq!(
+            message("versu"),
+            "scheme `versu`: unknown algorithm `versu`; the nearest is `verus`"
+        );
+        assert!(
+            message("verus:rato=2").ends_with("`verus` has no key `rato`; the nearest is `ratio`")
+        );
+        assert!(message("vegas:ratio=2").contains("`vegas` has no key `ratio`"));
+        assert!(message("verus:epoch_ms=5kB").contains("`kB` is none of its units"));
+        assert_eq!(
+            message("verus:ratio=1"),
+            "scheme `verus:ratio=1`: ratio must be above 1 and at most 1000000, not `1`"
+        );
+        assert!(message("verus:ratio=NaN").contains("ratio must be above 1 and at most 1000000"));
+        assert!(message("verus:ratio").contains("each parameter must be key=value"));
+        assert!(message("verus:ratio=2,ratio=3").contains("ratio must be given once"));
+        assert!(message("verus:mode=fast").contains("one of robust, paper, prototype"));
+        assert!(message("cubic:").contains("key=value"));
+    }
+    #[test]
+    fn a_model_is_read_by_who_may_read_it_and_refused_for_others() {
+        let read = |text: &str, bytes: &'static [u8]| {
+            Scheme::open(text, |_| Ok(bytes.to_vec()))
+                .expect_err("no model")
+                .to_string()
+        };
+        assert_eq!(
+            Scheme::parse("model:file=/etc/passwd")
+                .expect_err("refused")
+                .to_string(),
+            "scheme `model:file=/etc/passwd`: `/etc/passwd` is not opened here: a model runs only at \
+             the end that has its file"
+        );
+        assert!(read("model:file=a.jpg", b"JFIF").contains("`a.jpg` is not a model file"));
+        assert!(read("model:file=a", b"VERUS").contains("`a` is damaged"));
+        assert!(read("model:file=a,walk=fast", b"").contains("one of paper, sampled"));
+        assert!(read("model", b"").contains("file must name a model"));
+        assert!(read("model:walk=paper", b"").contains("file must name a model"));
+        assert!(read("model:file=", b"").contains("file must name a model"));
+    }
+}

@@ -1,0 +1,240 @@
+//! Files over QUIC.
+//!
+//! A [`Server`] serves a folder; a [`Client`] lists it, gets files from it and puts files into it. What
+//! neither may ever do is harm by mistake: paths cannot leave the folder ([`folder`]), a file takes its
+//! name only once it is whole and verified ([`files`], [`digest`]), and there is no talking to a peer that has not
+//! proven who they are ([`secrets`], [`trust`], [`access`]). What was interrupted goes on where it stopped.
+//!
+//! `docs/transfer.md` describes the protocol, byte by byte, and what it does not protect from.
+
+pub mod access;
+pub mod account;
+pub mod address;
+mod client;
+pub mod digest;
+mod doorstep;
+mod exchange;
+pub mod files;
+pub mod folder;
+pub mod frames;
+mod housekeeping;
+pub mod paths;
+mod places;
+pub mod printable;
+pub mod private;
+pub mod refusal;
+pub mod secret_error;
+pub mod secrets;
+mod server;
+pub mod trust;
+mod wire;
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use quinn::{IdleTimeout, TransportConfig, VarInt};
+use verus_senders::Scheme;
+
+use verus_net::socket;
+
+pub use account::{Direction, Outcome, Transfer};
+pub use client::{Client, ClientConfig, ConnectError, Entry};
+pub use exchange::Delivered;
+pub use server::{Event, Limits, Server, ServerConfig};
+pub use wire::Trouble;
+
+/// The UDP port of a server, unless another is given.
+pub const DEFAULT_PORT: u16 = 9488;
+
+/// A connection on which nothing was heard for this long is over: it survives a blackout of 30 s and the time that
+/// QUIC's probes need to notice its end.
+pub const IDLE: Duration = Duration::from_secs(60);
+/// How often an idle client shows that it lives. A server does not: it would keep clients alive that are
+/// not.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// How much of what arrived may wait to be written, in bytes for each connection, and how much of what
+/// was sent may wait to be acknowledged.
+const WINDOW: u32 = 8 << 20;
+/// What all clients of a server have of such windows together, in each direction; a client's is its share, but no less than
+/// [`LEAST_WINDOW`], which is 5 Mbit/s for a round trip of 100 ms. What is under way when others come stays until it is
+/// acknowledged: of many who come at once and take nothing, the nth holds an nth of this, and all of them four times as much.
+const WINDOWS: u32 = 16 << 20;
+const LEAST_WINDOW: u32 = 64 << 10;
+/// The same before the peer has proven who it is.
+const STRANGERS_WINDOW: u32 = 64 << 10;
+/// So many clients that send at once do not keep the server's socket full.
+const FEW: usize = 16;
+/// Asked of the system for each direction by a client: what arrives in 5 ms at 400 Mbit/s. It is lost with an end
+/// that is killed, so it is no more.
+const SOCKET_BYTES: usize = 256 << 10;
+/// The same by a server, to which many send at once: of 100 uploads, those that began had kept a shorter queue full and
+/// those that came later lost their first packets, or were not let in at all.
+const SERVER_SOCKET_BYTES: usize = 4 << 20;
+/// How many requests a client may have open.
+const STREAMS: u32 = 16;
+
+/// Why a connection was closed, as QUIC carries it.
+mod code {
+    /// All is done.
+    pub const DONE: u32 = 0;
+    /// The peer did not keep to the protocol.
+    pub const PROTOCOL: u32 = 1;
+    /// The client's proof does not hold, or there is none.
+    pub const TOKEN: u32 = 2;
+    /// The server's proof does not hold, or its key is not the one that was expected.
+    pub const STRANGER: u32 = 3;
+    /// The server has enough clients.
+    pub const BUSY: u32 = 4;
+    /// The server stops.
+    pub const STOPPING: u32 = 5;
+    /// The client was stopped.
+    pub const INTERRUPTED: u32 = 6;
+    /// The client's token was revoked, or its rights have changed.
+    pub const REVOKED: u32 = 7;
+    /// The client asks for nothing.
+    pub const IDLE: u32 = 8;
+}
+
+/// How far a file has come; shared with what shows it.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    position: AtomicU64,
+    kept: AtomicU64,
+    moved: AtomicU64,
+}
+
+impl Gauge {
+    /// How much of the file is at its destination, in bytes.
+    pub fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    /// How much of that an earlier attempt had left.
+    pub fn kept(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// How much of its data went over the wire, or was handed over for that; holes do not count.
+    pub fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    fn add_moved(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn start(&self, kept: u64) {
+        self.kept.store(kept, Ordering::Relaxed);
+        self.set(kept);
+    }
+
+    fn set(&self, position: u64) {
+        self.position.store(position, Ordering::Relaxed);
+    }
+}
+
+/// How long an end waits for a word of the other one, unless something else is set: see
+/// [`Trouble::Silent`].
+pub const SILENCE: Duration = Duration::from_secs(60);
+
+/// The window of each of so many clients, bytes.
+fn share(clients: usize) -> u32 {
+    let clients = u32::try_from(clients.max(1)).unwrap_or(u32::MAX);
+    (WINDOWS / clients).clamp(LEAST_WINDOW, WINDOW)
+}
+
+/// How much of what each of so many clients sends may be under way, bytes: of more than a few it fits the server's socket
+/// all together, or those that came first would fill it and the others' packets would be lost.
+fn receive_share(clients: usize) -> u32 {
+    if clients <= FEW {
+        return share(clients);
+    }
+    let socket = u32::try_from(SERVER_SOCKET_BYTES / clients).unwrap_or(u32::MAX);
+    socket.max(LEAST_WINDOW)
+}
+
+/// How much of a file is read at a time for a client with this window, bytes: two such runs wait to be sent.
+fn run(window: u32) -> u64 {
+    let quarter = u64::from(window / 4);
+    (quarter - quarter % digest::BLOCK).clamp(digest::BLOCK, frames::MAX_RUN)
+}
+
+/// Both ends' transport; `window` is the receive window of the connection, and `sends` that of what was sent.
+fn transport(
+    scheme: &Scheme,
+    window: u32,
+    sends: &Arc<AtomicU64>,
+    streams: u32,
+    seed: u64,
+) -> TransportConfig {
+    let mut transport = TransportConfig::default();
+    transport
+        .max_idle_timeout(IdleTimeout::try_from(IDLE).ok())
+        .max_concurrent_bidi_streams(VarInt::from_u32(streams))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .datagram_receive_buffer_size(None)
+        .stream_receive_window(VarInt::from_u32(WINDOW))
+        .receive_window(VarInt::from_u32(window));
+    verus_quinn::Factory::new(scheme.config(), seed)
+        .shared_send_window(Arc::clone(sends))
+        .install(&mut transport);
+    transport
+}
+
+/// A server's socket: for IPv4, too, where it is for all IPv6 addresses.
+///
+/// # Errors
+/// As the operating system says.
+pub fn bind(address: SocketAddr) -> io::Result<UdpSocket> {
+    Ok(socket::bind(address, SERVER_SOCKET_BYTES)?.into())
+}
+
+/// A number that cannot be guessed.
+fn random_seed() -> u64 {
+    let mut bytes = [0; 8];
+    // Only a controller's random numbers depend on it.
+    let _ = getrandom::fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+/// The secret that only the two ends of this TLS connection know (RFC 8446 §7.5).
+fn channel_secret(connection: &quinn::Connection) -> Result<[u8; 32], Trouble> {
+    let mut secret = [0; 32];
+    connection
+        .export_keying_material(&mut secret, b"EXPORTER-verus-transfer-1", b"")
+        .map_err(|_| {
+            Trouble::Lost("the connection has no secret to prove anything by".to_owned())
+        })?;
+    Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_many_clients_make_a_server_keep_is_bounded_and_few_have_all_that_they_can_use() {
+        for clients in 1..=2 {
+            assert_eq!(
+                (share(clients), run(share(clients))),
+                (WINDOW, frames::MAX_RUN)
+            );
+        }
+        for clients in [5, 32, 100, 200] {
+            let each = u64::from(share(clients)) + 2 * run(share(clients));
+            let all = each * clients as u64;
+            assert!(all <= 48 << 20, "{all} bytes for {clients}");
+        }
+        assert_eq!(share(10_000), LEAST_WINDOW);
+        assert_eq!(receive_share(1), WINDOW);
+        for clients in [17, 32, 64] {
+            let all = receive_share(clients) as usize * clients;
+            assert!(all <= SERVER_SOCKET_BYTES, "{all} bytes for {clients}");
+        }
+        assert_eq!(receive_share(100), LEAST_WINDOW);
+        assert_eq!(run(LEAST_WINDOW), digest::BLOCK);
+    }
+}

@@ -1,0 +1,272 @@
+//! Who has a place at a server, and who loses it when there are no more.
+//!
+//! When all places are taken, a newcomer gets that of one that can be spared, because it has done nothing for a while: of
+//! the network that has the most places, the one that has done nothing for the longest. So an attacker who has one address
+//! competes with himself, whatever others do; and a client that has only just come is not sent away before it could ask
+//! for anything.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until};
+
+use verus_net::Network;
+
+/// When a client last made progress, and how much it has under way.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    began: Instant,
+    /// Milliseconds since `began`.
+    beaten: AtomicU64,
+    open: AtomicUsize,
+}
+
+impl Pulse {
+    pub(super) fn new() -> Self {
+        Pulse {
+            began: Instant::now(),
+            beaten: AtomicU64::new(0),
+            open: AtomicUsize::new(0),
+        }
+    }
+
+    /// Something got on.
+    pub(super) fn beat(&self) {
+        let since = self.began.elapsed().as_millis();
+        let since = u64::try_from(since).unwrap_or(u64::MAX);
+        self.beaten.fetch_max(since, Ordering::Relaxed);
+    }
+
+    pub(super) fn last(&self) -> Instant {
+        self.began + Duration::from_millis(self.beaten.load(Ordering::Relaxed))
+    }
+
+    /// How long nothing got on.
+    pub(super) fn quiet(&self) -> Duration {
+        self.last().elapsed()
+    }
+
+    /// Something is under way until this is dropped.
+    pub(super) fn open(self: &Arc<Self>) -> Open {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Open(Arc::clone(self))
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.open.load(Ordering::Relaxed) == 0
+    }
+
+    /// Waits until nothing was under way for so long.
+    pub(super) async fn idle_for(&self, patience: Duration) {
+        loop {
+            let until = match self.is_idle() {
+                true if self.quiet() >= patience => return,
+                true => self.last() + patience,
+                false => Instant::now() + patience,
+            };
+            sleep_until(until).await;
+        }
+    }
+}
+
+/// Something under way.
+#[derive(Debug)]
+pub(super) struct Open(Arc<Pulse>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.beat();
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// So many places, and who has them.
+#[derive(Debug)]
+pub(super) struct Places {
+    limit: usize,
+    each: usize,
+    /// A client keeps its place until it has made no progress for so long, be it that it has not asked for anything yet.
+    grace: Duration,
+    held: Mutex<Vec<Arc<Holder>>>,
+    /// How many are taken.
+    crowd: watch::Sender<usize>,
+}
+
+#[derive(Debug)]
+struct Holder {
+    network: Network,
+    pulse: Arc<Pulse>,
+    evicted: Notify,
+}
+
+/// A place; dropped, it is free.
+#[derive(Debug)]
+pub(super) struct Held {
+    places: Arc<Places>,
+    holder: Arc<Holder>,
+}
+
+impl Places {
+    /// `limit` places in all, `each` of them for one network.
+    pub(super) fn new(limit: usize, each: usize, grace: Duration) -> Arc<Self> {
+        Arc::new(Places {
+            limit,
+            each,
+            grace,
+            held: Mutex::new(Vec::new()),
+            crowd: watch::Sender::new(0),
+        })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<Arc<Holder>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn taken(&self) -> usize {
+        self.held().len()
+    }
+
+    /// How many are taken, as that changes.
+    pub(super) fn crowd(&self) -> watch::Receiver<usize> {
+        self.crowd.subscribe()
+    }
+
+    /// Takes a place, another client's if need be; nothing if none can be spared.
+    pub(super) fn take(self: &Arc<Self>, network: Network) -> Option<Held> {
+        let mut held = self.held();
+        let mut counts = BTreeMap::new();
+        for holder in held.iter() {
+            *counts.entry(holder.network).or_insert(0_usize) += 1;
+        }
+        let at_home = counts.get(&network).copied().unwrap_or(0) >= self.each;
+        if at_home || held.len() >= self.limit {
+            let spared = held
+                .iter()
+                .enumerate()
+                .filter(|(_, holder)| !at_home || holder.network == network)
+                .map(|(index, holder)| (index, holder, holder.pulse.quiet()))
+                .filter(|(.., quiet)| *quiet >= self.grace)
+                .max_by_key(|(index, holder, quiet)| {
+                    // Of equals, the one that came first.
+                    (counts[&holder.network], *quiet, usize::MAX - index)
+                })
+                .map(|(index, ..)| index)?;
+            held.remove(spared).evicted.notify_one();
+        }
+        let holder = Arc::new(Holder {
+            network,
+            pulse: Arc::new(Pulse::new()),
+            evicted: Notify::new(),
+        });
+        held.push(Arc::clone(&holder));
+        self.crowd.send_replace(held.len());
+        Some(Held {
+            places: Arc::clone(self),
+            holder,
+        })
+    }
+}
+
+impl Held {
+    pub(super) fn pulse(&self) -> &Arc<Pulse> {
+        &self.holder.pulse
+    }
+
+    /// Waits until another client has this place.
+    pub(super) async fn evicted(&self) {
+        self.holder.evicted.notified().await;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut held = self.places.held();
+        held.retain(|holder| !Arc::ptr_eq(holder, &self.holder));
+        self.places.crowd.send_replace(held.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::{advance, timeout};
+
+    const GRACE: Duration = Duration::from_secs(3);
+
+    fn network(number: u8) -> Network {
+        Network::of([192, 0, 2, number].into())
+    }
+
+    async fn is_evicted(held: &Held) -> bool {
+        timeout(Duration::ZERO, held.evicted()).await.is_ok()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newcomer_takes_the_place_of_the_oldest_of_the_network_that_has_most() {
+        let places = Places::new(4, 4, GRACE);
+        let honest = places.take(network(1)).expect("a place");
+        let mut crowd = Vec::new();
+        for _ in 0..3 {
+            advance(Duration::from_millis(10)).await;
+            crowd.push(places.take(network(2)).expect("a place"));
+        }
+        assert!(places.take(network(3)).is_none(), "all have just come");
+        advance(GRACE).await;
+        let newcomer = places.take(network(3)).expect("somebody makes room");
+        assert!(is_evicted(&crowd[0]).await);
+        assert!(!is_evicted(&honest).await && !is_evicted(&crowd[1]).await);
+        crowd.push(places.take(network(2)).expect("somebody makes room"));
+        assert!(is_evicted(&crowd[1]).await);
+        assert_eq!(places.taken(), 4);
+        drop((crowd, newcomer));
+        assert_eq!(places.taken(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_gets_on_keeps_the_place_and_whoever_does_not_loses_it() {
+        let places = Places::new(2, 2, GRACE);
+        let busy = places.take(network(1)).expect("a place");
+        let stuck = places.take(network(1)).expect("a place");
+        let work = (busy.pulse().open(), stuck.pulse().open());
+        advance(GRACE - Duration::from_millis(1)).await;
+        assert!(places.take(network(2)).is_none(), "both may yet get on");
+        busy.pulse().beat();
+        advance(Duration::from_millis(2)).await;
+        let newcomer = places.take(network(2)).expect("one does not get on");
+        assert!(is_evicted(&stuck).await && !is_evicted(&busy).await);
+        drop((work, newcomer));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_network_never_has_all_places() {
+        let places = Places::new(4, 2, GRACE);
+        let held: Vec<_> = (0..2)
+            .map(|_| places.take(network(1)).expect("a place"))
+            .collect();
+        let work: Vec<_> = held.iter().map(|held| held.pulse().open()).collect();
+        assert!(places.take(network(1)).is_none());
+        assert!(places.take(network(2)).is_some());
+        drop(work);
+        assert!(places.take(network(1)).is_none(), "they may ask for more");
+        advance(GRACE).await;
+        let again = places.take(network(1)).expect("one of its own makes room");
+        assert!(is_evicted(&held[0]).await);
+        drop(again);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pulse_is_idle_only_when_nothing_is_under_way() {
+        let pulse = Arc::new(Pulse::new());
+        let work = pulse.open();
+        let idle = pulse.idle_for(GRACE);
+        tokio::pin!(idle);
+        assert!(timeout(10 * GRACE, &mut idle).await.is_err());
+        drop(work);
+        let began = Instant::now();
+        timeout(10 * GRACE, idle).await.expect("it is idle");
+        assert!(began.elapsed() >= GRACE.saturating_sub(Duration::from_millis(1)));
+    }
+}

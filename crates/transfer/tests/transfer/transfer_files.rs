@@ -1,0 +1,339 @@
+//! Files of every kind cross in both directions, and go on where they were interrupted.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use crate::transfer_common::{World, noise, path, same};
+use verus_transfer::files::{Part, Place, Source};
+use verus_transfer::folder::Folder;
+use verus_transfer::refusal::Reason;
+use verus_transfer::secrets::{Fingerprint, Token};
+use verus_transfer::trust::{self, Trust};
+use verus_transfer::{Client, ConnectError, Entry, Trouble};
+
+const MEGABYTE: usize = 1 << 20;
+
+fn refused(trouble: Trouble) -> Reason {
+    match trouble {
+        Trouble::Here(refusal) | Trouble::There(refusal) => refusal.reason,
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_of_every_kind_go_there_and_back() {
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    let long = "n".repeat(240);
+    for (name, bytes) in [
+        ("empty", Vec::new()),
+        ("one", vec![7]),
+        ("block", noise(65_536, 1)),
+        ("odd", noise(5 * MEGABYTE + 4_321, 2)),
+        ("zeros", vec![0; 3 * MEGABYTE + 1]),
+        ("ü \u{7}", noise(1_000, 3)),
+        (long.as_str(), noise(1_000, 4)),
+    ] {
+        fs::write(world.mine(name), &bytes).expect("written");
+        let mode = fs::Permissions::from_mode(if bytes.len() == 1 { 0o755 } else { 0o644 });
+        fs::set_permissions(world.mine(name), mode).expect("ours");
+        let put = world.put(&client, name, name, false).await.expect(name);
+        assert!(!put.same);
+        let back = format!("back {}", &name[..name.len().min(200)]);
+        if name.len() < 200 {
+            world.get(&client, name, &back, false).await.expect(name);
+            assert!(same(&world.mine(name), &world.mine(&back)), "{name}");
+        }
+        assert!(same(&world.mine(name), &world.served(name)), "{name}");
+        let here = fs::metadata(world.mine(name)).expect("it exists");
+        let there = fs::metadata(world.served(name)).expect("it exists");
+        assert_eq!(here.mtime_nsec(), there.mtime_nsec(), "{name}");
+        assert_eq!(here.mode() & 0o100, there.mode() & 0o100, "{name}");
+        let again = world.put(&client, name, name, false).await.expect(name);
+        assert!(again.same && again.moved == 0, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holes_are_not_sent_and_stay_holes() {
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    let file = fs::File::create(world.mine("sparse")).expect("a file");
+    file.set_len(1 << 30).expect("sparse");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"data", 700 << 20).expect("written");
+    let put = world
+        .put(&client, "sparse", "sparse", false)
+        .await
+        .expect("sent");
+    assert!(put.moved <= 64 << 10, "{put:?}");
+    let there = fs::metadata(world.served("sparse")).expect("it exists");
+    assert_eq!(there.len(), 1 << 30);
+    assert!(there.blocks() * 512 < 1 << 20, "{} blocks", there.blocks());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_unfinished_file_is_made_good_use_of() {
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    let bytes = noise(8 * MEGABYTE + 1_234, 1);
+    fs::write(world.mine("file"), &bytes).expect("written");
+    fs::write(world.served("source"), &bytes).expect("written");
+    let mut damaged = bytes[..6 * MEGABYTE].to_vec();
+    damaged[2 * MEGABYTE + 5] ^= 1;
+    let mut longer = bytes.clone();
+    longer.extend(noise(MEGABYTE, 9));
+    let torn = bytes[..4 * MEGABYTE + 777_777].to_vec();
+    let least = torn.len() as u64 - 65_536;
+    for (what, part, kept) in [
+        ("nothing", Vec::new(), 0..=0),
+        ("half", bytes[..4 * MEGABYTE].to_vec(), 4 << 20..=4 << 20),
+        ("torn", torn.clone(), least..=torn.len() as u64),
+        ("damaged", damaged, 2 << 20..=2 << 20),
+        ("other", noise(5 * MEGABYTE, 7), 0..=0),
+        (
+            "whole",
+            bytes.clone(),
+            bytes.len() as u64..=bytes.len() as u64,
+        ),
+        ("longer", longer, bytes.len() as u64..=bytes.len() as u64),
+    ] {
+        for upload in [true, false] {
+            let (place, part_name) = if upload {
+                (
+                    world.served(what),
+                    world.served(&format!(".{what}.verus-part")),
+                )
+            } else {
+                (world.mine(what), world.mine(&format!(".{what}.verus-part")))
+            };
+            fs::write(&part_name, &part).expect("written");
+            let delivered = if upload {
+                world.put(&client, "file", what, false).await
+            } else {
+                world.get(&client, "source", what, false).await
+            };
+            let delivered = delivered.expect(what);
+            assert!(kept.contains(&delivered.kept), "{what}: {delivered:?}");
+            assert_eq!(
+                delivered.moved + delivered.kept,
+                bytes.len() as u64,
+                "{what}"
+            );
+            assert!(fs::read(&place).expect("whole") == bytes, "{what}");
+            assert!(!part_name.exists(), "{what}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_file_is_replaced_only_on_demand() {
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    fs::write(world.mine("a"), b"new").expect("written");
+    for old in [&b"old"[..], b"longer"] {
+        fs::write(world.served("a"), old).expect("written");
+        let trouble = world
+            .put(&client, "a", "a", false)
+            .await
+            .expect_err("it exists");
+        assert_eq!(refused(trouble), Reason::Exists);
+        assert_eq!(fs::read(world.served("a")).expect("there"), old);
+        world.put(&client, "a", "a", true).await.expect("forced");
+        assert_eq!(fs::read(world.served("a")).expect("there"), b"new");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_outside_of_the_folder_is_reached() {
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    let secret = world.home.path().join("secret");
+    fs::write(&secret, b"secret").expect("written");
+    symlink(&secret, world.served("file")).expect("a link");
+    symlink("..", world.served("up")).expect("a link");
+    fs::write(world.mine("mine"), b"x").expect("written");
+    for bad in ["file", "up/secret"] {
+        let trouble = world.get(&client, bad, "got", false).await.expect_err(bad);
+        assert_eq!(refused(trouble), Reason::Outside, "{bad}");
+    }
+    let trouble = world.put(&client, "mine", "up/new", false).await;
+    assert_eq!(refused(trouble.expect_err("outside")), Reason::Outside);
+    assert!(!world.home.path().join("new").exists());
+    // Over a link that leaves, a file is put in its place, not through it.
+    world
+        .put(&client, "mine", "file", true)
+        .await
+        .expect("replaced");
+    assert_eq!(fs::read(&secret).expect("untouched"), b"secret");
+    assert!(client.make_folder(&path("up/folder")).await.is_err());
+    assert!(!world.home.path().join("folder").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_are_listed_whole() {
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    client.make_folder(&path("a/b/c")).await.expect("made");
+    fs::write(world.served("a/b/file"), b"12345").expect("written");
+    let entries = client.list(&path("a")).await.expect("a list");
+    let shown: Vec<String> = entries
+        .iter()
+        .map(|entry| match entry {
+            Entry::Folder(path) => format!("{path}/"),
+            Entry::File(path, info) => format!("{path} {}", info.size),
+            Entry::Unavailable(path, why) => panic!("{path}: {why}"),
+        })
+        .collect();
+    assert_eq!(shown, ["./", "b/", "b/c/", "b/file 5"]);
+    let trouble = client.list(&path("none")).await.expect_err("nothing");
+    assert_eq!(refused(trouble), Reason::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_those_who_should_meet() {
+    let world = World::new();
+    let mut config = world.config();
+    config.token = Some(Token::new("another token that is long").expect("long"));
+    let error = Client::connect(&config).await.expect_err("a wrong token");
+    assert!(matches!(error, ConnectError::WrongToken), "{error}");
+    config.token = None;
+    let error = Client::connect(&config).await.expect_err("no token");
+    assert!(matches!(error, ConnectError::NoToken), "{error}");
+    let mut config = world.config();
+    config.trust = Trust::Pinned(Fingerprint::of(b"another"));
+    let error = Client::connect(&config)
+        .await
+        .expect_err("a wrong fingerprint");
+    assert!(
+        error.to_string().contains(&world.fingerprint.to_string()),
+        "{error}"
+    );
+    let hosts = world.home.path().join("known_hosts");
+    config.trust = Trust::KnownHosts(hosts.clone());
+    let first = Client::connect(&config)
+        .await
+        .expect("trusted on first use");
+    assert_eq!(first.met(), Some(world.fingerprint));
+    let second = Client::connect(&config).await.expect("known");
+    assert_eq!(second.met(), None);
+    fs::write(&hosts, "").expect("ours");
+    trust::add(
+        &hosts,
+        &config.host.to_string(),
+        Fingerprint::of(b"another"),
+    )
+    .expect("written");
+    let error = Client::connect(&config).await.expect_err("it has changed");
+    assert!(matches!(error, ConnectError::Changed { .. }), "{error}");
+    assert!(error.to_string().contains("line 1"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unfinished_file_that_others_planted_is_not_used() {
+    const SOMEBODY: u32 = 65_534;
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    fs::write(world.served("tool"), noise(100_000, 1)).expect("written");
+    let part = world.mine(".tool.verus-part");
+    let mode = |mode| fs::set_permissions(&part, fs::Permissions::from_mode(mode));
+    let plant = |what: &str| {
+        if what == "a symbolic link" {
+            fs::write(world.mine("elsewhere"), b"mine").expect("written");
+            return symlink(world.mine("elsewhere"), &part).expect("a link");
+        }
+        fs::write(&part, b"planted").expect("written");
+        mode(0o600).expect("ours");
+        match what {
+            "another user's file" => {
+                std::os::unix::fs::chown(&part, Some(SOMEBODY), None).expect("root may");
+            }
+            "another name" => {
+                fs::hard_link(&part, world.mine("second")).expect("a link");
+            }
+            "others may write" => mode(0o666).expect("ours"),
+            _ => unreachable!(),
+        }
+    };
+    // In a folder where everybody may make files, as in any other.
+    fs::set_permissions(world.mine(""), fs::Permissions::from_mode(0o1777)).expect("ours");
+    for what in [
+        "a symbolic link",
+        "another user's file",
+        "another name",
+        "others may write",
+    ] {
+        plant(what);
+        let trouble = world.get(&client, "tool", "tool", false).await;
+        let trouble = trouble.expect_err(what);
+        assert!(trouble.to_string().contains(what), "{trouble}");
+        assert!(
+            trouble.to_string().contains("`.tool.verus-part`"),
+            "{trouble}"
+        );
+        assert_eq!(refused(trouble), Reason::InTheWay);
+        assert!(!world.mine("tool").exists(), "{what}");
+        fs::remove_file(&part).expect("it stayed");
+    }
+    assert_eq!(
+        fs::read(world.mine("elsewhere")).expect("untouched"),
+        b"mine"
+    );
+    world
+        .get(&client, "tool", "tool", false)
+        .await
+        .expect("in its place now");
+    let made = fs::metadata(world.mine("tool")).expect("there");
+    assert_eq!(made.uid(), rustix::process::geteuid().as_raw());
+    assert_eq!(made.nlink(), 1);
+    assert_eq!(made.mode() & 0o022, 0, "{:o}", made.mode());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_else_reads_a_file_before_it_is_whole() {
+    let world = World::new();
+    let client = world.connect().await.expect("a server");
+    let folder = Folder::open(&world.home.path().join("mine")).expect("there");
+    let part = Part::open(&Place {
+        folder,
+        name: "x".into(),
+        replace: false,
+        apart: None,
+    })
+    .expect("a new file");
+    let mode = fs::metadata(world.mine(".x.verus-part")).expect("there");
+    assert_eq!(mode.mode() & 0o777, 0o600);
+    drop(part);
+    fs::write(world.served("x"), b"x").expect("written");
+    world.get(&client, "x", "x", false).await.expect("there");
+    fs::write(world.mine("any"), b"x").expect("written");
+    let (any, x) = (
+        fs::metadata(world.mine("any")).expect("there"),
+        fs::metadata(world.mine("x")).expect("there"),
+    );
+    assert_eq!(any.mode(), x.mode(), "as any new file of ours");
+}
+
+#[test]
+fn a_source_written_to_under_its_old_time_has_changed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("file");
+    fs::write(&path, b"before").expect("written");
+    let source = Source::new(fs::File::open(&path).expect("there")).expect("a file");
+    assert!(!source.changed());
+    let modified = fs::metadata(&path)
+        .and_then(|about| about.modified())
+        .expect("known");
+    // Times are counted in ticks of up to 10 ms.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .expect("ours");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"behind", 0).expect("written");
+    file.set_modified(modified).expect("ours");
+    let again = fs::metadata(&path)
+        .and_then(|about| about.modified())
+        .expect("known");
+    assert_eq!(again, modified);
+    assert!(source.changed());
+}
