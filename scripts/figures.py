@@ -37,8 +37,8 @@ import kernel_queues
 
 import verus
 from verus import suites
-from verus.experiments.others import arena
-from verus.scenario import Contestant
+from verus.lab.scenario import Contestant
+from verus.papers.own import arena
 from verus.suites.judge import MISSED, PASSED, judge
 from verus.suites.show import shown
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from verus import _verus, experiments
-from verus.experiments.others import ablation, arena
-from verus.experiments.others.arena import field
-from verus.experiments.others.arena.found import Found
-from verus.experiments.others.arena.questions import QUESTIONS
-from verus.experiments.others.dominance import Point, dominates, order
-from verus.experiments.shared.experiment import Options
-from verus.experiments.shared.recordings import MissingRecordings
-from verus.experiments.shared.reproduction import columns_for
-from verus.report import page_for
-from verus.results import Results
+from verus import _verus, papers
+from verus.lab.results import Results
+from verus.papers.experiment import Options
+from verus.papers.own import ablation, arena
+from verus.papers.own.arena import field
+from verus.papers.own.arena.found import Found
+from verus.papers.own.arena.questions import QUESTIONS
+from verus.papers.own.dominance import Point, dominates, order
+from verus.papers.recordings import MissingRecordings
+from verus.papers.reproduction import columns_for
+from verus.saved_run import page_for
 
 Command = Callable[..., Any]
 
@@ -235,8 +235,8 @@ def test_the_ablation_says_that_it_ran_without_recordings(monkeypatch: pytest.Mo
 
 
 def test_all_does_without() -> None:
-    assert "arena" in experiments.NAMES
-    assert "arena" not in experiments.ALL
+    assert "arena" in papers.NAMES
+    assert "arena" not in papers.ALL
 
 
 def test_the_documented_tables_are_the_result() -> None:

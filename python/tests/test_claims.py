@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from verus import experiments
-from verus.experiments.shared import claims
-from verus.experiments.shared.claims import Judged
-from verus.experiments.shared.experiment import Options
+from verus import papers
+from verus.papers import claims
+from verus.papers.claims import Judged
+from verus.papers.experiment import Options
 
 #: The experiments that measure claims of a paper.
 MEASURING = list(dict.fromkeys(claim.experiment for claim in claims.everything()))
@@ -21,11 +21,11 @@ HELD = 173
 
 
 def test_every_claim_has_its_experiment_in_the_order_of_the_list() -> None:
-    assert [name for name in experiments.NAMES if name in MEASURING] == MEASURING
+    assert [name for name in papers.NAMES if name in MEASURING] == MEASURING
 
 
 def judge(name: str) -> list[Judged]:
-    experiment = experiments.find(name)
+    experiment = papers.find(name)
     assert experiment.judged is not None, name
     return list(experiment.judged(experiment.prepare(Options(built_in=True))(None)))
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from verus import _verus, experiments, suites
-from verus.experiments.shared import claims
-from verus.experiments.shared.experiment import in_mode
-from verus.experiments.shared.overview import Overview
+from verus import _verus, papers, suites
+from verus.papers import claims
+from verus.papers.experiment import in_mode
+from verus.papers.overview import Overview
 from verus.suites.show import shown
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -141,7 +141,7 @@ def test_a_number_that_the_result_has_not_is_seen() -> None:
 
 
 def test_the_page_of_claims_is_written_from_its_result() -> None:
-    titles = {name: experiments.find(name).title for name in experiments.NAMES}
+    titles = {name: papers.find(name).title for name in papers.NAMES}
     overview = Overview.from_csv((RESULTS / "claims.csv").read_text(encoding="utf-8"), titles)
     assert overview.to_markdown() == (DOCS / "claims.md").read_text(encoding="utf-8")
     assert overview.to_csv() == (RESULTS / "claims.csv").read_text(encoding="utf-8")

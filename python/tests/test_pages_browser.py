@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from verus import api, report
-from verus.page import to_html
+from verus import api, saved_run
+from verus.report.page import to_html
 
 WIDTHS = (390, 768, 1440)
 SCHEMES = ["verus:ratio=2", "verus:ratio=6", "cubic"]
@@ -26,7 +26,7 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of two channels and three contestants, two of which have profiles."""
     found = api.compare(traces=["city-driving-3g-up", "rate:8"], schemes=SCHEMES, duration_s=12)
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(to_html(report.page_for(found.results), found.results.config), encoding="utf-8")
+    path.write_text(to_html(saved_run.page_for(found.results), found.results.config), encoding="utf-8")
     return path
 
 
@@ -305,7 +305,7 @@ def fifty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = api.compare(traces=traces, schemes=schemes, duration_s=60)
     assert found.results.rows.num_rows == 50
     path = tmp_path_factory.mktemp("fifty") / "report.html"
-    path.write_text(to_html(report.page_for(found.results), found.results.config), encoding="utf-8")
+    path.write_text(to_html(saved_run.page_for(found.results), found.results.config), encoding="utf-8")
     return path
 
 
@@ -331,7 +331,7 @@ def test_every_chart_of_fifty_runs_is_drawn_without_a_complaint(chromium: Any, f
 def test_packets_in_the_queue_say_how_long_they_waited(chromium: Any, tmp_path: Path) -> None:
     found = api.compare(traces=["rate:8"], schemes=["cubic"], duration_s=3, records=True)
     path = tmp_path / "report.html"
-    path.write_text(to_html(report.page_for(found.results), found.results.config), encoding="utf-8")
+    path.write_text(to_html(saved_run.page_for(found.results), found.results.config), encoding="utf-8")
     page = chromium(path)
     drawn = figure(page, "packets-rate-8")
     box = drawn.locator("g.mark-rule.concat_0_layer_0_marks line").nth(60).bounding_box()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from verus import compare
-from verus.summary import Cell, blocks
-from verus.table import span
+from verus.report.summary import Cell, blocks
+from verus.report.table import span
 
 README = Path(__file__).parents[2] / "README.md"
 

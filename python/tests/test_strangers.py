@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verus import cluster, store
 from verus.commands.play import server
-from verus.scenario import Contestant, make_run
+from verus.lab import cluster, store
+from verus.lab.scenario import Contestant, make_run
 
 Command = Callable[..., Any]
 

@@ -21,11 +21,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from verus import cluster, inputs, store, study, sweep
-from verus.rows import ROW_FIELDS
-from verus.scenario import SCHEMA, Settings
-from verus.store import Store
-from verus.sweep import MOST_PLAN, Plan
+from verus.lab import cluster, inputs, store, study, sweep
+from verus.lab.metric_rows import ROW_FIELDS
+from verus.lab.scenario import SCHEMA, Settings
+from verus.lab.store import Store
+from verus.lab.sweep import MOST_PLAN, Plan
 
 Command = Callable[..., Any]
 

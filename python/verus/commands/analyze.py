@@ -9,8 +9,8 @@ from verus import _verus
 from verus.commands.options import Json
 from verus.commands.tables import table_console
 from verus.commands.talk import tell_rows
-from verus.numbers import DELAY_NOTE
-from verus.plain import line
+from verus.report.numbers import DELAY_NOTE
+from verus.report.printable import line
 
 
 def analyze(

@@ -16,7 +16,7 @@ from verus.commands.options import Json
 from verus.commands.tables import table_console
 from verus.commands.talk import tell_rows
 from verus.errors import FieldError, near
-from verus.scenario import DEFAULTS, SCHEMA
+from verus.lab.scenario import DEFAULTS, SCHEMA
 
 #: Fields of a scenario that are lists, and what the schema calls one of them.
 PARTS = {"flows": "FlowSpec", "changes": "Change"}

@@ -6,10 +6,10 @@ import csv
 import io
 from collections.abc import Sequence
 
-from verus.plain import line
-from verus.results import Results
-from verus.summary import NUMBERS, blocks
-from verus.table import columns
+from verus.lab.results import Results
+from verus.report.printable import line
+from verus.report.summary import NUMBERS, blocks
+from verus.report.table import columns
 
 
 def text(results: Results, kind: str) -> str:

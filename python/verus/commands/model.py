@@ -16,8 +16,8 @@ from verus.commands.options import Flag, Json, one
 from verus.commands.tables import table_console
 from verus.commands.talk import tell_rows
 from verus.errors import FieldError
-from verus.files import refuse_existing, write_whole
-from verus.numbers import size
+from verus.lab.atomic_write import refuse_existing, write_whole
+from verus.report.numbers import size
 
 
 def info(
@@ -68,9 +68,9 @@ def info(
 
 def _drawn(path: Path, about: dict[str, Any], suffix: str, zoom_ms: int | None) -> bytes:
     """The matrix as a file of this kind."""
-    from verus import render
-    from verus.figures.matrix import matrix, whole
-    from verus.page import Page, Section, to_html
+    from verus.report import render
+    from verus.report.figures.matrix import matrix, whole
+    from verus.report.page import Page, Section, to_html
 
     if suffix == ".html":
         drawn_whole = whole(path, about)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
 from rich.segment import Segment
 
-from verus.plain import escaped
+from verus.report.printable import escaped
 
 #: Columns for tables where the terminal does not say how many it has.
 _WIDE = 110

@@ -11,12 +11,12 @@ from rich import box
 from rich.table import Table
 
 from verus import _verus
-from verus.checks import above_zero, check_seed, checked
 from verus.commands.options import COUNT, SECONDS, Flag, Json, one
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
-from verus.files import refuse_existing, write_whole
+from verus.lab.arguments import above_zero, check_seed, checked
+from verus.lab.atomic_write import refuse_existing, write_whole
 
 
 def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *, json_: Json = False) -> None:
@@ -69,7 +69,7 @@ def plot(
     above_zero("duration_s", duration, "seconds")
     check_seed(seed)
     checked("trace", name, _verus.check_channel)
-    from verus import figures
+    from verus.report import figures
 
     target = out or Path(f"{figures.slug(Path(name).name)}.svg")
     if target.suffix not in (".svg", ".png", ".html"):
@@ -77,7 +77,7 @@ def plot(
     refuse_existing(target, force=force)
     times = _verus.trace_read(name, seed, duration)["times_ms"]
 
-    from verus import page, render
+    from verus.report import page, render
 
     figure = figures.trace_rate(name, times)
     if target.suffix == ".html":
@@ -161,7 +161,7 @@ def fetch(
     names
         Recordings (`cs244-2017/city_drive_2min`) or groups of them (`cs244`).
     """
-    from verus import fetch as fetching
+    from verus.lab import fetch as fetching
 
     if not names:
         for recording in fetching.recordings():

@@ -21,8 +21,8 @@ from typing import Any, NoReturn, cast
 
 from verus import _verus
 from verus.errors import FieldError
-from verus.scenario import DEFAULTS, SCHEMA
-from verus.schema import Scenario
+from verus.lab.scenario import DEFAULTS, SCHEMA
+from verus.lab.schema import Scenario
 
 #: Suites that come with the package, in the order in which they run.
 NAMES = ("rfc9743", "bbr-draft", "c4", "picoquic", "rmcat", "scream", "laws")

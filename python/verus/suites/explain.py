@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from verus.errors import FieldError, flag_of
-from verus.scenario import DEFAULTS
+from verus.lab.scenario import DEFAULTS
 from verus.suites import ANY, KINDS, OF_A_SENDER, Check, Row, Suite, near
 from verus.suites.judge import scenario_of
 from verus.suites.measures import MEASURES

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from verus.errors import FieldError
-from verus.runner import Ended, Progress, measure_each, run_each
-from verus.scenario import Contestant, Run
+from verus.lab.runner import Ended, Progress, measure_each, run_each
+from verus.lab.scenario import Contestant, Run
 from verus.suites import OF_A_SENDER, Check, Row, Suite, When, near, with_sender
 from verus.suites.bbr_states import FINE_MS, STATES, states
 from verus.suites.measures import ENDS, MEASURES

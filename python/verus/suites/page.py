@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from verus import _verus
-from verus.bounded import MOST_LINES, content
-from verus.figures import Figure, heat
-from verus.files import replace_whole
-from verus.folder import read_config
-from verus.page import Page, Section, table, to_html
-from verus.plain import rows
-from verus.rows import CHECK, SCHEMA, machine
+from verus.lab.atomic_write import replace_whole
+from verus.lab.bounded_reading import MOST_LINES, content
+from verus.lab.metric_rows import CHECK, SCHEMA, machine
+from verus.lab.results_folder import read_config
+from verus.report.figures import Figure, heat
+from verus.report.page import Page, Section, table, to_html
+from verus.report.printable import rows
 from verus.suites import Suite
 from verus.suites.judge import NOT_RUN, Verdict
 from verus.suites.results import to_csv, to_markdown

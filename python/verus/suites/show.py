@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from verus.plain import line
+from verus.report.printable import line
 from verus.suites import Suite
 from verus.suites.judge import COMPARED, MEASURED, MISSED, NOT_APPLICABLE, NOT_RUN, NOT_TRIED, OWN, PASSED, Verdict
 
