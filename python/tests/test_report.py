@@ -95,8 +95,8 @@ def test_every_table_ends_with_what_could_be_had(saved: Path) -> None:
     assert len(compared) == 1 + 2
     for table in compared:
         last = re.findall(r"<tr.*?</tr>", table)[-1]
-        assert last.startswith("<tr class=omniscient><th scope=row>omniscient</th>")
-    summary = re.findall(r"<td>(.*?)</td>", re.findall(r"<tr class=omniscient>.*?</tr>", compared[0])[0])
+        assert last.startswith('<tr class="omniscient"><th scope=row>omniscient</th>')
+    summary = re.findall(r"<td>(.*?)</td>", re.findall(r'<tr class="omniscient">.*?</tr>', compared[0])[0])
     assert summary == ["100.0", "0.0", "0.0", "100.0 · 0", "100.0 · 0"]
 
 
@@ -202,7 +202,7 @@ def test_repetitions_show_95_percent_intervals(verus: Command, tmp_path: Path) -
     assert "Student's t" in ran.out
     page = (tmp_path / "one" / "report.html").read_text()
     assert f"<td>{statistics.mean(values):.2f} ± {half:.2f}</td>" in page
-    assert "Student&#x27;s t" in page
+    assert "Student&#39;s t" in page
     widest = max(map(len, ran.out.splitlines()))
     assert widest <= 110
 

@@ -8,7 +8,6 @@ and page is drawn from this and nothing else, so restyling one never runs anythi
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from markupsafe import Markup
 
 from verus.lab import arrow_tables, bounded_reading, metric_rows, probe
 from verus.lab.arrow_tables import of_runs
@@ -133,14 +133,13 @@ class Results:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the tables there are, and how long they are."""
-        kind, version = (html.escape(str(self.config[name])) for name in ("kind", "version"))
-        body = "".join(
-            f"<tr><th scope=row>{name.removesuffix('.parquet')}</th><td>{table.num_rows}</td>"
-            f"<td>{html.escape(', '.join(table.column_names))}</td></tr>"
+        row = Markup("<tr><th scope=row>{}</th><td>{}</td><td>{}</td></tr>")
+        body = Markup("").join(
+            row.format(name.removesuffix(".parquet"), table.num_rows, ", ".join(table.column_names))
             for name, table in self.tables().items()
         )
-        head = "<thead><tr><th>table<th>rows<th>columns</tr></thead>"
-        return f"<table><caption>{kind} of Verus {version}</caption>{head}<tbody>{body}</tbody></table>"
+        head = "<table><caption>{kind} of Verus {version}</caption><thead><tr><th>table<th>rows<th>columns</tr></thead>"
+        return Markup(head + "<tbody>{body}</tbody></table>").format(**self.config, body=body)
 
     def tables(self) -> dict[str, pa.Table]:
         """The columns by file name."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 
 import numpy as np
+from markupsafe import Markup
 from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table as Grid
+from rich.table import Table
 
 from verus.papers import claims
 from verus.papers.claims import Judged
-from verus.report.page import table
+from verus.report.grid import Cell, Grid
 
 
 def value_text(value: float | None, unit: str = "") -> str:
@@ -31,7 +31,7 @@ def value_text(value: float | None, unit: str = "") -> str:
 def claims_table(title: str, judged: Sequence[Judged]) -> RenderableType:
     """For a terminal."""
     holds, of = claims.held(judged)
-    grid = Grid(title=f"{title}: {holds} of {of} claims held", title_justify="left", box=box.SIMPLE_HEAD)
+    grid = Table(title=f"{title}: {holds} of {of} claims held", title_justify="left", box=box.SIMPLE_HEAD)
     grid.add_column("claim")
     grid.add_column("wanted", no_wrap=True)
     for head in (judged[0].claim.channels, judged[0].claim.others):
@@ -63,30 +63,30 @@ def _mode_cell(one: Judged, mode: str) -> str:
     return f"[{'green' if one.holds_in(mode) else 'red'}]{value_text(value, one.claim.unit)}[/]"
 
 
-def claims_html(judged: Sequence[Judged]) -> str:
+def claims_html(judged: Sequence[Judged]) -> Markup:
     """For a page: a row for each claim, and why those that do not hold do not."""
-    rows = []
     modes = claims.modes_of(judged)
-    for one in judged:
-        claim = one.claim
-        name = "met" if one.check.met else "missed"
-        verdict = (
-            "<td class=aside>needs recordings</td>"
-            if not one.runs
-            else f"<td class={name}>{'held' if one.check.met else 'not held'}</td>"
-        )
-        why = f"<br><small>{html.escape(one.why)}</small>" if one.missed else ""
-        for mode in modes:
-            met = one.holds_in(mode)
-            name = "aside" if met is None else "met" if met else "missed"
-            verdict += f"<td class={name}>{html.escape(value_text(one.modes.get(mode), claim.unit))}</td>"
-        rows.append(
-            f"<tr><th scope=row class=text>{html.escape(claim.says)}{why}</th>"
-            f"<td class=text>{html.escape(claim.metric)}</td>"
-            f"<td>{html.escape(claim.wanted)}</td><td>{html.escape(value_text(one.check.value, claim.unit))}</td>"
-            f"<td class=aside>{html.escape(value_text(one.beside, claim.unit))}</td>{verdict}</tr>"
-        )
     first = judged[0].claim
-    heads = ["the source's claim", "measured", "wanted", first.channels, first.others, "", *modes]
     holds, of = claims.held(judged)
-    return table(heads, rows, caption=f"{holds} of {of} hold")
+    return Grid(
+        heads=["the source's claim", "measured", "wanted", first.channels, first.others, "", *modes],
+        rows=[
+            [
+                Cell(one.claim.says, "text", small=one.why if one.missed else ""),
+                Cell(one.claim.metric, "text"),
+                one.claim.wanted,
+                value_text(one.check.value, one.claim.unit),
+                Cell(value_text(one.beside, one.claim.unit), "aside"),
+                _verdict("needs recordings", None) if not one.runs else _verdict("", one.check.met),
+                *(_verdict(value_text(one.modes.get(mode), one.claim.unit), one.holds_in(mode)) for mode in modes),
+            ]
+            for one in judged
+        ],
+        title=f"{holds} of {of} hold",
+    ).html()
+
+
+def _verdict(text: str, met: bool | None) -> Cell:
+    """A text, or else a word, in the colour of whether the claim holds; None where nobody can tell."""
+    kind = "aside" if met is None else "met" if met else "missed"
+    return Cell(text or ("held" if met else "not held"), kind)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import html
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from markupsafe import Markup
 from rich import box
 from rich.console import RenderableType
 from rich.table import Table
@@ -17,6 +16,7 @@ from verus.lab.atomic_write import replace_whole
 from verus.papers import claims
 from verus.papers.claim_tables import claims_html, value_text
 from verus.papers.claims import Judged
+from verus.report.grid import Grid, paragraphs, to_csv
 from verus.report.page import Page, Section, to_html
 
 _ABOUT = (
@@ -99,9 +99,9 @@ class Overview:
 
     def write(self, folder: Path) -> None:
         """Writes `report.html`, which leads to each experiment's own page, `claims.csv` and `claims.md`."""
-        sections = [Section(title="Summary", body=f"<p>{html.escape(self.counts())}</p>")]
+        sections = [Section(title="Summary", body=paragraphs([self.counts()]))]
         for name, title, judged in self.parts:
-            link = f'<p><a href="{name}/report.html">{html.escape(title)}: figures and set-up</a></p>'
+            link = Markup('<p><a href="{}/report.html">{}: figures and set-up</a></p>').format(name, title)
             sections.append(Section(title=title, body=link + claims_html(judged)))
         page = Page(title="Verus: the papers, run again", lead="Every claim, and what we measure.", sections=sections)
         replace_whole(folder / "report.html", to_html(page).encode())
@@ -115,31 +115,26 @@ class Overview:
             first = judged[0].claim
             modes = claims.modes_of(judged)
             lines += [f"## {title}", "", f"`verus reproduce {name}`", ""]
-            lines += [
-                f"| claim | measured | wanted | {first.channels} | {first.others} | |"
-                + "".join(f" {m} |" for m in modes),
-                "|---|---|---|---|---|---|" + "---|" * len(modes),
-            ]
+            heads = ["claim", "measured", "wanted", first.channels, first.others, "", *modes]
+            rows = []
             for one in judged:
                 claim = one.claim
                 says = f"**{claim.says}**" if claim.headline else claim.says
                 values = [value_text(value, claim.unit) for value in (one.check.value, one.beside)]
                 verdict = "" if not one.runs else "held" if one.check.met else "**not held**"
                 cells = [says, claim.metric, f"`{claim.wanted}`", *values, verdict]
-                cells += [_mode_text(one, mode) for mode in modes]
-                lines.append("| " + " | ".join(cells) + " |")
-            lines.append("")
+                rows.append([*cells, *(_mode_text(one, mode) for mode in modes)])
+            head, *others = Grid(heads=heads, rows=rows).markdown()
+            lines += [head.replace("|  |", "| |"), *others, ""]
             lines += [f"- *{one.claim.says}*: {one.why}" for one in judged if one.missed]
             lines.append("")
         return "\n".join(lines).rstrip() + "\n"
 
     def to_csv(self) -> str:
         """A row for each claim: the columns of the list of claims, what was measured, and whether it holds."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
         modes = claims.modes_of(self.judged)
         heads = ["experiment", "claim", "figure", "says", "wanted", "unit", "measured", "beside", "held"]
-        writer.writerow([*heads, *(head for mode in modes for head in (mode, f"{mode}_held"))])
+        rows = [[*heads, *(head for mode in modes for head in (mode, f"{mode}_held"))]]
         for name, _, judged in self.parts:
             for one in judged:
                 claim = one.claim
@@ -150,8 +145,8 @@ class Overview:
                 for mode in modes:
                     value, met = one.modes.get(mode), one.holds_in(mode)
                     verdicts += ["" if value is None else repr(value), "" if met is None else "yes" if met else "no"]
-                writer.writerow([*names, *values, verdict, *verdicts])
-        return text.getvalue()
+                rows.append([*names, *values, verdict, *verdicts])
+        return to_csv(rows)
 
 
 def _judged_again(experiment: str, rows: Mapping[str, Mapping[str, str]]) -> list[Judged]:

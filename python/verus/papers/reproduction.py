@@ -10,7 +10,6 @@ and drawn.
 from __future__ import annotations
 
 import dataclasses
-import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -18,9 +17,8 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from rich import box
+from markupsafe import Markup
 from rich.console import RenderableType
-from rich.table import Table as Grid
 
 from verus import _verus
 from verus.lab.interval import half_width
@@ -34,7 +32,8 @@ from verus.papers.claims import BUILT_IN, RECORDINGS, Judged
 from verus.papers.experiment import Experiment, Options, Work, in_mode
 from verus.papers.recordings import MissingRecordings, find_recordings, is_named
 from verus.report.figures import Figure
-from verus.report.page import Page, Section, table
+from verus.report.grid import Grid, note, paragraphs
+from verus.report.page import Page, Section
 from verus.report.summary import Block, blocks_of, mean
 
 Array = npt.NDArray[np.float64]
@@ -299,19 +298,8 @@ def with_interval(values: Sequence[float], digits: int) -> str:
     return f"{middle:.{digits}f}" if np.isnan(half) else f"{middle:.{digits}f} ± {half:.{digits}f}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """Numbers as the source tabulates them.
-
-    Attributes:
-        title: One line.
-        heads: Of the columns.
-        rows: Cells, the first of each being its name.
-    """
-
-    title: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
+#: Numbers as the source tabulates them.
+Table = Grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -412,7 +400,7 @@ class Reproduction:
     def _summary(self, results: Results) -> Sequence[RenderableType]:
         parts: list[RenderableType] = [claims_table(self.title, self._judged(results))]
         for found in _columns(results):
-            parts += [_grid(one, found.column) for one in self.tables(found)]
+            parts += [one.terminal(title=f"{one.title} ({found.column})") for one in self.tables(found)]
             parts += self.sentences(found)
         if missing := results.config["settings"]["missing"]:
             parts.append(f"{missing}\n")
@@ -420,9 +408,9 @@ class Reproduction:
 
     def _page(self, results: Results) -> Page:
         found = _columns(results)
-        body = f"<p>{html.escape(self.shows)}</p><p>{html.escape(self.set_up)}</p>"
+        body = paragraphs([self.shows, self.set_up])
         if missing := results.config["settings"]["missing"]:
-            body += f"<p class=note>{html.escape(missing)}</p>"
+            body += note(missing)
         sections = [
             Section(title="What the source shows, and what we run", body=body),
             *(self._section(one, alone=len(found) == 1) for one in found),
@@ -432,13 +420,13 @@ class Reproduction:
 
     def _section(self, found: Found, *, alone: bool) -> Section:
         """What one column shows."""
-        body = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in self.sentences(found))
         figures = [
             figure if found.column == BUILT_IN else dataclasses.replace(figure, name=f"{figure.name}-recordings")
             for figure in self.draw(found)
         ]
         title = "Results" if alone else {BUILT_IN: "On built-in channels", RECORDINGS: "On recordings"}[found.column]
-        return Section(title=title, body=body, figures=figures, after="".join(map(_html, self.tables(found))))
+        after = Markup("").join(one.html() for one in self.tables(found))
+        return Section(title=title, body=paragraphs(self.sentences(found)), figures=figures, after=after)
 
 
 def _everything(results: Results) -> dict[str, Found]:
@@ -515,24 +503,3 @@ def _run(planned: Sequence[Run], progress: Progress | None) -> list[Outcome]:
     }
     _DONE.update(small)
     return outcomes
-
-
-def _html(one: Table) -> str:
-    """For a page."""
-    rows = [
-        f"<tr><th scope=row>{html.escape(name)}</th>"
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for name, *cells in one.rows
-    ]
-    return table(list(one.heads), rows, caption=html.escape(one.title))
-
-
-def _grid(one: Table, column: str) -> RenderableType:
-    """For a terminal."""
-    grid = Grid(title=f"{one.title} ({column})", title_justify="left", box=box.SIMPLE_HEAD)
-    for position, head in enumerate(one.heads):
-        grid.add_column(head, justify="right" if position else "left", no_wrap=not position)
-    for cells in one.rows:
-        grid.add_row(*cells)
-    return grid

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from verus.report.grid import Cell, Grid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,12 +89,18 @@ def verdict(checks: Sequence[Check]) -> list[str]:
     return lines
 
 
-def rows(checks: Sequence[Check]) -> list[str]:
-    """HTML table rows, one for each check."""
-    return [
-        f"<tr><th scope=row>{html.escape(check.name)}</th>"
-        f"<td>{'–' if check.value is None else f'{check.value:.4g}'} {check.unit}</td>"
-        f"<td>{html.escape(check.wanted())}</td>"
-        f"<td class={'met' if check.met else 'missed'}>{'met' if check.met else html.escape(check.miss())}</td></tr>"
-        for check in checks
-    ]
+def table(checks: Sequence[Check], name: str, measured: str = "measured", title: str = "") -> Markup:
+    """For a page: a row for each check; `name` heads what was checked."""
+    return Grid(
+        heads=[name, measured, "wanted", ""],
+        rows=[
+            [
+                check.name,
+                f"{'–' if check.value is None else f'{check.value:.4g}'} {check.unit}",
+                check.wanted(),
+                Cell("met", "met") if check.met else Cell(check.miss(), "missed"),
+            ]
+            for check in checks
+        ],
+        title=title,
+    ).html()

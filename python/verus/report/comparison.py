@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from markupsafe import Markup
 
 from verus.lab.interval import INTERVAL_NOTE
 from verus.lab.repeats import PAIRED_NOTE
 from verus.lab.results import Results
 from verus.report import figures
 from verus.report.figures import Figure
+from verus.report.grid import Cell as Text
+from verus.report.grid import Grid, Line, Row, facts, note, paragraphs
 from verus.report.numbers import DELAY_NOTE, LIVE_DELAY_NOTE, number, percent
-from verus.report.page import Page, Section, table
+from verus.report.page import Page, Section
 from verus.report.style import looks
 from verus.report.summary import Block, Cell, blocks, mean
 from verus.report.table import DIFFERENCES, difference
@@ -21,11 +24,11 @@ from verus.report.table import DIFFERENCES, difference
 def compare_page(results: Results) -> Page:
     """The page of `compare`, `probe` and `shell`: delay against throughput, tables, time series, delay profiles."""
     parts = blocks(results)
-    note = LIVE_DELAY_NOTE if results.live else DELAY_NOTE
+    words = LIVE_DELAY_NOTE if results.live else DELAY_NOTE
     if any(len(cell.runs) > 1 for block in parts for cell in block.cells):
-        note += f" {INTERVAL_NOTE}"
+        words += f" {INTERVAL_NOTE}"
     if any(cell.above for block in parts for cell in block.cells):
-        note += f" {PAIRED_NOTE}"
+        words += f" {PAIRED_NOTE}"
     summary = [Section(title="Summary", body=_summary(parts))] if len(parts) > 1 else []
     sections = [
         *summary,
@@ -42,8 +45,7 @@ def compare_page(results: Results) -> Page:
     sections.append(
         Section(
             title="Results",
-            body="".join(results_table(block) + differences_table(block) for block in parts)
-            + f"<p class=note>{html.escape(note)}</p>",
+            body=Markup("").join(results_table(block) + differences_table(block) for block in parts) + note(words),
         )
     )
     if (echoes := results.config.get("echoes")) and echoes["time_s"]:
@@ -69,16 +71,14 @@ def _round_trips(results: Results, echoes: Mapping[str, Any]) -> Section:
         ("loaded, 99th percentile", f"{number(row.get('loaded_rtt_p99_ms'), 1)} ms"),
         ("RPM (ours: over Verus's UDP, not HTTP/2)", number(row.get("rpm"), 0)),
     ]
-    body = [f"<tr><th scope=row>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in told]
-    note = "RPM: 60 s / the mean of the least 95 % of loaded round trips."
     return Section(
         title="Round trips, idle and loaded",
-        body=table(["", ""], body) + f"<p class=note>{note}</p>",
+        body=facts(told) + note("RPM: 60 s / the mean of the least 95 % of loaded round trips."),
         figures=[figures.echoes(echoes)],
     )
 
 
-def _timing_table(timing: Mapping[str, Any]) -> str:
+def _timing_table(timing: Mapping[str, Any]) -> Markup:
     """How well the emulator kept its time, and what it cost."""
     valid = timing.get("valid")
     rows = [
@@ -88,9 +88,7 @@ def _timing_table(timing: Mapping[str, Any]) -> str:
         ("opportunities that passed unread", f"{number(timing.get('missed_bytes'), 0)} bytes"),
         *([] if valid is None else [("within --max-lateness-ms", "yes" if valid else "no: the run is invalid")]),
     ]
-    body = [f"<tr><th scope=row>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows]
-    note = "By how much each packet left the emulator after its time."
-    return table(["", ""], body) + f"<p class=note>{note}</p>"
+    return facts(rows) + note("By how much each packet left the emulator after its time.")
 
 
 #: The quantiles of lateness that a run states.
@@ -98,43 +96,39 @@ _LATENESS = (("p50", "p50"), ("p99", "p99"), ("largest", "max"))
 
 
 #: In place of a figure.
-_NO_PROFILE = (
-    "<p>There is no delay profile to draw: Verus's are saved every 5 s of a run, and none of these came so far, or "
-    "left slow start by then.</p>"
+_NO_PROFILE = paragraphs(
+    [
+        "There is no delay profile to draw: Verus's are saved every 5 s of a run, and none of these came so far, or "
+        "left slow start by then."
+    ]
 )
 
 
-def _summary(parts: Sequence[Block]) -> str:
+def _summary(parts: Sequence[Block]) -> Markup:
     """Each contestant over all channels and queues, then what it came to on each."""
     style = looks(cell for block in parts for cell in block.cells)
     live = parts[0].capacity_mbps is None
     several = len({block.queue for block in parts}) > 1
-    rows = []
+    rows: list[Line] = []
     for label, look in style.items():
         found = [next((cell for cell in block.cells if cell.label == label), None) for block in parts]
         here = [cell for cell in found if cell is not None]
         share = mean([cell["throughput_mbps" if live else "utilization"] for cell in here])
         delay, tail = (mean([cell[name] for cell in here]) for name in ("qdelay_mean_ms", "qdelay_p95_ms"))
         values = [_value("throughput_mbps" if live else "utilization", share), number(delay), number(tail)]
-        cells = "".join(f"<td>{value}</td>" for value in values)
-        cells += "".join(f"<td>{'' if cell is None else _brief(cell, live=live)}</td>" for cell in found)
-        swatch = f'<i style="background:{look.color}"></i>'
-        rows.append(f"<tr><th scope=row>{swatch}{html.escape(label)}</th>{cells}</tr>")
+        values += ["" if cell is None else _brief(cell, live=live) for cell in found]
+        rows.append([Text(label, swatch=look.color), *values])
     if not live:
-        cells = f"<td>{percent(1.0)}</td><td>{number(0.0)}</td><td>{number(0.0)}</td>"
-        cells += f"<td>{percent(1.0)} · {number(0.0, 0)}</td>" * len(parts)
-        rows.append(f"<tr class=omniscient><th scope=row>omniscient</th>{cells}</tr>")
-    used = "throughput<br>Mbit/s" if live else "used<br>%"
-    names = [
-        html.escape(block.short) + (f"<br><small>{html.escape(block.queue)}</small>" if several else "")
-        for block in parts
-    ]
+        ideal = [percent(1.0), number(0.0), number(0.0), *[f"{percent(1.0)} · {number(0.0, 0)}"] * len(parts)]
+        rows.append(Row.of("omniscient", ["omniscient", *ideal]))
+    used = "throughput\nMbit/s" if live else "used\n%"
+    names = [Text(block.short, small=block.queue if several else "") for block in parts]
     brief = "throughput, Mbit/s" if live else "share of the channel used, %"
     caption = (
         f"Means over {len(parts)} channels and queues, each counted once; on each of them, {brief}, and the 95th "
         "percentile of the delay, ms"
     )
-    return table(["scheme", used, "mean<br>ms", "p95<br>ms", *names], rows, caption=caption, raw_heads=True)
+    return Grid(heads=["scheme", used, "mean\nms", "p95\nms", *names], rows=rows, title=caption).html()
 
 
 def _brief(cell: Cell, *, live: bool) -> str:
@@ -182,7 +176,7 @@ def _names(parts: Sequence[Block]) -> list[str]:
     return names
 
 
-def results_table(block: Block) -> str:
+def results_table(block: Block) -> Markup:
     """One channel and queue as an HTML table; of a live path, round trips in place of what nobody saw there."""
     style = looks(block.cells)
     fair = any(cell.flows > 1 for cell in block.cells)
@@ -191,19 +185,19 @@ def results_table(block: Block) -> str:
     piece = "frame" if frames else "file"
     live = block.capacity_mbps is None
     columns = [
-        ("throughput<br>Mbit/s", "throughput_mbps"),
-        *([] if live else [("used<br>%", "utilization")]),
-        *((f"{name}<br>ms", f"qdelay_{name}_ms") for name in ("mean", "p50", "p95")),
+        ("throughput\nMbit/s", "throughput_mbps"),
+        *([] if live else [("used\n%", "utilization")]),
+        *((f"{name}\nms", f"qdelay_{name}_ms") for name in ("mean", "p50", "p95")),
         *(
-            [("RTT mean<br>ms", "rtt_mean_ms"), ("RTT p95<br>ms", "rtt_p95_ms")]
+            [("RTT mean\nms", "rtt_mean_ms"), ("RTT p95\nms", "rtt_p95_ms")]
             if live
-            else [("signal p95<br>ms", "signal_delay_p95_ms")]
+            else [("signal p95\nms", "signal_delay_p95_ms")]
         ),
-        ("loss<br>%", "loss_rate"),
-        *([("least flow<br>Mbit/s", "flow_min_mbps"), ("most<br>Mbit/s", "flow_max_mbps")] if fair else []),
+        ("loss\n%", "loss_rate"),
+        *([("least flow\nMbit/s", "flow_min_mbps"), ("most\nMbit/s", "flow_max_mbps")] if fair else []),
         *([("Jain", "jain")] if fair else []),
-        *([(f"{piece} mean<br>s", "completion_mean_s"), (f"{piece} p95<br>s", "completion_p95_s")] if pieces else []),
-        *([("frame p99<br>s", "completion_p99_s"), ("frames<br>late", "late")] if frames else []),
+        *([(f"{piece} mean\ns", "completion_mean_s"), (f"{piece} p95\ns", "completion_p95_s")] if pieces else []),
+        *([("frame p99\ns", "completion_p99_s"), ("frames\nlate", "late")] if frames else []),
     ]
     heads = ["scheme", *(head for head, _ in columns)]
     ideal = {
@@ -217,39 +211,35 @@ def results_table(block: Block) -> str:
         "completion_p99_s": None,
         "late": None,
     }
-    body = []
+    body: list[Line] = []
     for cell in block.cells:
-        swatch = f'<i style="background:{style[cell.label].color}"></i>'
-        shown = [(f"{swatch}{html.escape(cell.title)}", cell)]
-        shown += [(f"&emsp;{html.escape(part.title)}", part) for part in cell.parts]
-        for name, one in shown:
-            values = "".join(f"<td>{_value(key, one[key], one.halves[key])}</td>" for _, key in columns)
-            body.append(f"<tr><th scope=row>{name}</th>{values}</tr>")
+        shown = [(Text(cell.title, swatch=style[cell.label].color), cell)]
+        shown += [(Text(f"\N{EM SPACE}{part.title}"), part) for part in cell.parts]
+        body += [[name, *(_value(key, one[key], one.halves[key]) for _, key in columns)] for name, one in shown]
     if not live:
-        body.append(
-            "<tr class=omniscient><th scope=row>omniscient</th>"
-            + "".join(f"<td>{_value(key, ideal.get(key, 0.0))}</td>" for _, key in columns)
-            + "</tr>"
-        )
-    caption = f"<b>{html.escape(block.short)}</b> · {html.escape(block.queue)}"
+        values = (_value(key, ideal.get(key, 0.0)) for _, key in columns)
+        body.append(Row.of("omniscient", ["omniscient", *values]))
+    caption = _caption(block)
     if len(block.cells[0].runs) > 1:
         caption += f" · mean of {len(block.cells[0].runs)} seeds, with 95 % intervals"
-    return table(heads, body, caption=caption, raw_heads=True)
+    return Grid(heads=heads, rows=body, title=caption).html()
 
 
-def differences_table(block: Block) -> str:
+def _caption(block: Block) -> Markup:
+    return Markup("<b>{}</b> · {}").format(block.short, block.queue)
+
+
+def differences_table(block: Block) -> Markup:
     """By how much each contestant is above the first one, run by run; nothing where no runs can be paired."""
     rows = [
-        f"<tr><th scope=row>{html.escape(cell.title)}</th>"
-        + "".join(f"<td>{difference(cell.above.get(name), as_text)}</td>" for name, (_, as_text) in DIFFERENCES.items())
-        + "</tr>"
+        [cell.title, *(difference(cell.above.get(name), as_text) for name, (_, as_text) in DIFFERENCES.items())]
         for cell in block.cells
         if cell.above
     ]
     if not rows:
-        return ""
+        return Markup()
     heads = [f"above {block.cells[0].title}", *(head for head, _ in DIFFERENCES.values())]
-    return table(heads, rows, caption=f"<b>{html.escape(block.short)}</b> · {html.escape(block.queue)} · differences")
+    return Grid(heads=heads, rows=rows, title=_caption(block) + " · differences").html()
 
 
 #: What is shown to hundredths.

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import base64
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 
+from markupsafe import Markup
+
 from verus.errors import FieldError
 from verus.lab.atomic_write import write_whole
 from verus.lab.results import Results
-from verus.report import figures, render
+from verus.report import figures, grid, render
 from verus.report.comparison import results_table
 from verus.report.figures import Figure, Spec
+from verus.report.grid import Grid, paragraphs
 from verus.report.numbers import DELAY_NOTE, LIVE_DELAY_NOTE, number, percent
-from verus.report.page import table
 from verus.report.summary import Block, blocks
 from verus.report.table import run_columns
 
 #: The notebook gives a table its look; the colour of a scheme is ours.
-_STYLE = (
+_STYLE = Markup(
     "<style>.verus-table caption{text-align:left;caption-side:top}"
     ".verus-table td{text-align:right;padding:0 .5em}.verus-table tbody th{text-align:left}"
     ".verus-table th i{display:inline-block;width:.7em;height:.7em;border-radius:50%;margin-right:.55em}</style>"
@@ -74,42 +75,34 @@ class Plot:
     def _repr_html_(self) -> str:
         # An image and no inline SVG: the names inside two of these would be the same.
         drawn = base64.b64encode(self.to_svg().encode()).decode()
-        title, caption = html.escape(self.title), html.escape(self.caption)
-        return (
-            f'<figure><img alt="{title}" src="data:image/svg+xml;base64,{drawn}">'
-            f"<figcaption>{caption}</figcaption></figure>"
-        )
+        shown = '<figure><img alt="{}" src="data:image/svg+xml;base64,{}"><figcaption>{}</figcaption></figure>'
+        return Markup(shown).format(self.title, drawn, self.caption)
 
 
 def comparison_html(results: Results) -> str:
     """The tables of a comparison, one for each channel and queue, as its page has them."""
-    note = html.escape(LIVE_DELAY_NOTE if results.live else DELAY_NOTE)
-    return _framed("".join(results_table(block) for block in blocks(results)) + f"<p>{note}</p>")
+    note = LIVE_DELAY_NOTE if results.live else DELAY_NOTE
+    return _framed(Markup("").join(results_table(block) for block in blocks(results)) + paragraphs([note]))
 
 
 def run_html(results: Results) -> str:
     """One run: a row for each flow, and one for all of them."""
     (row,) = results.rows.to_pylist()
     heads, found = run_columns(row)
-    body = [
-        f"<tr><th scope=row>{html.escape(name)}</th>{''.join(f'<td>{value}</td>' for value in values)}</tr>"
-        for name, *values in found
-    ]
-    caption = (
-        f"<b>{html.escape(row['trace'])}</b> · {html.escape(row['queue'])} · {row['duration_s']:g} s · "
-        f"seed {row['seed']} · {percent(row['utilization'])} % of {number(row['capacity_mbps'], 2)} Mbit/s used"
+    caption = Markup("<b>{}</b> · {}").format(row["trace"], row["queue"]) + (
+        f" · {row['duration_s']:g} s · seed {row['seed']} · "
+        f"{percent(row['utilization'])} % of {number(row['capacity_mbps'], 2)} Mbit/s used"
     )
-    return _framed(table(heads, body, caption=caption) + f"<p>{html.escape(DELAY_NOTE)}</p>")
+    return _framed(Grid(heads=heads, rows=found, title=caption).html() + paragraphs([DELAY_NOTE]))
 
 
 def facts_html(title: str, facts: Sequence[tuple[str, str]]) -> str:
     """A short table: what a thing is, and how much."""
-    body = [f"<tr><th scope=row>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in facts]
-    return _framed(table(["", ""], body, caption=f"<b>{html.escape(title)}</b>"))
+    return _framed(grid.facts(facts, title=Markup("<b>{}</b>").format(title)))
 
 
-def _framed(body: str) -> str:
-    return f'{_STYLE}<div class="verus-table">{body}</div>'
+def _framed(body: Markup) -> str:
+    return Markup('{}<div class="verus-table">{}</div>').format(_STYLE, body)
 
 
 def scatter(results: Results) -> Plot:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+from markupsafe import Markup
 
 from verus.lab.json_lines import check
 from verus.lab.results import Results
 from verus.report import figures
 from verus.report.comparison import compare_page
-from verus.report.page import Page, Section, table
+from verus.report.grid import Grid, note
+from verus.report.page import Page, Section
 
 _NUMBER = pa.float64()
 _PAIRS = pa.list_(pa.list_(_NUMBER))
@@ -133,7 +134,7 @@ def _check_pairs(way: dict[str, Any], name: str) -> None:
             raise ValueError(f"`{name}.{key}` must hold pairs of numbers of {least} or more")
 
 
-def _summary(ways: dict[str, Any]) -> str:
+def _summary(ways: dict[str, Any]) -> Markup:
     heads = [
         "direction",
         "rate, Mbit/s",
@@ -145,30 +146,24 @@ def _summary(ways: dict[str, Any]) -> str:
         "limited by",
     ]
     rows = [
-        f"<tr><th scope=row>{way}</th>"
-        + "".join(
-            f"<td>{value}</td>"
-            for value in (
-                f"{found['mean_mbps']:.2f}",
-                f"{found['duration_s']:.1f}",
-                found["sent"],
-                found["lost"],
-                found["untimed"],
-                f"{found['queued_share'] * 100:.1f}",
-                _LIMITS[found["limited_by"]][1],
-            )
-        )
-        + "</tr>"
+        [
+            way,
+            f"{found['mean_mbps']:.2f}",
+            f"{found['duration_s']:.1f}",
+            *(str(found[name]) for name in ("sent", "lost", "untimed")),
+            f"{found['queued_share'] * 100:.1f}",
+            _LIMITS[found["limited_by"]][1],
+        ]
         for way, found in ways.items()
     ]
-    return table(heads, rows, caption="What arrived, acknowledgements included")
+    return Grid(heads=heads, rows=rows, title="What arrived, acknowledgements included").html()
 
 
-def _clocks(clocks: dict[str, float]) -> str:
+def _clocks(clocks: dict[str, float]) -> Markup:
     words = (
         f"Round trip of the empty path: {clocks['base_rtt_ms']:.2f} ms. The server's clock is "
         f"{clocks['offset_ms']:.3f} ± {clocks['offset_error_ms']:.3f} ms ahead of the client's, and gains "
         f"{clocks['drift_ppm']:.2f} ± {clocks['drift_error_ppm']:.2f} millionths. The offset's error is half of that "
         "round trip and what the path scatters: nobody can tell how much of it is which direction's."
     )
-    return f"<p class=note>{html.escape(words)}</p>"
+    return note(words)

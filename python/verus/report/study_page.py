@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from markupsafe import Markup
 
 from verus.lab.atomic_write import replace_whole
 from verus.lab.interval import INTERVAL_NOTE
@@ -15,8 +16,10 @@ from verus.lab.repeats import PAIRED_NOTE
 from verus.lab.sweep import Folder, Plan, cells
 from verus.report import figures, render
 from verus.report.figures import Figure
+from verus.report.grid import Cell as Text
+from verus.report.grid import Grid, Line, note
 from verus.report.numbers import DELAY_NOTE, number, percent
-from verus.report.page import Page, Section, table, to_html
+from verus.report.page import Page, Section, to_html
 from verus.report.summary import short_names
 from verus.report.table import DIFFERENCES, difference
 
@@ -32,19 +35,19 @@ _MOST_ROWS = 1000
 
 #: What the table shows of each cell.
 _SHOWN = {
-    "throughput_mbps": "throughput<br>Mbit/s",
-    "utilization": "used<br>%",
-    "qdelay_mean_ms": "delay mean<br>ms",
-    "qdelay_p95_ms": "delay p95<br>ms",
-    "signal_delay_p95_ms": "signal p95<br>ms",
-    "loss_rate": "loss<br>%",
+    "throughput_mbps": "throughput\nMbit/s",
+    "utilization": "used\n%",
+    "qdelay_mean_ms": "delay mean\nms",
+    "qdelay_p95_ms": "delay p95\nms",
+    "signal_delay_p95_ms": "signal p95\nms",
+    "loss_rate": "loss\n%",
 }
 
 #: Of these, by how much a sender is above the first on the same path.
-_ABOVE = {"throughput_mbps": "above first<br>Mbit/s", "qdelay_p95_ms": "above first<br>p95 ms"}
+_ABOVE = {"throughput_mbps": "above first\nMbit/s", "qdelay_p95_ms": "above first\np95 ms"}
 
 #: What it shows besides, where several flows share a link.
-_OF_FLOWS = {"flow_min_mbps": "least flow<br>Mbit/s", "flow_max_mbps": "most<br>Mbit/s"}
+_OF_FLOWS = {"flow_min_mbps": "least flow\nMbit/s", "flow_max_mbps": "most\nMbit/s"}
 
 #: Units of the axes that are numbers.
 _UNITS = {"ms": "ms", "s": "s", "bytes": "bytes", "mbps": "Mbit/s"}
@@ -253,68 +256,60 @@ def _caption(own: Sequence[Told]) -> str:
     )
 
 
-def _about(plan: Plan, told: Sequence[Told], axes: Sequence[str], there: int, total: int) -> str:
-    rows = []
+def _about(plan: Plan, told: Sequence[Told], axes: Sequence[str], there: int, total: int) -> Markup:
+    rows: list[Line] = []
     for axis in axes:
         values = list(dict.fromkeys(cell[axis] for cell in told if cell[axis] is not None))
         texts = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
         shown = ", ".join(texts[:40]) + (f" and {len(texts) - 40} more" if len(texts) > 40 else "")
-        rows.append(
-            f"<tr><th scope=row>{html.escape(_word(axis))}</th><td>{len(values)}</td>"
-            f"<td class=text>{html.escape(shown)}</td></tr>"
-        )
+        rows.append([_word(axis), str(len(values)), Text(shown, "text")])
     seeds = sorted({seed for cell in told for seed in cell["seeds"]})
-    rows.append(
-        f"<tr><th scope=row>seed</th><td>{len(seeds)}</td><td class=text>{seeds[0]} to {seeds[-1]}</td></tr>"
-        if len(seeds) > 1
-        else f"<tr><th scope=row>seed</th><td>1</td><td class=text>{seeds[0]}</td></tr>"
-    )
+    shown = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0])
+    rows.append(["seed", str(len(seeds)), Text(shown, "text")])
     words = f"{there} of {total} runs are done, in {len(told)} cells, by the engine {plan.engine}."
     if there < total:
         words += (
             f" {total - there} runs are missing: means are over the seeds that are done, and settings of which no run "
             "is done are left out. `verus sweep` does the rest."
         )
-    return table(["axis", "values", ""], rows) + f"<p class=note>{html.escape(words)}</p>"
+    return Grid(heads=["axis", "values", ""], rows=rows).html() + note(words)
 
 
-def _failed(left: Sequence[Told]) -> str:
+def _failed(left: Sequence[Told]) -> Markup:
     """Runs that failed for good, by name."""
     if not left:
-        return ""
-    rows = [
-        f"<tr><th scope=row>{html.escape(one['scheme'])}</th><td class=text>{html.escape(one['trace'])}</td>"
-        f"<td class=text>{html.escape(one['queue'])}</td><td>{html.escape(one['seed'])}</td>"
-        f"<td class=text>{html.escape(one['problem'])}</td></tr>"
+        return Markup()
+    rows: list[Line] = [
+        [
+            one["scheme"],
+            Text(one["trace"], "text"),
+            Text(one["queue"], "text"),
+            one["seed"],
+            Text(one["problem"], "text"),
+        ]
         for one in left[:_MOST_ROWS]
     ]
-    return table(["failed", "channel", "queue", "seed", ""], rows)
+    return Grid(heads=["failed", "channel", "queue", "seed", ""], rows=rows).html()
 
 
-def _table(told: Sequence[Told], axes: Sequence[str]) -> str:
+def _table(told: Sequence[Told], axes: Sequence[str]) -> Markup:
     named = (["part"] if len({cell["part"] for cell in told}) > 1 else []) + list(axes) or ["sender"]
     compared = any("above" in cell and len(cell["seeds"]) > 1 for cell in told)
     columns = _SHOWN | (_OF_FLOWS if any(cell["flows"] > 1 for cell in told) else {})
     body = []
     for cell in told[:_MOST_ROWS]:
         texts = [cell[axis] for axis in named]
-        shown = [
-            html.escape("" if value is None else f"{value:g}" if isinstance(value, float) else str(value))
-            for value in texts
-        ]
-        first, *others = shown
+        shown = ["" if value is None else f"{value:g}" if isinstance(value, float) else str(value) for value in texts]
         above = [difference(cell.get("above", {}).get(name), DIFFERENCES[name][1]) for name in _ABOVE if compared]
-        metrics = [*(_value(cell, metric) for metric in columns), *above]
-        values = "".join(f"<td>{text}</td>" for text in [*others, *metrics])
-        body.append(f"<tr><th scope=row>{first}</th>{values}<td>{len(cell['seeds'])}</td></tr>")
-    heads = [*(html.escape(_word(axis)) for axis in named), *columns.values()]
+        body.append([*shown, *(_value(cell, metric) for metric in columns), *above, str(len(cell["seeds"]))])
+    heads = [*map(_word, named), *columns.values()]
     heads += [*(_ABOVE.values() if compared else ()), "seeds"]
-    note = f"{DELAY_NOTE} {INTERVAL_NOTE}"
+    words = f"{DELAY_NOTE} {INTERVAL_NOTE}"
     if compared:
-        note += f" The first is the first sender on the same path. {PAIRED_NOTE}"
+        words += f" The first is the first sender on the same path. {PAIRED_NOTE}"
     if len(told) > _MOST_ROWS:
-        note += f" The first {_MOST_ROWS} of {len(told)} cells; `verus sweep --json` prints all."
-    return table(heads, body, raw_heads=True) + f"<p class=note>{html.escape(note)}</p>"
+        words += f" The first {_MOST_ROWS} of {len(told)} cells; `verus sweep --json` prints all."
+    return Grid(heads=heads, rows=body).html() + note(words)
 
 
 def _value(cell: Told, metric: str) -> str:

@@ -7,9 +7,6 @@ by leaving has no reason to stay.
 
 from __future__ import annotations
 
-import csv
-import html
-import io
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -17,18 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table
 
 from verus import _verus
 from verus.lab.results import Results
 from verus.lab.runner import Progress, run_all
 from verus.lab.scenario import PAPER_QUEUE, Run
-from verus.papers import markdown
 from verus.papers.experiment import Experiment, Options, Work
 from verus.papers.reproduction import Column, Place, columns_for
-from verus.report.page import Page, Section, table
+from verus.report.grid import Grid, to_csv
+from verus.report.page import Page, Section
 from verus.report.summary import mean
 
 NAME = "ablation"
@@ -284,8 +279,8 @@ def prepare(options: Options) -> Work:
     return work
 
 
-def tables(results: Results) -> dict[str, list[list[str]]]:
-    """The rows of each table, heads first."""
+def tables(results: Results) -> dict[str, Grid]:
+    """Each table by its name."""
     found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for row in results.rows.to_pylist():
         _, _, *names = row["part"].split("|")
@@ -293,69 +288,43 @@ def tables(results: Results) -> dict[str, list[list[str]]]:
     made = {}
     for name in ("paths", "crowds"):
         own = [suite for suite in SUITES if suite.table == name]
-        made[name] = [["without", *(suite.name for suite in own)]]
-        made[name] += [[variant, *(suite.show(found[suite.name, variant]) for suite in own)] for variant in VARIANTS]
+        lines = [[variant, *(suite.show(found[suite.name, variant]) for suite in own)] for variant in VARIANTS]
+        made[name] = Grid(heads=["without", *(suite.name for suite in own)], rows=lines, title=LEGENDS[name])
     heads = [f"{count} flows, {name}" for name in CAUSE_QUEUES for count in CAUSE_COUNTS]
-    made["causes"] = [["", *heads]]
     cells: dict[tuple[str, str], list[str]] = {}
     for names, rows in found.items():
         if names[0] == "causes":
             cells.setdefault((names[1], names[2]), []).append(_fair(rows))
-    made["causes"] += [[f"R = {ratio}, {label}", *row] for (ratio, label), row in cells.items()]
+    lines = [[f"R = {ratio}, {label}", *row] for (ratio, label), row in cells.items()]
+    made["causes"] = Grid(heads=["", *heads], rows=lines, title=LEGENDS["causes"])
     return made
 
 
 def summary(results: Results) -> Sequence[RenderableType]:
     """For a terminal."""
-    missing = results.config["settings"]["missing"]
-    parts: list[RenderableType] = [missing] if missing else []
-    for name, (heads, *rows) in tables(results).items():
-        grid = Table(
-            title=f"{LEGENDS[name]} ({results.config['settings']['channels']})",
-            title_justify="left",
-            box=box.SIMPLE_HEAD,
-        )
-        for position, head in enumerate(heads):
-            grid.add_column(head, justify="right" if position else "left", no_wrap=not position)
-        for row in rows:
-            grid.add_row(*row)
-        parts.append(grid)
-    return parts
+    settings = results.config["settings"]
+    parts: list[RenderableType] = [settings["missing"]] if settings["missing"] else []
+    return parts + [one.terminal(title=f"{one.title} ({settings['channels']})") for one in tables(results).values()]
 
 
 def page(results: Results) -> Page:
     """The same as a page."""
-    sections = []
-    for name, (heads, *rows) in tables(results).items():
-        cells = [
-            f"<tr><th scope=row>{html.escape(first)}</th>"
-            + "".join(f"<td>{html.escape(c)}</td>" for c in rest)
-            + "</tr>"
-            for first, *rest in rows
-        ]
-        sections.append(Section(title=name.capitalize(), body=table(heads, cells, caption=html.escape(LEGENDS[name]))))
+    sections = [Section(title=name.capitalize(), body=one.html()) for name, one in tables(results).items()]
     lead = f"{__doc__}\n{results.config['settings']['missing']}".rstrip()
     return Page(title="Verus: what each part of the default mode is worth", lead=lead, sections=sections)
 
 
-def to_csv(results: Results) -> str:
+def csv(results: Results) -> str:
     """The same for a program: a line for each cell."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["without", "test", "found"])
-    for heads, *rows in tables(results).values():
-        for variant, *cells in rows:
-            writer.writerows([variant, head, cell] for head, cell in zip(heads[1:], cells, strict=True))
-    return text.getvalue()
+    cells = (cell for one in tables(results).values() for cell in one.cells())
+    return to_csv([["without", "test", "found"], *cells])
 
 
 def to_markdown(results: Results) -> str:
     """The same for a document."""
     lines = []
-    for name, (heads, *rows) in tables(results).items():
-        legend = LEGENDS[name]
-        lines += [f"{legend[0].upper()}{legend[1:]}.", ""]
-        lines += [*markdown.table(heads, rows), ""]
+    for one in tables(results).values():
+        lines += [f"{one.title[0].upper()}{one.title[1:]}.", "", *one.markdown(), ""]
     return "\n".join(lines)
 
 
@@ -366,5 +335,5 @@ EXPERIMENT = Experiment(
     checks=lambda results: [],
     page=page,
     summary=summary,
-    files=lambda results: {"ablation.csv": to_csv(results), "ablation.md": to_markdown(results)},
+    files=lambda results: {"ablation.csv": csv(results), "ablation.md": to_markdown(results)},
 )

@@ -7,7 +7,6 @@ product, so that this needs no recording.
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,11 +18,13 @@ from rich.table import Table
 from verus import _verus
 from verus.lab.results import Results
 from verus.lab.runner import Progress
+from verus.papers import target
 from verus.papers.experiment import Experiment, Options, Work
-from verus.papers.target import Check, rows, verdict
+from verus.papers.target import Check, verdict
 from verus.report import figures
 from verus.report.figures import Figure
-from verus.report.page import Page, Section, table
+from verus.report.grid import paragraphs
+from verus.report.page import Page, Section
 
 SOURCE = "statistics of the recordings that `verus trace fetch` knows, each with its own paper to cite"
 
@@ -97,8 +98,8 @@ def summary(results: Results) -> Sequence[RenderableType]:
 def page(results: Results) -> Page:
     """The plot, and every target."""
     found = checks(results)
-    body = "".join(f"<p>{html.escape(line)}</p>" for line in verdict(found))
-    targets = table(["statistic", "generated", "wanted", ""], rows(found), caption="Every checked statistic")
+    body = paragraphs(verdict(found))
+    targets = target.table(found, "statistic", "generated", title="Every checked statistic")
     return Page(
         title="Verus: built-in channels beside recordings",
         lead="What the synthetic channels reproduce of the recordings that they stand for, and how closely.",

@@ -2,52 +2,38 @@
 
 from __future__ import annotations
 
-import csv
-import html
-import io
 from collections.abc import Mapping, Sequence
 
-from rich import box
+from markupsafe import Markup
 from rich.console import RenderableType
-from rich.table import Table
 
 from verus.lab.results import Results
 from verus.papers.target import Check, verdict
-from verus.report.page import table
+from verus.report.grid import Grid, paragraphs
+from verus.report.grid import to_csv as csv_of
 
 #: Cells of each line, by the title of their table.
 Tables = Mapping[str, Sequence[Sequence[str]]]
 
 
+def _grids(tables: Tables, headings: Sequence[str]) -> list[Grid]:
+    return [Grid(heads=headings, rows=lines, title=title) for title, lines in tables.items()]
+
+
 def terminal(tables: Tables, headings: Sequence[str], results: Results, found: Sequence[Check]) -> list[RenderableType]:
-    """A table for each title, its first column to the left and the others to the right; the timing, and the verdict."""
-    parts: list[RenderableType] = []
-    for title, lines in tables.items():
-        part = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-        for column, heading in enumerate(headings):
-            part.add_column(heading, justify="right" if column else "left", no_wrap=not column)
-        for cells in lines:
-            part.add_row(*cells)
-        parts.append(part)
-    return [*parts, timing(results), "\n".join(verdict(found))]
+    """A table for each title; the timing, and the verdict."""
+    return [*(grid.terminal() for grid in _grids(tables, headings)), timing(results), "\n".join(verdict(found))]
 
 
-def page(tables: Tables, headings: Sequence[str], results: Results, found: Sequence[Check]) -> str:
-    """The timing, the verdict, and a table for each title, as HTML."""
-    sentences = [timing(results), *verdict(found)]
-    body = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
-    for title, lines in tables.items():
-        rows = ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>" for cells in lines]
-        body += table(list(headings), rows, caption=title)
-    return body
+def page(tables: Tables, headings: Sequence[str], results: Results, found: Sequence[Check]) -> Markup:
+    """The timing, the verdict, and a table for each title."""
+    body = paragraphs([timing(results), *verdict(found)])
+    return body + Markup("").join(grid.html() for grid in _grids(tables, headings))
 
 
 def to_csv(tables: Tables) -> str:
     """The cells for a program: a line each, after the title of its table."""
-    text = io.StringIO()
-    rows = ([title, *cells] for title, lines in tables.items() for cells in lines)
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue()
+    return csv_of([title, *cells] for title, lines in tables.items() for cells in lines)
 
 
 def timing(results: Results) -> str:

@@ -8,31 +8,28 @@ the cost, is not here.
 
 from __future__ import annotations
 
-import csv
-import html
-import io
 from collections.abc import Sequence
+from dataclasses import replace
 
-from rich import box
 from rich.console import RenderableType
-from rich.table import Table as Grid
 
 from verus.lab.results import Results
-from verus.papers import markdown
 from verus.papers.experiment import Experiment
 from verus.papers.own.arena.field import NAME, prepare
-from verus.papers.own.arena.found import Found
+from verus.papers.own.arena.found import Found, Question
 from verus.papers.own.arena.questions import QUESTIONS
-from verus.report.page import Page, Section, table
+from verus.report.grid import Grid, paragraphs, to_csv
+from verus.report.page import Page, Section
 
 
-def tables(results: Results) -> dict[str, list[list[str]]]:
-    """The rows of each table by its question, heads first."""
+def tables(results: Results) -> list[tuple[Question, Grid]]:
+    """Each question with its table."""
     found = Found(results)
-    made = {}
+    made = []
     for question in QUESTIONS:
         heads, cells = question.table(found)
-        made[question.name] = [[question.name, *heads], *([label, *row] for label, row in cells.items())]
+        rows = [[label, *row] for label, row in cells.items()]
+        made.append((question, Grid(heads=[question.name, *heads], rows=rows, title=question.title)))
     return made
 
 
@@ -54,51 +51,30 @@ def lead(results: Results) -> str:
 
 def summary(results: Results) -> Sequence[RenderableType]:
     """For a terminal."""
-    parts: list[RenderableType] = [lead(results)]
-    for question, (heads, *rows) in zip(QUESTIONS, tables(results).values(), strict=True):
-        grid = Grid(title=question.title, caption=question.rule, title_justify="left", box=box.SIMPLE_HEAD)
-        grid.caption_justify = "left"
-        for position, head in enumerate(heads):
-            grid.add_column(head, justify="right" if position else "left", no_wrap=not position)
-        for row in rows:
-            grid.add_row(*row)
-        parts.append(grid)
-    return parts
+    return [lead(results), *(grid.terminal(caption=question.rule) for question, grid in tables(results))]
 
 
 def page(results: Results) -> Page:
     """The same as a page, with a chart for each question."""
     found = Found(results)
     sections = []
-    for question, (heads, *rows) in zip(QUESTIONS, tables(results).values(), strict=True):
-        cells = [
-            f"<tr><th scope=row>{html.escape(first)}</th>"
-            + "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
-            + "</tr>"
-            for first, *rest in rows
-        ]
-        body = f"<p>{html.escape(question.rule)}</p>" + table(heads, cells)
+    for question, grid in tables(results):
+        body = paragraphs([question.rule]) + replace(grid, title="").html()
         sections.append(Section(title=question.title, body=body, figures=[question.draw(found)]))
     return Page(title="Verus: the arena", lead=lead(results), sections=sections)
 
 
-def to_csv(results: Results) -> str:
+def csv(results: Results) -> str:
     """The tables for a program: a line for each cell."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["question", "sender", "column", "found"])
-    for (name, *heads), *rows in tables(results).values():
-        for sender, *cells in rows:
-            writer.writerows([name, sender, head, cell] for head, cell in zip(heads, cells, strict=True))
-    return text.getvalue()
+    cells = ([question.name, *cell] for question, grid in tables(results) for cell in grid.cells())
+    return to_csv([["question", "sender", "column", "found"], *cells])
 
 
 def to_markdown(results: Results) -> str:
     """The tables for a document."""
     lines = [lead(results), ""]
-    for question, (heads, *rows) in zip(QUESTIONS, tables(results).values(), strict=True):
-        lines += [f"## {question.title}", "", question.rule, ""]
-        lines += [*markdown.table(heads, rows), ""]
+    for question, grid in tables(results):
+        lines += [f"## {question.title}", "", question.rule, "", *grid.markdown(), ""]
     return "\n".join(lines)
 
 
@@ -110,7 +86,7 @@ EXPERIMENT = Experiment(
     checks=lambda results: [],
     page=page,
     summary=summary,
-    files=lambda results: {"arena.csv": to_csv(results), "arena.md": to_markdown(results)},
+    files=lambda results: {"arena.csv": csv(results), "arena.md": to_markdown(results)},
     short=True,
     takes_schemes=True,
 )
