@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich import box
-from rich.table import Table
 
 from verus import _verus
 from verus.commands.options import Flag, Json, one
-from verus.commands.tables import table_console
+from verus.commands.tables import narrow_table, table_console
 from verus.commands.talk import tell_rows
 from verus.errors import FieldError
 from verus.lab.atomic_write import refuse_existing, write_whole
@@ -88,8 +86,7 @@ def _drawn(path: Path, about: dict[str, Any], suffix: str, zoom_ms: int | None) 
 
 def show(found: Sequence[dict[str, Any]]) -> None:
     """Models as a table on standard output, a column each."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("model", no_wrap=True)
+    table = narrow_table("model")
     for entry in found:
         table.add_column(str(entry["name"]), justify="right", overflow="fold")
     rows: dict[str, Callable[[dict[str, Any]], str]] = {

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich import box
-from rich.table import Table
 
 from verus import _verus
 from verus.commands.options import COUNT, SECONDS, Flag, Json, one
-from verus.commands.tables import table_console
+from verus.commands.tables import narrow_table, table_console
 from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
 from verus.lab.arguments import above_zero, check_seed, checked
@@ -33,8 +31,7 @@ def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *
     if json_:
         tell_rows(found)
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("statistic", no_wrap=True)
+    table = narrow_table("statistic")
     for entry in found:
         table.add_column(str(entry["name"]), justify="right", overflow="fold")
     for key in dict.fromkeys(key for entry in found for key in entry if key != "name"):

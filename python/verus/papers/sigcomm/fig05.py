@@ -12,6 +12,7 @@ from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction
 from verus.papers.sigcomm import learnt
 from verus.papers.sigcomm.learnt import CHANNELS, REPETITIONS, profiles
 from verus.report.figures import Figure, Spec, grid, short
+from verus.report.figures.chart import axis_of, colors_of
 
 DURATION_S = 60.0
 GREEN, RED = "#2ca02c", "#d62728"
@@ -44,15 +45,10 @@ def draw(found: Found) -> Sequence[Figure]:
         "recorded values": (last.point_window, last.point_delay_ms),
         "interpolated profile": (last.curve_window, last.curve_delay_ms),
     }
-    color = {
-        "field": "name",
-        "type": "nominal",
-        "scale": {"domain": list(marks), "range": [GREEN, RED]},
-        "legend": {"title": None},
-    }
+    color = colors_of("name", list(marks), [GREEN, RED])
     encoding: Spec = {
-        "x": {"field": "x", "type": "quantitative", "axis": {"title": "sending window, packets"}},
-        "y": {"field": "y", "type": "quantitative", "axis": {"title": "delay, ms"}},
+        "x": axis_of("x", "sending window, packets"),
+        "y": axis_of("y", "delay, ms"),
         "color": color,
     }
     looks = ({"type": "point", "filled": True, "size": 18, "opacity": 0.8}, {"type": "line", "strokeWidth": 2})

@@ -13,6 +13,7 @@ from verus.papers.reproduction import SIGCOMM, Array, Column, Found, Reproductio
 from verus.papers.sigcomm import learnt
 from verus.papers.sigcomm.learnt import CHANNELS, REPETITIONS, SETTLED_S, Profile, profiles
 from verus.report.figures import Figure, Spec, grid, heading, short
+from verus.report.figures.chart import axis_of
 
 DURATION_S = 200.0
 #: The stretch of one colour: three curves, five seconds apart.
@@ -108,9 +109,9 @@ def draw(found: Found) -> Sequence[Figure]:
                     "data": {"values": rates},
                     "mark": {"type": "rect", "opacity": 0.85},
                     "encoding": {
-                        "x": {"field": "x", "type": "quantitative", "axis": {"title": "time, s"}},
+                        "x": axis_of("x", "time, s"),
                         "x2": {"field": "end"},
-                        "y": {"field": "y", "type": "quantitative", "axis": {"title": "channel, Mbit/s"}},
+                        "y": axis_of("y", "channel, Mbit/s"),
                         "y2": {"datum": 0},
                         "color": color,
                     },
@@ -126,8 +127,8 @@ def draw(found: Found) -> Sequence[Figure]:
                     "data": {"values": curves},
                     "mark": {"type": "line", "strokeWidth": 1.5},
                     "encoding": {
-                        "x": {"field": "x", "type": "quantitative", "axis": {"title": "sending window, packets"}},
-                        "y": {"field": "y", "type": "quantitative", "axis": {"title": "delay, ms"}},
+                        "x": axis_of("x", "sending window, packets"),
+                        "y": axis_of("y", "delay, ms"),
                         "color": color,
                         "detail": {"field": "curve"},
                         "order": {"field": "x"},

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verus.report.figures.chart import Figure, Spec, decades, grid, heading, short
+from verus.report.figures.chart import Figure, Spec, axis_of, colors_of, decades, grid, heading, short
 from verus.report.figures.recorded import COLORS
 
 _WIDTH, _HEIGHT = 400, 240
@@ -34,8 +34,8 @@ def _arrivals(way: str, pairs: Pairs) -> Spec:
     for at, size in pairs:
         total += size / 1000
         rows.append({"t": round(at, 3), "kilobytes": short(total)})
-    x = {"field": "t", "type": "quantitative", "axis": {"title": "time, ms"}, "scale": {"nice": False}}
-    y = {"field": "kilobytes", "type": "quantitative", "axis": {"title": "arrived, kB"}}
+    x = axis_of("t", "time, ms", scale={"nice": False})
+    y = axis_of("kilobytes", "arrived, kB")
     encoding = {"x": x, "y": y}
     color = COLORS[way]
     layers: list[Spec] = [
@@ -76,22 +76,18 @@ def _distribution(title: str, key: str, unit: str, bursts: Mapping[str, Mapping[
         margin = max(0.04 * (high - low), 0.1)
         domain = [10 ** (low - margin), 10 ** (high + margin)]
         powers = [10.0**power for power in range(math.ceil(low - margin), math.floor(high + margin) + 1)]
-        return {
-            "field": field,
-            "type": "quantitative",
-            "scale": {"type": "log", "domain": domain, "nice": False},
-            "axis": {"title": title, "format": "~g", "values": decades(*domain) if fine else powers},
-        }
+        return axis_of(
+            field,
+            title,
+            format="~g",
+            values=decades(*domain) if fine else powers,
+            scale={"type": "log", "domain": domain, "nice": False},
+        )
 
     encoding = {
         "x": axis("value", values, unit, fine=True),
         "y": axis("share", shares, "probability", fine=False),
-        "color": {
-            "field": "way",
-            "type": "nominal",
-            "scale": {"domain": list(bursts), "range": [COLORS[way] for way in bursts]},
-            "legend": {"title": None, "orient": "top", "symbolOpacity": 1},
-        },
+        "color": colors_of("way", list(bursts), [COLORS[way] for way in bursts], orient="top", symbolOpacity=1),
     }
     layers: list[Spec] = [
         {"mark": {"type": "point", "filled": True, "size": 16, "opacity": 0.8}, "encoding": encoding},

@@ -224,6 +224,18 @@ def decades(low: float, high: float) -> list[float]:
     return ticks
 
 
+def axis_of(field: str, title: str | None, *, scale: Spec | None = None, **axis: Any) -> Spec:
+    """An axis of numbers, for an encoding; `scale` and `axis` as Vega-Lite has them."""
+    made: Spec = {"field": field, "type": "quantitative", "axis": {"title": title, **axis}}
+    return made if scale is None else {**made, "scale": scale}
+
+
+def colors_of(field: str, domain: Iterable[str], range: Iterable[str], **legend: Any) -> Spec:
+    """Colours by name, for an encoding, and a legend without a title."""
+    scale = {"domain": list(domain), "range": list(range)}
+    return {"field": field, "type": "nominal", "scale": scale, "legend": {"title": None, **legend}}
+
+
 def scheme_encoding(labels: Sequence[str], style: dict[str, Look]) -> tuple[Spec, Spec]:
     """Colour and dash of lines by scheme, with one legend."""
     field = {"field": "scheme", "type": "nominal"}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from verus.lab.qlog import Log
-from verus.report.figures.chart import CONFIG, Figure, Spec
+from verus.report.figures.chart import CONFIG, Figure, Spec, axis_of, colors_of
 
 #: A line has at most so many points for each of these: the first, the least, the largest and the last of a stretch.
 _STRETCHES = 200
@@ -50,18 +50,13 @@ def congestion(log: Log, *, name: str = "congestion") -> Figure:
             for x, y in _thinned(lines[key], begin, end)
         ]
         names = [*keys.values(), *(["lost"] if "sent" in keys and log.lost else [])]
-        color: Spec = {
-            "field": "line",
-            "type": "nominal",
-            "scale": {"domain": names, "range": [_COLORS[name] for name in names]},
-            "legend": {"title": None},
-        }
+        color: Spec = colors_of("line", names, [_COLORS[name] for name in names])
         last = index == len(drawn) - 1
         x_axis = {"title": "time, s" if last else None, "grid": False}
         scale = {"domain": [begin, end], "nice": False}
         encoding = {
             "x": {"field": "x", "type": "quantitative", "axis": x_axis, "scale": scale},
-            "y": {"field": "y", "type": "quantitative", "axis": {"title": axis, "tickCount": 4}},
+            "y": axis_of("y", axis, tickCount=4),
             "color": color,
         }
         line = {"type": "line", "strokeWidth": 1.4, "interpolate": "step-after", "clip": True}

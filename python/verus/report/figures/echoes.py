@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from verus.report.figures.chart import CONFIG, Figure, numbers
+from verus.report.figures.chart import CONFIG, Figure, axis_of, colors_of, numbers
 
 #: Of the path without load, and with it.
 COLORS = {"idle": "#009e73", "loaded": "#d55e00"}
@@ -31,24 +31,9 @@ def echoes(found: Mapping[str, Sequence[float]]) -> Figure:
         "transform": [{"flatten": ["t", "rtt", "when"]}],
         "mark": {"type": "point", "filled": True, "size": 18, "opacity": 0.8},
         "encoding": {
-            "x": {
-                "field": "t",
-                "type": "quantitative",
-                "axis": {"title": "time since the load began, s", "grid": False},
-                "scale": {"nice": False},
-            },
-            "y": {
-                "field": "rtt",
-                "type": "quantitative",
-                "axis": {"title": "round trip, ms", "tickCount": 5},
-                "scale": {"zero": True},
-            },
-            "color": {
-                "field": "when",
-                "type": "nominal",
-                "scale": {"domain": list(COLORS), "range": list(COLORS.values())},
-                "legend": {"title": None, "orient": "top", "symbolOpacity": 1},
-            },
+            "x": axis_of("t", "time since the load began, s", grid=False, scale={"nice": False}),
+            "y": axis_of("rtt", "round trip, ms", tickCount=5, scale={"zero": True}),
+            "color": colors_of("when", list(COLORS), list(COLORS.values()), orient="top", symbolOpacity=1),
         },
     }
     caption = (

@@ -8,7 +8,18 @@ import math
 import numpy as np
 
 from verus.lab.results import Results
-from verus.report.figures.chart import MOST_BINS, Figure, Spec, conditions, floats, grid, grouped, heading, numbers
+from verus.report.figures.chart import (
+    MOST_BINS,
+    Figure,
+    Spec,
+    axis_of,
+    conditions,
+    floats,
+    grid,
+    grouped,
+    heading,
+    numbers,
+)
 from verus.report.style import named
 from verus.report.summary import Block, Cell
 
@@ -67,12 +78,8 @@ def _panel(results: Results, cell: Cell, schemes: list[str], colors: dict[str, s
                 "transform": [{"flatten": ["t", "rate"]}],
                 "mark": {"type": "line", "strokeWidth": 1.4, "opacity": 0.75},
                 "encoding": {
-                    "x": {"field": "t", "type": "quantitative", "axis": {"title": "time, s", "grid": False}},
-                    "y": {
-                        "field": "rate",
-                        "type": "quantitative",
-                        "axis": {"title": "throughput, Mbit/s", "tickCount": 4},
-                    },
+                    "x": axis_of("t", "time, s", grid=False),
+                    "y": axis_of("rate", "throughput, Mbit/s", tickCount=4),
                     "color": {"field": "scheme", "type": "nominal", "scale": scale, "legend": legend},
                     "detail": {"field": "flow", "type": "nominal"},
                 },

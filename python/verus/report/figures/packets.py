@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from verus.lab.results import Results
-from verus.report.figures.chart import Figure, Spec, conditions, floats, grid, heading, short
+from verus.report.figures.chart import Figure, Spec, axis_of, conditions, floats, grid, heading, short
 from verus.report.style import named
 from verus.report.summary import Block, Cell
 
@@ -71,13 +71,8 @@ def _panel(cell: Cell, part: pa.Table, begin: float, end: float, colors: dict[st
         }
         for order, index in enumerate(chosen.tolist())
     ]
-    x: Spec = {
-        "field": "came",
-        "type": "quantitative",
-        "scale": {"domain": [0, short(end - begin)], "nice": False},
-        "axis": {"title": "time, ms", "grid": False},
-    }
-    y: Spec = {"field": "order", "type": "quantitative", "axis": {"title": "packet, in order", "tickCount": 5}}
+    x: Spec = axis_of("came", "time, ms", grid=False, scale={"domain": [0, short(end - begin)], "nice": False})
+    y: Spec = axis_of("order", "packet, in order", tickCount=5)
     color = {
         "field": "name",
         "type": "nominal",

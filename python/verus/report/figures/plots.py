@@ -7,12 +7,34 @@ name, as everywhere (`style.named`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict, Unpack
 
-from verus.report.figures.chart import CONFIG, Figure, Spec, grid, heading, short
+from verus.report.figures.chart import Figure, Spec, axis_of, grid, heading, short
 from verus.report.style import dashes, named
 
 Rows = Sequence[Mapping[str, Any]]
+
+
+class Words(TypedDict):
+    """What a figure is called and says, and how its panels are laid out.
+
+    Attributes:
+        name: Of the file.
+        title: One line.
+        caption: What was run, and what the axes count.
+        x: Title of the axis across, with its unit.
+        y: Title of the axis upwards, likewise.
+        columns: Panels beside each other.
+        size: Of a panel, in pixels.
+    """
+
+    name: str
+    title: str
+    caption: str
+    x: str
+    y: str
+    columns: NotRequired[int]
+    size: NotRequired[tuple[int, int]]
 
 
 #: As many values as an axis names each of.
@@ -55,13 +77,13 @@ def _panels(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
     return panels
 
 
-def _figure(name: str, title: str, caption: str, panels: Sequence[Spec], columns: int) -> Figure:
-    spec = {
-        **grid(panels, columns=columns),
-        "spacing": {"row": 92, "column": 78},
-        "resolve": {"scale": {"color": "shared"}},
-    }
-    return Figure(name=name, title=title, caption=caption, spec=spec)
+#: How panels stand whose marks have colours by name.
+_BY_NAME = {"spacing": {"row": 92, "column": 78}, "resolve": {"scale": {"color": "shared"}}}
+
+
+def _figure(words: Words, panels: Sequence[Spec], columns: int, layout: Spec = _BY_NAME) -> Figure:
+    spec = {**grid(panels, columns=words.get("columns", columns)), **layout}
+    return Figure(name=words["name"], title=words["title"], caption=words["caption"], spec=spec)
 
 
 def _names(rows: Rows) -> list[str]:
@@ -71,17 +93,11 @@ def _names(rows: Rows) -> list[str]:
 def points(
     rows: Rows,
     *,
-    name: str,
-    title: str,
-    caption: str,
-    x: str,
-    y: str,
     log_x: bool = False,
     log_y: bool = False,
     zero: bool = True,
-    columns: int = 2,
-    size: tuple[int, int] = (380, 260),
     mark_size: int = 42,
+    **words: Unpack[Words],
 ) -> Figure:
     """A point for each row: `name`, `x`, `y`, and `panel` if there are several.
 
@@ -89,36 +105,35 @@ def points(
 
     Args:
         rows: The marks.
-        name: Of the file.
-        title: One line.
-        caption: What was run, and what the axes count.
-        x: Title of the axis across, with its unit.
-        y: Title of the axis upwards.
         log_x: Whether it is logarithmic.
         log_y: Likewise.
         zero: Whether linear axes begin at 0.
-        columns: Panels beside each other.
-        size: Of a panel, in pixels.
         mark_size: Of a point, in square pixels.
+        **words: What it is called, and how it is laid out.
     """
+    width, height = words.get("size", (380, 260))
     color = _color(_names(rows))
     panels: list[Spec] = [
         {
-            "width": size[0],
-            "height": size[1],
+            "width": width,
+            "height": height,
             "data": {"values": own},
             "layer": [
                 {
                     "mark": {"type": "point", "filled": True, "size": mark_size, "opacity": 0.75},
                     "encoding": {
-                        "x": _axis("x", x, log=log_x, zero=zero),
-                        "y": _axis("y", y, log=log_y, zero=zero),
+                        "x": _axis("x", words["x"], log=log_x, zero=zero),
+                        "y": _axis("y", words["y"], log=log_y, zero=zero),
                         "color": color,
                         "tooltip": [{"field": key} for key in ("name", "x", "y")],
                     },
                 },
                 *(
-                    _intervals(_axis("x", x, log=log_x, zero=zero), _axis("y", y, log=log_y, zero=zero), color)
+                    _intervals(
+                        _axis("x", words["x"], log=log_x, zero=zero),
+                        _axis("y", words["y"], log=log_y, zero=zero),
+                        color,
+                    )
                     if any("x_low" in row for row in own)
                     else ()
                 ),
@@ -127,7 +142,7 @@ def points(
         }
         for panel, own in _panels(rows).items()
     ]
-    return _figure(name, title, caption, panels, columns)
+    return _figure(words, panels, 2)
 
 
 def _intervals(across: Spec, up: Spec, color: Spec) -> list[Spec]:
@@ -148,11 +163,6 @@ def _intervals(across: Spec, up: Spec, color: Spec) -> list[Spec]:
 def lines(
     rows: Rows,
     *,
-    name: str,
-    title: str,
-    caption: str,
-    x: str,
-    y: str,
     log_x: bool = False,
     log_y: bool = False,
     zero: bool = True,
@@ -160,18 +170,12 @@ def lines(
     step: bool = False,
     shade: str = "",
     dots: bool = False,
-    columns: int = 1,
-    size: tuple[int, int] = (860, 190),
+    **words: Unpack[Words],
 ) -> Figure:
     """A line for each name: rows with `name`, `x`, `y`, `panel` if there are several, `low` and `high` of an interval.
 
     Args:
         rows: The points of the lines, in order.
-        name: Of the file.
-        title: One line.
-        caption: What was run, and what the axes count.
-        x: Title of the axis across, with its unit.
-        y: Title of the axis upwards.
         log_x: Whether it is logarithmic.
         log_y: Likewise.
         zero: Whether linear axes begin at 0.
@@ -179,22 +183,22 @@ def lines(
         step: Whether a value holds until the next.
         shade: The name that is drawn as a grey area behind the others (a link's capacity).
         dots: Whether each value is marked.
-        columns: Panels beside each other.
-        size: Of a panel, in pixels.
+        **words: What it is called, and how it is laid out.
     """
+    width, height = words.get("size", (860, 190))
     drawn = [each for each in _names(rows) if each != shade]
     color, strokes = _color(drawn), _strokes(drawn)
     interpolate = "step-after" if step else "linear"
     panels: list[Spec] = []
     for panel, own in _panels(rows).items():
-        across = _axis("x", x, log=log_x, zero=False)
+        across = _axis("x", words["x"], log=log_x, zero=False)
         across["scale"]["nice"] = False
         if dots:
             # No mark is cut at the edge, and few values are what the axis says.
             across["scale"]["padding"] = 8
             there = sorted({row["x"] for row in own})
             across["axis"] |= {"format": "~r"} | ({"values": there} if len(there) <= _FEW else {})
-        up = _axis("y", y, log=log_y, zero=zero, domain=y_domain)
+        up = _axis("y", words["y"], log=log_y, zero=zero, domain=y_domain)
         layers: list[Spec] = []
         behind = [row for row in own if row["name"] == shade]
         if behind:
@@ -227,35 +231,24 @@ def lines(
                     "encoding": {"x": across, **ends, "color": color},
                 }
             )
-        panels.append({"width": size[0], "height": size[1], "layer": [*layers, *heading(panel)]})
-    return _figure(name, title, caption, panels, columns)
+        panels.append({"width": width, "height": height, "layer": [*layers, *heading(panel)]})
+    return _figure(words, panels, 1)
 
 
 def bars(
     rows: Rows,
     *,
-    name: str,
-    title: str,
-    caption: str,
-    x: str,
-    y: str,
     stacked: bool = False,
-    columns: int = 2,
-    size: tuple[int, int] = (400, 240),
+    **words: Unpack[Words],
 ) -> Figure:
     """Bars beside each other: rows with `group` (across), `name`, `y`, `panel`, and `low` and `high` of an interval.
 
     Args:
         rows: The bars.
-        name: Of the file.
-        title: One line.
-        caption: What was run, and what the axes count.
-        x: Title of the axis across.
-        y: Title of the axis upwards, with its unit.
         stacked: Whether rows of the same group and name (one a `part`) stand on each other.
-        columns: Panels beside each other.
-        size: Of a panel, in pixels.
+        **words: What it is called, and how it is laid out.
     """
+    width, height = words.get("size", (400, 240))
     names = _names(rows)
     color = _color(names)
     panels: list[Spec] = []
@@ -265,10 +258,10 @@ def bars(
             "field": "group",
             "type": "nominal",
             "sort": groups,
-            "axis": {"title": x or None, "labelAngle": 0 if len(groups) < 6 else -25, "labelLimit": 150},
+            "axis": {"title": words["x"] or None, "labelAngle": 0 if len(groups) < 6 else -25, "labelLimit": 150},
         }
         beside = {"field": "name", "type": "nominal", "sort": names}
-        up = {"field": "y", "type": "quantitative", "axis": {"title": y, "tickCount": 6}}
+        up = axis_of("y", words["y"], tickCount=6)
         bar: Spec = {"x": across, "xOffset": beside, "y": up, "color": color}
         mark: Spec = {"type": "bar"}
         if stacked:
@@ -280,13 +273,13 @@ def bars(
             layers.append({"mark": {"type": "rule"}, "encoding": {"x": across, "xOffset": beside, **ends}})
         panels.append(
             {
-                "width": size[0],
-                "height": size[1],
+                "width": width,
+                "height": height,
                 "data": {"values": [{**row, "group": str(row["group"])} for row in own]},
                 "layer": [*layers, *heading(panel)],
             }
         )
-    return _figure(name, title, caption, panels, columns)
+    return _figure(words, panels, 2)
 
 
 def _around(middle: float, values: Sequence[float], *, log: bool) -> list[float]:
@@ -306,34 +299,23 @@ def _around(middle: float, values: Sequence[float], *, log: bool) -> list[float]
 def heat(
     rows: Rows,
     *,
-    name: str,
-    title: str,
-    caption: str,
-    x: str,
-    y: str,
     value: str,
     middle: float | None = None,
     log: bool = False,
-    columns: int = 2,
-    size: tuple[int, int] = (300, 220),
     digits: int = 2,
+    **words: Unpack[Words],
 ) -> Figure:
     """A coloured cell for each row: `x` and `y` as categories, `value`, and `panel`; the number is written in it.
 
     Args:
         rows: The cells.
-        name: Of the file.
-        title: One line.
-        caption: What was run, and what the axes count.
-        x: Title of the axis across.
-        y: Title of the axis upwards.
         value: What the colour counts.
         middle: The value that is drawn white, if colours go two ways from it.
         log: Whether colours go by the value's logarithm.
-        columns: Panels beside each other.
-        size: Of a panel, in pixels.
         digits: Decimals of the numbers.
+        **words: What it is called, and how it is laid out.
     """
+    width, height = words.get("size", (300, 220))
     # Pale enough for the numbers in the cells; two ways from the middle, equally far in both.
     scale: Spec = {"type": "log" if log else "linear", "scheme": {"name": "blues", "extent": [0, 0.6]}}
     legend: Spec = {"title": value}
@@ -343,14 +325,14 @@ def heat(
         legend |= {"values": [low, middle, high], "format": ".2~g"}
     panels: list[Spec] = []
     for panel, own in _panels(rows).items():
-        across = {"field": "x", "type": "ordinal", "sort": None, "axis": {"title": x, "labelAngle": 0}}
-        up = {"field": "y", "type": "ordinal", "sort": None, "axis": {"title": y}}
+        across = {"field": "x", "type": "ordinal", "sort": None, "axis": {"title": words["x"], "labelAngle": 0}}
+        up = {"field": "y", "type": "ordinal", "sort": None, "axis": {"title": words["y"]}}
         color = {"field": "value", "type": "quantitative", "scale": scale, "legend": legend}
         text = {"field": "value", "type": "quantitative", "format": f".{digits}f"}
         panels.append(
             {
-                "width": size[0],
-                "height": size[1],
+                "width": width,
+                "height": height,
                 "data": {"values": own},
                 "layer": [
                     {"mark": "rect", "encoding": {"x": across, "y": up, "color": color}},
@@ -362,4 +344,4 @@ def heat(
                 ],
             }
         )
-    return Figure(name=name, title=title, caption=caption, spec={**grid(panels, columns=columns), "config": CONFIG})
+    return _figure(words, panels, 2, {})

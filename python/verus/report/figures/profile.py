@@ -21,6 +21,7 @@ from verus.report.figures.chart import (
     PANEL_WIDTH,
     Figure,
     Spec,
+    axis_of,
     conditions,
     floats,
     grid,
@@ -75,8 +76,8 @@ def _profile_panel(results: Results, block: Block) -> Spec | None:
         return None
     color, dash = scheme_encoding([row["scheme"] for row in points], style)
     encoding = {
-        "x": {"field": "w", "type": "quantitative", "axis": {"title": "window, packets", "grid": False}},
-        "y": {"field": "d", "type": "quantitative", "axis": {"title": "round-trip delay, ms", "tickCount": 5}},
+        "x": axis_of("w", "window, packets", grid=False),
+        "y": axis_of("d", "round-trip delay, ms", tickCount=5),
         "color": color,
     }
     flatten = [{"flatten": ["w", "d"]}]
@@ -119,18 +120,12 @@ def profile_over_time(results: Results, block: Block, *, name: str) -> Figure | 
     moving = _moving(results, block)
     color, dash = scheme_encoding(moving.labels, looks(block.cells))
     encoding = {
-        "x": {
-            "field": "w",
-            "type": "quantitative",
-            "axis": {"title": "window, packets", "grid": False},
-            "scale": {"domain": [0, short(1.05 * moving.widest)], "nice": False},
-        },
-        "y": {
-            "field": "d",
-            "type": "quantitative",
-            "axis": {"title": "round-trip delay, ms", "tickCount": 6},
-            "scale": {"domain": [0, short(1.05 * moving.highest)], "nice": False},
-        },
+        "x": axis_of(
+            "w", "window, packets", grid=False, scale={"domain": [0, short(1.05 * moving.widest)], "nice": False}
+        ),
+        "y": axis_of(
+            "d", "round-trip delay, ms", tickCount=6, scale={"domain": [0, short(1.05 * moving.highest)], "nice": False}
+        ),
         "color": color,
     }
     layers = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verus.report.figures.chart import CONFIG, Figure, Spec, numbers
+from verus.report.figures.chart import CONFIG, Figure, Spec, axis_of, colors_of, numbers
 
 #: Of the two directions.
 COLORS = {"down": "#1c7fc7", "up": "#d55e00"}
@@ -34,12 +34,9 @@ def recorded(series: Mapping[str, Mapping[str, Any]]) -> Figure:
 
 def _panel(series: Mapping[str, Mapping[str, Any]], key: str, title: str) -> Spec:
     data = [{"way": way, **_columns(found, key)} for way, found in series.items()]
-    color = {
-        "field": "way",
-        "type": "nominal",
-        "scale": {"domain": list(series), "range": [COLORS[way] for way in series]},
-        "legend": {"title": None, "orient": "top", "symbolType": "stroke", "symbolOpacity": 1},
-    }
+    color = colors_of(
+        "way", list(series), [COLORS[way] for way in series], orient="top", symbolType="stroke", symbolOpacity=1
+    )
     return {
         "width": _WIDTH,
         "height": _HEIGHT,
@@ -47,13 +44,8 @@ def _panel(series: Mapping[str, Mapping[str, Any]], key: str, title: str) -> Spe
         "transform": [{"flatten": ["t", "value"]}],
         "mark": {"type": "line", "strokeWidth": 1.2, "clip": True},
         "encoding": {
-            "x": {
-                "field": "t",
-                "type": "quantitative",
-                "axis": {"title": "time, s", "grid": False},
-                "scale": {"nice": False},
-            },
-            "y": {"field": "value", "type": "quantitative", "axis": {"title": title, "tickCount": 5}},
+            "x": axis_of("t", "time, s", grid=False, scale={"nice": False}),
+            "y": axis_of("value", title, tickCount=5),
             "color": color,
         },
     }

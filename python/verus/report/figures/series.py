@@ -15,6 +15,8 @@ from verus.report.figures.chart import (
     PAGE_BINS,
     Figure,
     Spec,
+    axis_of,
+    colors_of,
     conditions,
     decades,
     floats,
@@ -145,12 +147,7 @@ def _spec(
         return {"type": "log", "nice": False, **narrow}
 
     def panel(key: str, title: str, *, log: bool) -> Spec:
-        x: Spec = {
-            "field": "t",
-            "type": "quantitative",
-            "axis": {"title": None, "grid": False},
-            "scale": {"nice": False},
-        }
+        x: Spec = axis_of("t", None, grid=False, scale={"nice": False})
         line = {
             "transform": [{"flatten": ["t", key]}],
             "mark": {"type": "line", "strokeWidth": 1.4, "interpolate": "linear", "clip": True},
@@ -224,18 +221,15 @@ def _strip(phases: Sequence[Spec], color: Spec) -> Spec:
         "axis": {"title": "phase", "titlePadding": 22, "labels": False, "ticks": False, "domain": False},
         "scale": {"paddingInner": 0.25},
     }
-    across = {
-        "field": "t",
-        "type": "quantitative",
-        "axis": {"title": "time, s", "grid": False},
-        "scale": {"nice": False},
-    }
-    fill = {
-        "field": "phase",
-        "type": "nominal",
-        "scale": {"domain": domain, "range": [known.get(phase, "#808080") for phase in domain]},
-        "legend": {"title": None, "orient": "bottom", "direction": "horizontal", "symbolType": "square"},
-    }
+    across = axis_of("t", "time, s", grid=False, scale={"nice": False})
+    fill = colors_of(
+        "phase",
+        domain,
+        [known.get(phase, "#808080") for phase in domain],
+        orient="bottom",
+        direction="horizontal",
+        symbolType="square",
+    )
     bars = {
         "data": {"name": "phases", "values": list(phases)},
         "mark": {"type": "rect", "clip": True, "stroke": "#808080", "strokeWidth": 0.5},

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from verus.report.figures.chart import CONFIG, Figure, Spec, numbers, slug
+from verus.report.figures.chart import CONFIG, Figure, Spec, axis_of, numbers, slug
 
 _TRACE_COLOR = "#1c7fc7"
 
@@ -27,13 +27,8 @@ def trace_rate(name: str, times_ms: npt.NDArray[Any]) -> Figure:
     fine_ms = max(100.0, period_ms / 2400)
     coarse_ms = 10 * fine_ms
     encoding = {
-        "x": {
-            "field": "t",
-            "type": "quantitative",
-            "axis": {"title": "time, s", "grid": False},
-            "scale": {"nice": False},
-        },
-        "y": {"field": "rate", "type": "quantitative", "axis": {"title": "rate, Mbit/s"}},
+        "x": axis_of("t", "time, s", grid=False, scale={"nice": False}),
+        "y": axis_of("rate", "rate, Mbit/s"),
     }
     flatten = [{"flatten": ["t", "rate"]}]
     layers = [
