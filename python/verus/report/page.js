@@ -1,5 +1,5 @@
-// What figures on a page do: fit their place, say values under the cursor, zoom, leave out names, play.
-// `figures` is what `verus.page` wrote: for each a Vega-Lite `spec`, the names of its `legend`, and perhaps `frames`.
+// What figures on a page do beside Vega-Lite: fit their place, say all values under the cursor, play.
+// `figures` is what `page.py` wrote: for each a Vega-Lite `spec`, and perhaps `frames`.
 "use strict";
 
 const {vega, vegaLite} = window;
@@ -79,26 +79,6 @@ function fitted(figure, width) {
   return spec;
 }
 
-/** Axes as they were zoomed into: of one panel, or of all where these share what is across. */
-function zoomed(spec, zoom) {
-  panelsOf(spec).forEach((panel, index) => {
-    const across = zoom.x[spec.vconcat ? 0 : index];
-    const up = zoom.y[index];
-    for (const layer of layersOf(panel)) {
-      for (const [channel, domain] of [["x", across], ["y", up]]) {
-        const encoding = layer.encoding?.[channel];
-        if (!domain || !encoding || !isNumber(encoding)) continue;
-        encoding.scale = {...encoding.scale, domain, nice: false, zero: false, padding: 0};
-        if (encoding.axis) delete encoding.axis.values;
-      }
-      if ((across || up) && layer.encoding?.x?.field) {
-        layer.mark = {...(typeof layer.mark === "string" ? {type: layer.mark} : layer.mark), clip: true};
-      }
-    }
-  });
-  return spec;
-}
-
 /** Draws a figure, or draws it again; waits for no timer and no file, so that it is there before it is printed. */
 function draw(place, width = place.clientWidth) {
   const figure = figures[Number(place.dataset.figure)];
@@ -107,16 +87,12 @@ function draw(place, width = place.clientWidth) {
 }
 
 async function drawn(place, figure, width) {
-  figure.zoom ??= {x: {}, y: {}};
-  figure.hidden ??= [];
   figure.width = width;
   figure.excess = 0;
   const once = async () => {
     figure.view?.finalize();
-    const spec = zoomed(fitted(figure, width), figure.zoom);
-    spec.params = [...(spec.params ?? []), {name: "hidden", value: figure.hidden}];
     const canvas = place.querySelector(".canvas") ?? place.appendChild(element("div", {className: "canvas"}));
-    const compiled = vegaLite.compile(spec, {logger: quiet}).spec;
+    const compiled = vegaLite.compile(fitted(figure, width), {logger: quiet}).spec;
     figure.view = new vega.View(vega.parse(compiled), {renderer: "svg", logger: quiet, hover: false});
     figure.view.tooltip(tooltip).initialize(canvas);
     if (figure.frames) show(figure, figure.at);
@@ -130,7 +106,6 @@ async function drawn(place, figure, width) {
     figure.excess += over + 2;
     over = await once();
   }
-  figure.panels = geometry(figure);
   untangle(place);
   if (!place.dataset.drawn) {
     place.dataset.drawn = "yes";
@@ -197,12 +172,13 @@ function lines(figure) {
   if (figure.lines) return figure.lines;
   const whole = figure.spec.data?.values;
   figure.lines = panelsOf(figure.spec).map((panel) => {
-    const found = {title: "", across: "", names: new Map(), spans: false};
+    const found = {title: "", across: "", names: new Map(), colors: new Map(), spans: false};
     for (const layer of layersOf(panel)) {
       const {x, y, color, detail, x2} = layer.encoding ?? {};
       const spans = markOf(layer) === "rect" && x2 && layer.data?.name === "phases";
       if (!(["line", "area"].includes(markOf(layer)) || spans) || !x?.field || !y?.field) continue;
       const rows = layer.data?.values ?? panel.data?.values ?? whole ?? [];
+      color?.scale?.domain?.forEach((name, at) => found.colors.set(name, color.scale.range[at]));
       found.title = y.axis?.title || y.title || found.title || y.field;
       found.across ||= x.axis?.title || "";
       found.spans ||= spans;
@@ -244,11 +220,12 @@ function readout(figure, index, x) {
   const all = lines(figure);
   const columns = (figure.spec.vconcat ? all : [all[index]]).filter((panel) => panel.names.size);
   if (!columns.length) return null;
-  const colors = new Map(figure.legend.map((entry) => [entry.name, entry.color]));
+  const colors = new Map(all.flatMap((panel) => [...panel.colors]));
+  const chosen = Object.values(figure.view.getState().signals.named ?? {}).find(Array.isArray);
   const names = [...new Set(columns.flatMap((panel) => [...panel.names.keys()]))];
   const rows = names.flatMap((name) => {
     const group = columns.map((panel) => panel.names.get(name)?.group).find((found) => found !== undefined);
-    if (figure.hidden.includes(group)) return [];
+    if (chosen && colors.has(group) && !chosen.includes(group)) return [];
     const values = columns.map((panel) => {
       const line = panel.names.get(name);
       return line ? at(line, x, panel.spans) : undefined;
@@ -287,182 +264,48 @@ function tooltip(handler, event, item, value) {
   tell(element("table", {}, element("tbody", {}, ...rows)), event);
 }
 
-// ---- Pointer, buttons and keys
+// ---- Pointer and buttons
 
 function attend(place, figure) {
   const rule = place.appendChild(element("div", {className: "rule"}));
-  const box = place.appendChild(element("div", {className: "box"}));
-  let from = null; // where a drag began, and came to
-
-  const local = (event) => {
-    const frame = place.getBoundingClientRect();
-    return {x: event.clientX - frame.left + place.scrollLeft, y: event.clientY - frame.top};
-  };
-  const panelAt = ({x, y}) => (figure.panels ?? []).findIndex((panel) =>
-    panel && x >= panel.x - 2 && x <= panel.x + panel.width + 2 && y >= panel.y - 2 && y <= panel.y + panel.height + 2);
   const leave = () => {
     rule.style.display = told.style.display = "none";
     delete told.dataset.lines;
   };
-
-  /** What a drag covers of the panel in which it began; null where nothing can be zoomed. */
-  const covered = ({x, y, to}) => {
-    const index = panelAt({x, y});
-    const panel = figure.panels?.[index];
-    if (!to || !(panel?.across?.invert || panel?.up?.invert)) return null;
-    const inside = (value, low, size) => Math.min(Math.max(value, low), low + size);
-    const [right, below] = [inside(to.x, panel.x, panel.width), inside(to.y, panel.y, panel.height)];
-    const tall = panel.up?.invert && Math.abs(below - y) > 12 && !figure.spec.vconcat;
-    return {index, panel, wide: panel.across?.invert, tall, x: [x, right].sort((a, b) => a - b), y: [y, below].sort((a, b) => a - b)};
-  };
-
   place.addEventListener("pointermove", (event) => {
-    const point = local(event);
-    if (from) {
-      from.to = point;
-      const part = covered(from);
-      if (!part) return leave();
-      const {panel, wide, tall, x, y} = part;
-      Object.assign(box.style, {
-        display: "block",
-        left: `${wide ? x[0] : panel.x}px`, width: `${wide ? x[1] - x[0] : panel.width}px`,
-        top: `${tall ? y[0] : panel.y}px`, height: `${tall ? y[1] - y[0] : panel.height}px`,
-      });
-      return leave();
-    }
-    const index = panelAt(point);
-    const panel = figure.panels?.[index];
-    if (!panel?.across?.invert || figure.frames) return leave();
-    const table = readout(figure, index, panel.across.invert(point.x - panel.x));
+    if (!figure.view || figure.frames || event.buttons) return leave();
+    const frame = place.getBoundingClientRect();
+    const [x, y] = [event.clientX - frame.left + place.scrollLeft, event.clientY - frame.top];
+    const panels = geometry(figure);
+    const index = panels.findIndex((panel) =>
+      panel && x >= panel.x - 2 && x <= panel.x + panel.width + 2 && y >= panel.y - 2 && y <= panel.y + panel.height + 2);
+    if (!panels[index]?.across?.invert) return leave();
+    const table = readout(figure, index, panels[index].across.invert(x - panels[index].x));
     if (!table) return undefined;
-    const all = figure.spec.vconcat ? figure.panels.filter(Boolean) : [panel];
+    const all = figure.spec.vconcat ? panels.filter(Boolean) : [panels[index]];
     const last = all[all.length - 1];
     Object.assign(rule.style, {
-      display: "block", left: `${point.x}px`, top: `${all[0].y}px`, height: `${last.y + last.height - all[0].y}px`,
+      display: "block", left: `${x}px`, top: `${all[0].y}px`, height: `${last.y + last.height - all[0].y}px`,
     });
     told.dataset.lines = "yes";
     return tell(table, event);
   });
   place.addEventListener("pointerleave", leave);
-  place.addEventListener("pointerdown", (event) => {
-    const point = local(event);
-    if (event.button || (figure.panels && !covered({...point, to: point}))) return;
-    drawOnce(place); // what is not yet there is drawn while it is dragged across
-    from = point;
-    if (event.pointerType === "mouse") event.preventDefault();
-    place.setPointerCapture(event.pointerId);
-  });
-  place.addEventListener("pointercancel", () => { from = null; box.style.display = "none"; });
-  place.addEventListener("pointerup", async () => {
-    const drag = from;
-    from = null;
-    box.style.display = "none";
-    if (!drag?.to) return;
-    await figure.drawing;
-    const part = covered(drag);
-    if (!part) return;
-    const {index, panel, tall, x, y} = part;
-    const wide = part.wide && x[1] - x[0] > 6;
-    const span = (scale, [one, other], at) => [scale.invert(one - at), scale.invert(other - at)].sort((a, b) => a - b);
-    if (wide) figure.zoom.x[figure.spec.vconcat ? 0 : index] = span(panel.across, x, panel.x);
-    if (tall) figure.zoom.y[index] = span(panel.up, y, panel.y);
-    if (wide || tall) zoom(place, figure);
-  });
-  place.addEventListener("dblclick", () => { figure.zoom = {x: {}, y: {}}; zoom(place, figure); });
+  place.addEventListener("dblclick", () => draw(place, figure.width)); // all names and all values again
 
   const holder = place.closest("figure");
-  const tools = holder.querySelector(".tools");
-  const button = (text, title, act) => tools.appendChild(element("button", {type: "button", textContent: text, title, onclick: act}));
-  const back = button("whole", "Leave the zoom (or double-click the chart)", () => { figure.zoom = {x: {}, y: {}}; zoom(place, figure); });
-  back.className = "back";
-  back.hidden = true;
-  button("SVG", "Save the chart as it is shown", () => save(figure, holder.dataset.name, "svg"));
-  button("PNG", "Save the chart as it is shown", () => save(figure, holder.dataset.name, "png"));
-}
-
-function zoom(place, figure) {
-  place.closest("figure").querySelector(".back").hidden = !Object.keys({...figure.zoom.x, ...figure.zoom.y}).length;
-  draw(place, figure.width);
+  for (const kind of ["svg", "png"]) {
+    const act = () => save(figure, `${holder.dataset.name}.${kind}`, kind);
+    const title = "Save the chart as it is shown";
+    holder.querySelector(".tools").append(element("button", {type: "button", textContent: kind.toUpperCase(), title, onclick: act}));
+  }
 }
 
 /** The chart as a file, dark on white. */
-async function save(figure, name, kind) {
-  const text = (await figure.view.toSVG()).replaceAll("currentColor", "#1b1f24");
-  const drawn = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
-  const [width, height] = ["width", "height"].map((side) => parseFloat(drawn.getAttribute(side)));
-  const blob = new Blob([text], {type: "image/svg+xml"});
-  const link = element("a", {download: `${name}.${kind}`});
-  if (kind === "svg") {
-    link.href = URL.createObjectURL(blob);
-    return link.click();
-  }
-  const picture = new Image();
-  picture.src = URL.createObjectURL(blob);
-  await picture.decode();
-  const canvas = element("canvas", {width: 2 * width, height: 2 * height});
-  const pen = canvas.getContext("2d");
-  pen.fillStyle = "white";
-  pen.fillRect(0, 0, canvas.width, canvas.height);
-  pen.drawImage(picture, 0, 0, canvas.width, canvas.height);
-  link.href = canvas.toDataURL("image/png");
-  return link.click();
-}
-
-// ---- Names that are left out and taken in again
-
-const SHAPES = {
-  circle: "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0", square: "M-3.6,-3.6h7.2v7.2h-7.2z", diamond: "M0,-5L4,0L0,5L-4,0z",
-  "triangle-up": "M0,-4.4L4.4,3.6H-4.4z", "triangle-down": "M0,4.4L4.4,-3.6H-4.4z", cross: "M-4,-1.4h2.6v-2.6h2.8v2.6h2.6v2.8h-2.6v2.6h-2.8v-2.6h-2.6z",
-};
-
-function swatch({color, dash, shape, hollow}) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const mark = svg.appendChild(document.createElementNS("http://www.w3.org/2000/svg", "path"));
-  const size = shape ? [12, 12] : [22, 12];
-  svg.setAttribute("width", size[0]);
-  svg.setAttribute("height", size[1]);
-  svg.setAttribute("aria-hidden", "true");
-  mark.setAttribute("d", shape ? (SHAPES[shape] ?? SHAPES.circle) : "M0,6H22");
-  if (shape) mark.setAttribute("transform", "translate(6,6)");
-  mark.setAttribute("fill", shape && !hollow ? color : "none");
-  mark.setAttribute("stroke", color);
-  mark.setAttribute("stroke-width", shape ? 1.4 : 2.4);
-  if (!shape && dash?.[1]) mark.setAttribute("stroke-dasharray", dash.join(" "));
-  return svg;
-}
-
-function legend(place) {
-  const figure = figures[Number(place.dataset.figure)];
-  figure.hidden = [];
-  const list = place.closest("figure").querySelector(".legend");
-  const buttons = figure.legend.map((entry) => {
-    const made = element("button", {type: "button", title: "Click: leave out, or take in again. Double-click: this one alone"});
-    made.append(swatch(entry), entry.name);
-    made.setAttribute("aria-pressed", "true");
-    made.dataset.name = entry.name;
-    return made;
-  });
-  const update = async () => {
-    for (const each of buttons) each.setAttribute("aria-pressed", String(!figure.hidden.includes(each.dataset.name)));
-    if (!figure.view) return;
-    await figure.view.signal("hidden", figure.hidden).runAsync();
-    figure.panels = geometry(figure);
-    untangle(place);
-  };
-  for (const each of buttons) {
-    const {name} = each.dataset;
-    each.onclick = () => {
-      figure.hidden = figure.hidden.includes(name) ? figure.hidden.filter((one) => one !== name) : [...figure.hidden, name];
-      update();
-    };
-    each.ondblclick = () => {
-      const others = buttons.map((one) => one.dataset.name).filter((one) => one !== name);
-      const alone = others.every((one) => figure.hidden.includes(one));
-      figure.hidden = alone ? [] : others;
-      update();
-    };
-  }
-  list?.append(...buttons);
+async function save(figure, download, kind) {
+  const href = await figure.view.background("white").toImageURL(kind, 2);
+  figure.view.background("transparent");
+  element("a", {download, href}).click();
 }
 
 // ---- What moves
@@ -528,7 +371,6 @@ function player(place) {
 
 for (const place of places) {
   const figure = figures[Number(place.dataset.figure)];
-  legend(place);
   attend(place, figure);
   if (figure.frames) player(place);
 }

@@ -1,102 +1,124 @@
-"""A figure as a page shows it: names to click on above it in place of Vega's legend, and what the pointer is told."""
+"""A figure as a page shows it: Vega-Lite's own selections, by legend and by pointer, and what the pointer is told."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from verus.report.figures.chart import Figure, Spec
-
-#: What the marks of one name have in common.
-_KEYS = ("scheme", "name", "way")
 
 #: Channels whose colours a legend shows.
 _COLORS = ("color", "fill", "stroke")
 
 
+class _View(NamedTuple):
+    """A view of one mark, the rows that it draws, and whether it stands again for each of several names."""
+
+    spec: Spec
+    rows: Sequence[Mapping[str, Any]]
+    again: bool = False
+
+
 def live(figure: Figure) -> dict[str, Any]:
-    """`spec`, `legend` and, if it plays, `frames`, as `page.js` takes them.
+    """`spec` and, if it plays, `frames`, as `page.js` takes them."""
+    spec = _copied(figure.spec if figure.on_page is None else figure.on_page)
+    panels = spec.get("concat") or spec.get("vconcat") or [spec]
+    views = [list(_views(panel, spec.get("data", {}).get("values", ()))) for panel in panels]
+    params = [_name([view for own in views for view in own])]
+    for view, *_ in (view for own in views for view in own):
+        encoding = view.get("encoding", {})
+        if _mark(view)["type"] in ("point", "bar", "rect", "rule") and encoding and "tooltip" not in encoding:
+            encoding["tooltip"] = _tooltip(encoding)
+    if "vconcat" in spec:  # what stands below each other has the same across
+        params.append(_zoom("zoom", views, ("x",)))
+    else:
+        params += [_zoom(f"zoom{index}", [own], ("x", "y")) for index, own in enumerate(views)]
+    spec["params"] = [*spec.get("params", []), *filter(None, params)]
+    return {"spec": spec} if figure.frames is None else {"spec": spec, "frames": figure.frames}
 
-    The specification leaves out what the parameter `hidden`, a list of names, holds.
-    """
-    spec = figure.spec if figure.on_page is None else figure.on_page
-    entries: dict[str, dict[str, Any]] = {}
-    made: dict[str, Any] = {"spec": _view(spec, [], entries), "legend": list(entries.values())}
-    return made if figure.frames is None else {**made, "frames": figure.frames}
+
+def _copied(value: Any) -> Any:
+    """The same, no part of it shared with another, but for its rows."""
+    if isinstance(value, Mapping):
+        return {key: part if key == "values" else _copied(part) for key, part in value.items()}
+    return [_copied(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def _view(view: Spec, rows: Sequence[Mapping[str, Any]], entries: dict[str, dict[str, Any]]) -> Spec:
+def _views(view: Spec, rows: Sequence[Mapping[str, Any]], *, again: bool = False) -> Iterator[_View]:
+    """The views of one mark in a panel."""
     rows = view.get("data", {}).get("values", rows)
-    made = dict(view)
-    for key in ("concat", "vconcat", "hconcat", "layer"):
-        if key in view:
-            made |= {key: [_view(part, rows, entries) for part in view[key]]}
-    if "facet" in view:
-        # A row of its own for each name goes with it.
-        made |= {"transform": [_shown(view["facet"]["row"]["field"])], "spec": _view(view["spec"], rows, entries)}
-    if "mark" not in view:
-        return made
-    encoding = {key: dict(told) if isinstance(told, dict) else told for key, told in view.get("encoding", {}).items()}
-    mark = view["mark"]["type"] if isinstance(view["mark"], dict) else view["mark"]
-    names = _legend(encoding, rows, entries, mark)
-    if key := _key(names, rows):
-        made["transform"] = [_shown(key), *view.get("transform", [])]
-    if mark in ("point", "bar", "rect", "rule") and encoding and "tooltip" not in encoding:
-        encoding["tooltip"] = _tooltip(encoding)
-    if "encoding" in view:
-        made["encoding"] = encoding
-    return made
+    for part in view.get("layer", ()):
+        yield from _views(part, rows, again=again)
+    if "spec" in view:
+        yield from _views(view["spec"], rows, again=True)
+    if "mark" in view:
+        yield _View(view, rows, again)
 
 
-def _shown(key: str) -> Spec:
-    return {"filter": f"indexof(hidden, datum['{key}']) < 0"}
+def _mark(view: Spec) -> Spec:
+    if isinstance(view["mark"], str):
+        view["mark"] = {"type": view["mark"]}
+    mark: Spec = view["mark"]
+    return mark
 
 
-def _key(names: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    """By which field of the rows marks are left out; empty if they have no name."""
-    if names:
-        return names
-    return next((key for key in _KEYS if rows and key in rows[0]), "")
+def _name(views: Sequence[_View]) -> Spec | None:
+    """Lets a legend choose the names that are drawn: one click, one name; with Shift, another."""
+    legends: list[tuple[bool, Spec, str]] = []
+    for view, rows, again in views:
+        for channel in _COLORS:
+            told = view.get("encoding", {}).get(channel, {})
+            if channel == "stroke" and told.get("scale", 0) is None and rows and "scheme" in rows[0]:
+                colors = {
+                    row["scheme"]: row[told["field"]] for _, own, _ in views for row in own if told["field"] in row
+                }
+                scale = {"domain": list(colors), "range": list(colors.values())}
+                told |= {"field": "scheme", "scale": scale, "legend": {"title": None, "orient": "top", "columns": 6}}
+            if told.get("type") == "nominal" and told.get("legend") and "domain" in told["scale"]:
+                legends.append((again, view, told["field"]))
+    if not legends:
+        return None
+    named = legends[0][2]
+    again, chosen, _ = min((one for one in legends if one[2] == named), key=lambda one: one[0])
+    # A view that stands several times selects as often, and would undo its own toggle.
+    select = {"type": "point", "fields": [named], **({"toggle": False} if again else {})}
+    for view, rows, rowed in views:
+        if rows and named in rows[0] and rowed:  # its row stays where it is
+            view["encoding"]["opacity"] = {"condition": {"param": "named", "value": 1}, "value": 0.1}
+        elif rows and named in rows[0]:
+            view["transform"] = [{"filter": {"param": "named"}}, *view.get("transform", [])]
+    return {"name": "named", "select": select, "bind": "legend", "views": [chosen.setdefault("name", "legend")]}
 
 
-def _legend(
-    encoding: dict[str, Spec], rows: Sequence[Mapping[str, Any]], entries: dict[str, dict[str, Any]], mark: str
-) -> str:
-    """Notes the names of a layer with their looks, and takes Vega's legend of them; the field that holds them."""
-    found = ""
-    for channel in (*_COLORS, "strokeDash"):
-        told = encoding.get(channel, {})
-        scale = told.get("scale", {})
-        if told.get("type") != "nominal" or told.get("field") not in (*_KEYS, "color"):
+def _zoom(name: str, panels: Sequence[Sequence[_View]], channels: Sequence[str]) -> Spec | None:
+    """Moves and scales panels together: by a drag and by the wheel with Ctrl; a double click shows all again."""
+    chosen: list[str] = []
+    encodings: set[str] = set()
+    for own in panels:
+        there = [
+            (view, [channel for channel in channels if _is_number(view, channel)]) for view, rows, _ in own if rows
+        ]
+        found = max(there, key=lambda each: len(each[1]), default=None)
+        if found is None or not found[1]:
             continue
-        if scale is None:
-            _own_colors(channel, told["field"], encoding, rows, entries)
-        elif "domain" in scale and "range" in scale:
-            found = told["field"]
-            look = "dash" if channel == "strokeDash" else "color"
-            for name, value in zip(scale["domain"], scale["range"], strict=False):
-                entries.setdefault(name, {"name": name})[look] = value
-                if mark == "bar" or (mark == "point" and len(entries[name]) == 2):
-                    entries[name].setdefault("shape", "square" if mark == "bar" else "circle")
-                elif mark == "line":
-                    entries[name].pop("shape", None)
-            told["legend"] = None
-    return found
+        view, numbers = found
+        chosen.append(view.setdefault("name", f"{name}_{len(chosen)}"))
+        encodings |= set(numbers)
+        for other, *_ in own:
+            fields = [other["encoding"][channel]["field"] for channel in numbers if _is_number(other, channel)]
+            # Nothing is cut at the edges before it is moved; titles stand outside of them.
+            cut = {"expr": " || ".join(f"!!{name}['{field}']" for field in fields)} if fields else False
+            _mark(other).setdefault("clip", cut)
+    if not chosen:
+        return None
+    wheel = "wheel![event.ctrlKey || event.metaKey]"
+    select = {"type": "interval", "encodings": sorted(encodings), "zoom": wheel}
+    return {"name": name, "select": select, "bind": "scales", "views": chosen}
 
 
-def _own_colors(
-    channel: str,
-    field: str,
-    encoding: Mapping[str, Spec],
-    rows: Sequence[Mapping[str, Any]],
-    entries: dict[str, dict[str, Any]],
-) -> None:
-    """The same where each row brings its colour, and perhaps its shape."""
-    if channel != "stroke" or "shape" not in encoding:
-        return
-    for row in rows:
-        entry = entries.setdefault(row["scheme"], {"name": row["scheme"], "color": row[field]})
-        entry |= {"shape": row.get("shape", "circle"), "hollow": row.get("fill") == "transparent"}
+def _is_number(view: Spec, channel: str) -> bool:
+    told = view.get("encoding", {}).get(channel, {})
+    return told.get("type") == "quantitative" and "field" in told and told.get("scale", {}) is not None
 
 
 def _tooltip(encoding: Mapping[str, Spec]) -> list[Spec]:

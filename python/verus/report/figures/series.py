@@ -238,6 +238,6 @@ def _strip(phases: Sequence[Spec], color: Spec) -> Spec:
     whose = {
         "data": {"values": [{"scheme": name} for name in names]},
         "mark": {"type": "point", "shape": "circle", "filled": True, "size": 50, "opacity": 1},
-        "encoding": {"x": {"value": -12}, "y": row, "color": {**color, "legend": None}},
+        "encoding": {"x": {"value": -12}, "y": row, "color": color},
     }
     return {"width": 860, "height": 16 * len(names), "layer": [bars, whose]}
