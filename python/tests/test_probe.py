@@ -134,7 +134,7 @@ def test_the_page_of_a_probe_shows_what_was_seen_and_a_dash_for_the_rest(folder:
     words = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.S)
     assert "Verus: a live path" in words
     assert "one-way delay" in words
-    assert "nobody sees the bottleneck of a live path" in words
+    assert "live path cannot be observed" in words
     assert "Verus R=2 over phone.example up, phone.example down." in words
     assert "omniscient" not in page[page.index("const figures") :]
     for absent in ("omniscient", "NaN", "None", "null", "nan", "Simulated", "give the same numbers"):

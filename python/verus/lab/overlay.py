@@ -38,8 +38,8 @@ def overlaid(saved: Mapping[str, Results]) -> Results:
     for name in others:
         if saved[name].live != saved[first].live:
             raise ValueError(
-                f"`{name}` and `{first}` do not go together: one was measured over a live path, where nobody saw "
-                "the queue that the delays of the other are of"
+                f"`{name}` and `{first}` do not go together: one was measured over a live path, where the "
+                "bottleneck queue, which the delays of the other are of, cannot be observed"
             )
     moved, runs = [], 0
     for name, results in saved.items():

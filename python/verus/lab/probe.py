@@ -1,7 +1,7 @@
 """What `verus probe` leaves of a live path: the columns of `Results`, as JSON lines. `verus shell` leaves the same.
 
-Delays of a probe are one-way delays above the least of the run, since nobody sees the bottleneck of a
-live path; what depends on its capacity is null.
+Delays of a probe are one-way delays above the least of the run, since the bottleneck of a live path cannot be
+observed; what depends on its capacity is null.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from verus.lab.arrow_tables import ROW_SCHEMA
 from verus.lab.json_lines import read_lines
 from verus.lab.metric_rows import NUMBERS, SCHEMA
 
-#: In a row, what nobody sees on a live path, or saw on this one.
+#: In a row, what cannot be observed on a live path, or was not on this one.
 _UNSEEN = (*NUMBERS, "delay_ms", "trace_sha256")
 
 #: What a test's echoes amount to, both directions together.

@@ -114,7 +114,7 @@ class Results:
 
     @property
     def live(self) -> bool:
-        """Whether it was measured over a real path: nobody then saw a bottleneck, its capacity or its queue."""
+        """Whether it was measured over a real path: its bottleneck, capacity and queue were then not observed."""
         return self.config["kind"] in (PROBE, RECORDING)
 
     @property

@@ -49,7 +49,7 @@ NAMES = {
     "later-copa": "Copa's figures on Pantheon: the order of schemes on cellular and on wired paths",
     "later-alcc": "ALCC's bound: what half the feedback changes of a controller",
     "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
-    "arena": "Every sender over recordings, queues, flows and company: who is beaten by whom (by name only; minutes)",
+    "arena": "Every sender over recordings, queues, flows and company: which dominates which (by name only; minutes)",
     "ablation": "What each part of Verus's default mode is worth: all of it but one (by name only)",
     "agreement": "Emulated against simulated, sender by sender, in real time (by name only; takes root)",
     "peers": "Kernel senders and the prototype behind our emulator and behind Mahimahi's (by name only; takes root)",

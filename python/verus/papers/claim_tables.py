@@ -87,6 +87,6 @@ def claims_html(judged: Sequence[Judged]) -> Markup:
 
 
 def _verdict(text: str, met: bool | None) -> Cell:
-    """A text, or else a word, in the colour of whether the claim holds; None where nobody can tell."""
+    """A text, or else a word, in the colour of whether the claim holds; None where it was not checked."""
     kind = "aside" if met is None else "met" if met else "missed"
     return Cell(text or ("held" if met else "not held"), kind)

@@ -62,7 +62,7 @@ def locate(names: Sequence[str], *, group: str, folder: Path | None) -> dict[str
 
 
 def is_named(folder: Path | None) -> bool:
-    """Whether somebody said where recordings are: by an option, which is `folder`, or in the environment."""
+    """Whether the place of recordings is given: by an option, which is `folder`, or in the environment."""
     return folder is not None or bool(os.environ.get("VERUS_TRACES"))
 
 

@@ -177,7 +177,7 @@ def _names(parts: Sequence[Block]) -> list[str]:
 
 
 def results_table(block: Block) -> Markup:
-    """One channel and queue as an HTML table; of a live path, round trips in place of what nobody saw there."""
+    """One channel and queue as an HTML table; of a live path, round trips in place of what cannot be observed there."""
     style = looks(block.cells)
     fair = any(cell.flows > 1 for cell in block.cells)
     pieces = any(cell["completions"] is not None for cell in block.cells)

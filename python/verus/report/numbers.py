@@ -22,8 +22,8 @@ FRAMES_NOTE = (
 
 #: The same for what was measured over a live path.
 LIVE_DELAY_NOTE = (
-    "Delay is the one-way delay of a packet above the least of its run: an estimate, since nobody sees the "
-    "bottleneck of a live path. Its capacity and with it utilization and signal delay are not seen either."
+    "Delay is the one-way delay of a packet above the least of its run. It is an estimate, since the bottleneck of a "
+    "live path cannot be observed; nor can its capacity, and so neither utilization nor signal delay is known."
 )
 
 

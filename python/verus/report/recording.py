@@ -164,6 +164,6 @@ def _clocks(clocks: dict[str, float]) -> Markup:
         f"Round trip of the empty path: {clocks['base_rtt_ms']:.2f} ms. The server's clock is "
         f"{clocks['offset_ms']:.3f} ± {clocks['offset_error_ms']:.3f} ms ahead of the client's, and gains "
         f"{clocks['drift_ppm']:.2f} ± {clocks['drift_error_ppm']:.2f} millionths. The offset's error is half of that "
-        "round trip and what the path scatters: nobody can tell how much of it is which direction's."
+        "round trip plus the path's scatter: how much of it belongs to which direction cannot be measured."
     )
     return note(words)

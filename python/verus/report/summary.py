@@ -93,7 +93,7 @@ class Block:
 
     @property
     def capacity_mbps(self) -> float | None:
-        """What the channel could have carried, in Mbit/s, over all runs of the block; None if nobody saw it."""
+        """What the channel could have carried, in Mbit/s, over all runs of the block; None if it was not observed."""
         return mean([cell["capacity_mbps"] for cell in self.cells])
 
 

@@ -125,7 +125,7 @@ EXPERIMENT = Reproduction(
         f"2, 5, 10, 15 and 20 flows of one protocol over one link, {DURATION_S:g} s, R = 2 as the text says. "
         f"{five_scenarios.WORDS} The queue is that of the paper's simulations, RED from 3 to 9 Mbit, 10 %; 20 ms of "
         "propagation each way, alike for all flows, and a start of all at once are our choice, since the paper states "
-        "neither. A second in which nobody got anything does not count."
+        "neither. A second without any delivery does not count."
     ),
     channels=five_scenarios.CHANNELS,
     runs=runs,

@@ -25,7 +25,7 @@ PAGE_BINS = 600
 
 #: What every caption about delay ends with.
 DELAY = "Delay is time in the bottleneck queue; propagation is not in it."
-LIVE_DELAY = "Delay is one-way delay above the least of the run, since nobody sees the bottleneck of a live path."
+LIVE_DELAY = "Delay is one-way delay above the least of the run: the bottleneck of a live path cannot be observed."
 
 #: A panel where three stand side by side, in pixels.
 PANEL_WIDTH, PANEL_HEIGHT = 280, 220

@@ -1,4 +1,4 @@
-"""Every sender over recordings, queues, numbers of flows and company: who is beaten on both axes by whom.
+"""Every sender over recordings, queues, numbers of flows and company: which dominates which on both axes.
 
 Not a published result but a question that each paper answers for its own scheme. Each question that a person asks has
 one chart and one table: delay at equal throughput, fairness, company, losses by chance, outages, video. The order is

@@ -357,7 +357,7 @@ def _video_figure(found: Found) -> Figure:
 QUESTIONS = (
     Question(
         name="order",
-        title="Who is beaten by whom?",
+        title="Which sender dominates which?",
         rule=(
             "A path is a channel and a queue. A sender dominates another on a path where it is not worse on throughput "
             "and 95th percentile of queueing delay, and better on one: the whole 95 % confidence interval of their "
