@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from verus.controller import Scheme, text_of
-from verus.errors import FieldError, near
+from verus.errors import FieldError, near_or_all
 from verus.lab.arguments import above_zero, text_list, whole
 from verus.lab.keywords import spelled_out
 from verus.lab.results import Results
@@ -50,7 +50,7 @@ class Metrics(dict[str, float | None]):
     """
 
     def __missing__(self, name: str) -> float | None:
-        hint = near(name, self) or f"; there are {', '.join(self)}"
+        hint = near_or_all(name, self)
         raise KeyError(f"there is no metric `{name}`{hint}")
 
 

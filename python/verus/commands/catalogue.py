@@ -15,7 +15,7 @@ from verus import _verus
 from verus.commands.options import Json
 from verus.commands.tables import narrow_table, table_console
 from verus.commands.talk import tell_rows
-from verus.errors import FieldError, near
+from verus.errors import FieldError, near_or_all
 from verus.lab.scenario import DEFAULTS, SCHEMA
 
 #: Fields of a scenario that are lists, and what the schema calls one of them.
@@ -167,8 +167,7 @@ def _show(verb: str, entries: Sequence[Mapping[str, Any]], names: Sequence[str] 
     if names is not None:
         known = [entry["name"] for entry in entries]
         if wrong := next((name for name in names if name not in known), None):
-            hint = near(wrong, known) or f"; there are {', '.join(known)}"
-            raise FieldError("name", f"`verus list {verb}` has no `{wrong}`{hint}")
+            raise FieldError("name", f"`verus list {verb}` has no `{wrong}`{near_or_all(wrong, known)}")
         entries = [entry for entry in entries if entry["name"] in names]
     if as_json:
         _lines(entries)

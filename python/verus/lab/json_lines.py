@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from verus.errors import shown
 from verus.lab import bounded_reading
 
 
@@ -66,26 +67,26 @@ def check(field: pa.Field, value: Any, name: str) -> None:
             raise ValueError(f"`{name}` is missing")
     elif pa.types.is_boolean(kind):
         if not isinstance(value, bool):
-            raise ValueError(f"`{name}` must be true or false, not {_shown(value)}")
+            raise ValueError(f"`{name}` must be true or false, not {shown(value)}")
     elif pa.types.is_floating(kind):
         if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
-            raise ValueError(f"`{name}` must be a number, not {_shown(value)}")
+            raise ValueError(f"`{name}` must be a number, not {shown(value)}")
     elif pa.types.is_integer(kind):
         most = 2 ** (kind.bit_width - 1) - 1
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
-            raise ValueError(f"`{name}` must be a whole number from 0 to {most}, not {_shown(value)}")
+            raise ValueError(f"`{name}` must be a whole number from 0 to {most}, not {shown(value)}")
     elif pa.types.is_list(kind):
         if not isinstance(value, list):
-            raise ValueError(f"`{name}` must be a list, not {_shown(value)}")
+            raise ValueError(f"`{name}` must be a list, not {shown(value)}")
         for index, entry in enumerate(value):
             check(kind.value_field.with_nullable(False), entry, f"{name}[{index}]")
     elif pa.types.is_struct(kind):
         if not isinstance(value, dict):
-            raise ValueError(f"`{name}` must be an object, not {_shown(value)}")
+            raise ValueError(f"`{name}` must be an object, not {shown(value)}")
         for part in kind:
             check(part, value.get(part.name), f"{name}.{part.name}")
     elif not isinstance(value, str):
-        raise ValueError(f"`{name}` must be text, not {_shown(value)}")
+        raise ValueError(f"`{name}` must be text, not {shown(value)}")
 
 
 def _finite(value: float) -> bool:
@@ -93,12 +94,6 @@ def _finite(value: float) -> bool:
         return math.isfinite(value)
     except OverflowError:  # an integer beyond every float
         return False
-
-
-def _shown(value: Any) -> str:
-    """A value for a message, short."""
-    text = json.dumps(value)
-    return text if len(text) <= 40 else text[:37] + "…"
 
 
 def _one_line(error: Exception) -> str:

@@ -8,7 +8,6 @@ schemes. Each `[[part]]` is such a product of its own, with what stands outside 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import itertools
 import json
 import math
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from verus import _verus
-from verus.errors import FieldError
+from verus.errors import FieldError, near_or_all, shown
 from verus.lab.arguments import check_seed
 from verus.lab.scenario import DEFAULTS, SCHEMA, Contestant, Run, Settings, expanded
 from verus.lab.schema import PathOptions, RunOptions, Scenario
@@ -117,7 +116,7 @@ def _study(told: Mapping[str, Any], stem: str) -> Study:
     _refuse_unknown(told, known, "")
     name = told.get("name", stem)
     if not isinstance(name, str) or not name or "/" in name or name.startswith("."):
-        raise _StudyError(f"name: must be a text that can name a folder, not {_shown(name)}")
+        raise _StudyError(f"name: must be a text that can name a folder, not {shown(name)}")
     parts = told.get("part", [{}])
     if not isinstance(parts, list) or not parts or not all(isinstance(part, dict) for part in parts):
         raise _StudyError("part: must be tables, each under a [[part]] of its own")
@@ -127,7 +126,7 @@ def _study(told: Mapping[str, Any], stem: str) -> Study:
     for number, part in enumerate(parts, 1):
         own = part.get("name", str(number) if "part" in told else "")
         if not isinstance(own, str):
-            raise _StudyError(f"part {number}: name: must be a text, not {_shown(own)}")
+            raise _StudyError(f"part {number}: name: must be a text, not {shown(own)}")
         if own in names:
             raise _StudyError(f"part {number}: name: there is another part `{own}`")
         names.append(own)
@@ -146,18 +145,7 @@ def _study(told: Mapping[str, Any], stem: str) -> Study:
 def _refuse_unknown(told: Mapping[str, Any], known: Sequence[str], before: str) -> None:
     for key in told:
         if key not in known:
-            raise _StudyError(f"{before}{key}: there is no such key{_nearest(key, known)}")
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    """A hint at the word that was meant, or at all that there are.
-
-    Example:
-        >>> _nearest("schem", ["trace", "scheme"]), _nearest("x", ["trace", "scheme"])
-        ('; did you mean `scheme`?', '; there are trace, scheme')
-    """
-    found = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean `{found[0]}`?" if found else f"; there are {', '.join(known)}"
+            raise _StudyError(f"{before}{key}: there is no such key{near_or_all(key, known)}")
 
 
 def _part_runs(name: str, told: Mapping[str, Any]) -> Iterator[Planned]:
@@ -213,7 +201,7 @@ def _filed() -> Iterator[None]:
 def _with_params(schemes: Sequence[Any], told: Any) -> list[tuple[str, dict[str, Value]]]:
     """Each scheme with each setting of its keys, and what these are."""
     if not isinstance(told, dict):
-        raise _StudyError(f"params: must be a table of keys of the schemes, not {_shown(told)}")
+        raise _StudyError(f"params: must be a table of keys of the schemes, not {shown(told)}")
     known = {entry["name"]: [key["key"] for key in entry["keys"]] for entry in json.loads(_verus.list_schemes())}
     made = []
     for text in schemes:
@@ -223,7 +211,7 @@ def _with_params(schemes: Sequence[Any], told: Any) -> list[tuple[str, dict[str,
         axes = {}
         for key, value in told.items():
             if bare in known and key not in known[bare]:
-                raise _StudyError(f"params.{key}: `{bare}` has no such key{_nearest(key, known[bare])}")
+                raise _StudyError(f"params.{key}: `{bare}` has no such key{near_or_all(key, known[bare])}")
             axes[key] = _values(f"params.{key}", None, value)
         _refuse_many(map(len, axes.values()))
         for values in itertools.product(*axes.values()):
@@ -252,7 +240,7 @@ def _values(key: str, kind: type | None, told: Any) -> list[Value]:
     values = [_value(key, kind, value) for value in told]
     for index, value in enumerate(values):
         if value in values[:index]:
-            raise _StudyError(f"{key}: has {_shown(value)} twice")
+            raise _StudyError(f"{key}: has {shown(value)} twice")
     return values
 
 
@@ -265,10 +253,10 @@ def _spread(key: str, values: list[Value]) -> list[Value]:
     for index, (several, text) in enumerate(spread):
         if key == "scheme" and several != text:
             raise _StudyError(
-                f"scheme: {_shown(several)} stands for several: give the values of its keys under `params`"
+                f"scheme: {shown(several)} stands for several: give the values of its keys under `params`"
             )
         if text in (before for _, before in spread[:index]):
-            raise _StudyError(f"{key}: has {_shown(text)} twice")
+            raise _StudyError(f"{key}: has {shown(text)} twice")
     return [text for _, text in spread]
 
 
@@ -277,7 +265,7 @@ def _value(key: str, kind: type | None, told: Any) -> Value:
         return float(told)
     if type(told) is not kind if kind else type(told) not in _CALLED:
         wanted = _CALLED[kind] if kind else "a number, a text, or true or false"
-        raise _StudyError(f"{key}: must be {wanted}, not {_shown(told)}")
+        raise _StudyError(f"{key}: must be {wanted}, not {shown(told)}")
     return cast("Value", told)
 
 
@@ -292,13 +280,13 @@ def _range(key: str, kind: type | None, told: Mapping[str, Any]) -> list[Value]:
         raise _StudyError(f"{key}: must be {_CALLED[cast('type', kind)]} or a list, not a range")
     for name in told:
         if name not in ("from", "to", "step"):
-            raise _StudyError(f"{key}.{name}: there is no such key{_nearest(name, ('from', 'to', 'step'))}")
+            raise _StudyError(f"{key}.{name}: there is no such key{near_or_all(name, ('from', 'to', 'step'))}")
     for name in ("from", "to"):
         if name not in told:
             raise _StudyError(f"{key}.{name}: is missing: a range has `from`, `to` and, if it is not 1, `step`")
     for name, value in told.items():
         if type(value) is not int and (kind is int or type(value) is not float):
-            raise _StudyError(f"{key}.{name}: must be {_CALLED[kind or float]}, not {_shown(value)}")
+            raise _StudyError(f"{key}.{name}: must be {_CALLED[kind or float]}, not {shown(value)}")
     # Decimal fractions: 0.1 three times is 0.3, as it is written.
     try:
         low, high, step = (Decimal(str(told.get(name, 1))) for name in ("from", "to", "step"))
@@ -307,15 +295,9 @@ def _range(key: str, kind: type | None, told: Mapping[str, Any]) -> list[Value]:
         count = 0
     if not 1 <= count <= MOST_RUNS:
         problem = f"must lead upwards, in at most {MOST_RUNS} steps above 0"
-        raise _StudyError(f"{key}: {problem}, not {_shown(dict(told))}")
+        raise _StudyError(f"{key}: {problem}, not {shown(dict(told))}")
     whole = kind is int or (kind is None and all(type(value) is int for value in told.values()))
     return [int(low + step * index) if whole else float(low + step * index) for index in range(count)]
-
-
-def _shown(value: Any) -> str:
-    """A value of the file in a message, not longer than a line."""
-    text = "true" if value is True else "false" if value is False else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 def _columns(runs: Sequence[Planned]) -> dict[str, type]:

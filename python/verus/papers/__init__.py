@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 
-from verus.errors import FieldError, near
+from verus.errors import FieldError, near_or_all
 from verus.papers.experiment import Experiment
 
 #: Name and one line of each; the modules are imported when they are asked for.
@@ -66,7 +66,7 @@ def find(name: str) -> Experiment:
         FieldError: There is none.
     """
     if name not in NAMES:
-        hint = near(name, NAMES) or f"; there are {', '.join(NAMES)}"
+        hint = near_or_all(name, NAMES)
         raise FieldError("name", f"there is no experiment `{name}`{hint} (`verus reproduce list`)")
     experiment: Experiment = importlib.import_module(f"verus.{module_of(name)}").EXPERIMENT
     return experiment
