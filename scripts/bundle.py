@@ -1,4 +1,4 @@
-"""Writes `python/verus/vega.js.gz`, the script that draws figures on pages, from the vl-convert that is installed.
+"""Writes `python/verus/report/vega.js.gz`, the script that draws figures on pages, from the installed vl-convert.
 
 Making it takes longer than the rest of a page, and it is the same until vl-convert changes.
 """
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import vl_convert
 
-SCRIPT = Path(__file__).parents[1] / "python" / "verus" / "vega.js.gz"
+SCRIPT = Path(__file__).parents[1] / "python" / "verus" / "report" / "vega.js.gz"
 
 
 def bundle() -> str:

@@ -9,8 +9,7 @@
 A claim is checked on recordings or on built-in channels; without the folder of recordings nothing is written.
 
 Of a `.csv` the page is written. What a program prints is kept as it is (`.txt`): above each table that quotes it the
-page names it (`<!-- from speed.txt -->`), and a test looks every number of the table up in it. Where the same table
-is printed, it is put in place.
+page names it (`<!-- from speed.txt -->`). Where the same table is printed, it is put in place.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ import kernel_queues
 
 import verus
 from verus import suites
-from verus.experiments.others import arena
-from verus.scenario import Contestant
+from verus.lab.scenario import Contestant
+from verus.papers.own import arena
 from verus.suites.judge import MISSED, PASSED, judge
 from verus.suites.show import shown
 

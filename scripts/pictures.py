@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from verus import Comparison, compare, notebook, qlog
-from verus.figures import Figure, lines, profiles, series
-from verus.figures.chart import short
-from verus.figures.congestion import congestion
-from verus.runner import Logs, measure_each
-from verus.scenario import Contestant, make_run
-from verus.summary import blocks
+from verus import Comparison, compare
+from verus.lab import qlog
+from verus.lab.runner import Logs, measure_each
+from verus.lab.scenario import Contestant, make_run
+from verus.report import notebook
+from verus.report.figures import Figure, lines, profiles, series
+from verus.report.figures.chart import short
+from verus.report.figures.congestion import congestion
+from verus.report.summary import blocks
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 

@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import verus
-from verus import _verus, cli, notebook
-from verus.commands import app
+from verus import _verus, cli
+from verus.commands.app import app
 from verus.commands.catalogue import PARTS, _range
-from verus.endpoint import ENDPOINT_VERBS, find_endpoint
-from verus.scenario import SCHEMA
+from verus.endpoints.program import ENDPOINT_VERBS, find_endpoint
+from verus.lab.scenario import SCHEMA
+from verus.report import notebook
 
 #: Columns of help texts and signatures, which a page shows without scrolling.
 WIDTH = 80
@@ -82,7 +83,7 @@ def python() -> str:
     )
     exported = {name: getattr(verus, name) for name in verus.__all__}
     parts = [head, *(described(name, what) for name, what in exported.items())]
-    parts.append(described("verus.notebook.Plot", notebook.Plot))
+    parts.append(described("verus.report.notebook.Plot", notebook.Plot))
     return "\n\n".join(parts) + "\n"
 
 

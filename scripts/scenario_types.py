@@ -1,4 +1,4 @@
-"""Writes `python/verus/schema.py`: the types of a scenario, from the schema that Rust states.
+"""Writes `python/verus/lab/schema.py`: the types of a scenario, from the schema that Rust states.
 
 .venv/bin/python scripts/scenario_types.py     # after a change of crates/sim/src/scenario.rs
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parents[1] / "python" / "verus" / "schema.py"
+TARGET = Path(__file__).parents[1] / "python" / "verus" / "lab" / "schema.py"
 #: What Rust calls a flow of a scenario has a plainer name here.
 NAMES = {"FlowSpec": "Flow"}
 PLAIN = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None"}
@@ -24,7 +24,7 @@ NO_SETTINGS = ("trace", "queue", "flows", "ack_bytes", "records", "series", "epo
 HEAD = '''"""A scenario's types and settings, written by `scripts/scenario_types.py` from the schema that Rust states.
 
 Whatever takes a path or a run in Python has its settings from here: as keywords (`…Options`), and as values with
-defaults (`…Settings`). Ranges are in `verus.scenario.SCHEMA`.
+defaults (`…Settings`). Ranges are in `verus.lab.scenario.SCHEMA`.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ import pytest
 import verus
 from verus import Flow, Link, Metrics, Trace, compare, simulate
 from verus.api import LinkOptions
-from verus.results import Results
-from verus.scenario import DEFAULTS, Settings
+from verus.lab.results import Results
+from verus.lab.scenario import DEFAULTS, Settings
 
 
 def test_records_are_arrays_of_one_length() -> None:

@@ -11,18 +11,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from markupsafe import escape
 
-from verus import _verus, experiments
-from verus.experiments.others import ablation, arena
-from verus.experiments.others.arena import field
-from verus.experiments.others.arena.found import Found
-from verus.experiments.others.arena.questions import QUESTIONS
-from verus.experiments.others.dominance import Point, dominates, order
-from verus.experiments.shared.experiment import Options
-from verus.experiments.shared.recordings import MissingRecordings
-from verus.experiments.shared.reproduction import columns_for
-from verus.report import page_for
-from verus.results import Results
+from verus import _verus, papers
+from verus.lab.results import Results
+from verus.papers.experiment import Options
+from verus.papers.own import ablation, arena
+from verus.papers.own.arena import field
+from verus.papers.own.arena.found import Found
+from verus.papers.own.arena.questions import QUESTIONS
+from verus.papers.own.dominance import Point, dominates, order
+from verus.papers.recordings import MissingRecordings
+from verus.papers.reproduction import columns_for
+from verus.saved_run import page_for
 
 Command = Callable[..., Any]
 
@@ -118,7 +119,7 @@ def short() -> Results:
 
 def test_the_short_form_is_the_same_twice(short: Results) -> None:
     again = field.prepare(Options(built_in=True, short=True))(None)
-    assert arena.to_csv(again) == arena.to_csv(short)
+    assert arena.csv(again) == arena.csv(short)
     assert arena.to_markdown(again) == arena.to_markdown(short)
     assert [figure.spec for figure in arena.page(again).figures()] == [
         figure.spec for figure in arena.page(short).figures()
@@ -128,11 +129,11 @@ def test_the_short_form_is_the_same_twice(short: Results) -> None:
 def test_each_question_has_a_table_with_everyone_and_a_chart(short: Results) -> None:
     page = page_for(short)
     assert [section.title for section in page.sections] == [question.title for question in QUESTIONS]
-    for section, (heads, *rows) in zip(page.sections, arena.tables(short).values(), strict=True):
+    for section, (_, grid) in zip(page.sections, arena.tables(short), strict=True):
         assert len(section.figures) == 1
-        assert {row[0] for row in rows} == set(field.SENDERS)
-        assert all(len(row) == len(heads) for row in rows)
-        assert all(cell in section.body for cell in rows[0])
+        assert {row[0] for row in grid.rows} == set(field.SENDERS)
+        assert all(len(row) == len(grid.heads) for row in grid.rows)
+        assert all(escape(cell) in section.body for cell in grid.rows[0])
 
 
 def test_the_page_says_which_channels_were_used(short: Results) -> None:
@@ -143,13 +144,14 @@ def test_the_page_says_which_channels_were_used(short: Results) -> None:
 
 def test_the_order_of_the_table_is_that_of_dominance(short: Results) -> None:
     found = Found(short)
-    assert [row[0] for row in arena.tables(short)["order"][1:]] == [one.sender for one in found.standings()]
-    dominated = [int(row[1]) for row in arena.tables(short)["order"][1:]]
+    (grid,) = (grid for question, grid in arena.tables(short) if question.name == "order")
+    assert [row[0] for row in grid.rows] == [one.sender for one in found.standings()]
+    dominated = [int(str(row[1])) for row in grid.rows]
     assert dominated == sorted(dominated)
 
 
 def test_what_is_known_of_senders_comes_out(short: Results) -> None:
-    rows = list(csv.DictReader(io.StringIO(arena.to_csv(short))))
+    rows = list(csv.DictReader(io.StringIO(arena.csv(short))))
     cells = {(row["question"], row["sender"], row["column"]): row["found"] for row in rows}
 
     def first(question: str, sender: str, column: str) -> float:
@@ -181,8 +183,8 @@ def test_a_sender_of_ones_own_takes_part_in_every_question(
     size = field.Size(("campus 3G up",), (field.BLOATED,), stretches=2, stretch_s=2.0, seeds=2, shared_s=3.0)
     monkeypatch.setattr(field, "SHORT", size)
     found = field.prepare(Options(built_in=True, short=True, schemes=(own, "cubic", "verus:ratio=4")))(None)
-    for rows in arena.tables(found).values():
-        assert {row[0] for row in rows[1:]} == {*field.SENDERS, "Mine", "cubic", "Verus R=4"}
+    for _, grid in arena.tables(found):
+        assert {row[0] for row in grid.rows} == {*field.SENDERS, "Mine", "cubic", "Verus R=4"}
     assert f"{len(field.SENDERS) + 3} senders over" in arena.lead(found)
     assert all("Mine" in section.body for section in page_for(found).sections)
     ran = verus("reproduce", "arena", "--short", "--built-in", "--scheme", "mine.py:Mien")
@@ -235,8 +237,8 @@ def test_the_ablation_says_that_it_ran_without_recordings(monkeypatch: pytest.Mo
 
 
 def test_all_does_without() -> None:
-    assert "arena" in experiments.NAMES
-    assert "arena" not in experiments.ALL
+    assert "arena" in papers.NAMES
+    assert "arena" not in papers.ALL
 
 
 def test_the_documented_tables_are_the_result() -> None:

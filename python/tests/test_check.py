@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from verus import suites
-from verus.scenario import Contestant
+from verus.lab.scenario import Contestant
 from verus.suites import Check, bbr_states, judge
 from verus.suites.judge import Verdict
 

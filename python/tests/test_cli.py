@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from verus import cli
-from verus.verbs import VERBS
+from verus.commands.verbs import VERBS
 
 Command = Callable[..., Any]
 

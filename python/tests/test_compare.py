@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from verus.results import Results
+from verus.lab.results import Results
 
 Command = Callable[..., Any]
 Look = Callable[[Path], list[str]]

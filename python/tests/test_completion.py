@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from verus.commands.completion import candidates
-from verus.endpoint import ENDPOINT_VERBS
-from verus.verbs import VERBS
+from verus.commands.verbs import VERBS
+from verus.endpoints.program import ENDPOINT_VERBS
 
 Command = Callable[..., Any]
 

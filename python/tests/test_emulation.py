@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from verus import emulation, runner
-from verus.endpoint import find_endpoint
-from verus.experiments.others import agreement, side_by_side
-from verus.results import Results
-from verus.rows import ROW_FIELDS
-from verus.scenario import Contestant, Settings, make_run
+from verus.endpoints import emulation
+from verus.endpoints.program import find_endpoint
+from verus.lab import runner
+from verus.lab.metric_rows import ROW_FIELDS
+from verus.lab.results import Results
+from verus.lab.scenario import Contestant, Settings, make_run
+from verus.papers.own import agreement, side_by_side
 
 from .conftest import Command
 

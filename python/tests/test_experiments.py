@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from verus import experiments
-from verus.experiments.others import cs244
-from verus.experiments.shared import claims
-from verus.experiments.shared.experiment import Options
-from verus.experiments.shared.reproduction import Column, columns_for
-from verus.experiments.shared.target import Check, verdict
-from verus.results import Results
-from verus.runner import run_all
+from verus import papers
+from verus.lab.results import Results
+from verus.lab.runner import run_all
+from verus.papers import claims
+from verus.papers.experiment import Options
+from verus.papers.later import cs244
+from verus.papers.reproduction import Column, columns_for
+from verus.papers.target import Check, verdict
 
 Command = Callable[..., Any]
 
@@ -153,9 +153,9 @@ def test_what_is_measured_is_what_is_claimed() -> None:
 
 
 def test_a_missed_target_is_exit_code_3(verus: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = experiments.find("calibration")
+    real = papers.find("calibration")
     missed = Check(name="moon", value=2.0, high=1.0, unit="ms")
-    moved = experiments.Experiment(
+    moved = papers.Experiment(
         name="calibration",
         source=real.source,
         prepare=lambda _options: (
@@ -165,7 +165,7 @@ def test_a_missed_target_is_exit_code_3(verus: Command, monkeypatch: pytest.Monk
         page=real.page,
         summary=lambda _results: verdict([missed]),
     )
-    monkeypatch.setattr(experiments, "find", lambda _name: moved)
+    monkeypatch.setattr(papers, "find", lambda _name: moved)
     ran = verus("reproduce", "calibration")
     assert ran.code == 3
     assert "Missed: moon: 2 ms, 100 % above 1 ms (wanted at most 1 ms)." in ran.out
@@ -173,4 +173,4 @@ def test_a_missed_target_is_exit_code_3(verus: Command, monkeypatch: pytest.Monk
 
 def test_list_names_the_experiments(verus: Command) -> None:
     out = verus("reproduce", "list").out
-    assert [line.split()[0] for line in out.splitlines()] == list(experiments.NAMES)
+    assert [line.split()[0] for line in out.splitlines()] == list(papers.NAMES)

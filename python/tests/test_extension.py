@@ -168,7 +168,7 @@ def test_the_types_of_a_scenario_are_those_of_the_schema() -> None:
     repository = Path(__file__).parents[2]
     maker = runpy.run_path(str(repository / "scripts" / "scenario_types.py"))
     made = maker["written"](json.loads(_verus.scenario_schema()))
-    assert (repository / "python" / "verus" / "schema.py").read_text() == made, "run scripts/scenario_types.py"
+    assert (repository / "python" / "verus" / "lab" / "schema.py").read_text() == made, "run scripts/scenario_types.py"
 
 
 def test_the_default_scenario_is_what_the_schema_says() -> None:

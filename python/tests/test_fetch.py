@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from verus import _verus, fetch
+from verus import _verus
+from verus.lab import fetch
 
 Command = Callable[..., Any]
 

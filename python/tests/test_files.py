@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from verus.errors import FieldError
-from verus.files import refuse_existing, write_whole
+from verus.lab.atomic_write import refuse_existing, write_whole
 
 
 def test_a_file_is_replaced_whole_and_only_when_asked(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from verus import _verus, cluster, inputs, store
+from verus import _verus
 from verus.errors import flag_of
-from verus.scenario import SCHEMA, Contestant, Run, make_run
-from verus.store import Keys
+from verus.lab import cluster, inputs, store
+from verus.lab.scenario import SCHEMA, Contestant, Run, make_run
+from verus.lab.store import Keys
 
 Command = Callable[..., Any]
 

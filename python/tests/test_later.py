@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from verus.experiments.later import abc, alcc
-from verus.experiments.shared import claims
-from verus.experiments.shared.experiment import Options
-from verus.experiments.shared.reproduction import columns_for
-from verus.results import Results
-from verus.runner import run_all
+from verus.lab.results import Results
+from verus.lab.runner import run_all
+from verus.papers import claims
+from verus.papers.experiment import Options
+from verus.papers.later import abc, alcc
+from verus.papers.reproduction import columns_for
 
 
 def test_the_published_numbers_are_those_of_the_reference(shared: Path) -> None:

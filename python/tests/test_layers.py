@@ -10,47 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from verus import experiments
+from verus import papers
 
 PACKAGE = Path(__file__).parents[1] / "verus"
 
-#: From the bottom: each may import what is below it, and of its own layer what does not lead back.
-LAYERS = {
-    "words, numbers and what Rust knows": (
-        "_verus",
-        "controller",
-        "errors",
-        "checks",
-        "plain",
-        "output",
-        "numbers",
-        "interval",
-        "labels",
-        "endpoint",
-        "files",
-        "bounded",
-    ),
-    "what to run": ("schema", "scenario", "inputs", "keywords", "study", "fetch", "suites"),
-    "running it": ("runner", "emulation", "store", "cluster"),
-    "what came of it": ("rows", "repeats", "folder", "qlog", "lines", "columns", "probe", "results", "overlay"),
-    "what came of many runs": ("sweep", "training"),
-    "what is shown": ("summary", "style", "table", "figures*", "render"),
-    "pages": ("page", "comparison", "recording", "study_page", "notebook"),
-    "suites, run and judged": ("suites.seen", "suites.bbr_states", "suites.measures", "suites.judge", "suites.explain"),
-    "suites, shown": ("suites.show", "suites.junit", "suites.results", "suites.page"),
-    "what experiments share": ("experiments.shared*",),
-    "experiments": (
-        "experiments.sigcomm*",
-        "experiments.model*",
-        "experiments.later*",
-        "experiments.others*",
-    ),
-    "their list": ("experiments",),
-    "the page of anything": ("report",),
-    "for Python": ("api", "trace", "gym", ""),
-    "for people": ("commands*", "verbs", "mistakes"),
-    "the command": ("cli", "__main__"),
-}
+#: From the bottom: each may import what is below it, and of its own layer what does not lead back. The first that fits.
+LAYERS = (
+    ("_verus", "controller", "errors"),
+    ("lab*",),
+    ("endpoints*",),
+    ("report*",),
+    ("suites*",),
+    ("papers*",),
+    ("saved_run", "api", "trace", "gym", ""),
+    ("commands*",),
+    ("cli", "__main__"),
+)
 
 
 def name_of(path: Path) -> str:
@@ -79,8 +54,8 @@ def imported(tree: ast.AST) -> set[str]:
 
 def graph() -> dict[str, set[str]]:
     known = {name: imported(ast.parse(path.read_text())) for name, path in MODULES.items()}
-    # `experiments.find` imports by name.
-    known["experiments"] |= {experiments.module_of(name) for name in experiments.NAMES}
+    # `papers.find` imports by name.
+    known["papers"] |= {papers.module_of(name) for name in papers.NAMES}
     return known
 
 
@@ -88,10 +63,7 @@ GRAPH = graph()
 
 
 def layer(module: str) -> int:
-    (found,) = [
-        place for place, names in enumerate(LAYERS.values()) if any(fnmatch.fnmatchcase(module, name) for name in names)
-    ]
-    return found
+    return next(place for place, names in enumerate(LAYERS) if any(fnmatch.fnmatchcase(module, name) for name in names))
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))

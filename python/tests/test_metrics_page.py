@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 import pytest
 
 from verus import Comparison, compare
-from verus.columns import ROW_SCHEMA
-from verus.probe import _PROFILE, _ROWS, _SERIES
-from verus.rows import PER_FLOW_NUMBERS, ROW_FIELDS
+from verus.lab.arrow_tables import ROW_SCHEMA
+from verus.lab.metric_rows import PER_FLOW_NUMBERS, ROW_FIELDS
+from verus.lab.probe import _PROFILE, _ROWS, _SERIES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")

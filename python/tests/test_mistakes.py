@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from verus.endpoint import ENDPOINT_VERBS
-from verus.verbs import VERBS
+from verus.commands.verbs import VERBS
+from verus.endpoints.program import ENDPOINT_VERBS
 
 from .conftest import Command, Ran
 

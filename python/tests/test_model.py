@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from verus import _verus, training
+from verus import _verus
 from verus.api import Flow, Link, simulate
-from verus.runner import run_all
-from verus.scenario import Contestant, make_run
+from verus.lab import training
+from verus.lab.runner import run_all
+from verus.lab.scenario import Contestant, make_run
 
 Command = Callable[..., Any]
 Look = Callable[[Path], list[str]]

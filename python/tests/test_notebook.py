@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from verus import Comparison, Flow, Link, Result, Trace, compare, simulate
-from verus.notebook import Plot
+from verus.report.notebook import Plot
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_a_plot_shows_itself_and_is_saved(tmp_path: Path) -> None:
 
 
 def test_nothing_is_drawn_before_somebody_looks(monkeypatch: pytest.MonkeyPatch, comparison: Comparison) -> None:
-    monkeypatch.setattr("verus.render.svg", lambda _: pytest.fail("drawn"))
+    monkeypatch.setattr("verus.report.render.svg", lambda _: pytest.fail("drawn"))
     assert isinstance(comparison.plot(), Plot)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from verus.results import Results
-from verus.style import looks
-from verus.summary import blocks
+from verus.lab.results import Results
+from verus.report.style import looks
+from verus.report.summary import blocks
 
 Command = Callable[..., Any]
 

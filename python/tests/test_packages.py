@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -53,10 +52,3 @@ def test_a_published_crate_needs_published_ones_of_this_version(name: str) -> No
     for other in dependencies(CRATES[name][1]):
         assert other in PUBLISHED
         assert WORKSPACE["dependencies"][other]["version"] == WORKSPACE["package"]["version"]
-
-
-def test_the_map_says_which_crates_are_for_others() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text().partition("## Which crates are for others")[2].partition("\n## ")[0]
-    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
-    listed = {name: "not published" not in who for names, who in rows for name in re.findall(r"`([\w-]+)`", names)}
-    assert listed == {name: name in PUBLISHED for name in CRATES}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from verus import api, figures
-from verus.report import page_for
-from verus.results import Results
-from verus.summary import blocks
+from verus import api
+from verus.lab.results import Results
+from verus.report import figures
+from verus.report.summary import blocks
+from verus.saved_run import page_for
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import verus as package
-from verus import experiments
+from verus import papers
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -172,10 +172,8 @@ def test_commands_of_pages_are_known_with_their_options(page: Path, verbs: froze
 
 def test_the_artifact_names_every_experiment() -> None:
     text = (ROOT / "ARTIFACT.md").read_text(encoding="utf-8")
-    named = [
-        word for words in commands(text) if words[0] == "reproduce" for word in words[1:] if word in experiments.NAMES
-    ]
-    assert named == list(experiments.NAMES)
+    named = [word for words in commands(text) if words[0] == "reproduce" for word in words[1:] if word in papers.NAMES]
+    assert named == list(papers.NAMES)
 
 
 def test_targets_of_make_that_pages_name_exist() -> None:

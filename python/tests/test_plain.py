@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from verus import plain
+from verus.report import printable
 
 Command = Callable[..., Any]
 
@@ -31,8 +31,8 @@ def trace(folder: Path) -> Path:
 
 def test_every_letter_is_shown_or_written_out() -> None:
     for code in (*range(0x3000), 0xD800, 0xDCFF, 0xFEFF, 0xE0041):
-        harmless(plain.line("FORGED" + chr(code)))
-    assert plain.line("Ünïcödé – 資料 עברית · 5 µs") == "Ünïcödé – 資料 עברית · 5 µs"
+        harmless(printable.line("FORGED" + chr(code)))
+    assert printable.line("Ünïcödé – 資料 עברית · 5 µs") == "Ünïcödé – 資料 עברית · 5 µs"
 
 
 def test_a_table_shows_a_hostile_name_plainly(verus: Command, tmp_path: Path) -> None:

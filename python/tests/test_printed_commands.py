@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from verus import experiments
+from verus import papers
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -225,7 +225,7 @@ def test_what_is_printed_runs(page: str, shell: Shell, copy: Path) -> None:
             shell.serve(said)
         elif (wanted := re.match(r"verus reproduce (\S+)", said)) and wanted[1] != "list":
             # Each is run by tests of its own; here that there is one of that name, and the options.
-            assert wanted[1] == "all" or experiments.find(wanted[1])
+            assert wanted[1] == "all" or papers.find(wanted[1])
             shell.run(f"{said} --help")
         else:
             shell.run(said)

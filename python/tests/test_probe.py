@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from verus import report
-from verus.results import Results
-from verus.rows import NUMBERS, ROW_FIELDS
-from verus.summary import blocks
+from verus import saved_run
+from verus.lab.metric_rows import NUMBERS, ROW_FIELDS
+from verus.lab.results import Results
+from verus.report.summary import blocks
 
 Command = Callable[..., Any]
 
@@ -134,7 +134,7 @@ def test_the_page_of_a_probe_shows_what_was_seen_and_a_dash_for_the_rest(folder:
     words = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.S)
     assert "Verus: a live path" in words
     assert "one-way delay" in words
-    assert "nobody sees the bottleneck of a live path" in words
+    assert "live path cannot be observed" in words
     assert "Verus R=2 over phone.example up, phone.example down." in words
     assert "omniscient" not in page[page.index("const figures") :]
     for absent in ("omniscient", "NaN", "None", "null", "nan", "Simulated", "give the same numbers"):
@@ -165,7 +165,7 @@ def test_a_test_that_was_cut_and_one_that_a_server_limited_are_read_and_marked(f
 
 
 def test_no_figure_of_a_probe_draws_a_capacity(folder: Path) -> None:
-    for figure in report.page_for(Results.read(folder)).figures():
+    for figure in saved_run.page_for(Results.read(folder)).figures():
         text = json.dumps(figure.spec, allow_nan=False)
         assert '"values": [{"t": []' not in text
         assert '"capacity": [' not in text, figure.name
@@ -238,7 +238,7 @@ def test_what_the_path_did_not_bound_is_called_no_channel(limit: str, share: flo
     way = {"limited_by": limit, "queued_share": share, "trace": "up-it.trace"}
     run["recording"]["ways"]["up"].update(way)
     (folder / "run.json").write_text(json.dumps(run))
-    page = report.page_for(Results.read(folder))
+    page = saved_run.page_for(Results.read(folder))
     assert said in page.lead
     no_channel = "`up-it.trace` is not what the path carries, and no channel." in page.lead
     assert no_channel == (limit != "path_queue")

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from verus import _verus, qlog, runner
+from verus import _verus
+from verus.lab import qlog, runner
 
 Command = Callable[..., Any]
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 from verus import _verus, compare
 from verus.errors import FieldError
-from verus.scenario import Settings
+from verus.lab.scenario import Settings
 
 from .conftest import Command
 

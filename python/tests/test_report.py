@@ -15,11 +15,12 @@ from typing import Any
 
 import pytest
 
-from verus import api, comparison, figures, render, report, style
+from verus import api, saved_run
 from verus.commands.talk import Talk
-from verus.page import to_html
-from verus.results import Results
-from verus.summary import blocks
+from verus.lab.results import Results
+from verus.report import comparison, figures, render, style
+from verus.report.page import to_html
+from verus.report.summary import blocks
 
 Command = Callable[..., Any]
 
@@ -76,13 +77,13 @@ def test_the_page_is_the_same_drawn_again(saved: Path, verus: Command) -> None:
 
 def test_captions_say_what_was_run(saved: Path) -> None:
     results = Results.read(saved)
-    for figure in report.page_for(results).figures():
+    for figure in saved_run.page_for(results).figures():
         for word in ("queue red:min=375000", "seed 1", "20 ms propagation each way", "Verus in the modes named"):
             assert word in figure.caption, figure.name
 
 
 def test_a_caption_says_once_whether_delay_has_propagation_in_it(saved: Path) -> None:
-    for figure in report.page_for(Results.read(saved)).figures():
+    for figure in saved_run.page_for(Results.read(saved)).figures():
         told = [words for words in ("propagation included", "propagation is not in it") if words in figure.caption]
         assert len(told) == 1, (figure.name, told)
 
@@ -94,8 +95,8 @@ def test_every_table_ends_with_what_could_be_had(saved: Path) -> None:
     assert len(compared) == 1 + 2
     for table in compared:
         last = re.findall(r"<tr.*?</tr>", table)[-1]
-        assert last.startswith("<tr class=omniscient><th scope=row>omniscient</th>")
-    summary = re.findall(r"<td>(.*?)</td>", re.findall(r"<tr class=omniscient>.*?</tr>", compared[0])[0])
+        assert last.startswith('<tr class="omniscient"><th scope=row>omniscient</th>')
+    summary = re.findall(r"<td>(.*?)</td>", re.findall(r'<tr class="omniscient">.*?</tr>', compared[0])[0])
     assert summary == ["100.0", "0.0", "0.0", "100.0 · 0", "100.0 · 0"]
 
 
@@ -113,7 +114,7 @@ def test_text_cannot_become_markup(tmp_path: Path) -> None:
     path = tmp_path / "a" / name.replace("/", "-")
     path.write_text("".join(f"{time}\n" for time in range(1, 1000, 3)))
     found = api.compare(traces=[str(path)], schemes=["cubic"], duration_s=1)
-    page = to_html(report.page_for(found.results), found.results.config)
+    page = to_html(saved_run.page_for(found.results), found.results.config)
     assert "<script>alert" not in page
 
 
@@ -143,7 +144,7 @@ def test_what_is_read_is_what_was_written(saved: Path) -> None:
 
 def test_several_flows_are_also_drawn_one_by_one(tmp_path: Path) -> None:
     found = api.compare(traces=["rate:10"], schemes=["cubic"], mixes=["verus*2+cubic"], flows=3, duration_s=3)
-    drawn = {figure.name: figure for figure in report.page_for(found.results).figures()}
+    drawn = {figure.name: figure for figure in saved_run.page_for(found.results).figures()}
     panels = drawn["flows-rate-10"].spec["concat"]
     assert [len(panel["layer"][0]["data"]["values"]) for panel in panels] == [3, 3]
     assert "Jain" in comparison.results_table(blocks(found.results)[0])
@@ -151,7 +152,7 @@ def test_several_flows_are_also_drawn_one_by_one(tmp_path: Path) -> None:
 
 def test_flows_have_the_colours_of_their_schemes(tmp_path: Path) -> None:
     found = api.compare(traces=["rate:10"], schemes=[], mixes=["newreno+cubic+verus:ratio=4"], duration_s=1)
-    drawn = {figure.name: figure for figure in report.page_for(found.results).figures()}
+    drawn = {figure.name: figure for figure in saved_run.page_for(found.results).figures()}
     scale = drawn["flows-rate-10"].spec["concat"][0]["layer"][0]["encoding"]["color"]["scale"]
     colors = dict(zip(scale["domain"], scale["range"], strict=True))
     assert colors["cubic"] == style._HUES["cubic"][0]
@@ -201,7 +202,7 @@ def test_repetitions_show_95_percent_intervals(verus: Command, tmp_path: Path) -
     assert "Student's t" in ran.out
     page = (tmp_path / "one" / "report.html").read_text()
     assert f"<td>{statistics.mean(values):.2f} ± {half:.2f}</td>" in page
-    assert "Student&#x27;s t" in page
+    assert "Student&#39;s t" in page
     widest = max(map(len, ran.out.splitlines()))
     assert widest <= 110
 

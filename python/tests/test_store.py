@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verus import store
-from verus.runner import run_all
-from verus.scenario import Contestant, Run, make_run
-from verus.store import Keys, Store
+from verus.lab import store
+from verus.lab.runner import run_all
+from verus.lab.scenario import Contestant, Run, make_run
+from verus.lab.store import Keys, Store
 
 Command = Callable[..., Any]
 

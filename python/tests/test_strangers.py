@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from verus import cluster, store
 from verus.commands.play import server
-from verus.scenario import Contestant, make_run
+from verus.lab import cluster, store
+from verus.lab.scenario import Contestant, make_run
 
 Command = Callable[..., Any]
 
@@ -234,8 +234,8 @@ def most_memory(code: str, *arguments: object) -> tuple[str, int]:
 READ = """
 import sys
 from pathlib import Path
-from verus.results import Results
-from verus.sweep import Plan
+from verus.lab.results import Results
+from verus.lab.sweep import Plan
 try:
     (Plan if sys.argv[1].endswith(".gz") else Results).read(Path(sys.argv[1]))
 except ValueError as error:
@@ -299,7 +299,7 @@ def test_a_small_stored_run_cannot_become_a_large_one(claimed: int, there: int, 
     path = store.Store(tmp_path).path(key)
     path.parent.mkdir()
     path.write_bytes(hashlib.sha256(packed).digest() + packed)
-    read = "import pathlib, sys\nfrom verus.store import Store\nStore(pathlib.Path(sys.argv[1])).read(sys.argv[2])"
+    read = "import pathlib, sys\nfrom verus.lab.store import Store\nStore(pathlib.Path(sys.argv[1])).read(sys.argv[2])"
     _, peak = most_memory(read, tmp_path, key)
     assert peak < 500
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from verus.page import to_html
-from verus.study_page import study_page
-from verus.sweep import Folder, Plan, cells
+from verus.lab.sweep import Folder, Plan, cells
+from verus.report.page import to_html
+from verus.report.study_page import study_page
 
 Command = Callable[..., Any]
 

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from verus import style
-from verus.figures.series import PHASES
-from verus.summary import Cell
+from verus.report import style
+from verus.report.figures.series import PHASES
+from verus.report.summary import Cell
 
 ALGORITHMS = ["cubic", "newreno", "vegas", "sprout", "bbr1", "bbr", "copa", "ledbatpp", "c4", "vivace", "scream"]
 

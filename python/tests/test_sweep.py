@@ -21,11 +21,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from verus import cluster, inputs, store, study, sweep
-from verus.rows import ROW_FIELDS
-from verus.scenario import SCHEMA, Settings
-from verus.store import Store
-from verus.sweep import MOST_PLAN, Plan
+from verus.lab import cluster, inputs, store, study, sweep
+from verus.lab.metric_rows import ROW_FIELDS
+from verus.lab.scenario import SCHEMA, Settings
+from verus.lab.store import Store
+from verus.lab.sweep import MOST_PLAN, Plan
 
 Command = Callable[..., Any]
 
@@ -314,8 +314,8 @@ CUBIC = 'trace = "rate:5"\nscheme = "cubic"\n'
         (CUBIC + "flows = 1.5", "flows: must be a whole number, not 1.5"),
         (CUBIC + "flows = true", "flows: must be a whole number, not true"),
         (CUBIC + "flows = [1, 1]", "flows: has 1 twice"),
-        (CUBIC + 'loop = "yes"', "loop: must be true or false, not 'yes'"),
-        (CUBIC + 'duration_s = "long"', "duration_s: must be a number, not 'long'"),
+        (CUBIC + 'loop = "yes"', 'loop: must be true or false, not "yes"'),
+        (CUBIC + 'duration_s = "long"', 'duration_s: must be a number, not "long"'),
         (CUBIC + "duration_s = -1", "duration_s: must be "),
         (CUBIC + "seed = -1", "seed: must be 0 or more, not -1"),
         (CUBIC + "seed = {from = 1}", "seed.to: is missing"),
@@ -328,10 +328,10 @@ CUBIC = 'trace = "rate:5"\nscheme = "cubic"\n'
         ('trace = "rate:5"\nscheme = "verus:ratio=x"', "scheme: "),
         ('trace = "rate:5"\nscheme = "linux:cc=bbr"', "scheme: `linux:cc=bbr` is the kernel's"),
         (CUBIC + 'queue = "codle"', "queue: "),
-        (CUBIC + 'queue = ["codel:target_ms=5", "codel:target_ms=5,9"]', "queue: has 'codel:target_ms=5' twice"),
+        (CUBIC + 'queue = ["codel:target_ms=5", "codel:target_ms=5,9"]', 'queue: has "codel:target_ms=5" twice'),
         (
             'trace = "rate:5"\nscheme = ["cubic", "verus:ratio=2..4"]',
-            "scheme: 'verus:ratio=2..4' stands for several: give the values of its keys under `params`",
+            'scheme: "verus:ratio=2..4" stands for several: give the values of its keys under `params`',
         ),
         ('trace = "rate:5"\nmix = "cubic*0"', "mix: "),
         ('trace = "rate:5"\nmix = "cubic*2"\nflows = 3', "flows: is for `scheme`"),

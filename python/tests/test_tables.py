@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from verus import table
 from verus.commands import tables
-from verus.scenario import Contestant, Settings
-from verus.style import looks
-from verus.summary import Cell, blocks_of
+from verus.lab.scenario import Contestant, Settings
+from verus.report import table
+from verus.report.style import looks
+from verus.report.summary import Cell, blocks_of
 
 Command = Callable[..., Any]
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from verus._verus import Acked, Departure, Feedback, Timeout
     from verus.api import Comparison, Flow, FlowResult, Link, Metrics, Result, compare, simulate
     from verus.controller import Controller
-    from verus.runner import RunError
+    from verus.lab.runner import RunError
     from verus.trace import Trace
 
 __all__ = [
@@ -71,7 +71,7 @@ def __getattr__(name: str) -> Any:
 
         return controller.Controller
     if name == "RunError":
-        from verus import runner
+        from verus.lab import runner
 
         return runner.RunError
     if name == "Trace":

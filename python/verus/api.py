@@ -18,28 +18,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from verus import summary
-from verus.checks import above_zero, text_list, whole
 from verus.controller import Scheme, text_of
-from verus.errors import FieldError, near
-from verus.folder import new_folder
-from verus.keywords import spelled_out
-from verus.results import Results
-from verus.runner import Progress, RunError, run_all, run_each, sort_out
-from verus.scenario import (
-    DEFAULT_CHANNELS,
-    DEFAULT_SCHEMES,
-    PAPER_QUEUE,
-    Contestant,
-    Settings,
-    check_fields,
-)
-from verus.schema import PathOptions, PathSettings, RunOptions, RunSettings, Scenario
-from verus.table import comparison as comparison_table
-from verus.table import printed, run_table
+from verus.errors import FieldError, near_or_all
+from verus.lab.arguments import above_zero, text_list, whole
+from verus.lab.keywords import spelled_out
+from verus.lab.results import Results
+from verus.lab.results_folder import new_folder
+from verus.lab.runner import Progress, RunError, run_all, run_each, sort_out
+from verus.lab.scenario import DEFAULT_CHANNELS, DEFAULT_SCHEMES, PAPER_QUEUE, Contestant, Settings, check_fields
+from verus.lab.schema import PathOptions, PathSettings, RunOptions, RunSettings, Scenario
+from verus.report import summary
+from verus.report.table import comparison as comparison_table
+from verus.report.table import printed, run_table
 
 if TYPE_CHECKING:
-    from verus.notebook import Plot
+    from verus.report.notebook import Plot
 
 Array = npt.NDArray[Any]
 
@@ -57,7 +50,7 @@ class Metrics(dict[str, float | None]):
     """
 
     def __missing__(self, name: str) -> float | None:
-        hint = near(name, self) or f"; there are {', '.join(self)}"
+        hint = near_or_all(name, self)
         raise KeyError(f"there is no metric `{name}`{hint}")
 
 
@@ -280,7 +273,7 @@ class Result:
 
     def plot(self) -> Plot:
         """Capacity, throughput, queueing delay and window over time."""
-        from verus import notebook
+        from verus.report import notebook
 
         return notebook.series(self.results)
 
@@ -290,7 +283,7 @@ class Result:
         Raises:
             ValueError: There is one flow.
         """
-        from verus import notebook
+        from verus.report import notebook
 
         return notebook.flows(self.results)
 
@@ -300,12 +293,12 @@ class Result:
         Raises:
             ValueError: No sender here showed a delay profile.
         """
-        from verus import notebook
+        from verus.report import notebook
 
         return notebook.profiles(self.results)
 
     def _repr_html_(self) -> str:
-        from verus import notebook
+        from verus.report import notebook
 
         return notebook.run_html(self.results)
 
@@ -437,7 +430,7 @@ class Comparison:
 
     def plot(self) -> Plot:
         """Delay against throughput: a panel for each channel and queue."""
-        from verus import notebook
+        from verus.report import notebook
 
         return notebook.scatter(self.results)
 
@@ -451,7 +444,7 @@ class Comparison:
         Raises:
             ValueError: None or several are meant.
         """
-        from verus import notebook
+        from verus.report import notebook
 
         return notebook.series(self.results, trace=trace, queue=queue)
 
@@ -461,7 +454,7 @@ class Comparison:
         Raises:
             ValueError: None or several are meant; or every run there has one flow.
         """
-        from verus import notebook
+        from verus.report import notebook
 
         return notebook.flows(self.results, trace=trace, queue=queue)
 
@@ -471,12 +464,12 @@ class Comparison:
         Raises:
             ValueError: No sender here showed a delay profile.
         """
-        from verus import notebook
+        from verus.report import notebook
 
         return notebook.profiles(self.results)
 
     def _repr_html_(self) -> str:
-        from verus import notebook
+        from verus.report import notebook
 
         return notebook.comparison_html(self.results)
 
@@ -493,7 +486,7 @@ class Comparison:
         Raises:
             ValueError: The folder cannot be used.
         """
-        from verus.report import write_page
+        from verus.saved_run import write_page
 
         target = Path(folder)
         with new_folder(target, force=force) as draft:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from verus import EXTENSION
-from verus.endpoint import BAD_INPUT, ENDPOINT, ENDPOINT_VERBS, find_endpoint
+from verus.endpoints.program import BAD_INPUT, ENDPOINT, ENDPOINT_VERBS, find_endpoint
 
 #: Options that may stand before a verb.
 _GLOBAL = ("-v", "--verbose", "-q", "--quiet")
@@ -54,7 +54,7 @@ def _ask_for_help(words: list[str]) -> list[str]:
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one of the lab's verbs; returns the exit code."""
-    from verus.output import patient
+    from verus.commands.output import patient
 
     with patient() as printed:
         code = _run(arguments)
@@ -65,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from verus import verbs
+    from verus.commands import verbs
 
     words = _ask_for_help(list(arguments))
     if not words or words[0] in ("--help", "-h"):
@@ -75,14 +75,14 @@ def _run(arguments: Sequence[str]) -> int:
     leading = list(itertools.takewhile(_GLOBAL.__contains__, words))
     words = [*words[len(leading) :], *leading]
     if words[0] not in (*verbs.first_words(), "--version", "-V"):
-        from verus.mistakes import unknown_verb
+        from verus.commands.mistakes import unknown_verb
 
         return _complain(unknown_verb(words[0]), BAD_INPUT)
 
     from cyclopts import CycloptsError
 
     try:
-        from verus.commands import app
+        from verus.commands.app import app
     except ImportError as error:
         if os.environ.get(EXTENSION):
             return _complain(str(error), BAD_INPUT)
@@ -99,7 +99,7 @@ def _run(arguments: Sequence[str]) -> int:
             f"{flag_of(error.field)}: {in_flags(error.problem)}", BAD_INPUT, getattr(error, "__notes__", ())
         )
     except CycloptsError as error:
-        from verus.mistakes import usage
+        from verus.commands.mistakes import usage
 
         return _complain(usage(error), BAD_INPUT)
     except OSError as error:
@@ -127,7 +127,7 @@ def _print(text: str) -> int:
 
 
 def _complain(message: str, code: int, more: Iterable[str] = ()) -> int:
-    from verus.plain import line
+    from verus.report.printable import line
 
     print(line(f"verus: {message}"), file=sys.stderr)
     for told in more:

@@ -6,6 +6,7 @@ names into flags and exits with code 2.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 
@@ -74,9 +75,32 @@ def near(word: str, names: Iterable[str]) -> str:
 
     def likeness(name: str) -> float:
         typed = word.lower()
-        return max(difflib.SequenceMatcher(None, typed, part).ratio() for part in (name, name.rpartition("-")[2]))
+        return max(
+            difflib.SequenceMatcher(None, typed, part.lower()).ratio() for part in (name, name.rpartition("-")[2])
+        )
 
     close = {name: likeness(name) for name in names}
     best = sorted((name for name in close if close[name] >= 0.6), key=lambda name: -close[name])
     meant = [f"`{name}`" for name in best[:3] if close[name] == close[best[0]]]
     return f"; did you mean {' or '.join(meant)}?" if meant else ""
+
+
+def near_or_all(word: str, names: Iterable[str]) -> str:
+    """The nearest of `names`, or all of them where none is near and they are few.
+
+    Example:
+        >>> near_or_all("x", ["compare", "report"]), near_or_all("x", map(str, range(100)))
+        ('; there are compare, report', '')
+    """
+    known = list(names)
+    return near(word, known) or (f"; there are {', '.join(known)}" if len(known) < _MANY else "")
+
+
+#: So many names are too many for a line.
+_MANY = 40
+
+
+def shown(value: object) -> str:
+    """A value of a file in a message, not longer than a part of a line."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 40 else text[:37] + "…"

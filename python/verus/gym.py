@@ -17,10 +17,10 @@ from gymnasium import spaces
 
 from verus import _verus
 from verus.api import Link
-from verus.checks import above_zero, at_least
 from verus.controller import Controller, Scheme, given, text_of
 from verus.errors import FieldError
-from verus.scenario import DEFAULTS, Contestant, check_fields, make_run
+from verus.lab.arguments import above_zero, at_least
+from verus.lab.scenario import DEFAULTS, Contestant, check_fields, make_run
 
 #: The parts of an observation, in order, and the most that each can be.
 OBSERVED = {

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from verus import _verus
-from verus.checks import above_zero, check_seed
 from verus.errors import FieldError
+from verus.lab.arguments import above_zero, check_seed
 
 if TYPE_CHECKING:
-    from verus.notebook import Plot
+    from verus.report.notebook import Plot
 
 Array = npt.NDArray[Any]
 
@@ -106,12 +106,12 @@ class Trace:
 
     def plot(self) -> Plot:
         """Its rate over time."""
-        from verus import figures, notebook
+        from verus.report import figures, notebook
 
         return notebook.Plot.of(figures.trace_rate(self.name, self.times_ms))
 
     def _repr_html_(self) -> str:
-        from verus import notebook
+        from verus.report import notebook
 
         return notebook.facts_html(
             self.name,

@@ -134,7 +134,7 @@ fn a_study_has_it_in_its_file() {
 
 #[test]
 fn the_arena_has_the_controller_in_its_field() {
-    let asked = "from verus.experiments.others.arena.field import SENDERS; print(SENDERS['tide'])";
+    let asked = "from verus.papers.own.arena.field import SENDERS; print(SENDERS['tide'])";
     let printed = said(&python().args(["-c", asked]).output().expect("it starts"));
     assert_eq!(printed.trim(), "tide");
 }

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from rich import box
-from rich.table import Table
-
 from verus import _verus
 from verus.commands.options import Json
-from verus.commands.tables import table_console
+from verus.commands.tables import narrow_table, table_console
 from verus.commands.talk import tell_rows
-from verus.numbers import DELAY_NOTE
-from verus.plain import line
+from verus.report.numbers import DELAY_NOTE
+from verus.report.printable import line
 
 
 def analyze(
@@ -34,8 +31,7 @@ def analyze(
     if json_:
         tell_rows([{"schema": 1, "version": _verus.version(), "log": log, **metrics}])
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("metric", no_wrap=True)
+    table = narrow_table("metric")
     table.add_column("value", justify="right")
     for key, value in metrics.items():
         if not isinstance(value, list):

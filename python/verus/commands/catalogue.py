@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -13,10 +13,10 @@ from rich.text import Text
 
 from verus import _verus
 from verus.commands.options import Json
-from verus.commands.tables import table_console
+from verus.commands.tables import narrow_table, table_console
 from verus.commands.talk import tell_rows
-from verus.errors import FieldError, near
-from verus.scenario import DEFAULTS, SCHEMA
+from verus.errors import FieldError, near_or_all
+from verus.lab.scenario import DEFAULTS, SCHEMA
 
 #: Fields of a scenario that are lists, and what the schema calls one of them.
 PARTS = {"flows": "FlowSpec", "changes": "Change"}
@@ -24,69 +24,40 @@ PARTS = {"flows": "FlowSpec", "changes": "Change"}
 Names = Annotated[list[str] | None, Parameter(name="NAME", negative="")]
 
 
-def schemes(names: Names = None, /, *, json_: Json = False) -> None:
-    """Congestion controllers.
+def _lister(verb: str, about: str, example: str, entries: Callable[[], str]) -> Callable[..., None]:
+    """The verb that lists entries which Rust knows, all or some."""
+
+    def run(names: Names = None, /, *, json_: Json = False) -> None:
+        _show(verb, json.loads(entries()), names, as_json=json_)
+
+    run.__name__ = verb
+    run.__doc__ = f"""{about}
 
     Parameters
     ----------
     names
-        These with their keys, such as `cubic`. Default: all, a line each.
+        These with their keys, such as `{example}`. Default: all, a line each.
     json_
         Print one JSON object a line instead of a table.
     """
-    _show("schemes", json.loads(_verus.list_schemes()), names, as_json=json_)
+    return run
 
 
-def queues(names: Names = None, /, *, json_: Json = False) -> None:
-    """Queue disciplines.
-
-    Parameters
-    ----------
-    names
-        These with their keys, such as `codel`. Default: all, a line each.
-    json_
-        Print one JSON object a line instead of a table.
-    """
-    _show("queues", json.loads(_verus.list_queues()), names, as_json=json_)
-
-
-def traffic(names: Names = None, /, *, json_: Json = False) -> None:
-    """Traffic models: what flows have to send, and when.
-
-    Parameters
-    ----------
-    names
-        These with their keys, such as `video`. Default: all, a line each.
-    json_
-        Print one JSON object a line instead of a table.
-    """
-    _show("traffic", json.loads(_verus.list_traffic()), names, as_json=json_)
-
-
-def jitter(names: Names = None, /, *, json_: Json = False) -> None:
-    """Models of delay jitter: random additional delay of packets behind the bottleneck, which keeps their order.
-
-    Parameters
-    ----------
-    names
-        These with their keys, such as `wifi`. Default: all, a line each.
-    json_
-        Print one JSON object a line instead of a table.
-    """
-    _show("jitter", json.loads(_verus.list_jitter()), names, as_json=json_)
-
-
-def reorder(names: Names = None, /, *, json_: Json = False) -> None:
-    """Models of packet reordering: which packets are delayed so that later ones overtake them.
-
-    Parameters
-    ----------
-    names
-        These with their keys, such as `late`. Default: all, a line each.
-    json_
-        Print one JSON object a line instead of a table.
-    """
-    _show("reorder", json.loads(_verus.list_reorder()), names, as_json=json_)
+schemes = _lister("schemes", "Congestion controllers.", "cubic", _verus.list_schemes)
+queues = _lister("queues", "Queue disciplines.", "codel", _verus.list_queues)
+traffic = _lister("traffic", "Traffic models: what flows have to send, and when.", "video", _verus.list_traffic)
+jitter = _lister(
+    "jitter",
+    "Models of delay jitter: random additional delay of packets behind the bottleneck, which keeps their order.",
+    "wifi",
+    _verus.list_jitter,
+)
+reorder = _lister(
+    "reorder",
+    "Models of packet reordering: which packets are delayed so that later ones overtake them.",
+    "late",
+    _verus.list_reorder,
+)
 
 
 def measures(*, json_: Json = False) -> None:
@@ -103,10 +74,7 @@ def measures(*, json_: Json = False) -> None:
     if json_:
         _lines(entries)
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("measure", no_wrap=True)
-    table.add_column("unit", no_wrap=True)
-    table.add_column("what it is")
+    table = narrow_table("measure", "unit", "what it is", whole=2)
     for entry in entries:
         table.add_row(entry["name"], entry["unit"], Text(entry["summary"]))
     table_console().print(table)
@@ -199,8 +167,7 @@ def _show(verb: str, entries: Sequence[Mapping[str, Any]], names: Sequence[str] 
     if names is not None:
         known = [entry["name"] for entry in entries]
         if wrong := next((name for name in names if name not in known), None):
-            hint = near(wrong, known) or f"; there are {', '.join(known)}"
-            raise FieldError("name", f"`verus list {verb}` has no `{wrong}`{hint}")
+            raise FieldError("name", f"`verus list {verb}` has no `{wrong}`{near_or_all(wrong, known)}")
         entries = [entry for entry in entries if entry["name"] in names]
     if as_json:
         _lines(entries)
@@ -218,11 +185,7 @@ def _show(verb: str, entries: Sequence[Mapping[str, Any]], names: Sequence[str] 
         if not entry["keys"]:
             console.print()
             continue
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("key", no_wrap=True)
-        table.add_column("default", no_wrap=True)
-        table.add_column("unit")
-        table.add_column("meaning")
+        table = narrow_table("key", "default", "unit", "meaning", whole=2)
         for key in entry["keys"]:
             default = key.get("default")
             shown = "" if default is None else str(default)

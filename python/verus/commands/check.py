@@ -11,13 +11,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from verus import suites
-from verus.checks import at_least, check_seed
 from verus.commands.options import COUNT, Flag, Json, one, words
 from verus.commands.talk import Talk, tell, tell_rows
-from verus.errors import FieldError
-from verus.files import refuse_existing, write_whole
-from verus.folder import check_folder, new_folder
-from verus.scenario import MOST_REPETITIONS, Contestant, distinct, is_real, whose
+from verus.errors import FieldError, near_or_all
+from verus.lab.arguments import at_least, check_seed
+from verus.lab.atomic_write import refuse_existing, write_whole
+from verus.lab.results_folder import check_folder, new_folder
+from verus.lab.scenario import MOST_REPETITIONS, Contestant, distinct, is_real, whose
 from verus.suites import Suite, judge
 from verus.suites.explain import explained, listed
 
@@ -163,7 +163,7 @@ def _chosen(names: list[str] | None, patterns: list[str] | None) -> list[Suite]:
     known = [identity for found in loaded for row in found.rows for identity in (row.id, *map(row.id_of, row.checks))]
     for pattern in patterns:
         if not fnmatch.filter(known, pattern):
-            raise FieldError("row", f"there is no row `{pattern}`{suites.near(pattern, known)}")
+            raise FieldError("row", f"there is no row `{pattern}`{near_or_all(pattern, known)}")
     return [found for found in (_with_rows(suite, patterns) for suite in loaded) if found.rows]
 
 

@@ -18,23 +18,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from verus import inputs, rows
-from verus.checks import at_least
 from verus.commands.options import COUNT, LATENESS, Flag, Json, one
 from verus.commands.settings import takes_settings
 from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
-from verus.folder import check_folder, new_folder, read_config
-from verus.interval import INTERVAL_NOTE
-from verus.numbers import DELAY_NOTE, FILES_NOTE, FRAMES_NOTE
-from verus.plain import line
-from verus.qlog import new_logs
-from verus.runner import Ended, Logs, Outcome, RunError, as_ended, measure_each, sort_out
-from verus.scenario import Run, Settings, warning
-from verus.store import Keys, Store, complete, engine, kept
+from verus.lab import inputs, metric_rows
+from verus.lab.arguments import at_least
+from verus.lab.interval import INTERVAL_NOTE
+from verus.lab.qlog import new_logs
+from verus.lab.results_folder import check_folder, new_folder, read_config
+from verus.lab.runner import Ended, Logs, Outcome, RunError, as_ended, measure_each, sort_out
+from verus.lab.scenario import Run, Settings, warning
+from verus.lab.store import Keys, Store, complete, engine, kept
+from verus.report.numbers import DELAY_NOTE, FILES_NOTE, FRAMES_NOTE
+from verus.report.printable import line
 
 if TYPE_CHECKING:
-    from verus.results import Results
+    from verus.lab.results import Results
 
 Format = Literal["terminal", "csv", "markdown", "latex"]
 LogFormat = Literal["draft", "0.3"]
@@ -119,7 +119,7 @@ def compare(
         if not outcomes:
             raise RunError(problems)
         if json_:
-            tell_rows(map(rows.printed, rows.rows(runs, outcomes)))
+            tell_rows(map(metric_rows.printed, metric_rows.rows(runs, outcomes)))
             sys.stdout.flush()
         if target is not None:
             shown = None if json_ else format_
@@ -159,8 +159,8 @@ def _save(
     draw: bool,
 ) -> None:
     """Prints the table and writes the folder; draws it where that is asked for."""
-    from verus import summary
-    from verus.results import Results
+    from verus.lab.results import Results
+    from verus.report import summary
 
     results = summary.with_means(Results.collect(runs, outcomes, kind="compare", settings=settings.to_dict()))
     repeated = settings.repeat > 1 or settings.stretches is not None
@@ -177,10 +177,10 @@ def _save(
     with new_folder(target, force=force) as folder:
         results.write(folder)
         if draw:
-            from verus import report
+            from verus import saved_run
 
             with talk.doing("drawing the report"):
-                report.write_page(results, folder)
+                saved_run.write_page(results, folder)
     if draw:
         talk.say(f"Report: {target / 'report.html'}")
     else:
@@ -189,9 +189,9 @@ def _save(
 
 def _tell(results: Results, *, repeated: bool) -> None:
     """The table for people."""
-    from verus import table
     from verus.commands.tables import table_console
-    from verus.repeats import PAIRED_NOTE
+    from verus.lab.repeats import PAIRED_NOTE
+    from verus.report import table
 
     console = table_console()
     for block in table.comparison(results):
@@ -226,7 +226,7 @@ def _run(
     """Runs everything; with a store, what is not in it yet."""
     with talk.progress("emulating" if settings.emulate else "simulating") as progress:
         if settings.emulate:
-            from verus import emulation
+            from verus.endpoints import emulation
 
             work = functools.partial(emulation.as_ended, jobs=jobs, progress=progress, logs=logs)
         elif not columns:
@@ -248,7 +248,7 @@ def _unfinished(runs: list[Run], out: Path | None, *, emulate: bool) -> tuple[St
     The folder is named after the one that they are for; without one, after them: the same command finds it again.
     """
     if emulate:
-        from verus import emulation
+        from verus.endpoints import emulation
 
         keys = Keys(emulation.engine())
     else:
@@ -292,10 +292,10 @@ def _settings(given: dict[str, Any], path: Path | None) -> tuple[Settings, Mappi
     if config["kind"] != "compare":
         kind = config["kind"]
         own = {
-            rows.PROBE: "`verus probe`",
-            rows.RECORDING: "`verus probe client --record`",
-            rows.SHELL: "`verus shell`",
-            rows.CHECK: "`verus check`",
+            metric_rows.PROBE: "`verus probe`",
+            metric_rows.RECORDING: "`verus probe client --record`",
+            metric_rows.SHELL: "`verus shell`",
+            metric_rows.CHECK: "`verus check`",
             "simulate": "`verus.simulate`, in Python",
         }
         raise FieldError(

@@ -1,6 +1,6 @@
 """`verus completion`: a script for a shell, which asks `verus complete` how what was typed may go on.
 
-Verbs come from `verus.verbs`, options from the verbs' own signatures, and schemes, keys, queues and channels from the
+Verbs come from `verbs.py`, options from the verbs' own signatures, and schemes, keys, queues and channels from the
 lists that are parsed. Behind a verb of the endpoint, the endpoint answers, likewise.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from verus import _verus
-from verus.verbs import VERBS, first_words
+from verus.commands.verbs import VERBS, first_words
 
 Shell = Literal["bash", "zsh", "fish"]
 
@@ -91,7 +91,7 @@ def candidates(words: Sequence[str]) -> list[str]:
 
 
 def _arguments(verb: str) -> list[Any]:
-    from verus.commands import app
+    from verus.commands.app import app
 
     inner = app
     for word in verb.split():
@@ -121,11 +121,11 @@ def _values(argument: Any, last: str, verb: str = "") -> list[str]:
     if look is not None:
         return look(last)
     if verb == "reproduce":
-        from verus.experiments import NAMES
+        from verus.papers import NAMES
 
         return [name for name in ("all", "list", *NAMES) if name.startswith(last)]
     if verb == "trace fetch":
-        from verus.fetch import recordings
+        from verus.lab.fetch import recordings
 
         known = [name for entry in recordings() for name in (*entry.groups, entry.name)]
         return [name for name in dict.fromkeys(known) if name.startswith(last)]

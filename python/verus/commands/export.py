@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
-from verus.plain import line
-from verus.results import Results
-from verus.summary import NUMBERS, blocks
-from verus.table import columns
+from verus.lab.results import Results
+from verus.report.grid import to_csv
+from verus.report.printable import line
+from verus.report.summary import NUMBERS, blocks
+from verus.report.table import columns
 
 
 def text(results: Results, kind: str) -> str:
@@ -24,18 +23,14 @@ def text(results: Results, kind: str) -> str:
 
 
 def _csv(results: Results) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        ["trace", "queue", "scheme", "flows", "runs", *NUMBERS, *(f"{name}_half_width_95" for name in NUMBERS)]
-    )
+    heads = ["trace", "queue", "scheme", "flows", "runs", *NUMBERS, *(f"{name}_half_width_95" for name in NUMBERS)]
+    rows: list[list[object]] = [[*heads]]
     for block in blocks(results):
         for cell in block.cells:
             for name, shown in [(cell.label, cell), *((f"{cell.label}: {part.label}", part) for part in cell.parts)]:
-                found = [shown[key] for key in NUMBERS] + [shown.halves[key] for key in NUMBERS]
-                numbers = ["" if number is None else number for number in found]
-                writer.writerow([block.trace, block.queue, name, shown.flows, len(shown.runs), *numbers])
-    return out.getvalue()
+                numbers = [shown[key] for key in NUMBERS] + [shown.halves[key] for key in NUMBERS]
+                rows.append([block.trace, block.queue, name, shown.flows, len(shown.runs), *numbers])
+    return to_csv(rows)
 
 
 def _grids(results: Results) -> list[tuple[str, list[str], list[list[str]]]]:

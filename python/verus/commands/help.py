@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from verus.plain import escaped
+from verus.report.printable import escaped
 
 if TYPE_CHECKING:
     from cyclopts import App

@@ -14,10 +14,10 @@ from verus import _verus
 from verus.commands.help import about, name, synopsis
 from verus.commands.options import one
 from verus.commands.talk import Talk
-from verus.endpoint import ENDPOINT, ENDPOINT_VERBS, find_endpoint
+from verus.commands.verbs import PAGES, SUMMARY, VERBS, Verb
+from verus.endpoints.program import ENDPOINT, ENDPOINT_VERBS, find_endpoint
 from verus.errors import FieldError
-from verus.files import write_whole
-from verus.verbs import PAGES, SUMMARY, VERBS, Verb
+from verus.lab.atomic_write import write_whole
 
 
 def man(
@@ -58,7 +58,7 @@ def _overview() -> str:
 
 
 def _page(word: str, verb: Verb) -> str:
-    from verus.commands import app
+    from verus.commands.app import app
 
     inner = app
     for part in word.split():

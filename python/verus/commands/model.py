@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich import box
-from rich.table import Table
 
 from verus import _verus
 from verus.commands.options import Flag, Json, one
-from verus.commands.tables import table_console
+from verus.commands.tables import narrow_table, table_console
 from verus.commands.talk import tell_rows
 from verus.errors import FieldError
-from verus.files import refuse_existing, write_whole
-from verus.numbers import size
+from verus.lab.atomic_write import refuse_existing, write_whole
+from verus.report.numbers import size
 
 
 def info(
@@ -68,9 +66,9 @@ def info(
 
 def _drawn(path: Path, about: dict[str, Any], suffix: str, zoom_ms: int | None) -> bytes:
     """The matrix as a file of this kind."""
-    from verus import render
-    from verus.figures.matrix import matrix, whole
-    from verus.page import Page, Section, to_html
+    from verus.report import render
+    from verus.report.figures.matrix import matrix, whole
+    from verus.report.page import Page, Section, to_html
 
     if suffix == ".html":
         drawn_whole = whole(path, about)
@@ -88,8 +86,7 @@ def _drawn(path: Path, about: dict[str, Any], suffix: str, zoom_ms: int | None) 
 
 def show(found: Sequence[dict[str, Any]]) -> None:
     """Models as a table on standard output, a column each."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("model", no_wrap=True)
+    table = narrow_table("model")
     for entry in found:
         table.add_column(str(entry["name"]), justify="right", overflow="fold")
     rows: dict[str, Callable[[dict[str, Any]], str]] = {

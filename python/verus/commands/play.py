@@ -17,12 +17,12 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from verus.checks import whole
 from verus.commands.options import COUNT, Flag, one, words
 from verus.commands.talk import Talk, tell
 from verus.errors import FieldError
-from verus.files import replace_whole
-from verus.folder import check_folder
+from verus.lab.arguments import whole
+from verus.lab.atomic_write import replace_whole
+from verus.lab.results_folder import check_folder
 
 #: Where it is served if that is free.
 PORT = 8017

@@ -36,11 +36,11 @@ def report(
         Replace what is in that folder.
     """
     from verus.errors import FieldError
-    from verus.folder import check_folder, new_folder, own
-    from verus.qlog import SUFFIXES
-    from verus.report import write_log_page, write_page
-    from verus.results import Results
-    from verus.rows import CHECK, SWEEP
+    from verus.lab.metric_rows import CHECK, SWEEP
+    from verus.lab.qlog import SUFFIXES
+    from verus.lab.results import Results
+    from verus.lab.results_folder import check_folder, new_folder, own
+    from verus.saved_run import write_log_page, write_page
 
     logs = [path for path in folders if path.suffix in SUFFIXES and not path.is_dir()]
     for log in logs:
@@ -64,7 +64,7 @@ def report(
         if SWEEP in kinds:
             name = names[kinds.index(SWEEP)]
             raise ValueError(f"`{name}` is from `verus sweep`, whose page has nothing to lay over others")
-        from verus.overlay import overlaid
+        from verus.lab.overlay import overlaid
 
         check_folder(target, force=force)
         saved = {
@@ -85,8 +85,8 @@ def report(
 
             path = page.draw(folder)
         elif kind == SWEEP:
-            from verus.study_page import write_study_page
-            from verus.sweep import Folder
+            from verus.lab.sweep import Folder
+            from verus.report.study_page import write_study_page
 
             path = write_study_page(Folder(folder))
         else:
@@ -103,9 +103,9 @@ def _kind(folder: Path) -> str:
         OSError: Its `run.json` cannot be read.
         ValueError: It is not one of ours.
     """
-    from verus.folder import read_config
-    from verus.rows import SWEEP
-    from verus.sweep import Folder
+    from verus.lab.metric_rows import SWEEP
+    from verus.lab.results_folder import read_config
+    from verus.lab.sweep import Folder
 
     if not (folder / "run.json").exists():
         if Folder(folder).plan_path.exists():

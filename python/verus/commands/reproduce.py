@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from verus import _verus, experiments
-from verus.checks import at_least, check_seed, checked
+from verus import _verus, papers
 from verus.commands.options import COUNT, Flag, Json, one, words
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
-from verus.experiments.shared.experiment import Options, in_mode
-from verus.files import replace_whole
-from verus.folder import check_folder, new_folder
+from verus.lab.arguments import at_least, check_seed, checked
+from verus.lab.atomic_write import replace_whole
+from verus.lab.results_folder import check_folder, new_folder
+from verus.papers.experiment import Options, in_mode
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from verus.experiments.shared.experiment import Experiment, Work
-    from verus.results import Results
+    from verus.lab.results import Results
+    from verus.papers.experiment import Experiment, Work
 
 
 #: So many experiments may wait to be written, each with all its series in memory.
@@ -88,8 +88,8 @@ def reproduce(
         Print one JSON object a line for each run, and nothing else.
     """
     if names == ["list"]:
-        width = max(map(len, experiments.NAMES)) + 1
-        for name, line in experiments.NAMES.items():
+        width = max(map(len, papers.NAMES)) + 1
+        for name, line in papers.NAMES.items():
             print(f"{name:{width}} {line}")
         return 0
     check_seed(seed)
@@ -108,8 +108,8 @@ def reproduce(
         short=short,
         schemes=tuple(schemes or ()),
     )
-    wanted = experiments.ALL if everything else dict.fromkeys(names or ())
-    chosen = [experiments.find(name) for name in wanted]
+    wanted = papers.ALL if everything else dict.fromkeys(names or ())
+    chosen = [papers.find(name) for name in wanted]
     if short and (long := [experiment.name for experiment in chosen if not experiment.short]):
         raise FieldError("short", f"`{long[0]}` has no short form")
     if schemes and (fixed := [experiment.name for experiment in chosen if not experiment.takes_schemes]):
@@ -137,7 +137,7 @@ def reproduce(
         elif not several or experiment.judged is None:
             _show(experiment.summary(results), talk)
     if several:
-        from verus.experiments.shared.overview import Overview
+        from verus.papers.overview import Overview
 
         overview = Overview(parts=parts)
         if not json_:
@@ -178,11 +178,11 @@ def _results(
 
 def _write(experiment: Experiment, results: Results, own: Path, *, force: bool) -> None:
     """The folder of an experiment: results, report and whatever else it has."""
-    from verus import report
+    from verus import saved_run
 
     with new_folder(own, force=force) as folder:
         results.write(folder)
-        report.write_page(results, folder)
+        saved_run.write_page(results, folder)
         for name, text in (experiment.files(results) if experiment.files else {}).items():
             replace_whole(folder / name, text.encode())
 

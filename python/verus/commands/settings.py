@@ -11,8 +11,8 @@ from cyclopts import Parameter
 
 from verus.commands.options import number, one, words
 from verus.errors import flag_of
-from verus.scenario import DEFAULTS, Settings
-from verus.schema import Change
+from verus.lab.scenario import DEFAULTS, Settings
+from verus.lab.schema import Change
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 

@@ -10,20 +10,20 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from verus import store
-from verus.checks import at_least
 from verus.commands.options import COUNT, Flag, Json, one
 from verus.commands.tables import table_console
 from verus.commands.talk import Talk, tell, tell_rows
 from verus.controller import unloaded
 from verus.errors import FieldError
-from verus.numbers import number, percent
-from verus.plain import line
-from verus.runner import Ended, Progress, RunError, as_ended, sort_out
-from verus.scenario import Run, warning
-from verus.store import complete, kept
-from verus.study import Study, read
-from verus.sweep import IDENTITY, Folder, Plan, cells, merge
+from verus.lab import store
+from verus.lab.arguments import at_least
+from verus.lab.runner import Ended, Progress, RunError, as_ended, sort_out
+from verus.lab.scenario import Run, warning
+from verus.lab.store import complete, kept
+from verus.lab.study import Study, read
+from verus.lab.sweep import IDENTITY, Folder, Plan, cells, merge
+from verus.report.numbers import number, percent
+from verus.report.printable import line
 
 app = App(name="sweep")
 
@@ -116,7 +116,7 @@ def sweep(
     for problem in problems:
         print(line(f"verus: {problem}"), file=sys.stderr)
     if report:
-        from verus.study_page import write_study_page
+        from verus.report.study_page import write_study_page
 
         talk.say(f"Report: {write_study_page(folder)}")
     return code
@@ -127,7 +127,7 @@ def _work(
 ) -> Generator[tuple[int, Ended]]:
     if cluster is None:
         return as_ended(runs, threads=jobs, columns=False, progress=progress)
-    from verus import cluster as dask
+    from verus.lab import cluster as dask
 
     return dask.as_ended(runs, address=cluster, progress=progress)
 
@@ -258,11 +258,11 @@ def _show(found: Sequence[dict[str, Any]]) -> None:
     from rich import box
     from rich.table import Table
 
-    from verus.interval import INTERVAL_NOTE
-    from verus.numbers import DELAY_NOTE
-    from verus.repeats import PAIRED_NOTE
-    from verus.summary import short_names
-    from verus.table import difference
+    from verus.lab.interval import INTERVAL_NOTE
+    from verus.lab.repeats import PAIRED_NOTE
+    from verus.report.numbers import DELAY_NOTE
+    from verus.report.summary import short_names
+    from verus.report.table import difference
 
     own = [name for name in found[0] if name in IDENTITY or name.startswith("params.") or not _is_mean(found, name)]
     varied = [name for name in own if name not in ("seeds", "params") and len({repr(cell[name]) for cell in found}) > 1]

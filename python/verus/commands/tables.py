@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from rich import box
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook, RenderResult
 from rich.segment import Segment
+from rich.table import Table
 
-from verus.plain import escaped
+from verus.report.printable import escaped
 
 #: Columns for tables where the terminal does not say how many it has.
 _WIDE = 110
@@ -24,6 +27,14 @@ def table_console(*, markup: bool = False) -> Console:
         console.width = 80 if console.is_terminal else _WIDE
     console.push_render_hook(_Plainly())
     return console
+
+
+def narrow_table(*heads: str, whole: int = 1, **look: Any) -> Table:
+    """A table without outer edges; its first columns, as many as are to be `whole`, are never wrapped."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, **look)
+    for position, head in enumerate(heads):
+        table.add_column(head, no_wrap=position < whole)
+    return table
 
 
 class _Plainly(RenderHook):

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from verus.plain import line, rows
-from verus.runner import Progress
+from verus.lab.runner import Progress
+from verus.report.printable import line, rows
 
 if TYPE_CHECKING:  # a download takes what nothing else does
-    from verus.fetch import ByteProgress
+    from verus.lab.fetch import ByteProgress
 
 
 @Parameter(name="*")

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from rich import box
-from rich.table import Table
 
 from verus import _verus
-from verus.checks import above_zero, check_seed, checked
 from verus.commands.options import COUNT, SECONDS, Flag, Json, one
-from verus.commands.tables import table_console
+from verus.commands.tables import narrow_table, table_console
 from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
-from verus.files import refuse_existing, write_whole
+from verus.lab.arguments import above_zero, check_seed, checked
+from verus.lab.atomic_write import refuse_existing, write_whole
 
 
 def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *, json_: Json = False) -> None:
@@ -33,8 +31,7 @@ def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *
     if json_:
         tell_rows(found)
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("statistic", no_wrap=True)
+    table = narrow_table("statistic")
     for entry in found:
         table.add_column(str(entry["name"]), justify="right", overflow="fold")
     for key in dict.fromkeys(key for entry in found for key in entry if key != "name"):
@@ -69,7 +66,7 @@ def plot(
     above_zero("duration_s", duration, "seconds")
     check_seed(seed)
     checked("trace", name, _verus.check_channel)
-    from verus import figures
+    from verus.report import figures
 
     target = out or Path(f"{figures.slug(Path(name).name)}.svg")
     if target.suffix not in (".svg", ".png", ".html"):
@@ -77,7 +74,7 @@ def plot(
     refuse_existing(target, force=force)
     times = _verus.trace_read(name, seed, duration)["times_ms"]
 
-    from verus import page, render
+    from verus.report import page, render
 
     figure = figures.trace_rate(name, times)
     if target.suffix == ".html":
@@ -161,7 +158,7 @@ def fetch(
     names
         Recordings (`cs244-2017/city_drive_2min`) or groups of them (`cs244`).
     """
-    from verus import fetch as fetching
+    from verus.lab import fetch as fetching
 
     if not names:
         for recording in fetching.recordings():

@@ -7,13 +7,14 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-from verus import _verus, training
+from verus import _verus
 from verus.commands.model import show
 from verus.commands.options import COUNT, SECONDS, Flag, Json, one, words
 from verus.commands.settings import setting
 from verus.commands.talk import Talk
 from verus.errors import FieldError
-from verus.files import refuse_existing, write_whole
+from verus.lab import training
+from verus.lab.atomic_write import refuse_existing, write_whole
 
 _DEFAULT = training.Training()
 

@@ -7,7 +7,6 @@ quantity and what it must be. `docs/check.md` describes the format by an example
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import json
 import math
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from verus import _verus
-from verus.errors import FieldError
-from verus.scenario import DEFAULTS, SCHEMA
-from verus.schema import Scenario
+from verus.errors import FieldError, near_or_all, shown
+from verus.lab.scenario import DEFAULTS, SCHEMA
+from verus.lab.schema import Scenario
 
 #: Suites that come with the package, in the order in which they run.
 NAMES = ("rfc9743", "bbr-draft", "c4", "picoquic", "rmcat", "scream", "laws")
@@ -255,14 +254,10 @@ def load(name: str) -> Suite:
             raise FieldError("suite", f"`{name}` cannot be read ({error.strerror or error})") from error
         return read(text, name)
     if name not in NAMES:
-        raise FieldError("suite", f"there is no suite `{name}`{near(name, NAMES)}; a file of one's own ends in `.toml`")
+        raise FieldError(
+            "suite", f"there is no suite `{name}`{near_or_all(name, NAMES)}; a file of one's own ends in `.toml`"
+        )
     return read((resources.files("verus.suites") / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
-
-
-def near(name: str, known: Sequence[str]) -> str:
-    """What may have been meant, or all that there is, to follow a complaint."""
-    found = difflib.get_close_matches(name, known, n=1)
-    return f" (did you mean `{found[0]}`?)" if found else f" (there are {', '.join(known)})" if len(known) < 12 else ""
 
 
 def read(text: str, name: str) -> Suite:
@@ -308,7 +303,7 @@ def _senders(table: _Table) -> Mapping[str, str]:
     for name, text in senders.items():
         place = f"senders.{name}"
         if not isinstance(text, str):
-            table.refuse(place, f"must be a sender, not {_shown(text)}")
+            table.refuse(place, f"must be a sender, not {shown(text)}")
         try:
             found = json.loads(_verus.check_scheme(text))["scheme"]
         except ValueError as error:
@@ -440,7 +435,7 @@ def _scenario(
     asks = scenario.pop("asks_rtts", asks)
     for key in scenario:
         if key not in SCHEMA["properties"]:
-            table.refuse(f"scenario.{key}", f"is no field of a scenario{near(key, list(SCHEMA['properties']))}")
+            table.refuse(f"scenario.{key}", f"is no field of a scenario{near_or_all(key, SCHEMA['properties'])}")
     for flow in flows:
         plain = {key: value for key, value in flow.items() if key != "count"}
         count = flow.get("count", 1)
@@ -462,7 +457,7 @@ def _bdp_bytes(table: _Table, scenario: Mapping[str, Any], count: Any) -> int:
     if rate is None:
         table.refuse("scenario.queue_bdp", "must be left out where the channel is not `rate:MBPS`")
     if isinstance(count, bool) or not isinstance(count, int | float) or not 0 < count <= 1000:
-        table.refuse("scenario.queue_bdp", f"must be a number above 0 and at most 1000, not {_shown(count)}")
+        table.refuse("scenario.queue_bdp", f"must be a number above 0 and at most 1000, not {shown(count)}")
     rtt_s = 2e-3 * float(scenario["delay_ms"])
     return max(round(float(rate[1]) * 1e6 / 8 * rtt_s * count), 2 * int(scenario["packet_bytes"]))
 
@@ -502,7 +497,7 @@ class _Table:
         """Refuses keys that were not read."""
         for key in self.values:
             if key not in self.known:
-                self.refuse(key, f"is not known here{near(key, sorted(self.known))}")
+                self.refuse(key, f"is not known here{near_or_all(key, sorted(self.known))}")
 
     def _get(self, key: str) -> Any:
         self.known.add(key)
@@ -515,13 +510,13 @@ class _Table:
                 self.refuse(key, "is missing")
             return default
         if not isinstance(value, str) or not value.strip():
-            self.refuse(key, f"must be text, not {_shown(value)}")
+            self.refuse(key, f"must be text, not {shown(value)}")
         return " ".join(value.split())
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self._get(key)
         if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
-            self.refuse(key, "is missing" if value is None else f"must be a list of names, not {_shown(value)}")
+            self.refuse(key, "is missing" if value is None else f"must be a list of names, not {shown(value)}")
         return tuple(value)
 
     def number(self, key: str) -> float | None:
@@ -529,7 +524,7 @@ class _Table:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            self.refuse(key, f"must be a number, not {_shown(value)}")
+            self.refuse(key, f"must be a number, not {shown(value)}")
         return float(value)
 
     def whole(self, key: str, default: int) -> int:
@@ -537,7 +532,7 @@ class _Table:
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100_000:
-            self.refuse(key, f"must be a whole number from 1 to 100000, not {_shown(value)}")
+            self.refuse(key, f"must be a whole number from 1 to 100000, not {shown(value)}")
         return value
 
     def flag(self, key: str, *, default: bool) -> bool:
@@ -545,7 +540,7 @@ class _Table:
         if value is None:
             return default
         if not isinstance(value, bool):
-            self.refuse(key, f"must be true or false, not {_shown(value)}")
+            self.refuse(key, f"must be true or false, not {shown(value)}")
         return value
 
     def table(self, key: str) -> dict[str, Any]:
@@ -553,7 +548,7 @@ class _Table:
         if value is None:
             return {}
         if not isinstance(value, dict):
-            self.refuse(key, f"must be a table, not {_shown(value)}")
+            self.refuse(key, f"must be a table, not {shown(value)}")
         return value
 
     def tables(self, key: str) -> list[dict[str, Any]]:
@@ -561,10 +556,5 @@ class _Table:
         if value is None:
             return []
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-            self.refuse(key, f"must be a list of tables, not {_shown(value)}")
+            self.refuse(key, f"must be a list of tables, not {shown(value)}")
         return value
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 40 else text[:37] + "…"

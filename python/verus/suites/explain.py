@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from verus.errors import FieldError, flag_of
-from verus.scenario import DEFAULTS
-from verus.suites import ANY, KINDS, OF_A_SENDER, Check, Row, Suite, near
+from verus.errors import FieldError, flag_of, near_or_all
+from verus.lab.scenario import DEFAULTS
+from verus.suites import ANY, KINDS, OF_A_SENDER, Check, Row, Suite
 from verus.suites.judge import scenario_of
 from verus.suites.measures import MEASURES
 
@@ -53,7 +53,7 @@ def explained(suites: Sequence[Suite], name: str) -> Iterator[str]:
                 yield from _of(suite, row)
                 return
     known = [identity for suite in suites for row in suite.rows for identity in (row.id, *map(row.id_of, row.checks))]
-    raise FieldError("explain", f"there is no row `{name}`{near(name, known)}")
+    raise FieldError("explain", f"there is no row `{name}`{near_or_all(name, known)}")
 
 
 def _of(suite: Suite, row: Row) -> Iterator[str]:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
-from verus.errors import FieldError
-from verus.runner import Ended, Progress, measure_each, run_each
-from verus.scenario import Contestant, Run
-from verus.suites import OF_A_SENDER, Check, Row, Suite, When, near, with_sender
+from verus.errors import FieldError, near_or_all
+from verus.lab.runner import Ended, Progress, measure_each, run_each
+from verus.lab.scenario import Contestant, Run
+from verus.suites import OF_A_SENDER, Check, Row, Suite, When, with_sender
 from verus.suites.bbr_states import FINE_MS, STATES, states
 from verus.suites.measures import ENDS, MEASURES
 from verus.suites.seen import METRICS, RECORDS, NotSeenError, NotTriedError, Seen
@@ -116,12 +116,16 @@ def check_measures(suite: Suite, file: str) -> None:
     for row in suite.rows:
         place = f"`{file}`, row `{row.id.partition('/')[2]}`"
         if row.when is not None and row.when.state not in STATES:
-            raise ValueError(f"{place}, when: there is no state `{row.when.state}`{near(row.when.state, STATES)}")
+            raise ValueError(
+                f"{place}, when: there is no state `{row.when.state}`{near_or_all(row.when.state, STATES)}"
+            )
         for check in row.checks:
             if row.unit_test or row.needs:
                 continue  # what would be measured is for people
             if check.measure not in MEASURES:
-                raise ValueError(f"{place}: there is no measure `{check.measure}`{near(check.measure, list(MEASURES))}")
+                raise ValueError(
+                    f"{place}: there is no measure `{check.measure}`{near_or_all(check.measure, MEASURES)}"
+                )
             try:
                 MEASURES[check.measure].check_options(check.options)
             except FieldError as error:

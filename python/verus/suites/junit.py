@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-from verus.plain import escaped
+from verus.report.printable import escaped
 from verus.suites.judge import MISSED, NOT_APPLICABLE, PASSED, Verdict
 from verus.suites.show import told
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import datetime
-import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from markupsafe import Markup
+
 from verus import _verus
-from verus.bounded import MOST_LINES, content
-from verus.figures import Figure, heat
-from verus.files import replace_whole
-from verus.folder import read_config
-from verus.page import Page, Section, table, to_html
-from verus.plain import rows
-from verus.rows import CHECK, SCHEMA, machine
+from verus.lab.atomic_write import replace_whole
+from verus.lab.bounded_reading import MOST_LINES, content
+from verus.lab.metric_rows import CHECK, SCHEMA, machine
+from verus.lab.results_folder import read_config
+from verus.report.figures import Figure, heat
+from verus.report.grid import Cell, Grid, Line, note, paragraphs
+from verus.report.page import Page, Section, to_html
+from verus.report.printable import rows
 from verus.suites import Suite
 from verus.suites.judge import NOT_RUN, Verdict
 from verus.suites.results import to_csv, to_markdown
-from verus.suites.show import NOTE, by_row, cell, counted, told
+from verus.suites.show import NOTE, by_row, cell, sums, told
 
 #: What the page says of a suite, beside its rows.
 _TOLD = ("name", "title", "about", "source", "differences")
@@ -69,41 +72,35 @@ def draw(folder: Path) -> Path:
 
 def page(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> Page:
     """What each sender comes to, then a table for each suite."""
-    labels = list(dict.fromkeys(verdict.label for verdict in verdicts))
+    labels = {verdict.label: verdict.label for verdict in verdicts}
     sections = [
-        Section(title="What it comes to", body=_sums(labels, verdicts) + f"<p class=note>{html.escape(NOTE)}</p>")
+        Section(title="What it comes to", body=replace(sums(labels, verdicts), title="Rows passed").html() + note(NOTE))
     ]
     sections += [_section(suite, labels, verdicts) for suite in suites]
     return Page(title="Verus: check", lead=f"{', '.join(labels)} in suites that others published.", sections=sections)
 
 
-def _sums(labels: Sequence[str], verdicts: Sequence[Verdict]) -> str:
-    body, heads = [], ["sender"]
-    for label in labels:
-        sums = counted([one for one in verdicts if one.label == label])
-        heads = ["sender", *sums]
-        cells = "".join(f"<td>{html.escape(text)}</td>" for text in sums.values())
-        body.append(f"<tr><th scope=row>{html.escape(label)}</th>{cells}</tr>")
-    return table(heads, body, caption="Rows passed")
-
-
-def _section(suite: Suite, labels: Sequence[str], verdicts: Sequence[Verdict]) -> Section:
-    body = []
+def _section(suite: Suite, labels: Mapping[str, str], verdicts: Sequence[Verdict]) -> Section:
+    body: list[Line] = []
     for row, each in by_row(suite, verdicts).items():
         first = next(iter(each.values()))
-        asked = first.wanted or first.unit
-        cells = "".join(f"<td>{_cell(each.get(label))}</td>" for label in labels)
+        reason = first.why if first.verdict == NOT_RUN else ""
         body.append(
-            f"<tr><th scope=row title={_quoted(first.source)}>{html.escape(row.partition('/')[2])}</th>"
-            f"<td class=text>{html.escape(first.about)}{_note(first)}</td><td class=text>{html.escape(first.kind)}</td>"
-            f"<td>{html.escape(asked)}</td>{cells}</tr>"
+            [
+                Cell(row.partition("/")[2], hint=first.source),
+                Cell(first.about, "text", small=" ".join(filter(None, (first.note, reason)))),
+                Cell(first.kind, "text"),
+                first.wanted or first.unit,
+                *(_cell(each[label]) if label in each else "" for label in labels),
+            ]
         )
     words = [suite.about, f"Source: {suite.source}."]
     if suite.differences:
         words.append(f"Where the source does otherwise: {suite.differences}")
-    about = "".join(f"<p>{html.escape(text)}</p>" for text in words)
-    shown = table(["row", "what happens", "kind", "asked", *labels], body) if body else ""
-    return Section(title=suite.title, body=about, figures=_margins(suite, labels, verdicts), after=shown)
+    shown = Grid(heads=["row", "what happens", "kind", "asked", *labels], rows=body).html() if body else ""
+    return Section(
+        title=suite.title, body=paragraphs(words), figures=_margins(suite, list(labels), verdicts), after=shown
+    )
 
 
 def _margins(suite: Suite, labels: Sequence[str], verdicts: Sequence[Verdict]) -> list[Figure]:
@@ -139,19 +136,7 @@ def _margins(suite: Suite, labels: Sequence[str], verdicts: Sequence[Verdict]) -
 _FAR = 5.0
 
 
-def _cell(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return ""
-    text = html.escape(cell(verdict))
-    if verdict.verdict == NOT_RUN or verdict.failed:
-        return f"<span title={_quoted(told(verdict))}>{f'<b>{text}</b>' if verdict.failed else text}</span>"
-    return text
-
-
-def _note(verdict: Verdict) -> str:
-    parts = [text for text in (verdict.note, verdict.why if verdict.verdict == NOT_RUN else "") if text]
-    return f"<br><small>{html.escape(' '.join(parts))}</small>" if parts else ""
-
-
-def _quoted(text: str) -> str:
-    return f'"{html.escape(text, quote=True)}"'
+def _cell(verdict: Verdict) -> Cell:
+    hint = told(verdict) if verdict.verdict == NOT_RUN or verdict.failed else ""
+    text = cell(verdict)
+    return Cell(Markup("<b>{}</b>").format(text) if verdict.failed else text, hint=hint)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
+from verus.report.grid import Grid
+from verus.report.grid import to_csv as csv_of
 from verus.suites import Suite
 from verus.suites.judge import NOT_APPLICABLE, NOT_RUN, Verdict
-from verus.suites.show import by_row, cell, counted
+from verus.suites.show import by_row, cell, sums
 
 #: Of `check.csv`.
 COLUMNS = (
@@ -30,16 +30,13 @@ COLUMNS = (
 
 def to_csv(verdicts: Sequence[Verdict]) -> str:
     """A line for each row that was run."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    rows: list[Sequence[str]] = [COLUMNS]
     for one in verdicts:
         if one.verdict not in (NOT_APPLICABLE, NOT_RUN):
             source = (one.source_scheme, _digits(one.source_value), one.source_verdict)
             own = (one.row, one.scheme, one.concerns, one.kind, one.wanted, _digits(one.value), one.verdict)
-            runs = (str(one.seeds), str(one.tried), str(one.runs))
-            writer.writerow([*own, *runs, *source])
-    return out.getvalue()
+            rows.append([*own, str(one.seeds), str(one.tried), str(one.runs), *source])
+    return csv_of(rows)
 
 
 def _digits(value: float | str | None) -> str:
@@ -48,37 +45,21 @@ def _digits(value: float | str | None) -> str:
 
 def to_markdown(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> str:
     """What each sender comes to, and a table for each suite, whose name is the first head of it."""
-    schemes = {verdict.label: verdict.scheme for verdict in verdicts}
-    parts = [_sums(schemes, verdicts)]
+    schemes = {verdict.label: f"`{verdict.scheme}`" for verdict in verdicts}
+    grids = [sums(schemes, verdicts)]
     for suite in suites:
         body = []
         for row, each in by_row(suite, verdicts).items():
             if all(one.verdict in (NOT_RUN, NOT_APPLICABLE) for one in each.values()):
                 continue
             first = next(iter(each.values()))
-            asked = first.wanted or first.unit
             cells = [cell(each[label]) if label in each else "" for label in schemes]
-            body.append(_line([f"`{row.partition('/')[2]}`", first.kind, asked, *cells]))
+            body.append([f"`{row.partition('/')[2]}`", first.kind, first.wanted or first.unit, *cells])
         if body:
-            heads = [suite.name, "kind", "asked", *(f"`{scheme}`" for scheme in schemes.values())]
-            parts.append("\n".join([_line(heads), _rule(len(heads)), *body]))
-    return "\n\n".join(parts) + "\n"
+            grids.append(Grid(heads=[suite.name, "kind", "asked", *schemes.values()], rows=body))
+    return "\n\n".join("\n".join(map(_narrow, grid.markdown())) for grid in grids) + "\n"
 
 
-def _sums(schemes: dict[str, str], verdicts: Sequence[Verdict]) -> str:
-    lines: list[str] = []
-    for label, scheme in schemes.items():
-        sums = counted([one for one in verdicts if one.label == label])
-        if not lines:
-            heads = ["sender", *sums]
-            lines = [_line(heads), _rule(len(heads))]
-        lines.append(_line([f"`{scheme}`", *sums.values()]))
-    return "\n".join(lines)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
-
-
-def _rule(count: int) -> str:
-    return "|" + "---|" * count
+def _narrow(line: str) -> str:
+    """The line with one space in a cell that says nothing."""
+    return line.replace("|  |", "| |").replace("|  |", "| |")

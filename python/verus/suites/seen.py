@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from verus.errors import FieldError
-from verus.runner import Outcome
+from verus.lab.runner import Outcome
 
 Array = npt.NDArray[np.float64]
 

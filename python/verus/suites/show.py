@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from verus.plain import line
+from verus.report.grid import Grid
+from verus.report.printable import line
 from verus.suites import Suite
 from verus.suites.judge import COMPARED, MEASURED, MISSED, NOT_APPLICABLE, NOT_RUN, NOT_TRIED, OWN, PASSED, Verdict
 
@@ -113,7 +114,7 @@ def tables(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> Iterator[Ren
         if not rows:
             continue
         yield Text.assemble((line(suite.title), "bold"), f"  ·  {line(suite.source)}", overflow="fold")
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table = _look(Table(box=box.SIMPLE_HEAD))
         table.add_column("row", overflow="fold")
         table.add_column("kind", no_wrap=True)
         table.add_column("asked", justify="right", no_wrap=True)
@@ -128,8 +129,13 @@ def tables(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> Iterator[Ren
             table.add_row(line(row.partition("/")[2]), first.kind, line(asked), *cells)
         yield table
     yield from _not_run(verdicts)
-    yield _sums(labels, verdicts)
+    yield _look(sums({label: line(label) for label in labels}, verdicts).terminal())
     yield Text(NOTE, style="dim")
+
+
+def _look(table: Table) -> Table:
+    table.pad_edge, table.padding = False, (0, 1, 0, 0)
+    return table
 
 
 def _own(each: dict[str, Verdict]) -> Iterator[Verdict]:
@@ -156,15 +162,8 @@ def _not_run(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
     yield Text("")
 
 
-def _sums(labels: Sequence[str], verdicts: Sequence[Verdict]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left")
-    table.add_column("sender", no_wrap=True)
-    first = True
-    for label in labels:
-        sums = counted([one for one in verdicts if one.label == label])
-        if first:
-            for head in sums:
-                table.add_column(head, justify="right")
-        first = False
-        table.add_row(line(label), *sums.values())
-    return table
+def sums(names: Mapping[str, str], verdicts: Sequence[Verdict]) -> Grid:
+    """What the verdicts of each sender come to; `names` says under which name, by its label."""
+    found = {name: counted([one for one in verdicts if one.label == label]) for label, name in names.items()}
+    heads = ["sender", *next(iter(found.values()), {})]
+    return Grid(heads=heads, rows=[[name, *own.values()] for name, own in found.items()])

@@ -1,0 +1,183 @@
+"""Runs comparisons in real time: each run is a process of its own, between two network namespaces.
+
+What comes back has the shape that the simulator's outcomes have, so everything after it is the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from verus import _verus
+from verus.endpoints.program import BAD_INPUT, find_endpoint
+from verus.errors import FieldError
+from verus.lab.runner import Ended, Logs, Outcome, Progress, all_of, in_threads
+from verus.lab.scenario import Run
+
+#: What carries our own controllers; the kernel's senders have TCP.
+_OURS = {"quic": "quic"}
+
+
+def run_all(runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None) -> list[Outcome]:
+    """As `as_ended`, where all runs are needed; outcomes come back in the order of `runs`.
+
+    Raises:
+        RunError: One of them failed.
+    """
+    ended = dict(as_ended(runs, jobs=jobs, progress=progress))
+    return all_of(runs, [ended[index] for index in range(len(runs))])
+
+
+def engine() -> str:
+    """The program that runs here, by the digest of its file: as `verus.lab.store.engine` for the simulator.
+
+    Raises:
+        FieldError: It is not installed.
+    """
+    binary = _binary()
+    return f"{_verus.version()}-{hashlib.sha256(Path(binary).read_bytes()).hexdigest()[:12]}"
+
+
+def _binary() -> str:
+    binary, looked = find_endpoint()
+    if binary is None:
+        raise FieldError("emulate", f"needs the program `verus-endpoint`, which is not in {looked}")
+    return str(binary)
+
+
+def as_ended(
+    runs: Sequence[Run], *, jobs: int = 1, progress: Progress | None = None, logs: Logs | None = None
+) -> Generator[tuple[int, Ended]]:
+    """Runs everything behind an emulated link; yields each one's index and outcome as soon as it ends.
+
+    One that failed yields the exception that says why.
+
+    Args:
+        runs: What to run; each takes as long as it lasts.
+        jobs: How many at the same time. They share the machine: look at their lateness.
+        progress: Called from time to time.
+        logs: Where the log of each flow of ours goes, if anywhere.
+
+    Raises:
+        FieldError: The program that does it is not installed.
+        ValueError: A run is refused, or takes rights that this process does not have.
+        KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
+    """
+    crew = _Crew(_binary())
+    began = time.monotonic()
+    expected_s = sum(float(run.scenario["duration_s"]) for run in runs) / jobs
+
+    def tell(done: int) -> None:
+        if progress is not None:
+            fraction = min((time.monotonic() - began) / max(expected_s, 1e-9), 0.99) if done < len(runs) else 1.0
+            progress(done, len(runs), fraction)
+
+    def work(index: int) -> Ended:
+        try:
+            return crew.run(runs[index], None if logs is None else logs.of([index]))
+        except RuntimeError as error:
+            return error
+
+    return in_threads(len(runs), work, threads=jobs, tell=tell, stop=crew.stop)
+
+
+class _Crew:
+    """The processes at work."""
+
+    def __init__(self, binary: str) -> None:
+        self._binary = binary
+        self._lock = threading.Lock()
+        self._working: set[subprocess.Popen[str]] = set()
+        self._stopped = False
+
+    def run(self, run: Run, logs: tuple[Path, str, list[str]] | None) -> Outcome:
+        scenario = {name: value for name, value in run.scenario.items() if name != "transport"}
+        told: dict[str, Any] = {"scenario": scenario, "transport": _OURS.get(run.contestant.transport, "udp")}
+        if logs is not None:
+            folder, format_, (channel,) = logs
+            told["qlog"] = {"folder": str(folder.absolute()), "format": format_, "channel": channel}
+        job = json.dumps(told, allow_nan=False)
+        with self._lock:
+            if self._stopped:
+                raise RuntimeError("stopped")
+            process = subprocess.Popen(
+                [self._binary, "emulate"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            self._working.add(process)
+        try:
+            out, errors = process.communicate(job)
+        finally:
+            with self._lock:
+                self._working.discard(process)
+        if process.returncode:
+            problem = errors.strip().removeprefix("verus: ") or f"the emulator ended with {process.returncode}"
+            if process.returncode == BAD_INPUT:
+                raise ValueError(problem)
+            raise RuntimeError(problem)
+        return _outcome(json.loads(out))
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            for process in self._working:
+                process.terminate()
+
+
+def _outcome(told: Mapping[str, Any]) -> Outcome:
+    """What the endpoint printed, in the simulator's shape."""
+    capacity = np.asarray(told["capacity_mbps"], dtype=float)
+    bins, flows = len(capacity), len(told["series"])
+    times = np.arange(bins) * (float(told["bin_ms"]) / 1000.0)
+    series: dict[str, Any] = {
+        "flow": np.repeat(np.arange(flows, dtype=np.int32), bins),
+        "time_s": np.tile(times, flows),
+    }
+    for name in ("throughput_mbps", "qdelay_ms", "qdelay_max_ms"):
+        series[name] = np.concatenate([_padded(flow[name], bins) for flow in told["series"]])
+    windows = [flow["window_bytes"] for flow in told["flows"]]
+    if any(windows):
+        # Senders tell every 100 ms, whatever the width of the bins.
+        at = np.arange(bins) * float(told["bin_ms"]) / 100.0
+        series["window_bytes"] = np.concatenate(
+            [_padded(window, int(at[-1]) + 1)[at.astype(int)] for window in windows]
+        )
+    points = [(index, point) for index, flow in enumerate(told["flows"]) for point in flow["profiles"]]
+    profiles = {
+        "flow": np.asarray([index for index, _ in points], dtype=np.int32),
+        "time_s": np.asarray([point["time_s"] for _, point in points], dtype=float),
+        "kind": [point["kind"] for _, point in points],
+        "window_packets": np.asarray([point["window_packets"] for _, point in points], dtype=float),
+        "delay_ms": np.asarray([point["delay_ms"] for _, point in points], dtype=float),
+    }
+    return {
+        "engine": "emulated",
+        "transport": "+".join(dict.fromkeys(flow["transport"] for flow in told["flows"])),
+        "metrics": told["metrics"],
+        "trace": told["trace"],
+        "other_channels": told["other_channels"],
+        "capacity": {"time_s": times, "capacity_mbps": capacity},
+        "series": series,
+        "profiles": profiles,
+        "records": None,
+        "timing": told["timing"],
+    }
+
+
+def _padded(values: Sequence[float | None], length: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """As many values as there are bins, not-a-number where nothing was seen."""
+    found = np.full(length, np.nan)
+    known = np.asarray(values[:length], dtype=float)
+    found[: len(known)] = known
+    return found

@@ -1,1 +1,0 @@
-"""What is measured beside the papers: the 2017 reproduction, our own channels, parts and emulator."""

@@ -1,1 +1,0 @@
-"""What experiments have in common: their shape, the list of claims, recordings."""

@@ -1,0 +1,1 @@
+"""The lab: what to run, running it, and what came of it."""

@@ -1,0 +1,105 @@
+"""What runs left as Arrow columns: a table of rows, and tables of what grows with time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from verus.lab.metric_rows import NUMBERS, PER_FLOW_NUMBERS
+from verus.lab.runner import Outcome
+from verus.lab.scenario import Run
+
+_PER_FLOW_TYPE = pa.struct(
+    [("flow", pa.int32()), ("scheme", pa.string()), *((n, pa.float64()) for n in PER_FLOW_NUMBERS)]
+)
+
+#: The columns of `Results.rows`.
+ROW_SCHEMA = pa.schema(
+    [
+        ("run", pa.int32()),
+        ("part", pa.string()),
+        ("label", pa.string()),
+        ("trace_sha256", pa.string()),
+        ("schema", pa.int32()),
+        ("version", pa.string()),
+        ("engine", pa.string()),
+        ("transport", pa.string()),
+        ("trace", pa.string()),
+        ("scheme", pa.string()),
+        ("params", pa.string()),  # a JSON object: its keys differ from scheme to scheme
+        ("queue", pa.string()),
+        ("ack", pa.string()),
+        ("flows", pa.int32()),
+        ("packet_bytes", pa.int32()),
+        ("seed", pa.int64()),
+        ("duration_s", pa.float64()),
+        ("delay_ms", pa.float64()),
+        *((name, pa.float64()) for name in NUMBERS),
+        ("per_flow", pa.list_(_PER_FLOW_TYPE)),
+    ]
+)
+
+
+def series(outcome: Outcome) -> dict[str, Any]:
+    """The time series of one run, the capacity of its channel in every bin."""
+    found = dict(outcome["series"])
+    bins = np.asarray(outcome["capacity"]["time_s"], dtype=float)
+    capacity = np.asarray(outcome["capacity"]["capacity_mbps"], dtype=float)
+    times = np.asarray(found["time_s"], dtype=float)
+    where = np.searchsorted(bins, times - 1e-9)
+    known = where < len(bins)
+    found["capacity_mbps"] = (
+        np.where(known, capacity[np.minimum(where, max(len(bins) - 1, 0))], np.nan)
+        if len(bins)
+        else np.full(len(times), np.nan)
+    )
+    return found
+
+
+def of_runs(parts: Sequence[tuple[int, Run, Mapping[str, Any]]]) -> pa.Table:
+    """The columns of runs under each other, before them what names the run; NaN, where nothing was observed, as null.
+
+    Args:
+        parts: For each run its number, itself and its columns.
+    """
+    if not parts:
+        return stack([])
+    lengths = [len(next(iter(columns.values()), ())) for _, _, columns in parts]
+    # Of thousands of runs most may have no rows: those say no more than which columns there are.
+    known: set[tuple[str, ...]] = set()
+    tables = []
+    for (_, _, columns), length in zip(parts, lengths, strict=True):
+        names = tuple(columns)
+        if length or names not in known:
+            tables.append(pa.table({name: _array(values) for name, values in columns.items()}))
+        known.add(names)
+    which = np.repeat(np.arange(len(parts)), lengths)
+
+    def constant(values: list[Any], kind: pa.DataType) -> pa.Array:
+        return pa.array(values, kind).take(pa.array(which))
+
+    identity = {
+        "run": constant([index for index, _, _ in parts], pa.int32()),
+        "trace": constant([run.trace for _, run, _ in parts], pa.string()),
+        "queue": constant([run.queue for _, run, _ in parts], pa.string()),
+        "label": constant([run.contestant.label for _, run, _ in parts], pa.string()),
+        "seed": constant([run.scenario["seed"] for _, run, _ in parts], pa.int64()),
+    }
+    observed = stack(tables)
+    return pa.table({**identity, **{name: observed.column(name) for name in observed.column_names}})
+
+
+def _array(values: Any) -> pa.Array:
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        return pa.array(values, from_pandas=True)
+    return pa.array(values)
+
+
+def stack(tables: Sequence[pa.Table]) -> pa.Table:
+    """All runs under each other; a column that one controller has and another has not is null there."""
+    if not tables:
+        return pa.table({"run": pa.array([], type=pa.int32())})
+    return pa.concat_tables(tables, promote_options="permissive").combine_chunks()

@@ -1,0 +1,143 @@
+"""Runs simulations on a Dask cluster: on workers anywhere that have the same build of this package.
+
+Traces and models travel by content: a worker needs none of the files that the runs name. A worker that dies costs
+time alone, as the scheduler gives its work to another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Generator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from verus import _verus
+from verus.errors import FieldError
+from verus.lab import store
+from verus.lab.inputs import Digests, imported, respelt
+from verus.lab.runner import Ended, Progress
+from verus.lab.scenario import Run, refused
+
+#: So often may a worker of `local:N` die under a run before the run is held to be the reason.
+_DEATHS = 10
+
+#: How long a scheduler may take to answer, in seconds.
+_PATIENCE_S = 15
+
+
+def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = None) -> Generator[tuple[int, Ended]]:
+    """Runs everything on the cluster; yields each one's index and outcome, without arrays, as soon as it is there.
+
+    Args:
+        runs: What to run.
+        address: That of a scheduler, such as ``tcp://HOST:PORT``; or ``local:N`` for N processes of this machine.
+        progress: Called as runs end.
+
+    Raises:
+        FieldError: Dask is not installed, or there is no such cluster.
+        ValueError: A scenario is refused.
+        OSError: A trace cannot be read.
+        RuntimeError: A worker has another build of the simulator, or the cluster lost a run.
+    """
+    try:
+        import dask
+        from distributed import Client, LocalCluster
+        from distributed import as_completed as completed
+    except ImportError as error:
+        raise FieldError("cluster", f"needs Dask: pip install 'verus-cc[cluster]' ({error})") from error
+    kind, _, count = address.partition(":")
+    local = None
+    if kind == "local":
+        if not count.isascii() or not count.isdigit() or not 1 <= int(count[:6]) <= 1000:
+            raise FieldError("cluster", f"`{address}` is not local:N with N from 1 to 1000")
+        # Children start where `verus` was started, and would load modules that lie there, who knows whose.
+        os.environ.setdefault("PYTHONSAFEPATH", "1")
+        with dask.config.set({"distributed.scheduler.allowed-failures": _DEATHS}):
+            local = LocalCluster(
+                n_workers=int(count), threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+            )
+    elif "://" not in address:
+        raise FieldError("cluster", f"`{address}` is neither an address such as tcp://HOST:PORT nor local:N")
+    try:
+        client = Client(local or address, timeout=_PATIENCE_S)
+    except (OSError, ValueError) as error:
+        raise FieldError("cluster", f"`{address}` cannot be reached ({error})") from error
+    try:
+        sent: dict[str, Any] = {}
+        digests = Digests()
+        futures = {}
+        for index, run in enumerate(runs):
+            text, files = _packed(run, digests)
+            for name, path in files.items():
+                if name not in sent:
+                    sent[name] = client.submit(bytes, path.read_bytes(), key=f"verus-file-{name}")
+            parts = [sent[name] for name in files]
+            futures[client.submit(_work, text, store.engine(), [*files], *parts, pure=False)] = index
+        for done, future in enumerate(completed(futures), 1):
+            try:
+                told = future.result()
+            except (ValueError, OSError):
+                raise
+            except Exception as error:  # what Dask itself has to say: a worker that died again and again, for one
+                raise RuntimeError(f"{address}: {error}") from error
+            end: Ended = RuntimeError(told) if isinstance(told, str) else store.unpack(told)
+            if progress is not None:
+                progress(done, len(runs), done / len(runs))
+            yield futures[future], end
+    finally:
+        client.close()
+        if local is not None:
+            local.close()
+
+
+def _packed(run: Run, digests: Digests) -> tuple[str, dict[str, Path]]:
+    """A run as it is sent: its scenario, whose files are all in `_BOX`, and where each of them lies, by name.
+
+    Such a name is the file's digest, and the end of its own name, which says how it is compressed.
+    """
+    files: dict[str, Path] = {}
+
+    def put(_: str, path: Path) -> str:
+        name = f"{digests.of(path)}{path.suffix}"
+        if others := imported(path):  # they must lie beside it, under names of their own
+            folder, name = Path(name).stem, f"{Path(name).stem}/{path.name}"
+            files.update({f"{folder}/{other}": lies for other, lies in others.items()})
+        files[name] = path
+        return f"{_BOX}/{name}"
+
+    return json.dumps(respelt(run.scenario, put), allow_nan=False), files
+
+
+#: Stands for the folder of a worker's files in what it is sent.
+_BOX = "{verus-box}"
+
+
+def _work(text: str, engine: str, names: Sequence[str], *contents: bytes) -> bytes | str:
+    """One run, on a worker: its outcome as `verus.lab.store` packs it, or why there is none."""
+    if engine != store.engine():
+        raise RuntimeError(f"a worker has another build of the simulator: {store.engine()}, not {engine}")
+    for name, content in zip(names, contents, strict=True):
+        path = _box() / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft = path.with_name(f"{path.name}-{os.urandom(4).hex()}")
+            draft.write_bytes(content)
+            draft.replace(path)
+    here = json.dumps(str(_box()))[1:-1]
+    with refused():
+        (end,) = _verus.simulate_many([text.replace(_BOX, here)], 1, None, columns=False)
+    return str(end) if isinstance(end, RuntimeError) else store.pack(end)
+
+
+@cache
+def _box() -> Path:
+    """Where this worker keeps the files that it was sent, while it lives."""
+    global _folder
+    _folder = tempfile.TemporaryDirectory(prefix="verus-")
+    return Path(_folder.name)
+
+
+_folder: tempfile.TemporaryDirectory[str] | None = None

@@ -1,0 +1,183 @@
+"""What a run comes to, as plain values: the row that `--json` prints, and the `run.json` beside saved columns.
+
+Nothing here needs NumPy or Arrow, so that a row is printed as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from verus import _verus
+from verus.lab import inputs
+from verus.lab.runner import Outcome
+from verus.lab.scenario import Run
+
+#: Version of every format in a folder; a change of meaning raises it.
+SCHEMA = 1
+
+#: The kind of results that `verus probe` leaves, as JSON lines.
+PROBE = "probe"
+
+#: Likewise of `verus probe client --record`, with more in `run.json`.
+RECORDING = "recording"
+
+#: Likewise of `verus shell`, where a link of ours was between a program and the world.
+SHELL = "shell"
+
+#: The kind that `verus check` leaves: verdicts, as JSON lines.
+CHECK = "check"
+
+#: What `verus sweep` leaves, which has a plan in place of a `run.json`.
+SWEEP = "sweep"
+
+#: The metrics of a row, and of each of its flows; null where they were not observed.
+NUMBERS, PER_FLOW_NUMBERS = _verus.metric_columns()
+
+#: What `--json` prints for each run, in this order. A contract: tests and other programs read it.
+ROW_FIELDS = (
+    "schema",
+    "version",
+    "engine",
+    "transport",
+    "trace",
+    "scheme",
+    "params",
+    "queue",
+    "ack",
+    "flows",
+    "packet_bytes",
+    "seed",
+    "duration_s",
+    "delay_ms",
+    *NUMBERS,
+    "per_flow",
+)
+
+
+def rows(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """A row for each run: the fields of `ROW_FIELDS`, and `run`, `part`, `label`, `trace_sha256`."""
+    return [_row(index, run, outcome) for index, (run, outcome) in enumerate(zip(runs, outcomes, strict=True))]
+
+
+def printed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as `--json` prints it: the fields of `ROW_FIELDS`, absent numbers as None."""
+    return {name: row.get(name) for name in ROW_FIELDS}
+
+
+def _row(index: int, run: Run, outcome: Outcome) -> dict[str, Any]:
+    metrics, scenario = outcome["metrics"], run.scenario
+    return {
+        "run": index,
+        "part": run.part,
+        "label": run.contestant.label,
+        "trace_sha256": outcome["trace"]["sha256"],
+        "schema": SCHEMA,
+        "version": _verus.version(),
+        "engine": outcome.get("engine", "sim"),
+        "transport": outcome.get("transport", "sim"),
+        "trace": run.trace,
+        "scheme": run.contestant.scheme,
+        "params": dict(run.contestant.params),
+        "queue": run.queue,
+        "ack": scenario["ack"],
+        "flows": len(run.contestant.flows),
+        "packet_bytes": scenario["packet_bytes"],
+        "seed": scenario["seed"],
+        "duration_s": float(scenario["duration_s"]),
+        "delay_ms": float(scenario["delay_ms"]),
+        **_numbers(NUMBERS, metrics),
+        "per_flow": [
+            {"flow": flow, "scheme": text, **_numbers(PER_FLOW_NUMBERS, found)}
+            for flow, (text, found) in enumerate(zip(run.contestant.flows, metrics["per_flow"], strict=True))
+        ],
+    }
+
+
+def _numbers(names: Iterable[str], found: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: None if (value := found.get(name)) is None else float(value) for name in names}
+
+
+def config(
+    runs: Sequence[Run], outcomes: Sequence[Outcome], *, kind: str, settings: Mapping[str, Any], measured: Any = None
+) -> dict[str, Any]:
+    """The content of `run.json`; the arguments are those of `Results.collect`."""
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "version": _verus.version(),
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "settings": dict(settings),
+        "measured": measured,
+        "seeds": sorted({int(run.scenario["seed"]) for run in runs}),
+        "channels": channels(runs, outcomes),
+        "inputs": inputs.digests(runs),
+        "runs": [
+            {
+                "trace": run.trace,
+                "queue": run.queue,
+                "scheme": run.contestant.text,
+                "label": run.contestant.label,
+                "scenario": dict(run.scenario),
+                **({"timing": outcome["timing"]} if "timing" in outcome else {}),
+            }
+            for run, outcome in zip(runs, outcomes, strict=True)
+        ],
+        "machine": machine(),
+    }
+
+
+def channels(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """What every link of the runs was driven by: kind, rate, hash; of recordings where they come from."""
+    recordings = {entry["sha256"]: entry for entry in json.loads(_verus.catalogue())}
+    named: dict[str, dict[str, Any]] = {}
+    for run, outcome in zip(runs, outcomes, strict=True):
+        text = run.scenario["trace"]
+        # Each stretch of a recording is one, as each has a hash of its own.
+        used = [(text if text.startswith(f"{run.trace}[") else run.trace, text, outcome["trace"])]
+        for field, channel in outcome["other_channels"].items():
+            other = str(run.scenario[field])  # type: ignore[literal-required]
+            used.append((other, other, channel))
+        for name, text, trace in used:
+            if name in named:
+                continue
+            found = json.loads(_verus.check_channel(text))
+            parts = [part["channel"] for part in found.get("parts", [])]
+            known = [recordings[trace["sha256"]]] if trace["sha256"] in recordings else parts
+            sources = [entry for entry in known if "repository" in entry]
+            named[name] = {
+                "name": name,
+                "kind": found.get("kind"),
+                **{key: trace.get(key) for key in ("sha256", "duration_s", "mean_mbps")},
+                "licence": _together(entry["licence"] for entry in sources),
+                "citation": _together(entry["paper"] for entry in sources),
+                "source": _together(f"{entry['repository']}@{entry['commit']}:{entry['path']}" for entry in sources),
+            }
+    return list(named.values())
+
+
+def _together(words: Iterable[str]) -> str | None:
+    """Each once; None without any."""
+    return "; ".join(dict.fromkeys(words)) or None
+
+
+def machine() -> dict[str, Any]:
+    """The computer that this runs on."""
+    cpu = platform.processor()
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                cpu = line.partition(":")[2].strip()
+                break
+    return {
+        "kernel": f"{platform.system()} {platform.release()}",
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+    }

@@ -1,0 +1,217 @@
+"""Runs many simulations on all cores, with progress.
+
+The work is Rust's, outside the interpreter lock. Ctrl-C is heard while it runs: every simulation
+then stops, nothing is returned, and `KeyboardInterrupt` is raised as usual.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verus import _verus
+from verus.lab.scenario import Run, refused
+
+#: Told how many runs are done, of how many, and the share of all the work (0 … 1).
+Progress = Callable[[int, int, float], None]
+
+#: What the simulator returns for one run: metrics, series, capacity, profiles, records.
+Outcome = Mapping[str, Any]
+
+#: What came of a run, or why nothing did: its controller, a program of the user's, failed.
+Ended = Outcome | RuntimeError
+
+
+class RunError(RuntimeError):
+    """Controllers or programs of the user's failed in some runs; the others ran.
+
+    Attributes:
+        problems: A sentence for each.
+        finished: What the others amount to, where the caller makes something of them; else None.
+    """
+
+    def __init__(self, problems: Sequence[str], finished: Any = None) -> None:
+        super().__init__(problems[0] if len(problems) == 1 else f"{problems[0]} (and {len(problems) - 1} more)")
+        self.problems = tuple(problems)
+        self.finished = finished
+
+
+@dataclass(frozen=True)
+class Logs:
+    """A folder for a log of each flow.
+
+    Attributes:
+        folder: It.
+        format: `draft`, the current drafts as JSON text sequences, or `0.3`, which the viewer qvis opens.
+        channels: What each run's channel is called in names of files, with whatever else tells one run from another.
+    """
+
+    folder: Path
+    format: str
+    channels: Sequence[str]
+
+    def of(self, indices: Iterable[int]) -> tuple[Path, str, list[str]]:
+        """What the simulator is told, for the runs at these indices."""
+        return self.folder, self.format, [self.channels[index] for index in indices]
+
+
+def run_each(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Ended]:
+    """Runs every simulation; outcomes come back in the order of `runs`, whatever the order of work.
+
+    Args:
+        runs: What to run.
+        threads: Cores to use; all of them if None.
+        progress: Called from time to time.
+
+    Raises:
+        ValueError: A scenario is refused.
+        OSError: A trace cannot be read.
+        KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
+    """
+    with refused():
+        return list(_verus.simulate_many([run.to_json() for run in runs], threads, _told(len(runs), progress)))
+
+
+def measure_each(
+    runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None, logs: Logs | None = None
+) -> list[Ended]:
+    """The same, of which only metrics are kept: nothing grows with the duration, and nothing is an array."""
+    texts = [run.without_series().to_json() for run in runs]
+    with refused():
+        qlog = None if logs is None else logs.of(range(len(runs)))
+        return list(_verus.simulate_many(texts, threads, _told(len(runs), progress), columns=False, qlog=qlog))
+
+
+def run_all(runs: Sequence[Run], *, threads: int | None = None, progress: Progress | None = None) -> list[Outcome]:
+    """As `run_each`, where all runs are needed.
+
+    Raises:
+        RunError: One of them failed.
+    """
+    return all_of(runs, run_each(runs, threads=threads, progress=progress))
+
+
+def all_of(runs: Sequence[Run], ended: Sequence[Ended]) -> list[Outcome]:
+    """The outcomes.
+
+    Raises:
+        RunError: One of the runs failed.
+    """
+    _, outcomes, problems = sort_out(runs, ended)
+    if problems:
+        raise RunError(problems)
+    return outcomes
+
+
+def sort_out(runs: Sequence[Run], ended: Sequence[Ended]) -> tuple[list[Run], list[Outcome], list[str]]:
+    """The runs that ran with what came of them, and a sentence for each of the others."""
+    ran, outcomes, problems = [], [], []
+    for run, end in zip(runs, ended, strict=True):
+        if isinstance(end, RuntimeError):
+            seed = run.scenario["seed"]
+            problems.append(f"{run.contestant.label} over {run.trace}, seed {seed}: {end}")
+        else:
+            ran.append(run)
+            outcomes.append(end)
+    return ran, outcomes, problems
+
+
+def as_ended(
+    runs: Sequence[Run],
+    *,
+    threads: int | None = None,
+    columns: bool = True,
+    progress: Progress | None = None,
+    logs: Logs | None = None,
+) -> Generator[tuple[int, Ended]]:
+    """Runs every simulation, and yields each one's index and outcome as soon as it ends.
+
+    Args:
+        runs: What to run.
+        threads: Cores to use; all of them if None.
+        columns: Whether arrays are returned beside metrics, as by `run_all`.
+        progress: Called from time to time.
+        logs: Where each flow's log goes, if anywhere.
+
+    Raises:
+        ValueError: A scenario is refused.
+        OSError: A trace cannot be read.
+        KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
+    """
+    texts = [run.to_json() for run in runs]
+    shares = [0.0] * len(runs)
+    stop = threading.Event()
+
+    def work(index: int) -> Ended:
+        def told(_: int, fraction: float) -> bool:
+            shares[index] = fraction
+            return not stop.is_set()
+
+        with refused():
+            qlog = None if logs is None else logs.of([index])
+            (outcome,) = _verus.simulate_many([texts[index]], 1, told, columns=columns, qlog=qlog)
+        return outcome
+
+    def tell(done: int) -> None:
+        if progress is not None:
+            progress(done, len(runs), sum(shares) / len(shares))
+
+    return in_threads(len(runs), work, threads=threads or _cores(), tell=tell, stop=stop.set)
+
+
+def in_threads(
+    count: int, work: Callable[[int], Ended], *, threads: int, tell: Callable[[int], None], stop: Callable[[], None]
+) -> Generator[tuple[int, Ended]]:
+    """Does `work(0)`, `work(1)` and so on in so many threads; yields index and outcome of each as soon as it ends.
+
+    Whatever ends this, an exception, Ctrl-C or a caller that takes no more results, also calls `stop`, which ends work
+    under way.
+    """
+    ended: queue.SimpleQueue[Future[Ended]] = queue.SimpleQueue()
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        futures = {pool.submit(work, index): index for index in range(count)}
+        try:
+            for future in futures:
+                future.add_done_callback(ended.put)
+            done = 0
+            while done < count:
+                try:
+                    future = ended.get(timeout=_LOOK_EVERY_S)
+                except queue.Empty:
+                    tell(done)
+                    continue
+                outcome = future.result()
+                done += 1
+                tell(done)
+                yield futures.pop(future), outcome
+        except BaseException:
+            stop()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+#: How often a waiting caller looks for Ctrl-C and tells its progress, in seconds.
+_LOOK_EVERY_S = 0.1
+
+
+def _cores() -> int:
+    """How many cores this process may use."""
+    with contextlib.suppress(AttributeError):  # Linux has it
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _told(count: int, progress: Progress | None) -> Callable[[int, float], bool]:
+    def report(done: int, fraction: float) -> bool:
+        if progress is not None:
+            progress(done, count, fraction)
+        return True
+
+    return report

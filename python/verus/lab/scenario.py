@@ -1,0 +1,548 @@
+"""What to run, as data: one simulation (`Run`), and the grid of them that a comparison makes (`Settings`).
+
+Nothing here runs anything. A `Run` holds the scenario that the simulator reads, beside the words the
+user chose for its trace, queue and scheme, so that results speak the user's language.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from numbers import Integral
+from typing import Any, cast
+
+from verus import _verus, controller
+from verus.errors import FieldError
+from verus.lab.arguments import check_seed, checked, text_list, whole
+from verus.lab.schema import PathSettings, RunSettings, Scenario
+
+#: The paper's shared queue (SIGCOMM 2015, section 6.2): 3 and 9 Mbit of average queue, 10 % at the top.
+PAPER_QUEUE = "red:min=375000,max=1125000,p=0.1"
+
+#: The contestants of `verus compare` without arguments: the sender that we recommend first, then what else there is.
+DEFAULT_SCHEMES = ("forward", "verus:ratio=2", "verus:ratio=6", "cubic", "bbr", "copa")
+
+#: Built-in channels of `verus compare` without arguments: slow, busy and fast movement.
+DEFAULT_CHANNELS = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highway-driving-3g-down")
+
+
+#: Schemes that are the kernel's own, by the names that it lists; in real time only.
+KERNEL = "linux:cc="
+
+#: Ours in the kernel's TCP, loaded for the run (`kernel:forward`, `kernel:forward:budget_ms=40`); in real time only.
+OURS_IN_KERNEL = "kernel:"
+
+#: Schemes that are programs, in real time only: `cmd:SENDER => RECEIVER`, with a label if need be (`cmd[LABEL]:…`).
+_PROGRAM = re.compile(r"\s*cmd(?:\[([^\]]*)\])?:(.*)", re.DOTALL)
+
+#: What may carry our controllers in real time.
+TRANSPORTS = ("udp", "quic")
+
+#: More seeds of one comparison are a mistake, not a study.
+MOST_REPETITIONS = 100_000
+
+
+#: Every field of a scenario: type, range, default and meaning, as Rust states them (JSON Schema).
+SCHEMA: Mapping[str, Any] = json.loads(_verus.scenario_schema())
+
+#: Every field of a scenario, as it is where nothing is said.
+DEFAULTS: Scenario = json.loads(_verus.default_scenario())
+
+#: More flows in one run than this are refused: a typing error more likely than a wish.
+MOST_FLOWS: int = SCHEMA["properties"]["flows"]["maxItems"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contestant:
+    """One entry of a comparison: the flows that share the link in one run.
+
+    Attributes:
+        text: As given: ``verus:ratio=2``, or a mix such as ``verus*2+cubic*2``.
+        scheme: Bare name (``verus``); for a mix, the text.
+        params: What was set (``{"ratio": 2}``); empty for a mix.
+        label: For tables and figures.
+        flows: Scheme text of each flow.
+        transport: What carries our controllers in real time, ``udp`` or ``quic``; empty in the simulator.
+    """
+
+    text: str
+    scheme: str
+    params: Mapping[str, Any]
+    label: str
+    flows: tuple[str, ...]
+    transport: str = ""
+
+    @classmethod
+    def from_scheme(cls, text: str, *, flows: int = 1) -> Contestant:
+        """All flows run one scheme.
+
+        Raises:
+            FieldError: The scheme or one of its keys is unknown, or a value is out of range.
+
+        Example:
+            >>> Contestant.from_scheme("verus:ratio=4").scheme
+            'verus'
+        """
+        known = _check_scheme("scheme", text)
+        return cls(
+            text=text,
+            scheme=known["scheme"],
+            params=known["params"],
+            label=known["label"],
+            flows=(text,) * flows,
+        )
+
+    @classmethod
+    def from_flows(cls, texts: Sequence[str]) -> Contestant:
+        """Flows of these schemes side by side.
+
+        Raises:
+            FieldError: One of them is unknown.
+
+        Example:
+            >>> Contestant.from_flows(["verus:ratio=2", "cubic"]).label
+            'Verus R=2 + Cubic'
+        """
+        if len(set(texts)) == 1:
+            return cls.from_scheme(texts[0], flows=len(texts))
+        text = "+".join(texts)
+        label = " + ".join(_check_scheme("scheme", text)["label"] for text in texts)
+        return cls(text=text, scheme=text, params={}, label=label, flows=tuple(texts))
+
+    @classmethod
+    def from_mix(cls, text: str) -> Contestant:
+        """Flows of several schemes side by side: ``SCHEME*N+SCHEME*M``.
+
+        Raises:
+            FieldError: A part is not ``SCHEME`` or ``SCHEME*COUNT``, or its scheme is unknown.
+
+        Example:
+            >>> Contestant.from_mix("verus:ratio=2*2+cubic").flows
+            ('verus:ratio=2', 'verus:ratio=2', 'cubic')
+            >>> Contestant.from_mix("cubic*4").label  # no mix after all
+            'Cubic'
+        """
+        flows: list[str] = []
+        labels: list[str] = []
+        for part in text.split("+"):
+            scheme, star, count_text = part.strip().rpartition("*")
+            if not star:
+                scheme, count_text = part.strip(), "1"
+            if not count_text.isascii() or not count_text.isdigit() or not count_text.strip("0"):
+                problem = f"`{part}` in `{text}` is not SCHEME or SCHEME*COUNT with a count of 1 or more"
+                raise FieldError("mix", problem)
+            digits = count_text.lstrip("0")
+            if len(digits) > len(str(MOST_FLOWS)) or len(flows) + int(digits) > MOST_FLOWS:
+                raise FieldError("mix", f"`{text}` has more than {MOST_FLOWS} flows")
+            count = int(digits)
+            label = _check_scheme("mix", scheme)["label"]
+            labels.append(label if count == 1 else f"{count} {label}")
+            flows.extend([scheme] * count)
+        if len(set(flows)) == 1:
+            return replace(cls.from_scheme(flows[0], flows=len(flows)), text=text)
+        return cls(text=text, scheme=text, params={}, label=" + ".join(labels), flows=tuple(flows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One simulation, and what to call it.
+
+    Attributes:
+        trace: The channel as the user named it.
+        queue: The bottleneck queue as the user wrote it.
+        contestant: Who runs over it.
+        scenario: What the simulator reads: plain values, ready for JSON.
+        part: Which part of an experiment it belongs to, where there are several.
+    """
+
+    trace: str
+    queue: str
+    contestant: Contestant
+    scenario: Scenario
+    part: str = ""
+
+    def to_json(self) -> str:
+        """The scenario as the simulator takes it."""
+        return json.dumps(self.scenario, allow_nan=False, sort_keys=True)
+
+    def without_series(self) -> Run:
+        """The same run, of which only metrics and totals are kept: nothing grows with its duration."""
+        return replace(self, scenario=cast("Scenario", {**self.scenario, "series": False}))
+
+
+def make_run(
+    *,
+    trace: str,
+    queue: str,
+    contestant: Contestant,
+    path: str | None = None,
+    traffic: str = "full",
+    part: str = "",
+    **fields: Any,
+) -> Run:
+    """Writes down one simulation.
+
+    Args:
+        trace: The channel as results name it.
+        queue: The bottleneck queue.
+        contestant: Who runs over it.
+        path: Where the trace lies, if its name alone does not say so.
+        traffic: What every flow has to send.
+        part: Which part of an experiment it belongs to.
+        **fields: The scenario's others, in place of `DEFAULTS`.
+    """
+    sends = {} if traffic == "full" else {"traffic": traffic}
+    flows = [{"scheme": text, "start_s": 0.0, "stop_s": None, "delay_ms": None, **sends} for text in contestant.flows]
+    scenario = {**DEFAULTS, **fields, "trace": path or trace, "queue": queue, "flows": flows}
+    return Run(trace=trace, queue=queue, contestant=contestant, scenario=cast("Scenario", scenario), part=part)
+
+
+def warning(scenario: Mapping[str, Any]) -> str | None:
+    """What makes a run's outcome empty, though it can be run: it ends before anything arrives.
+
+    Example:
+        >>> warning({**DEFAULTS, "delay_ms": 20_000, "duration_s": 3})
+        'nothing arrives: the delay, 20 s each way, is longer than the run, 3 s'
+    """
+    if scenario["light_trace"] is not None or scenario["delay_series"] is not None:
+        return None
+    own = [flow.get("delay_ms") for flow in scenario["flows"]]
+    delay_s = min(scenario["delay_ms"] if delay_ms is None else delay_ms for delay_ms in own) / 1e3
+    if delay_s < scenario["duration_s"]:
+        return None
+    return f"nothing arrives: the delay, {delay_s:g} s each way, is longer than the run, {scenario['duration_s']:g} s"
+
+
+@contextlib.contextmanager
+def refused() -> Iterator[None]:
+    """What Rust says of a scenario's field (`delay_ms must be …`, `flows[0].start_s must be …`), filed under its name.
+
+    Raises:
+        FieldError: In place of that `ValueError`.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if found := re.fullmatch(r"(?:flows\[0\]\.)?([\w\[\].]+) (must be .*)", str(error)):
+            raise FieldError(found[1], found[2]) from error
+        raise
+
+
+def check_fields(values: Mapping[str, Any], *, flow: bool = False) -> None:
+    """Refuses fields of a scenario, or of a flow, that Rust would not take, the others being as by default.
+
+    Raises:
+        FieldError: The first field found wanting, and its range.
+    """
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise FieldError(name, f"must be a finite number, not {value:g}")
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise FieldError(name, f"must be a number of 64 bits, not {value}")
+    with refused():
+        _verus.check_scenario(json.dumps({"flows": [values]} if flow else values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(RunSettings, PathSettings):
+    """A comparison: every contestant over every trace and queue, once for each seed.
+
+    Attributes:
+        traces: Trace files, names of channels, or ``rate:MBPS``.
+        schemes: ``NAME[:key=value,…]``, or ``FILE.py:CLASS[:key=value,…]``; several values of a key (``ratio=2,4``,
+            ``ratio=2..6``) are several schemes.
+        mixes: ``SCHEME*N+SCHEME*M``; each is one more contestant.
+        queues: ``KIND[:key=value,…]``; likewise.
+        flows: Flows of a scheme in one run (a mix brings its own count).
+        traffic: What every flow has to send: ``full``, or ``on-off``, ``c.r1002``, ``files:bytes=N``, ``video``.
+        repeat: Runs of each cell, with seeds ``seed … seed + repeat - 1``.
+        stretches: Runs of each cell in place of ``repeat``, likewise, each over another part of its recording.
+        records: Whether to keep one record for each packet.
+        emulate: Whether to run in real time, behind an emulated link, rather than simulate.
+        transports: What carries our controllers then: ``udp``, ``quic``.
+    """
+
+    traces: Sequence[str] = DEFAULT_CHANNELS
+    schemes: Sequence[str] = DEFAULT_SCHEMES
+    mixes: Sequence[str] = ()
+    queues: Sequence[str] = (PAPER_QUEUE,)
+    flows: int = 1
+    traffic: str = "full"
+    repeat: int = 1
+    stretches: int | None = None
+    records: bool = False
+    emulate: bool = False
+    transports: Sequence[str] = ("udp",)
+
+    def __post_init__(self) -> None:
+        # A whole number of NumPy is none of Python's, and JSON knows only these.
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if isinstance(value, Integral) and not isinstance(value, int):
+                object.__setattr__(self, entry.name, int(value))
+
+    def check(self) -> None:
+        """Refuses what cannot be run, before anything runs.
+
+        Raises:
+            FieldError: The first field found wanting, and why.
+            OSError: A trace cannot be read.
+        """
+        for name in ("traces", "schemes", "mixes", "queues", "transports"):
+            for text in text_list(name, getattr(self, name)):
+                if not isinstance(text, str):
+                    raise FieldError(name, f"must be texts, not {text!r}")
+        for name in ("traces", "queues"):
+            if not getattr(self, name):
+                raise FieldError(name, "needs at least one")
+        if not self.schemes and not self.mixes:
+            raise FieldError("schemes", "needs at least one scheme or mix")
+        whole("flows", self.flows, 1, MOST_FLOWS)
+        whole("repeat", self.repeat, 1, MOST_REPETITIONS)
+        if self.stretches is not None:
+            whole("stretches", self.stretches, 2, MOST_REPETITIONS)
+            if self.repeat != 1:
+                raise FieldError("repeat", "is not for stretches, each of which runs once, with a seed of its own")
+        check_seed(self.seed)
+        if self.seed + (self.stretches or self.repeat) > 2**63:
+            raise FieldError("seed", "must fit 63 bits, repetitions included")
+        check_fields(self._fields())
+        for text in self.transports:
+            if text not in TRANSPORTS:
+                raise FieldError("transports", f"`{text}` is neither {' nor '.join(TRANSPORTS)}")
+        if not self.transports:
+            raise FieldError("transports", "needs at least one")
+        for several in self.queues:
+            for text in expanded("queues", several):
+                checked("queues", text, _verus.check_queue)
+        if self.mixes and not self.schemes and self.flows != 1:
+            raise FieldError("flows", "is for --scheme: a mix has its own numbers, as in `verus*2+cubic*2`")
+        checked("ack_queue", self.ack_queue, _verus.check_queue)
+        checked("second_queue", self.second_queue, _verus.check_queue)
+        if not isinstance(self.traffic, str):
+            raise FieldError("traffic", f"must be text, not {self.traffic!r}")
+        checked("traffic", self.traffic, _verus.check_traffic)
+        if self.emulate and self.traffic != "full":
+            raise FieldError("traffic", "is for simulations: in real time (--emulate) all flows send all the time")
+        for text in self.traces:
+            checked("traces", text, _verus.check_channel)
+        for name, text in self._fields().items():
+            rule = SCHEMA["properties"][name]
+            if rule.get("x-names") == "channel" and text is not None and text not in rule.get("x-words", ()):
+                checked(name, text, _verus.check_channel)
+
+    def contestants(self) -> list[Contestant]:
+        """Everyone who runs, in the order given, each once.
+
+        Raises:
+            FieldError: A scheme or mix cannot be used.
+        """
+        entries = [
+            Contestant.from_scheme(text, flows=self.flows)
+            for several in self.schemes
+            for text in expanded("schemes", several)
+        ]
+        entries += [Contestant.from_mix(text) for text in self.mixes]
+        if self.emulate:
+            entries = [carried for entry in entries for carried in self._carried(entry)]
+        for entry in entries:
+            if not self.emulate and any(map(is_real, entry.flows)):
+                raise FieldError(
+                    "schemes", f"`{entry.text}` is {whose(entry.text)}: it runs in real time only (--emulate)"
+                )
+            if self.emulate and any(map(controller.is_python, entry.flows)):
+                raise FieldError("schemes", f"`{entry.text}` is Python's: it runs in the simulator only")
+        return distinct(list({(entry.text, entry.transport): entry for entry in entries}.values()))
+
+    def _carried(self, entry: Contestant) -> list[Contestant]:
+        """The same over each transport; what is all the kernel's or programs' has its own."""
+        if all(map(is_real, entry.flows)):
+            return [replace(entry, transport="udp")]
+        label = {"udp": entry.label, "quic": f"{entry.label} in QUIC"}
+        return [replace(entry, transport=name, label=label[name]) for name in self.transports]
+
+    def runs(self) -> list[Run]:
+        """Every simulation of the grid, traces outermost, seeds innermost.
+
+        Raises:
+            FieldError: As `check` and `contestants`.
+            OSError: A trace cannot be read.
+
+        Example:
+            >>> len(Settings(traces=["rate:10"], schemes=["cubic", "vegas"], repeat=2).runs())
+            4
+        """
+        self.check()
+        contestants = self.contestants()
+        own = self._fields()
+        return [
+            make_run(
+                **{**own, "trace": trace, "queue": queue, "seed": self.seed + at, "traffic": self.traffic},
+                path=path,
+                contestant=contestant,
+            )
+            for trace, paths in {trace: self._parts(trace) for trace in self.traces}.items()
+            for queue in dict.fromkeys(text for several in self.queues for text in expanded("queues", several))
+            for contestant in contestants
+            for at, path in enumerate(paths)
+        ]
+
+    def _parts(self, trace: str) -> list[str]:
+        """What each repetition of a cell runs over.
+
+        Raises:
+            FieldError: It has no stretches, or not so many.
+        """
+        if self.stretches is None:
+            return [trace] * self.repeat
+        found = json.loads(_verus.check_channel(trace))
+        if found["kind"] == "built-in" and "parts" not in found:
+            return [trace] * self.stretches  # another realisation for each seed
+        if found["kind"] == "rate" or "parts" in found:
+            why = "is the same all the time" if found["kind"] == "rate" else "is a part already"
+            raise FieldError("stretches", f"are those of a recording: `{trace}` {why}")
+        there = json.loads(_verus.trace_info(trace))["duration_s"]
+        if self.stretches * self.duration_s > there + _SHORT_S:
+            most = int(there / self.duration_s)
+            has = f"`{trace}` has {there:g} s, which is {most} stretches of {self.duration_s:g} s"
+            raise FieldError("stretches", f"must not overlap: {has}, not {self.stretches}")
+        parts = [stretch(trace, number, self.duration_s) for number in range(1, self.stretches)]
+        return [*parts, stretch(trace, self.stretches, self.duration_s, there)]
+
+    def _fields(self) -> dict[str, Any]:
+        """Those that a scenario has under the same name and with the same meaning."""
+        own = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name in DEFAULTS}
+        del own["flows"]
+        return {**own, "changes": list(self.changes)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON; `from_dict` undoes it."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Settings:
+        """Reads what `to_dict` wrote.
+
+        Raises:
+            FieldError: A field is unknown, and so the settings are of another version.
+        """
+        known = {entry.name for entry in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise FieldError(name, "is not a setting of this version")
+        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        return cls(**plain)
+
+
+#: By so many seconds the last stretch may be too short: a recording ends with an opportunity, not on the second.
+_SHORT_S = 0.1
+
+
+def stretch(recording: str, number: int, seconds: float, there: float = math.inf) -> str:
+    """The stretch of a recording with this number, from 1: each of so many seconds, one after another, till its end.
+
+    Example:
+        >>> stretch("town.down", 3, 30), stretch("town.down", 2, 30, 59.987)
+        ('town.down[60:90]', 'town.down[30:59.987]')
+    """
+    return f"{recording}[{(number - 1) * seconds:.10g}:{min(number * seconds, there):.10g}]"
+
+
+def distinct(contestants: Sequence[Contestant]) -> list[Contestant]:
+    """The same contestants, those whose labels coincide labelled by their full text.
+
+    Example:
+        >>> twins = [Contestant.from_scheme("verus"), Contestant.from_scheme("verus:ratio=2")]
+        >>> [entry.label for entry in distinct(twins)]
+        ['verus', 'verus:ratio=2']
+    """
+    count = Counter(entry.label for entry in contestants)
+    return [
+        entry
+        if count[entry.label] == 1
+        else replace(entry, label=f"{entry.text} in QUIC" if entry.transport == "quic" else entry.text)
+        for entry in contestants
+    ]
+
+
+def is_real(text: str) -> bool:
+    """Whether a scheme is of something that no simulator has: the kernel, or a program.
+
+    Example:
+        >>> is_real("linux:cc=cubic"), is_real("cmd:iperf3 -c {host}"), is_real("cubic")
+        (True, True, False)
+        >>> is_real("kernel:forward"), is_real("forward")
+        (True, False)
+    """
+    return text.startswith((KERNEL, OURS_IN_KERNEL)) or _PROGRAM.match(text) is not None
+
+
+def whose(text: str) -> str:
+    """Whose sender a scheme that only real time has is, for messages.
+
+    Example:
+        >>> whose("linux:cc=cubic"), whose("cmd:iperf3 -c {host}")
+        ("the kernel's", 'a program')
+    """
+    return "the kernel's" if text.startswith((KERNEL, OURS_IN_KERNEL)) else "a program"
+
+
+def expanded(name: str, text: str) -> list[str]:
+    """The texts that one stands for: ``verus:ratio=2,4`` and ``verus:ratio=2..6`` are several; a program is one."""
+    if is_real(text):
+        return [text]
+    try:
+        return _verus.expand(text)
+    except ValueError as error:
+        raise FieldError(name, f"`{text}`: {error}") from error
+
+
+def _check_scheme(name: str, text: str) -> dict[str, Any]:
+    if program := _PROGRAM.fullmatch(text):
+        label, commands = program.groups()
+        sender, arrow, receiver = (part.strip() for part in commands.partition("=>"))
+        if not sender or (arrow and not receiver):
+            raise FieldError(name, f"`{text}` names no command (`cmd:SENDER`, or `cmd:SENDER => RECEIVER`)")
+        label = label or sender.split()[0].rpartition("/")[2]
+        return {"scheme": "cmd", "params": {"sender": sender, "receiver": receiver or None}, "label": label}
+    if text.startswith(KERNEL):
+        kind = text.removeprefix(KERNEL)
+        if not kind:
+            raise FieldError(name, f"`{text}` names no congestion control (`{KERNEL}cubic`)")
+        return {"scheme": "linux", "params": {"cc": kind}, "label": f"Linux {kind}"}
+    if text.startswith(OURS_IN_KERNEL):
+        law = text.removeprefix(OURS_IN_KERNEL)
+        label = checked(name, law, _verus.check_scheme)["label"]
+        return {"scheme": "kernel", "params": {"law": law}, "label": f"{label} in Linux"}
+    try:
+        return checked(name, text, _verus.check_scheme)
+    except FieldError as error:
+        raise FieldError(name, _meant(text) or error.problem) from error
+
+
+def _meant(text: str) -> str | None:
+    """How to write what was probably meant by a text that is no scheme; None if that is not to be seen.
+
+    Example:
+        >>> _meant("verus,ratio=2")
+        '`verus,ratio=2` is no scheme: keys stand behind a colon, as in `verus:ratio=2`'
+    """
+    schemes = {entry["name"]: {key["key"] for key in entry["keys"]} for entry in json.loads(_verus.list_schemes())}
+    first, *others = (part.strip() for part in text.split(","))
+    if others and all(part.partition(":")[0] in schemes for part in (first, *others)):
+        return f"`{text}` names several schemes: they stand apart, as in `--scheme {' '.join((first, *others))}`"
+    if first in schemes and others and all("=" in part for part in others):
+        return f"`{text}` is no scheme: keys stand behind a colon, as in `{first}:{','.join(others)}`"
+    key = first.partition("=")[0].strip()
+    if (
+        ":" not in first
+        and "=" in first
+        and (of := next((name for name, keys in schemes.items() if key in keys), None))
+    ):
+        return f"`{text}` is a key without its scheme: it stands behind a colon, as in `{of}:{text}`"
+    return None

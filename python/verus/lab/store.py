@@ -1,0 +1,261 @@
+"""Outcomes of runs, each saved as it ends and found again by what was run.
+
+A run's key is a digest of all that decides its outcome: the scenario, the contents of the traces and models that it
+names (not where they lie), and the engine, down to the compiled extension's bytes. So whatever ends the work (Ctrl-C,
+`kill -9`, a full disk), the same command goes on with what is missing, and no outcome of another engine is taken for
+one of this. A file is written whole or not at all; a damaged one counts as missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import shutil
+import zipfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from verus import _verus
+from verus.lab import bounded_reading
+from verus.lab.atomic_write import write_whole
+from verus.lab.inputs import Digests, digest_of, respelt
+from verus.lab.runner import Ended, Outcome
+from verus.lab.scenario import Run
+
+#: Version of the files and of the keys; a change of either raises it.
+FORMAT = 3
+
+#: How long the digest is that stands before a packed outcome.
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+#: Runs what it is given; yields the index of each with its outcome, in the order in which they end.
+Work = Callable[[Sequence[Run]], Generator[tuple[int, Ended]]]
+
+
+@cache
+def engine() -> str:
+    """The simulator that runs here: its version, and a digest of the compiled extension.
+
+    Two builds from different sources never have the same one. Two from the same sources may differ, too: then runs are
+    repeated that need not be, but none is mixed with those of another simulator.
+    """
+    return f"{_verus.version()}-{digest_of(Path(_verus.__file__))[:12]}"
+
+
+class Keys:
+    """What runs are found by. Each file that they name is read once.
+
+    Args:
+        engine: What runs them.
+    """
+
+    def __init__(self, engine: str) -> None:
+        self._engine = engine
+        self._files = Digests()
+
+    def of(self, run: Run) -> str:
+        """The key of a run.
+
+        Raises:
+            OSError: A trace or a model cannot be read.
+            ValueError: A channel is unknown.
+        """
+        told = {
+            "format": FORMAT,
+            "engine": self._engine,
+            "transport": run.contestant.transport,
+            "scenario": respelt(run.scenario, lambda _, path: self._files.of(path)),
+        }
+        return hashlib.sha256(json.dumps(told, allow_nan=False, sort_keys=True).encode()).hexdigest()
+
+
+class Store:
+    """A folder of outcomes, by key. Several processes may use one at the same time.
+
+    Args:
+        folder: Made as soon as there is something to put into it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, key: str) -> Path:
+        """Where the outcome of that key is, or would be."""
+        return self.folder / key[:2] / f"{key[2:]}.run"
+
+    def has(self, key: str) -> bool:
+        """Whether the outcome of that key is there, as it was written."""
+        return self._packed(key) is not None
+
+    def read(self, key: str) -> Outcome | None:
+        """The outcome of that key; None if it is not there, or damaged."""
+        packed = self._packed(key)
+        try:
+            return None if packed is None else unpack(packed)
+        except Exception:  # a stranger's: the digest is right, and what follows it is nothing of ours
+            return None
+
+    def _packed(self, key: str) -> bytes | None:
+        """The same, packed. What is read is what was written, or the digest before it would be another."""
+        try:
+            content = bounded_reading.content(self.path(key), bounded_reading.MOST_UNPACKED)
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+        digest, packed = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        return packed if hashlib.sha256(packed).digest() == digest else None
+
+    def write(self, key: str, outcome: Outcome) -> None:
+        """Keeps an outcome.
+
+        Raises:
+            FieldError: It cannot be written; what was there before is unharmed.
+        """
+        path = self.path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        packed = pack(outcome)
+        write_whole(path, hashlib.sha256(packed).digest() + packed)
+
+    def outcome(self, key: str) -> Outcome:
+        """The outcome of that key, which was there a moment ago.
+
+        Raises:
+            RuntimeError: It is not there any more.
+        """
+        found = self.read(key)
+        if found is None:
+            raise RuntimeError(f"`{self.path(key)}` was removed or changed while it was needed")
+        return found
+
+    def remove(self) -> None:
+        """Removes the folder with all outcomes."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def complete(runs: Sequence[Run], keys: Sequence[str], store: Store, work: Work) -> dict[str, RuntimeError]:
+    """Runs what is missing, and keeps each outcome as soon as it is there.
+
+    Args:
+        runs: What is wanted.
+        keys: The key of each; runs of one key are run once.
+        store: Where outcomes are looked for and kept.
+        work: What runs the missing ones.
+
+    Returns:
+        Why runs failed that did, by key: nothing is kept of these.
+    """
+    failed = {}
+    wanted = dict(zip(keys, runs, strict=True))
+    missing = [key for key in wanted if store.read(key) is None]
+    if missing:
+        with closing(work([wanted[key] for key in missing])) as ended:
+            for index, end in ended:
+                if isinstance(end, RuntimeError):
+                    failed[missing[index]] = end
+                else:
+                    store.write(missing[index], end)
+    return failed
+
+
+@contextmanager
+def kept(store: Store, keys: Sequence[str]) -> Iterator[None]:
+    """Whatever ends the block early: says how many of its runs are kept, if any are, and how to go on.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; this is its text.
+        Exception: What ended it; this is a note of it.
+    """
+    try:
+        yield
+    except BaseException as error:
+        wanted = set(keys)
+        if there := sum(map(store.has, wanted)):
+            told = f"{there} of {len(wanted)} runs are kept in `{store.folder}`; the same command goes on from there"
+            if isinstance(error, KeyboardInterrupt):
+                raise KeyboardInterrupt(f"interrupted; {told}") from error
+            error.add_note(told)
+        raise
+
+
+def pack(outcome: Outcome) -> bytes:
+    """An outcome as one compressed file: plain values as JSON, each array beside them.
+
+    Example:
+        >>> unpack(pack({"metrics": {"power": 0.1, "late": None}, "phases": ["drain", None]}))
+        {'metrics': {'power': 0.1, 'late': None}, 'phases': ['drain', None]}
+    """
+    import numpy as np
+
+    arrays: dict[str, Any] = {}
+
+    def plain(value: Any, place: str) -> Any:
+        if isinstance(value, np.ndarray):
+            arrays[place] = value
+            return {_ARRAY: place}
+        if isinstance(value, Mapping):
+            return {name: plain(inner, f"{place}.{name}" if place else name) for name, inner in value.items()}
+        return value
+
+    text = json.dumps(plain(outcome, ""), allow_nan=False)
+    into = io.BytesIO()
+    with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as file:
+        _put(file, _PLAIN, text.encode())
+        for place, array in arrays.items():
+            content = io.BytesIO()
+            np.save(content, array, allow_pickle=False)
+            _put(file, place, content.getvalue())
+    return into.getvalue()
+
+
+#: The member of a file that has the plain values, and what stands in them for an array.
+_PLAIN, _ARRAY = "outcome.json", "\0array"
+
+
+def _put(file: zipfile.ZipFile, name: str, content: bytes) -> None:
+    # Dated alike: the same outcome is the same bytes.
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    file.writestr(entry, content)
+
+
+def unpack(content: bytes) -> Outcome:
+    """What `pack` packed.
+
+    Raises:
+        ValueError: It is nothing of that kind, damaged, or holds more than a file of ours; likewise `KeyError`,
+            `EOFError` and `zipfile.BadZipFile`.
+    """
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        # No more than it says is read of a member, each once.
+        if sum(member.file_size for member in file.infolist()) > bounded_reading.most_unpacked(len(content)):
+            raise ValueError("it holds more than its size allows")
+        arrays: dict[str, Any] = {}
+
+        def whole(value: dict[str, Any]) -> Any:
+            if value.keys() != {_ARRAY}:
+                return value
+            place = value[_ARRAY]
+            if place not in arrays:
+                arrays[place] = _array(file.read(place))
+            return arrays[place]
+
+        found: Outcome = json.loads(file.read(_PLAIN), object_hook=whole)
+        return found
+
+
+def _array(content: bytes) -> Any:
+    """What `numpy.save` wrote; its header is believed as far as there is content for it."""
+    import numpy as np
+
+    file = io.BytesIO(content)
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("an array of another version than ours")
+    shape, _, kind = np.lib.format.read_array_header_1_0(file)
+    if math.prod(shape) * kind.itemsize > len(content):
+        raise ValueError("an array of more than there is")
+    file.seek(0)
+    return np.load(file, allow_pickle=False)

@@ -1,0 +1,391 @@
+"""A study's folder: what is to be run, each outcome as it ends, and the dataset once all are there.
+
+`plan.json.gz` says every run with its key, `runs/` has the outcomes (see `verus.lab.store`), and `results.parquet` is
+written from these two alone: its bytes do not depend on when, where, in which order or how often work was done.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from verus.errors import FieldError
+from verus.lab import bounded_reading, metric_rows
+from verus.lab.arrow_tables import ROW_SCHEMA
+from verus.lab.atomic_write import replace_whole
+from verus.lab.interval import half_width
+from verus.lab.metric_rows import NUMBERS, SCHEMA
+from verus.lab.repeats import are_one, paired
+from verus.lab.results_folder import refuse_link
+from verus.lab.scenario import Contestant, Run
+from verus.lab.store import FORMAT, Keys, Store
+from verus.lab.study import Planned, Study
+
+if TYPE_CHECKING:
+    from verus.lab.schema import Scenario
+
+#: A column of the study's own, by the type that its values have.
+_TYPES = {"float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}
+
+#: What tells the cells of a study apart, beside its own columns: all that is set but the seed.
+IDENTITY = ("part", "trace", "queue", "ack", "delay_ms", "packet_bytes", "duration_s", "flows", "scheme", "params")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a study runs, ready to be saved: nothing of it needs the study's file or its traces again.
+
+    Attributes:
+        name: The study's.
+        engine: What runs it (see `verus.lab.store.engine`).
+        columns: The type of each column of the study's own: ``float``, ``bool`` or ``str``.
+        keys: By which each run's outcome is found.
+        runs: What each is.
+    """
+
+    name: str
+    engine: str
+    columns: Mapping[str, str]
+    keys: Sequence[str]
+    runs: Sequence[Planned]
+
+    @classmethod
+    def of(cls, study: Study, engine: str) -> Plan:
+        """The plan of a study.
+
+        Raises:
+            OSError: A trace or a model cannot be read.
+        """
+        keys = Keys(engine)
+        return cls(
+            name=study.name,
+            engine=engine,
+            columns={name: kind.__name__ for name, kind in study.columns.items()},
+            keys=[keys.of(planned.run) for planned in study.runs],
+            runs=study.runs,
+        )
+
+    def digest(self) -> str:
+        """The same for the same runs in the same order by the same engine, and for nothing else."""
+        return hashlib.sha256(self._json.encode()).hexdigest()
+
+    @cached_property
+    def _json(self) -> str:
+        runs = [planned.run for planned in self.runs]
+        told = {
+            "format": FORMAT,
+            "kind": "sweep",
+            "name": self.name,
+            "engine": self.engine,
+            "columns": dict(self.columns),
+            "keys": "".join(self.keys),
+            "run": _fields([{name: getattr(run, name) for name in _OF_RUN} for run in runs]),
+            "contestant": _coded([asdict(run.contestant) for run in runs]),
+            "scenario": _fields([run.scenario for run in runs]),
+            "swept": _fields([planned.swept for planned in self.runs]),
+        }
+        return json.dumps(told, allow_nan=False)  # in this order: that of columns is the dataset's
+
+    def pack(self) -> bytes:
+        """As it is saved.
+
+        Raises:
+            ValueError: It is larger than what `read` takes.
+        """
+        text = self._json.encode()
+        if len(text) > MOST_PLAN:
+            raise ValueError(
+                f"the study `{self.name}` has {len(self.runs)} runs, whose plan takes {len(text)} bytes; at most "
+                f"{MOST_PLAN} are read: divide it into several studies"
+            )
+        return gzip.compress(text, mtime=0)
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        """Reads what `pack` made.
+
+        Raises:
+            OSError: It cannot be read.
+            ValueError: It is no plan, or of another version.
+        """
+        try:
+            told = json.loads(bounded_reading.gunzipped(path, MOST_PLAN))
+            if told["kind"] != "sweep" or told["format"] != FORMAT:
+                raise ValueError("of another version")
+            if not re.fullmatch(f"(?:[0-9a-f]{{{_KEY}}})*", told["keys"]):  # they become names of files
+                raise ValueError("a key is no digest")
+            keys = [told["keys"][at : at + _KEY] for at in range(0, len(told["keys"]), _KEY)]
+            fields = zip(
+                _each(told["run"], len(keys)),
+                _values(told["contestant"], len(keys)),
+                _each(told["scenario"], len(keys)),
+                _each(told["swept"], len(keys)),
+                strict=True,
+            )
+            return cls(
+                name=told["name"],
+                engine=told["engine"],
+                columns=told["columns"],
+                keys=keys,
+                runs=[
+                    Planned(
+                        run=Run(**run, contestant=_contestant(contestant), scenario=cast("Scenario", scenario)),
+                        swept={name: value for name, value in swept.items() if value is not None},
+                    )
+                    for run, contestant, scenario, swept in fields
+                ],
+            )
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            raise ValueError(f"`{path}`: not the plan of a sweep ({error})") from error
+
+    def distinct(self) -> dict[str, Run]:
+        """Each run once, by its key, in order: parts may share some."""
+        found: dict[str, Run] = {}
+        for key, planned in zip(self.keys, self.runs, strict=True):
+            found.setdefault(key, planned.run)
+        return found
+
+
+#: Of a plan, bytes unpacked: a million runs that differ in ten settings take some 110 MB.
+MOST_PLAN = 128 << 20
+
+#: Length of a run's key, hexadecimal.
+_KEY = 64
+
+#: What a plan says of each run beside its contestant and its scenario.
+_OF_RUN = ("trace", "queue", "part")
+
+
+def _coded(values: Sequence[Any]) -> dict[str, Any]:
+    """Values of which many are alike: each once, and which of them stands where, unless all are one.
+
+    Example:
+        >>> _coded(["a", "b", "a"]), _coded([5, 5])
+        ({'values': ['a', 'b'], 'at': [0, 1, 0]}, {'values': [5]})
+    """
+    found: dict[str, tuple[int, Any]] = {}
+    at = [found.setdefault(json.dumps(value), (len(found), value))[0] for value in values]
+    coded = {"values": [value for _, value in found.values()]}
+    return coded if len(found) <= 1 else {**coded, "at": at}
+
+
+def _fields(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Each field of the rows, coded; None where a row is without it."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: _coded([row.get(name) for row in rows]) for name in names}
+
+
+def _values(coded: Mapping[str, Any], count: int) -> list[Any]:
+    """What `_coded` coded, which were so many."""
+    values = coded["values"]
+    return [values[at] for at in coded["at"]] if "at" in coded else values * count
+
+
+def _each(fields: Mapping[str, Any], count: int) -> list[dict[str, Any]]:
+    """What `_fields` coded, which were so many rows."""
+    if not fields:
+        return [{} for _ in range(count)]
+    columns = [_values(coded, count) for coded in fields.values()]
+    return [dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _contestant(told: Mapping[str, Any]) -> Contestant:
+    return Contestant(**{**told, "flows": tuple(told["flows"])})
+
+
+class Folder:
+    """Where a study is.
+
+    Args:
+        path: The folder; made when something is written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.plan_path = path / "plan.json.gz"
+        self.dataset = path / "results.parquet"
+        self.store = Store(path / "runs")
+
+    def check(self) -> None:
+        """Refuses a place that has something else in it.
+
+        Raises:
+            FieldError: It is no folder, or not one of a sweep.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise FieldError("out", f"`{self.path}` is not a folder")
+        if self.path.is_dir() and any(self.path.iterdir()) and not self.plan_path.exists():
+            raise FieldError("out", f"`{self.path}` is not empty, and not the folder of a sweep")
+        refuse_link(self.store.folder)
+
+    def begin(self, plan: Plan) -> None:
+        """Writes the plan, unless it is there.
+
+        Raises:
+            OSError: The folder cannot be made.
+            FieldError: The plan cannot be written.
+            ValueError: It is too large to be read again.
+        """
+        content = plan.pack()
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not self.plan_path.exists() or self.plan_path.read_bytes() != content:
+            replace_whole(self.plan_path, content)
+
+    def missing(self, plan: Plan) -> dict[str, Run]:
+        """The runs that are not there, by key, in order."""
+        return {key: run for key, run in plan.distinct().items() if not self.store.has(key)}
+
+    def finish(self, plan: Plan, failed: Mapping[str, str] | None = None) -> pa.Table:
+        """Writes the dataset from the outcomes, which are all there, but for runs that failed for good.
+
+        Args:
+            plan: What was to be run.
+            failed: Why runs failed that did, by key: the dataset is without them, and says so (`MISSING`).
+
+        Raises:
+            FieldError: It cannot be written.
+            RuntimeError: An outcome is not there any more.
+        """
+        failed = failed or {}
+        table = _table(plan, self.store, leave=failed)
+        if failed:
+            left = [
+                {"run": index, **_names(one), "problem": failed[key]}
+                for index, (key, one) in enumerate(zip(plan.keys, plan.runs, strict=True))
+                if key in failed
+            ]
+            marks = {name: mark for name, mark in table.schema.metadata.items() if name != b"verus.plan"}
+            table = table.replace_schema_metadata({**marks, MISSING: json.dumps(left)})
+        into = pa.BufferOutputStream()
+        pq.write_table(table, into, compression="zstd")
+        content = into.getvalue().to_pybytes()
+        if not self.dataset.exists() or self.dataset.read_bytes() != content:
+            replace_whole(self.dataset, content)
+        return table
+
+    def so_far(self, plan: Plan) -> pa.Table:
+        """The rows of the runs that are there."""
+        missing = self.missing(plan)
+        return _table(plan, self.store, leave=missing)
+
+    def left_out(self) -> list[dict[str, Any]]:
+        """The runs that the dataset is without since they failed for good, as it says; each `run` is a number."""
+        words = ("trace", "queue", "scheme", "seed", "problem")
+        try:
+            told = json.loads((pq.read_schema(self.dataset).metadata or {})[MISSING.encode()])
+            return [{"run": int(one["run"]), **{name: str(one[name]) for name in words}} for one in told]
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+            return []  # it is whole, or says nothing that can be read
+
+    def is_finished(self, plan: Plan) -> bool:
+        """Whether the dataset is there, and of this plan."""
+        try:
+            metadata = pq.read_schema(self.dataset).metadata or {}
+        except (OSError, ValueError, pa.ArrowException):  # whatever a damaged file is
+            return False
+        return bool(metadata.get(b"verus.plan") == plan.digest().encode())
+
+
+def merge(folders: Sequence[Folder], into: Folder) -> Plan:
+    """Brings together what several folders have of one study.
+
+    Raises:
+        OSError: A folder is not there, or cannot be read.
+        ValueError: They are not of one study and one engine.
+        FieldError: Something cannot be written.
+    """
+    plans = [Plan.read(folder.plan_path) for folder in folders]
+    plan = plans[0]
+    for folder, other in zip(folders, plans, strict=True):
+        if other.engine != plan.engine:
+            raise ValueError(
+                f"`{folder.path}` was run by another build of the simulator ({other.engine}) than "
+                f"`{folders[0].path}` ({plan.engine})"
+            )
+        if other.digest() != plan.digest():
+            raise ValueError(f"`{folder.path}` is not of the same study as `{folders[0].path}`")
+    into.begin(plan)
+    for key in into.missing(plan):
+        found = next((outcome for folder in folders if (outcome := folder.store.read(key)) is not None), None)
+        if found is not None:
+            into.store.write(key, found)
+    return plan
+
+
+#: What a dataset that is not whole says of itself, as JSON: the runs that it has not, by number and name, and why.
+MISSING = "verus.missing"
+
+
+def _names(planned: Planned) -> dict[str, Any]:
+    """What tells a run of a study from the others."""
+    run = planned.run
+    names = {"part": run.part, "trace": run.trace, "queue": run.queue, "scheme": run.contestant.text}
+    return {**names, "seed": run.scenario["seed"], **planned.swept}
+
+
+def _table(plan: Plan, store: Store, leave: Collection[str] = ()) -> pa.Table:
+    """One row for each run, but for those with these keys: the columns of a comparison's, then the study's own."""
+    own = [(name, _TYPES[kind]) for name, kind in plan.columns.items()]
+    schema = pa.schema([*ROW_SCHEMA, *own])
+    pieces = [schema.empty_table()]
+    there = [at for at, key in enumerate(plan.keys) if key not in leave]
+    for first in range(0, len(there), _CHUNK):
+        some = there[first : first + _CHUNK]
+        planned = [plan.runs[at] for at in some]
+        outcomes = [store.outcome(plan.keys[at]) for at in some]
+        made = metric_rows.rows([one.run for one in planned], outcomes)
+        for at, row, one in zip(some, made, planned, strict=True):
+            row["run"] = at
+            row["params"] = json.dumps(row["params"], sort_keys=True)
+            row.update({name: _cast(plan.columns[name], value) for name, value in one.swept.items()})
+        pieces.append(pa.Table.from_pylist(made, schema=schema))
+    marks = {"verus.schema": str(SCHEMA), "verus.plan": plan.digest()}
+    return pa.concat_tables(pieces).combine_chunks().replace_schema_metadata(marks)
+
+
+#: Rows that are made at a time, so that a large study needs little memory.
+_CHUNK = 1000
+
+
+def _cast(kind: str, value: Any) -> Any:
+    return float(value) if kind == "float" else value if kind == "bool" else str(value)
+
+
+def cells(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Means over seeds: what tells a cell apart, `seeds`, and each metric's `mean` and `half_width_95`.
+
+    The latter is half of the mean's 95 % confidence interval (Student's t), None for a single seed, or where all seeds
+    gave one and the same run. A metric that no run of the cell observed is left out. `above` says by how much the cell
+    is above the first sender on the same path, seed by seed (`repeats.paired`), and `from` which sender that is.
+    """
+    own = [name for name in table.column_names if name not in ROW_SCHEMA.names]
+    grouped: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in table.to_pylist():
+        grouped.setdefault(tuple(row[name] for name in (*IDENTITY, *own)), []).append(row)
+    path = [name for name in (*IDENTITY, *own) if name not in ("scheme", "params") and not name.startswith("params.")]
+    first: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for told, found in grouped.items():
+        cell = dict(zip((*IDENTITY, *own), told, strict=True))
+        cell["params"] = json.loads(cell["params"])
+        cell["seeds"] = [row["seed"] for row in found]
+        one = are_one(found)
+        for name in NUMBERS:
+            if seen := [row[name] for row in found if row[name] is not None]:
+                cell[name] = {"mean": sum(seen) / len(seen), "half_width_95": None if one else half_width(seen)}
+        other = first.setdefault(tuple(cell[name] for name in path), found)
+        if other is not found and (above := paired(found, other)):
+            cell["from"] = {"scheme": other[0]["scheme"], "params": json.loads(other[0]["params"])}
+            cell["above"] = above
+        yield cell

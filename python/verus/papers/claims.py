@@ -1,0 +1,202 @@
+"""What the sources claim: one row each in `claims.csv`, and what became of it.
+
+The list was written down before anything was measured. A row may be added; none is taken away or
+made easier to meet.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+
+from verus.papers.target import Check
+
+#: The two sets of channels that an experiment runs on.
+BUILT_IN, RECORDINGS = "built-in", "recordings"
+
+_RANGE = re.compile(r"(?P<low>[\d.]+)\.\.(?P<high>[\d.]+)|(?P<sign>[<>]=?|=)(?P<end>-?[\d.]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A sentence or a number of a source, and what would bear it out.
+
+    Attributes:
+        experiment: Which experiment measures it.
+        name: Its name there.
+        figure: Where the source says it.
+        says: What it says, in our words.
+        metric: What is measured.
+        wanted: The values that bear it out: ``>1``, ``>=10``, ``<=0.5``, ``0.9..1.1`` or ``=36``.
+        unit: Of the value; empty for a bare number.
+        headline: Whether it is one of those that matter most.
+        channels: On which channels it is checked: `BUILT_IN` or `RECORDINGS`.
+    """
+
+    experiment: str
+    name: str
+    figure: str
+    says: str
+    metric: str
+    wanted: str
+    unit: str
+    headline: bool
+    channels: str
+
+    @property
+    def others(self) -> str:
+        """The channels on which it is not checked, whose value stands beside."""
+        return RECORDINGS if self.channels == BUILT_IN else BUILT_IN
+
+    def check(self, value: float | None) -> Check:
+        """The measured value against it.
+
+        Example:
+            >>> [claim.check(12.0).met for claim in of("sigcomm-fig08") if claim.name == "delay-cubic-lte"]
+            [True]
+        """
+        found = _RANGE.fullmatch(self.wanted)
+        assert found is not None, f"{self.experiment}/{self.name}: `{self.wanted}` is no range"
+        low, high = found["low"] or found["end"], found["high"] or found["end"]
+        sign = found["sign"] or "="
+        return Check(
+            name=f"{self.says} ({self.figure})",
+            value=value,
+            low=None if sign.startswith("<") else float(low),
+            high=None if sign.startswith(">") else float(high),
+            unit=self.unit,
+            strict=sign in ("<", ">"),
+            source=self.figure,
+        )
+
+
+@cache
+def everything() -> tuple[Claim, ...]:
+    """Every claim, in the order of the file."""
+    return tuple(
+        Claim(
+            experiment=row["experiment"],
+            name=row["claim"],
+            figure=row["figure"],
+            says=row["says"],
+            metric=row["metric"],
+            wanted=row["wanted"],
+            unit=row["unit"],
+            headline=row["headline"] == "yes",
+            channels=row["channels"],
+        )
+        for row in _listed("claims.csv")
+    )
+
+
+def _listed(name: str) -> Iterator[dict[str, str]]:
+    text = (resources.files("verus.papers") / name).read_text(encoding="utf-8")
+    return csv.DictReader(text.splitlines())
+
+
+def of(experiment: str) -> list[Claim]:
+    """The claims that an experiment measures."""
+    return [claim for claim in everything() if claim.experiment == experiment]
+
+
+def causes_of(experiment: str) -> dict[str, str]:
+    """Claim → why it does not hold (`causes.csv`), and what shows that, for those that do not.
+
+    How much each cause is worth is for the command that it names to say.
+
+    Example:
+        >>> causes_of("sigcomm-fig08")["throughput-cubic-lte"].partition(". ")[2]
+        '`verus reproduce sigcomm-fig08 --modes delay_min=ever` shows it.'
+    """
+    return {
+        row["claim"]: row["cause"]
+        + (f" `verus reproduce {experiment} --modes {row['modes']}` shows it." if row["modes"] else "")
+        for row in _listed("causes.csv")
+        if row["experiment"] == experiment
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A claim and what was measured.
+
+    Attributes:
+        claim: The claim.
+        check: The value on the channels on which it is checked.
+        beside: The value on the other channels; None where there is none.
+        runs: Whether it could be checked here: recordings may not be on this machine.
+        cause: Why it does not hold, where that is known.
+        modes: By mode of Verus, the value on the channels on which it is checked; no mode where Verus takes no part.
+    """
+
+    claim: Claim
+    check: Check
+    beside: float | None
+    runs: bool
+    cause: str = ""
+    modes: Mapping[str, float | None] = field(default_factory=dict)
+
+    @property
+    def missed(self) -> bool:
+        """Whether it was checked and does not hold."""
+        return self.runs and not self.check.met
+
+    def holds_in(self, mode: str) -> bool | None:
+        """Whether it holds in that mode of Verus; None where that was not looked at."""
+        value = self.modes.get(mode)
+        return None if value is None else self.claim.check(value).met
+
+    @property
+    def why(self) -> str:
+        """By how much it is missed, and the cause."""
+        return f"{self.check.miss()}. {self.cause}".rstrip()
+
+
+def judge(
+    experiment: str,
+    values: Mapping[str, Mapping[str, float | None]],
+    modes: Mapping[str, Mapping[str, Mapping[str, float | None]]] | None = None,
+) -> list[Judged]:
+    """Every claim of an experiment beside what was measured.
+
+    Args:
+        experiment: Which.
+        values: By channels (`BUILT_IN`, `RECORDINGS`), the measured value of each claim.
+        modes: By mode of Verus, the same as `values`, where it was looked at.
+
+    Raises:
+        ValueError: What was measured is not what is claimed: one is missing, or one too many.
+    """
+    claims, causes = of(experiment), causes_of(experiment)
+    for column, measured in values.items():
+        wanted = {claim.name for claim in claims if claim.channels == column}
+        known = {claim.name for claim in claims}
+        if wanted - measured.keys() or measured.keys() - known:
+            missing, unknown = sorted(wanted - measured.keys()), sorted(measured.keys() - known)
+            raise ValueError(f"{experiment}: not measured on {column}: {missing}; not claimed: {unknown}")
+    return [
+        Judged(
+            claim=claim,
+            check=claim.check(values.get(claim.channels, {}).get(claim.name)),
+            beside=values.get(claim.others, {}).get(claim.name),
+            runs=claim.channels in values,
+            cause=causes.get(claim.name, ""),
+            modes={mode: found.get(claim.channels, {}).get(claim.name) for mode, found in (modes or {}).items()},
+        )
+        for claim in claims
+    ]
+
+
+def modes_of(judged: Sequence[Judged]) -> list[str]:
+    """The modes of Verus that were looked at beside its default."""
+    return list(dict.fromkeys(mode for one in judged for mode in one.modes))
+
+
+def held(judged: Sequence[Judged]) -> tuple[int, int]:
+    """How many hold, of how many that could be checked."""
+    checked = [one for one in judged if one.runs]
+    return sum(one.check.met for one in checked), len(checked)

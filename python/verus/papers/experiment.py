@@ -1,0 +1,92 @@
+"""What an experiment is, for the code that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the list of experiments needs none of these
+    from rich.console import RenderableType
+
+    from verus.lab.results import Results
+    from verus.lab.runner import Progress
+    from verus.papers.claims import Judged
+    from verus.papers.target import Check
+    from verus.report.page import Page
+
+
+def in_mode(scheme: str, mode: str) -> str:
+    """Verus in another mode, or with another setting where that is what `mode` says.
+
+    Example:
+        >>> in_mode("verus:ratio=4", "paper"), in_mode("verus", "delay_min=ever")
+        ('verus:mode=paper,ratio=4', 'verus:delay_min=ever')
+    """
+    name, _, settings = scheme.partition(":")
+    return f"{name}:{mode if '=' in mode else f'mode={mode}'}{',' if settings else ''}{settings}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user may say about how an experiment is run.
+
+    Attributes:
+        traces: Folder in which to look for recordings first.
+        built_in: Use built-in channels in place of recordings.
+        seed: Of every run; the first one where runs are repeated.
+        repeat: Runs of each cell, where they are repeated; the experiment's own number if None.
+        jobs: Runs in real time at the same time.
+        modes: Of Verus, or settings of it, to run beside its default mode.
+        lenient: Run what can be run where recordings are not on this machine, rather than refuse.
+        short: Run the short form of what has one (`Experiment.short`).
+        schemes: Senders of the user's to run beside the others, where the experiment takes some
+            (`Experiment.takes_schemes`).
+    """
+
+    traces: Path | None = None
+    built_in: bool = False
+    seed: int = 1
+    repeat: int | None = None
+    jobs: int = 1
+    modes: tuple[str, ...] = ()
+    lenient: bool = False
+    short: bool = False
+    schemes: tuple[str, ...] = ()
+
+
+#: Does an experiment's work, telling its progress.
+Work = Callable[["Progress | None"], "Results"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A published result that can be run again.
+
+    Attributes:
+        name: As in `verus reproduce NAME`.
+        source: What to cite.
+        prepare: Looks for what it needs (raising `MissingRecordings` if a recording is not on this
+            machine) and returns the work, which yields results.
+        checks: The measured values against their targets; those that only stand beside are marked so.
+        page: Tables and figures, from saved results.
+        summary: What a terminal shows.
+        title: One line, for lists.
+        judged: Each claim of the source (`claims.csv`) and what became of it, where it has such.
+        files: What else is written beside the results: name → text.
+        short: Whether it has a short form, of seconds in place of minutes.
+        takes_schemes: Whether it runs senders of the user's beside its own.
+    """
+
+    name: str
+    source: str
+    prepare: Callable[[Options], Work]
+    checks: Callable[[Results], list[Check]]
+    page: Callable[[Results], Page]
+    summary: Callable[[Results], Sequence[RenderableType]]
+    title: str = ""
+    judged: Callable[[Results], list[Judged]] | None = None
+    files: Callable[[Results], Mapping[str, str]] | None = None
+    short: bool = False
+    takes_schemes: bool = False

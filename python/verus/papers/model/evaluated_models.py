@@ -1,0 +1,168 @@
+"""Models beside Verus in the same scenarios: ratios, tables and the stacked bars of Figs. 7 to 10 of the 2016 paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from verus.lab.scenario import Run
+from verus.papers.experiment import Experiment
+from verus.papers.model import trained_models
+from verus.papers.model.trained_models import EVALUATION, MODEL, PROPAGATION_MS, USERS, VERUS
+from verus.papers.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table, with_interval
+from verus.report import figures
+from verus.report.figures import Figure
+
+
+def throughput(found: Found, label: str, base: str = VERUS) -> float:
+    """Throughput of all users together, over that of `base`."""
+    return found.where(label=label).mean("throughput_mbps") / found.where(label=base).mean("throughput_mbps")
+
+
+def delay(found: Found, label: str, base: str = VERUS) -> float:
+    """Packet delay, over that of `base`."""
+    of = trained_models.packet_delay_ms
+    return of(found.where(label=label)) / of(found.where(label=base))
+
+
+def by_users(found: Found) -> dict[str, Found]:
+    """The runs by number of users."""
+    return {part: found.where(part=part) for part in map(trained_models.spoken, USERS)}
+
+
+def table(groups: Mapping[str, Found], title: str) -> Table:
+    """A row for each group and label: throughput, delay and fairness, with 95 % intervals over the seeds."""
+    rows = []
+    for name, here in groups.items():
+        for label in here.labels():
+            own = here.where(label=label)
+            delays = [queueing + PROPAGATION_MS for queueing in own.values("qdelay_mean_ms")]
+            rows.append(
+                [
+                    f"{name}, {label}",
+                    with_interval(own.values("throughput_mbps"), 2),
+                    with_interval(delays, 1),
+                    f"{throughput(here, label):.3f}",
+                    f"{delay(here, label):.2f}",
+                    f"{min(own.values('jain')):.3f}",
+                ]
+            )
+    heads = [
+        "",
+        "throughput of all, Mbit/s",
+        "packet delay, ms",
+        "throughput over Verus's",
+        "delay over Verus's",
+        "least Jain's index",
+    ]
+    return Table(title=title, heads=heads, rows=rows)
+
+
+def bars(groups: Mapping[str, Found], *, name: str, what: str, caption: str, x: str) -> Sequence[Figure]:
+    """Throughput and delay, as the paper draws them: a stack for each group and label, a part of it for each user."""
+
+    def stacked(value: Callable[[Mapping[str, Any]], float]) -> list[dict[str, Any]]:
+        return [
+            {"group": group, "name": label, "part": f"user {user + 1}", "y": sum(own) / len(own)}
+            for group, here in groups.items()
+            for label in here.labels()
+            for user, own in enumerate(
+                zip(*([value(flow) for flow in row["per_flow"]] for row in here.where(label=label).rows), strict=True)
+            )
+        ]
+
+    caption = f"{caption} A part of each bar is a user. {trained_models.DELAY}"
+    width = 130 * len(groups)
+    return [
+        figures.bars(
+            stacked(value),
+            name=f"{name}{letter}",
+            title=f"{title} {what}",
+            caption=caption,
+            x=x,
+            y=f"{title.lower()}, {unit} (users stacked)",
+            stacked=True,
+            columns=1,
+            size=(width, 260),
+        )
+        for letter, title, unit, value in (
+            ("a", "Throughput", "Mbit/s", lambda flow: flow["throughput_mbps"]),
+            ("b", "Packet delay", "ms", lambda flow: flow["qdelay_mean_ms"] + PROPAGATION_MS),
+        )
+    ]
+
+
+def matching(
+    *,
+    name: str,
+    users: int,
+    title: str,
+    figure: str,
+    shows: str,
+    longest: float,
+    claimed: Sequence[str],
+) -> Experiment:
+    """So many users with a model trained with as many, on all five channels, beside Verus (section 6.4).
+
+    Args:
+        name: Of the experiment.
+        users: How many.
+        title: Of its page.
+        figure: What to cite.
+        shows: What the paper shows.
+        longest: The delay over Verus's that a channel may have to count.
+        claimed: Which of the values are claimed.
+    """
+
+    def runs(column: Column) -> list[Run]:
+        return [
+            run
+            for place in EVALUATION
+            for run in (
+                *trained_models.evaluation(column, place, users),
+                *trained_models.evaluation(column, place, users, [users]),
+            )
+        ]
+
+    def measure(found: Found) -> Mapping[str, float | None]:
+        places = {place: found.where(place=place) for place in EVALUATION}
+        rates = {place: throughput(here, MODEL) for place, here in places.items()}
+        delays = {place: delay(here, MODEL) for place, here in places.items()}
+        values = {
+            "throughput": float(sum(0.9 <= rate <= 1.1 for rate in rates.values())),
+            "throughput-higher": float(sum(rate > 1 for rate in rates.values())),
+            "delay": float(sum(each <= longest for each in delays.values())),
+            "variable-delay": delays[found.measured],
+            "fair": min(found.where(label=MODEL).values("jain")),
+        }
+        return {each: values[each] for each in claimed}
+
+    def groups(found: Found) -> dict[str, Found]:
+        return {place: found.where(place=place) for place in EVALUATION}
+
+    def tables(found: Found) -> Sequence[Table]:
+        title = f"Verus and the model, {users} users; the most variable channel is {found.measured}"
+        return [table(groups(found), title)]
+
+    def draw(found: Found) -> Sequence[Figure]:
+        caption = (
+            f"{users} users of Verus (robust mode, R = 2) or of a model trained with {users} users, 300 s on each of "
+            f"five LTE downlinks, queue {trained_models.QUEUE}, model with five seeds."
+        )
+        file = name.removeprefix("model-")
+        return bars(groups(found), name=file, what=f"of {users} users", caption=caption, x="channel trace")
+
+    return Reproduction(
+        name=name,
+        title=title,
+        source=f"{MODEL_PAPER}, {figure}",
+        shows=shows,
+        set_up=trained_models.SET_UP,
+        channels=trained_models.CHANNELS,
+        runs=runs,
+        compute=trained_models.most_variable,
+        measure=measure,
+        tables=tables,
+        draw=draw,
+        saved=trained_models.saved,
+    ).experiment()

@@ -1,0 +1,75 @@
+"""Model paper 2016, Fig. 7: a model of one user where there are one to four."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from verus.lab.scenario import Run
+from verus.papers.model import evaluated_models, trained_models
+from verus.papers.model.trained_models import MODEL, USERS
+from verus.papers.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table
+from verus.report.figures import Figure
+
+PLACE = "#1"
+
+
+def runs(column: Column) -> list[Run]:
+    """Verus and the model of one user on the first channel."""
+    return [
+        run
+        for users in USERS
+        for run in (
+            *trained_models.evaluation(column, PLACE, users),
+            *trained_models.evaluation(column, PLACE, users, [1]),
+        )
+    ]
+
+
+def measure(found: Found) -> Mapping[str, float | None]:
+    """A value for each claim."""
+    by_users = dict(zip(USERS, evaluated_models.by_users(found).values(), strict=True))
+    rates = {users: evaluated_models.throughput(here, MODEL) for users, here in by_users.items()}
+    delays = {users: evaluated_models.delay(here, MODEL) for users, here in by_users.items()}
+    several = [users for users in USERS if users > 1]
+    return {
+        "one-delay": delays[1],
+        "one-throughput": rates[1],
+        "two-delay": delays[2],
+        "four-delay": delays[4],
+        **{f"throughput-{users}": rates[users] for users in several},
+        **{f"delay-{users}-higher": delays[users] for users in several},
+        "fair": min(min(by_users[users].where(label=MODEL).values("jain")) for users in several),
+    }
+
+
+def tables(found: Found) -> Sequence[Table]:
+    """What was measured, beside Verus."""
+    return [evaluated_models.table(evaluated_models.by_users(found), "Verus and the model of one user, channel #1")]
+
+
+def draw(found: Found) -> Sequence[Figure]:
+    """As the paper: a stack of users for each scenario."""
+    caption = (
+        "One to four users of Verus (robust mode, R = 2) or of a model trained with one user, 300 s on channel #1, "
+        f"queue {trained_models.QUEUE}, model with five seeds."
+    )
+    what = "with a training of one user"
+    return evaluated_models.bars(evaluated_models.by_users(found), name="fig07", what=what, caption=caption, x="")
+
+
+EXPERIMENT = Reproduction(
+    name="model-fig07",
+    title="Fig. 7: a model of one user where there are one to four",
+    source=f"{MODEL_PAPER}, Fig. 7",
+    shows=(
+        "A model of one user has almost Verus's delay where there is one user and a little more where there are two; "
+        "where there are four, four times as much. It still shares evenly, and its throughput is slightly higher."
+    ),
+    set_up=trained_models.SET_UP,
+    channels=trained_models.CHANNELS,
+    runs=runs,
+    measure=measure,
+    tables=tables,
+    draw=draw,
+    saved=trained_models.saved,
+).experiment()

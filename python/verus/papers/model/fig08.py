@@ -1,0 +1,18 @@
+"""Model paper 2016, Fig. 8: two users with a model of two users, on five channels."""
+
+from __future__ import annotations
+
+from verus.papers.model.evaluated_models import matching
+
+EXPERIMENT = matching(
+    name="model-fig08",
+    users=2,
+    title="Fig. 8: two users, a model of two users",
+    figure="Fig. 8",
+    shows=(
+        "With two users the model has Verus's throughput, and a packet delay 5 to 20 % longer on two of the five "
+        "channels, shorter on two, and 50 % longer on the most variable one. Both users get the same."
+    ),
+    longest=1.3,
+    claimed=("throughput", "delay", "fair", "variable-delay"),
+)

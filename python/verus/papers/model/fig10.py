@@ -1,0 +1,74 @@
+"""Model paper 2016, Fig. 10: a model of one to four users together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from verus.lab.scenario import Run
+from verus.papers.model import evaluated_models, trained_models
+from verus.papers.model.trained_models import USERS
+from verus.papers.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table
+from verus.report.figures import Figure
+
+PLACE = "#1"
+COMBINED, MATCHING, NON_MATCHING = "model, combined", "matching", "non-matching"
+
+
+def runs(column: Column) -> list[Run]:
+    """Verus and three models on the first channel: of one to four users, of as many users, of one user."""
+    return [
+        run
+        for users in USERS
+        for run in (
+            *trained_models.evaluation(column, PLACE, users),
+            *trained_models.evaluation(column, PLACE, users, USERS, label=COMBINED),
+            *trained_models.evaluation(column, PLACE, users, [users], label=MATCHING),
+            # Of one user the model of one user is the matching one.
+            *(trained_models.evaluation(column, PLACE, users, [1], label=NON_MATCHING) if users > 1 else ()),
+        )
+    ]
+
+
+def measure(found: Found) -> Mapping[str, float | None]:
+    """A value for each claim."""
+    by_users = evaluated_models.by_users(found)
+    four = by_users[trained_models.spoken(4)]
+    return {
+        "below-non-matching": evaluated_models.delay(four, COMBINED, NON_MATCHING),
+        "above-matching": evaluated_models.delay(four, COMBINED, MATCHING),
+        "throughput": max(abs(evaluated_models.throughput(here, COMBINED, MATCHING) - 1) for here in by_users.values()),
+    }
+
+
+def tables(found: Found) -> Sequence[Table]:
+    """What was measured, beside Verus."""
+    return [evaluated_models.table(evaluated_models.by_users(found), "Verus and the models, channel #1")]
+
+
+def draw(found: Found) -> Sequence[Figure]:
+    """As the paper: a stack of users for each scenario."""
+    caption = (
+        "One to four users of Verus (robust mode, R = 2) or of a model trained with one to four users together "
+        "(combined), with as many (matching), with one (non-matching); 300 s on channel #1, queue "
+        f"{trained_models.QUEUE}, models with five seeds."
+    )
+    what = "with a training of one to four users"
+    return evaluated_models.bars(evaluated_models.by_users(found), name="fig10", what=what, caption=caption, x="")
+
+
+EXPERIMENT = Reproduction(
+    name="model-fig10",
+    title="Fig. 10: a model of one to four users together",
+    source=f"{MODEL_PAPER}, Fig. 10",
+    shows=(
+        "Trained with one to four users together, the model's delay with four users is far less than that of a model "
+        "of one user, though more than that of a model of four. Throughput is very similar in all scenarios."
+    ),
+    set_up=trained_models.SET_UP,
+    channels=trained_models.CHANNELS,
+    runs=runs,
+    measure=measure,
+    tables=tables,
+    draw=draw,
+    saved=trained_models.saved,
+).experiment()

@@ -1,0 +1,99 @@
+"""Model paper 2016, Fig. 11: one of four users that are switched on and off, over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from verus.papers.model import on_off_users, trained_models
+from verus.papers.model.trained_models import MODEL, PROPAGATION_MS, VERUS
+from verus.papers.reproduction import MODEL_PAPER, Array, Found, Reproduction
+from verus.report import figures
+from verus.report.figures import Figure
+
+#: Width of a bin of what is saved, and bins in a second.
+BIN_MS, BINS = 100.0, 10
+
+
+@dataclass(frozen=True)
+class _OverTime:
+    """User 1: throughput and packet delay in seconds, and the 99th percentile of delay in its first seconds."""
+
+    throughput: Array
+    delay: Array
+    first: float
+
+    @classmethod
+    def of(cls, found: Found, label: str) -> _OverTime:
+        (row,) = found.where(label=label).rows
+        series = found.series(row)
+        rate, queueing = series.throughput_mbps[0], series.qdelay_ms[0]
+        carried, waited = (values.reshape(-1, BINS).sum(axis=1) for values in (rate, np.nan_to_num(queueing) * rate))
+        with np.errstate(invalid="ignore"):
+            delay = waited / carried + PROPAGATION_MS
+        begun = _begun(found, row["run"])
+        since = series.time_s - begun[np.maximum(np.searchsorted(begun, series.time_s, side="right") - 1, 0)]
+        first = queueing[(since >= 0) & (since < 1) & ~np.isnan(queueing)] + PROPAGATION_MS
+        return cls(carried / BINS, delay, float(np.percentile(first, 99)))
+
+
+def _begun(found: Found, run: int) -> Array:
+    """When user 1's connections began, s."""
+    connections = found.results.connections
+    assert connections is not None, "no user was switched on"
+    of, flow = (connections.column(name).to_numpy() for name in ("run", "flow"))
+    begun: Array = connections.column("start_s").to_numpy()[(of == run) & (flow == 0)]
+    return begun
+
+
+def measure(found: Found) -> Mapping[str, float | None]:
+    """A value for each claim."""
+    verus, model = (_OverTime.of(found, label) for label in (VERUS, MODEL))
+    return {
+        "throughput-alike": float(np.corrcoef(verus.throughput, model.throughput)[0, 1]),
+        "delay-alike": float(np.nanmedian(model.delay) / np.nanmedian(verus.delay)),
+        "slow-start-peaks": verus.first / model.first,
+    }
+
+
+def draw(found: Found) -> Sequence[Figure]:
+    """As the paper: throughput and delay of user 1 over time."""
+    caption = (
+        "User 1 of four that are switched on and off over five LTE downlinks in a row, of Verus (robust mode, R = 2) "
+        f"or of a model trained with one to four users; one seed, 3000 s, queue {trained_models.QUEUE}. Means of each "
+        f"second. {trained_models.DELAY}"
+    )
+    over_time = {label: _OverTime.of(found, label) for label in (VERUS, MODEL)}
+    drawn = []
+    for letter, title, y, values in (
+        ("a", "Throughput", "throughput, Mbit/s", {label: own.throughput for label, own in over_time.items()}),
+        ("b", "Packet delay", "packet delay, ms", {label: own.delay for label, own in over_time.items()}),
+    ):
+        rows = [
+            {"name": label, "x": second + 0.5, "y": float(value)}
+            for label, own in values.items()
+            for second, value in enumerate(own)
+        ]
+        name, title = f"fig11{letter}", f"{title} of user 1 over time"
+        drawn.append(figures.lines(rows, name=name, title=title, caption=caption, x="time, s", y=y, size=(860, 230)))
+    return drawn
+
+
+EXPERIMENT = Reproduction(
+    name="model-fig11",
+    title="Fig. 11: one of four users that are switched on and off, over time",
+    source=f"{MODEL_PAPER}, Fig. 11",
+    shows=(
+        "Throughput and delay of user 1 over time are almost the same with Verus and with the model. Verus's slow "
+        "start makes some peaks of delay."
+    ),
+    set_up=f"{on_off_users.SET_UP} A connection's first second is seen in bins of 100 ms. {trained_models.SET_UP}",
+    channels=on_off_users.CHANNELS,
+    runs=partial(on_off_users.runs, repetitions=1, bin_ms=BIN_MS),
+    measure=measure,
+    draw=draw,
+    saved=trained_models.saved,
+).experiment()

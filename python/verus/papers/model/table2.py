@@ -1,0 +1,118 @@
+"""Model paper 2016, Table 2: how large the matrix is, by quantization."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from verus.papers.model import trained_models
+from verus.papers.reproduction import MODEL_PAPER, Column, Found, Reproduction, Table
+from verus.report import figures
+from verus.report.figures import Figure
+from verus.report.numbers import size
+
+#: By quantization in ms: the matrix's dimension, and its file in MB.
+PUBLISHED = {1: (25_488, 2400.0), 2: (12_744, 620.0), 5: (5112, 100.0), 10: (2556, 25.0), 20: (1296, 7.0)}
+
+
+def compute(column: Column) -> Any:
+    """What each model is, by quantization."""
+    return {
+        str(step): trained_models.about(trained_models.model(column, [1], quantization_ms=step)) for step in PUBLISHED
+    }
+
+
+def _csv_bytes(told: Mapping[str, Any]) -> int:
+    """Our transitions in a matrix of the paper's ranges: each element beyond ours is `0` and what follows it."""
+    return int(told["csv_bytes"] + 2 * (told["paper_matrix_size"] ** 2 - told["matrix_size"] ** 2))
+
+
+def measure(found: Found) -> Mapping[str, float | None]:
+    """A value for each claim."""
+    values: dict[str, float | None] = {}
+    for step in PUBLISHED:
+        told = found.measured[str(step)]
+        values[f"dimension-{step}ms"] = float(told["paper_matrix_size"])
+        values[f"csv-{step}ms"] = _csv_bytes(told) / 1e6
+    return values
+
+
+def tables(found: Found) -> Sequence[Table]:
+    """The paper's table beside what our code makes of its ranges, and our own matrices."""
+    same, own = [], []
+    for step, (states, megabytes) in PUBLISHED.items():
+        told = found.measured[str(step)]
+        name = f"{step} ms"
+        sizes = [size(int(megabytes * 1e6)), size(_csv_bytes(told))]
+        same.append([name, f"{states:,}", f"{told['paper_matrix_size']:,}", *sizes])
+        sizes = [size(told["csv_bytes"]), f"{told['elements']:,}", size(told["file_bytes"])]
+        own.append([name, f"{told['matrix_size']:,}", *sizes])
+    told = found.measured["1"]
+    ranges = f"d {told['delay_min_ms']} to {told['delay_max_ms']} ms, w 0 to {told['window_max_packets']}"
+    return [
+        Table(
+            title="The paper's ranges, d 20 to 727 ms, w 0 to 35",
+            heads=["quantization", "m, the paper", "m, here", "file, the paper", "CSV, here"],
+            rows=same,
+        ),
+        Table(
+            title=f"Our own ranges, {ranges}",
+            heads=["quantization", "m", "CSV", "elements not empty", "model file"],
+            rows=own,
+        ),
+    ]
+
+
+def draw(found: Found) -> Sequence[Figure]:
+    """File sizes beside the paper's."""
+    rows = [
+        {"name": name, "x": float(step), "y": megabytes}
+        for step in PUBLISHED
+        for told in (found.measured[str(step)],)
+        for name, megabytes in (
+            ("model paper 2016", PUBLISHED[step][1]),
+            ("the same ranges here, CSV", _csv_bytes(told) / 1e6),
+            ("our matrix, CSV", told["csv_bytes"] / 1e6),
+            ("our matrix, file", told["file_bytes"] / 1e6),
+        )
+    ]
+    caption = (
+        "Size of the transition matrix of one user as comma-separated values, and as `verus train` writes it: only the "
+        "elements that are not empty, as counts. Five LTE downlinks, 300 s each, Verus in robust mode."
+    )
+    x, y, title = "quantization, ms", "size, MB", "File sizes by quantization"
+    return [
+        figures.lines(
+            rows,
+            name="table2",
+            title=title,
+            caption=caption,
+            x=x,
+            y=y,
+            log_x=True,
+            log_y=True,
+            dots=True,
+            size=(560, 280),
+        )
+    ]
+
+
+EXPERIMENT = Reproduction(
+    name="model-table2",
+    title="Table 2: matrix and file sizes",
+    source=f"{MODEL_PAPER}, Table 2",
+    shows=(
+        "With d from 20 to 727 ms and w from 0 to 35 packets the matrix has 25,488 × 25,488 elements at 1 ms and "
+        "1,296 × 1,296 at 20 ms; as comma-separated values it takes 2.4 GB and 7 MB."
+    ),
+    set_up=(
+        "The dimensions are those that our grid has for the paper's ranges. The size is that of all its elements as "
+        "`verus train --csv` writes them, `0` for an empty one, with the transitions of our own training in them. How "
+        f"the paper writes a number is not known. {trained_models.SET_UP}"
+    ),
+    channels=trained_models.CHANNELS,
+    compute=compute,
+    measure=measure,
+    tables=tables,
+    draw=draw,
+).experiment()

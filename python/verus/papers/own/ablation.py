@@ -1,0 +1,339 @@
+"""What each part of Verus's default mode is worth: all of it but one, over recordings, paths and crowds.
+
+Not a published result but a question to our own additions to one. Each part that the default mode adds to the paper
+is left out by itself (`verus:without=PART`); paper and prototype mode stand below. A part that makes no number worse
+by leaving has no reason to stay.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import RenderableType
+
+from verus import _verus
+from verus.lab.results import Results
+from verus.lab.runner import Progress, run_all
+from verus.lab.scenario import PAPER_QUEUE, Run
+from verus.papers.experiment import Experiment, Options, Work
+from verus.papers.reproduction import Column, Place, columns_for
+from verus.report.grid import Grid, to_csv
+from verus.report.page import Page, Section
+from verus.report.summary import mean
+
+NAME = "ablation"
+
+#: Where one flow is alone: built-in channels, and the recordings that stand for them.
+CHANNELS = {
+    "campus up": Place("campus-pedestrian-3g-up", "cs244-2017/camp_ped_2min"),
+    "city up": Place("city-driving-3g-up", "cs244-2017/city_drive_2min"),
+    "highway up": Place("highway-driving-3g-up", "cs244-2017/highway_drive_2min"),
+    "EVDO": Place("city-waterfront-3g-up", "cs244-2017/Verizon-EVDO-driving.up"),
+    "T-Mobile LTE": Place("shopping-mall-lte-down", "cs244-2017/TMobile-LTE-driving.up"),
+    "UMTS": Place("city-driving-3g-down", "mahimahi/TMobile-UMTS-driving.down"),
+    "Verizon LTE": Place("city-stationary-lte-up", "mahimahi/Verizon-LTE-short.up"),
+    "pedestrian down": Place("campus-pedestrian-lte-down", "verus-2015/campus-pedestrian.down"),
+    "city down": Place("city-driving-lte-down", "verus-2015/city-driving.down"),
+    "highway down": Place("highway-driving-lte-down", "verus-2015/highway-driving.down"),
+}
+
+#: The default mode whole, without each part, and what it is built on.
+PARTS: tuple[str, ...] = tuple(
+    part
+    for scheme in json.loads(_verus.list_schemes())
+    if scheme["name"] == "verus"
+    for key in scheme["keys"]
+    if key["key"] == "without"
+    for part in re.split(", | or ", key["unit"])
+    if part != "none"
+)
+VARIANTS = {
+    "(nothing)": "",
+    **{part: f",without={part}" for part in PARTS},
+    "(paper mode)": ",mode=paper",
+    "(paper mode, a silence counts as delay)": ",mode=paper,silent_epoch=since_last_ack",
+    "(prototype mode)": ",mode=prototype",
+}
+
+#: How many flows share a link, and where.
+CROWDS, SHARED = (2, 5, 10), ("rate:20", "city down")
+#: The seconds between their starts.
+APART_S = 0.5
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suite:
+    """Runs of one kind, and what is read off them.
+
+    Attributes:
+        name: Names its runs, and heads its column.
+        runs: Those of one variant, whose scheme for an R is given, under a part's name.
+        show: What a table shows of them.
+        table: Which.
+    """
+
+    name: str
+    runs: Callable[[Column, Callable[[int], str], str], Sequence[Run]]
+    show: Callable[[Rows], str]
+    table: str
+
+
+def _percent(rows: Rows, key: str = "utilization") -> float:
+    return 100.0 * float(np.mean([row[key] for row in rows]))
+
+
+def _delay(rows: Rows, key: str) -> float:
+    found = mean([row[key] for row in rows])
+    return float("nan") if found is None else found
+
+
+def _used_at(rows: Rows) -> str:
+    return f"{_percent(rows):.1f} at {_delay(rows, 'qdelay_p95_ms'):.0f}"
+
+
+def _shares(row: Mapping[str, Any]) -> list[float]:
+    return [flow["throughput_mbps"] for flow in row["per_flow"]]
+
+
+def _jain(shares: Sequence[float]) -> float:
+    return sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))
+
+
+def _fair(rows: Rows) -> str:
+    second = float(np.mean([row["jain_active"] for row in rows]))
+    whole = float(np.mean([_jain(_shares(row)) for row in rows]))
+    return f"{second:.2f} {whole:.2f} {_delay(rows, 'qdelay_mean_ms'):.0f}"
+
+
+def _crowd(ratio: int, count: int) -> Suite:
+    flows = [{"start_s": APART_S * at} for at in range(count)]
+
+    def runs(column: Column, scheme: Callable[[int], str], part: str) -> list[Run]:
+        return [
+            column.run(place, scheme(ratio), flows=flows, part=part, duration_s=60.0, series=False) for place in SHARED
+        ]
+
+    return Suite(name=f"{count}, R = {ratio}", runs=runs, show=_fair, table="crowds")
+
+
+def _path(
+    name: str,
+    place: str,
+    show: Callable[[Rows], str],
+    *,
+    duration_s: float = 30.0,
+    flows: Sequence[Mapping[str, Any]] | int = 1,
+    ratio: int = 2,
+    seeds: int = 1,
+    **fields: Any,
+) -> Suite:
+    def runs(column: Column, scheme: Callable[[int], str], part: str) -> list[Run]:
+        told = {"flows": flows, "part": part, "duration_s": duration_s, "series": False, **fields}
+        return [column.run(place, scheme(ratio), seed=seed, **told) for seed in column.seeds(seeds)]
+
+    return Suite(name=name, runs=runs, show=show, table="paths")
+
+
+def _alone(column: Column, scheme: Callable[[int], str], part: str) -> list[Run]:
+    return [column.run(place, scheme(2), part=part, duration_s=60.0, series=False) for place in CHANNELS]
+
+
+def _change(
+    at_s: float, rate_mbps: float | None = None, delay_ms: float | None = None, loss: float | None = None
+) -> dict[str, Any]:
+    return {"at_s": at_s, "rate_mbps": rate_mbps, "delay_ms": delay_ms, "loss": loss}
+
+
+def _outages(*spans: tuple[float, float]) -> list[dict[str, Any]]:
+    return [change for start, end in spans for change in (_change(start, 0.0), _change(end, 8.0))]
+
+
+def _drop_tail(packets: int) -> str:
+    return f"droptail:bytes={1500 * packets}"
+
+
+def _used_lost(rows: Rows) -> str:
+    return f"{_percent(rows):.1f}, {_percent(rows, 'loss_rate'):.1f} lost"
+
+
+def _share_of_first(rows: Rows) -> str:
+    return f"{float(np.mean([2 * _shares(row)[0] / sum(_shares(row)) for row in rows])):.2f}"
+
+
+def _largest_over_smallest(rows: Rows) -> str:
+    return f"{float(np.mean([max(_shares(row)) / min(_shares(row)) for row in rows])):.2f}"
+
+
+_THREE_TRIPS = [{"delay_ms": trip / 2} for trip in (20, 50, 100)]
+
+SUITES = (
+    Suite(name="one flow", runs=_alone, show=_used_at, table="paths"),
+    _path("chance loss 1 %", "rate:20", _used_at, loss=0.01),
+    _path("outages, held", "rate:8", _used_at, changes=_outages((5, 5.5), (10, 14), (20, 20.2))),
+    _path("outage of 4 s, lost", "rate:8", _used_at, changes=[_change(5.0, loss=1.0), _change(9.0, loss=0.0)]),
+    _path("+ 50 ms at 15 s", "rate:10", _used_at, duration_s=45.0, changes=[_change(15.0, delay_ms=45.0)]),
+    _path("round trip 1 ms", "rate:50", _used_at, duration_s=15.0, delay_ms=0.5),
+    _path("300 Mbit/s, 150 packets", "rate:300", _used_lost, duration_s=10.0, queue=_drop_tail(150)),
+    _path("buffer of ¼ BDP", "rate:10", _used_lost, queue=_drop_tail(8)),
+    _path("buffer of 1 BDP", "rate:10", _used_lost, queue=_drop_tail(33)),
+    _path("CoDel", "rate:10", _used_lost, queue="codel"),
+    _path("0.5 % come 60 ms late", "rate:10", _used_at, reorder="late:p=0.005,ms=60"),
+    _path("beside Cubic", "rate:20", _share_of_first, duration_s=60.0, flows=[{}, {"scheme": "cubic"}], seeds=3),
+    _path(
+        "three round trips",
+        "rate:30",
+        _largest_over_smallest,
+        duration_s=60.0,
+        flows=_THREE_TRIPS,
+        ratio=6,
+        queue=_drop_tail(125),
+        seeds=2,
+    ),
+    *(_crowd(ratio, count) for ratio in (2, 4) for count in CROWDS),
+)
+
+#: Why flows are unfair: label → keys, each cause taken away on top of those before it.
+_TOLD = ",told_delay_min_ms=41"
+_CURRENT = f"{_TOLD},window_reference=current_window"
+CAUSES = {
+    "default mode": "",
+    "+ D_min told": _TOLD,
+    "+ Eq. 5 with the current window": _CURRENT,
+    "+ without full-pipe": f"{_CURRENT},without=full-pipe",
+    "+ 6 packets on top": f"{_CURRENT},without=full-pipe,additive_increase=6",
+    "paper mode": ",mode=paper",
+    "paper mode, D_min told": f",mode=paper{_TOLD}",
+}
+CAUSE_COUNTS, CAUSE_RATIOS, CAUSE_S = (5, 10, 20), (2, 4, 6), 60.0
+CAUSE_QUEUES = {"nothing lost": "infinite", "RED": PAPER_QUEUE}
+
+
+def _causes(column: Column) -> list[Run]:
+    return [
+        column.run(
+            "rate:20",
+            f"verus:ratio={ratio}{keys}",
+            flows=[{"start_s": APART_S * at} for at in range(count)],
+            part=f"causes|{ratio}|{label}|{name}|{count}",
+            queue=queue,
+            duration_s=CAUSE_S,
+            series=False,
+        )
+        for ratio in CAUSE_RATIOS
+        for label, keys in CAUSES.items()
+        for name, queue in CAUSE_QUEUES.items()
+        for count in CAUSE_COUNTS
+    ]
+
+
+#: What the tables' numbers are.
+LEGENDS = {
+    "paths": (
+        "share of the capacity used in % at the 95th percentile of queueing delay in ms, R = 2, or packets lost in %; "
+        "beside Cubic: 1 is a fair share; three round trips (20, 50, 100 ms, R = 6): largest over smallest throughput"
+    ),
+    "crowds": (
+        f"flows that start {APART_S:g} s apart, mean over {' and '.join(SHARED)}: Jain's index in windows of 1 s, "
+        "of the whole run, and the mean queueing delay in ms"
+    ),
+    "causes": (
+        f"why flows are unfair: the same three numbers of flows that start {APART_S:g} s apart on 20 Mbit/s, in a "
+        "queue that drops nothing and in the paper's; each line that begins with + takes one more cause away"
+    ),
+}
+
+
+def _scheme(keys: str) -> Callable[[int], str]:
+    return lambda ratio: f"verus:ratio={ratio}{keys}"
+
+
+def prepare(options: Options) -> Work:
+    """Looks for the recordings; built-in channels do without."""
+    columns, missing = columns_for(NAME, CHANNELS, options)
+    column = columns[-1]
+
+    def work(progress: Progress | None) -> Results:
+        planned = [
+            run
+            for variant, keys in VARIANTS.items()
+            for suite in SUITES
+            for run in suite.runs(column, _scheme(keys), f"{suite.name}|{variant}")
+        ]
+        planned += _causes(column)
+        settings = {
+            "experiment": NAME,
+            "seed": options.seed,
+            "repeat": options.repeat,
+            "channels": column.name,
+            "missing": missing,
+        }
+        return Results.collect(planned, run_all(planned, progress=progress), kind=NAME, settings=settings)
+
+    return work
+
+
+def tables(results: Results) -> dict[str, Grid]:
+    """Each table by its name."""
+    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for row in results.rows.to_pylist():
+        _, _, *names = row["part"].split("|")
+        found.setdefault(tuple(names), []).append(row)
+    made = {}
+    for name in ("paths", "crowds"):
+        own = [suite for suite in SUITES if suite.table == name]
+        lines = [[variant, *(suite.show(found[suite.name, variant]) for suite in own)] for variant in VARIANTS]
+        made[name] = Grid(heads=["without", *(suite.name for suite in own)], rows=lines, title=LEGENDS[name])
+    heads = [f"{count} flows, {name}" for name in CAUSE_QUEUES for count in CAUSE_COUNTS]
+    cells: dict[tuple[str, str], list[str]] = {}
+    for names, rows in found.items():
+        if names[0] == "causes":
+            cells.setdefault((names[1], names[2]), []).append(_fair(rows))
+    lines = [[f"R = {ratio}, {label}", *row] for (ratio, label), row in cells.items()]
+    made["causes"] = Grid(heads=["", *heads], rows=lines, title=LEGENDS["causes"])
+    return made
+
+
+def summary(results: Results) -> Sequence[RenderableType]:
+    """For a terminal."""
+    settings = results.config["settings"]
+    parts: list[RenderableType] = [settings["missing"]] if settings["missing"] else []
+    return parts + [one.terminal(title=f"{one.title} ({settings['channels']})") for one in tables(results).values()]
+
+
+def page(results: Results) -> Page:
+    """The same as a page."""
+    sections = [Section(title=name.capitalize(), body=one.html()) for name, one in tables(results).items()]
+    lead = f"{__doc__}\n{results.config['settings']['missing']}".rstrip()
+    return Page(title="Verus: what each part of the default mode is worth", lead=lead, sections=sections)
+
+
+def csv(results: Results) -> str:
+    """The same for a program: a line for each cell."""
+    cells = (cell for one in tables(results).values() for cell in one.cells())
+    return to_csv([["without", "test", "found"], *cells])
+
+
+def to_markdown(results: Results) -> str:
+    """The same for a document."""
+    lines = []
+    for one in tables(results).values():
+        lines += [f"{one.title[0].upper()}{one.title[1:]}.", "", *one.markdown(), ""]
+    return "\n".join(lines)
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    source="none: what Verus's default mode adds to the paper",
+    prepare=prepare,
+    checks=lambda results: [],
+    page=page,
+    summary=summary,
+    files=lambda results: {"ablation.csv": csv(results), "ablation.md": to_markdown(results)},
+)

@@ -1,0 +1,305 @@
+"""Emulated against simulated: by how much the two differ, for the same sender, channel and queue.
+
+In real time, behind the emulator: our controllers over UDP and in QUIC, and the kernel's TCP. In virtual
+time: the same controllers in the simulator; for the kernel's, our own with TCP's delayed acknowledgements.
+It takes rights that a user seldom has, and as long as its runs last: it is run by name only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.console import RenderableType
+
+from verus.endpoints import emulation
+from verus.lab import runner
+from verus.lab.results import Results
+from verus.lab.runner import Progress
+from verus.lab.scenario import PAPER_QUEUE, Contestant, Run, make_run
+from verus.papers.experiment import Experiment, Options, Work
+from verus.papers.own import side_by_side
+from verus.papers.recordings import locate
+from verus.papers.reproduction import interval
+from verus.papers.target import Check, table
+from verus.report.page import Page, Section
+
+SOURCE = "this project's own promise: simulated and real differ by less than this"
+
+#: Recordings by the group that `verus trace fetch` knows them by: file name → label.
+TRACES = {
+    "camp_ped_2min": ("cs244-2017", "campus"),
+    "city_drive_2min": ("cs244-2017", "city"),
+    "highway_drive_2min": ("cs244-2017", "highway"),
+    "Verizon-LTE-short.down": ("mahimahi", "Verizon LTE"),
+    "TMobile-LTE-driving.down": ("cs244-2017", "T-Mobile LTE"),
+    "TMobile-UMTS-driving.down": ("mahimahi", "T-Mobile UMTS"),
+    "TMobile-LTE-driving.up": ("cs244-2017", "T-Mobile LTE up"),
+    "ATT-LTE-driving-2016.down": ("cs244-2017", "AT&T LTE"),
+}
+
+#: Channels that need no recording.
+BUILT_IN = ("campus-pedestrian-3g-down", "city-driving-lte-down", "highway-driving-3g-down")
+
+DURATION_S = 60.0
+REPEAT = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sender:
+    """A sender in real time, its like in the simulator, and how near they should be.
+
+    Attributes:
+        real: Scheme in real time.
+        transport: What carries it.
+        simulated: Scheme in the simulator; None of a sender that runs beside the others and has no like there.
+        ack_every: Packets for each acknowledgement there.
+        throughput: Largest relative difference of throughput.
+        delay: Largest relative difference of mean queueing delay.
+    """
+
+    real: str
+    transport: str
+    simulated: str | None
+    ack_every: int
+    throughput: float
+    delay: float
+
+    @property
+    def label(self) -> str:
+        """As tables name it."""
+        entry = Contestant.from_scheme(self.real)
+        return {"udp": f"{entry.label} over UDP", "quic": f"{entry.label} in QUIC"}.get(self.transport, entry.label)
+
+
+SENDERS = (
+    *(
+        Sender(real=text, transport="udp", simulated=text, ack_every=1, throughput=0.05, delay=0.15)
+        for text in ("verus:ratio=2", "verus:ratio=6", "forward", "cubic", "newreno")
+    ),
+    *(
+        Sender(real=text, transport="quic", simulated=text, ack_every=1, throughput=0.10, delay=0.30)
+        for text in ("verus:ratio=2", "forward")
+    ),
+    Sender(real="linux:cc=cubic", transport="tcp", simulated="cubic", ack_every=2, throughput=0.05, delay=0.30),
+    Sender(real="linux:cc=reno", transport="tcp", simulated="newreno", ack_every=2, throughput=0.05, delay=0.30),
+    Sender(real="linux:cc=bbr", transport="tcp", simulated=None, ack_every=2, throughput=0.05, delay=0.30),
+)
+
+
+def runs(
+    traces: Mapping[str, str], *, seed: int, repeat: int, duration_s: float = DURATION_S
+) -> tuple[list[Run], list[Run]]:
+    """What to emulate and what to simulate, cell by cell alike.
+
+    Args:
+        traces: Label → file or name of a channel.
+        seed: First seed; of both.
+        repeat: Runs of each cell.
+        duration_s: Length of each.
+    """
+    emulated, simulated = [], []
+    for (label, path), sender, number in itertools.product(traces.items(), SENDERS, range(seed, seed + repeat)):
+        common: dict[str, Any] = {
+            "trace": label,
+            "path": path,
+            "queue": PAPER_QUEUE,
+            "seed": number,
+            "duration_s": duration_s,
+        }
+        real = replace(Contestant.from_scheme(sender.real), label=sender.label, transport=sender.transport)
+        emulated.append(make_run(contestant=real, part="emulated", **common))
+        if sender.simulated is not None:
+            model = replace(Contestant.from_scheme(sender.simulated), label=sender.label)
+            simulated.append(make_run(contestant=model, part="simulated", ack_every=sender.ack_every, **common))
+    return emulated, simulated
+
+
+def prepare(options: Options) -> Work:
+    """Finds the recordings; the work is the runs."""
+    if options.built_in:
+        traces = {name: name for name in BUILT_IN}
+    else:
+        traces = {}
+        for name, (group, label) in TRACES.items():
+            traces[label] = locate([name], group=group, folder=options.traces)[name]
+    repeat = options.repeat or REPEAT
+    emulated, simulated = runs(traces, seed=options.seed, repeat=repeat)
+    settings = {
+        "experiment": "agreement",
+        "built_in": options.built_in,
+        "seed": options.seed,
+        "repeat": repeat,
+        "jobs": options.jobs,
+    }
+
+    def work(progress: Progress | None) -> Results:
+        # The simulator first: while the emulator works, nothing else should.
+        models = runner.run_all(simulated)
+        real = emulation.run_all(emulated, jobs=options.jobs, progress=progress)
+        return Results.collect([*emulated, *simulated], [*real, *models], kind="agreement", settings=settings)
+
+    return work
+
+
+# --- measured -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean:
+    """A mean over repetitions, and half of its 95 % confidence interval (0 for a single one)."""
+
+    value: float
+    half: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Both:
+    """A metric in real time and, where the sender has a like there, in the simulator."""
+
+    real: Mean
+    model: Mean | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Emulated over simulated."""
+        return None if self.model is None else self.real.value / self.model.value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One sender over one channel, both ways."""
+
+    trace: str
+    sender: Sender
+    throughput: Both
+    delay: Both
+    delay_p95: Both
+
+
+def mean_of(values: Sequence[float]) -> Mean:
+    """Mean and interval; a single value has one of no width.
+
+    Example:
+        >>> found = mean_of([1.0, 3.0])
+        >>> found.value, round(found.half, 3)
+        (2.0, 12.706)
+    """
+    middle, half = interval(values)
+    return Mean(value=middle, half=0.0 if math.isnan(half) else half)
+
+
+def table_of(results: Results) -> list[Row]:
+    """Every sender over every channel, in the order of running."""
+    measured: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in results.rows.to_pylist():
+        measured.setdefault((row["part"], row["trace"], row["label"]), []).append(row)
+    found = []
+    for trace in dict.fromkeys(trace for _, trace, _ in measured):
+        for sender in SENDERS:
+
+            def both(key: str, trace: str = trace, sender: Sender = sender) -> Both:
+                real, model = (
+                    mean_of([row[key] for row in own]) if (own := measured.get((part, trace, sender.label))) else None
+                    for part in ("emulated", "simulated")
+                )
+                assert real is not None, "every sender runs in real time"
+                return Both(real=real, model=model)
+
+            found.append(
+                Row(
+                    trace=trace,
+                    sender=sender,
+                    throughput=both("throughput_mbps"),
+                    delay=both("qdelay_mean_ms"),
+                    delay_p95=both("qdelay_p95_ms"),
+                )
+            )
+    return found
+
+
+def checks(results: Results) -> list[Check]:
+    """Throughput and mean queueing delay of every cell, emulated over simulated."""
+    found = []
+    for row in table_of(results):
+        sender = row.sender
+        for what, value, reach in (
+            ("throughput", row.throughput.ratio, sender.throughput),
+            ("mean queueing delay", row.delay.ratio, sender.delay),
+        ):
+            if value is None:
+                continue
+            name = f"{row.trace}, {sender.label}: {what}, emulated / simulated"
+            found.append(Check(name=name, value=value, low=1 - reach, high=1 + reach, source=SOURCE))
+    return found
+
+
+# --- shown --------------------------------------------------------------------------------------
+
+_HEADINGS = (
+    "sender",
+    "Mbit/s emulated",
+    "simulated",
+    "ratio",
+    "mean ms emulated",
+    "simulated",
+    "ratio",
+    "p95 ms emulated",
+)
+
+
+def _cells(row: Row) -> list[str]:
+    def shown(mean: Mean | None, digits: int) -> str:
+        if mean is None:
+            return "–"
+        return f"{mean.value:.{digits}f} ± {mean.half:.{digits}f}" if mean.half else f"{mean.value:.{digits}f}"
+
+    def pair(both: Both, digits: int) -> list[str]:
+        ratio = "–" if both.ratio is None else f"{both.ratio:.3f}"
+        return [shown(both.real, digits), shown(both.model, digits), ratio]
+
+    return [
+        row.sender.label,
+        *pair(row.throughput, 3),
+        *pair(row.delay, 1),
+        shown(row.delay_p95.real, 0),
+    ]
+
+
+def _tables(results: Results) -> dict[str, list[list[str]]]:
+    found = itertools.groupby(table_of(results), key=lambda row: row.trace)
+    return {trace: [_cells(row) for row in own] for trace, own in found}
+
+
+def summary(results: Results) -> Sequence[RenderableType]:
+    """For a terminal: a table for each channel, and the verdict."""
+    return side_by_side.terminal(_tables(results), _HEADINGS, results, checks(results))
+
+
+def page(results: Results) -> Page:
+    """Every cell, and every target."""
+    found = checks(results)
+    body = side_by_side.page(_tables(results), _HEADINGS, results, found)
+    repeat = results.config["settings"]["repeat"]
+    return Page(
+        title="Verus: emulated against simulated",
+        lead=f"One flow for {DURATION_S:g} s, RED 375/1125 kB, 20 ms each way; means of {repeat} with 95 % intervals.",
+        sections=[
+            Section(title="Side by side", body=body, figures=[]),
+            Section(title="Targets", body=table(found, "cell", title="Ratios")),
+        ],
+    )
+
+
+EXPERIMENT = Experiment(
+    name="agreement",
+    source=SOURCE,
+    prepare=prepare,
+    checks=checks,
+    page=page,
+    summary=summary,
+    files=lambda results: {"agreement.csv": side_by_side.to_csv(_tables(results))},
+)

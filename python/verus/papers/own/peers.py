@@ -1,0 +1,227 @@
+"""Other senders in real time, beside what was measured of the same with Mahimahi.
+
+The published side (`peers.csv`): one bulk flow for 60 s behind `mm-link`, 20 ms each way, the 2017
+reproduction's RED in both directions, acknowledgements over the matching opposite trace or 12 Mbit/s;
+Linux 6.18 (BBR version 1, Cubic with HyStart) and the authors' prototype of 2017. Of each cell it has the
+best repetition: one in which the sender had a whole core, and of these the one with the highest utilization
+/ (50 ms + p95). Ours runs in real time behind `verus compare --emulate`; it takes root, and is run by name
+only.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from rich.console import RenderableType
+
+from verus.endpoints import emulation
+from verus.lab.results import Results
+from verus.lab.runner import Progress
+from verus.lab.scenario import Contestant, Run, make_run
+from verus.papers.experiment import Experiment, Options, Work
+from verus.papers.own import side_by_side
+from verus.papers.recordings import locate
+from verus.papers.target import Check, table
+from verus.report.page import Page, Section
+
+SOURCE = "senders measured behind Mahimahi's mm-link with the 2017 reproduction's RED"
+
+QUEUE = "red:min=375000,max=1125000,p=0.1,preset=cs244"
+DURATION_S = 60.0
+REPEAT = 2
+
+#: Utilization may differ by this much, and the 95th percentile of the queueing delay by this share …
+UTILIZATION, DELAY = 0.05, 0.30
+#: … on this many of the eight traces at least.
+ENOUGH = 5
+
+#: Size of the prototype's packets (1450 bytes of payload), and of TCP's.
+_PACKET = {"verus": 1478, "linux": 1500}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One sender over one trace, as measured with Mahimahi."""
+
+    trace: str
+    ack: str
+    scheme: str
+    utilization: float
+    qdelay_mean_ms: float
+    qdelay_p95_ms: float
+
+
+def cells() -> list[Cell]:
+    """The measured cells that are run again."""
+    text = (resources.files("verus.papers.own") / "peers.csv").read_text(encoding="utf-8")
+    return [
+        Cell(
+            trace=row["trace"],
+            ack=row["ack"],
+            scheme=row["scheme"],
+            **{name: float(row[name]) for name in ("utilization", "qdelay_mean_ms", "qdelay_p95_ms")},
+        )
+        for row in csv.DictReader(text.splitlines())
+    ]
+
+
+def _paths(folder: Path | None) -> dict[str, str]:
+    """The file of every recording that a cell names."""
+    names = dict.fromkeys(itertools.chain.from_iterable((cell.trace, cell.ack) for cell in cells()))
+    found: dict[str, str] = {}
+    for name in names:
+        if name.startswith("rate:"):
+            found[name] = name
+        else:
+            group, _, file = name.partition("/")
+            found[name] = locate([file], group=group, folder=folder)[file]
+    return found
+
+
+def prepare(options: Options) -> Work:
+    """Finds the recordings; the work is the runs."""
+    paths = _paths(options.traces)
+    repeat = options.repeat or REPEAT
+    planned: list[Run] = []
+    for cell, number in itertools.product(cells(), range(options.seed, options.seed + repeat)):
+        contestant = replace(Contestant.from_scheme(cell.scheme), transport="udp")
+        run = make_run(
+            trace=cell.trace,
+            path=paths[cell.trace],
+            queue=QUEUE,
+            contestant=contestant,
+            seed=number,
+            duration_s=DURATION_S,
+            ack=paths[cell.ack],
+            ack_queue=QUEUE,
+            packet_bytes=_PACKET[contestant.scheme],
+            # Mahimahi's opportunities carry 1504 bytes, of which each packet spends 4 on its device header.
+            opportunity_bytes=1500,
+        )
+        planned.append(run)
+    settings = {"experiment": "peers", "seed": options.seed, "repeat": repeat, "jobs": options.jobs}
+
+    def work(progress: Progress | None) -> Results:
+        outcomes = emulation.run_all(planned, jobs=options.jobs, progress=progress)
+        return Results.collect(planned, outcomes, kind="peers", settings=settings)
+
+    return work
+
+
+# --- measured -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A cell, what we measured of it, and whether that is near enough."""
+
+    cell: Cell
+    label: str
+    utilization: float
+    qdelay_mean_ms: float
+    qdelay_p95_ms: float
+
+    @property
+    def near(self) -> bool:
+        """Utilization and the 95th percentile are both within reach."""
+        return (
+            abs(self.utilization - self.cell.utilization) <= UTILIZATION
+            and abs(self.qdelay_p95_ms / self.cell.qdelay_p95_ms - 1) <= DELAY
+        )
+
+
+def pairs(results: Results) -> list[Pair]:
+    """Every cell, by sender."""
+    measured: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in results.rows.to_pylist():
+        measured.setdefault((row["trace"], row["label"]), []).append(row)
+    found = []
+    for cell in cells():
+        label = Contestant.from_scheme(cell.scheme).label
+        own = measured[cell.trace, label]
+        found.append(
+            Pair(
+                cell=cell,
+                label=label,
+                **{
+                    name: statistics.fmean(row[name] for row in own)
+                    for name in ("utilization", "qdelay_mean_ms", "qdelay_p95_ms")
+                },
+            )
+        )
+    return sorted(found, key=lambda pair: pair.label)
+
+
+def checks(results: Results) -> list[Check]:
+    """For each sender, on how many traces it is where it was."""
+    return [
+        Check(
+            name=f"{label}: traces on which utilization is within {100 * UTILIZATION:g} points and p95 within "
+            f"{100 * DELAY:g} %",
+            value=float(sum(pair.near for pair in own)),
+            low=ENOUGH,
+            source=SOURCE,
+        )
+        for label, own in ((label, list(own)) for label, own in itertools.groupby(pairs(results), lambda p: p.label))
+    ]
+
+
+# --- shown --------------------------------------------------------------------------------------
+
+_HEADINGS = ("trace", "used % ours", "measured", "mean ms ours", "measured", "p95 ms ours", "measured", "")
+
+
+def _cells(pair: Pair) -> list[str]:
+    cell = pair.cell
+    return [
+        cell.trace.rpartition("/")[2],
+        f"{100 * pair.utilization:.1f}",
+        f"{100 * cell.utilization:.1f}",
+        f"{pair.qdelay_mean_ms:.0f}",
+        f"{cell.qdelay_mean_ms:.0f}",
+        f"{pair.qdelay_p95_ms:.0f}",
+        f"{cell.qdelay_p95_ms:.0f}",
+        "near" if pair.near else "",
+    ]
+
+
+def _tables(results: Results) -> dict[str, list[list[str]]]:
+    found = itertools.groupby(pairs(results), key=lambda pair: pair.label)
+    return {label: [_cells(pair) for pair in own] for label, own in found}
+
+
+def summary(results: Results) -> Sequence[RenderableType]:
+    """For a terminal: a table for each sender, and the verdict."""
+    return side_by_side.terminal(_tables(results), _HEADINGS, results, checks(results))
+
+
+def page(results: Results) -> Page:
+    """Every cell beside its measurement."""
+    found = checks(results)
+    body = side_by_side.page(_tables(results), _HEADINGS, results, found)
+    return Page(
+        title="Verus: other senders behind two emulators",
+        lead="The same senders, traces and queues behind our emulator and behind Mahimahi's.",
+        sections=[
+            Section(title="Side by side", body=body, figures=[]),
+            Section(title="Targets", body=table(found, "sender", title="Traces")),
+        ],
+    )
+
+
+EXPERIMENT = Experiment(
+    name="peers",
+    source=SOURCE,
+    prepare=prepare,
+    checks=checks,
+    page=page,
+    summary=summary,
+    files=lambda results: {"peers.csv": side_by_side.to_csv(_tables(results))},
+)

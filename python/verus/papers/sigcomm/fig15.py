@@ -1,0 +1,148 @@
+"""SIGCOMM 2015, Fig. 15: Verus with and without updating its delay profile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from verus.lab.scenario import PAPER_QUEUE, Run
+from verus.papers.claims import BUILT_IN
+from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction, Table, interval
+from verus.papers.sigcomm import five_scenarios
+from verus.report import figures
+from verus.report.figures import Figure
+
+UPDATED, FROZEN = "updated each second", "first profile kept"
+FLOWS, DURATION_S = 10, 300.0
+#: On built-in channels in robust mode; what stands beside is run once.
+REPETITIONS = 5
+#: What is plotted.
+POWER = "Power is throughput over the sum of mean queueing delay and base round-trip time."
+#: Longer than any run: the profile is fitted when slow start ends, and never again.
+NEVER = "update_interval_ms=3600000"
+#: Checked is the default mode; `paper` stands beside, whose curve nothing but the profile's points bounds.
+MODES = {"robust": "verus:ratio=2", "paper": "verus:mode=paper,ratio=2"}
+
+
+def runs(column: Column) -> list[Run]:
+    """Each mode over each channel, updated and frozen."""
+    return [
+        column.run(place, who, flows=FLOWS, label=label, part=mode, seed=seed, duration_s=DURATION_S, series=False)
+        for place in five_scenarios.CHANNELS
+        for mode, text in MODES.items()
+        for label, who in ((UPDATED, text), (FROZEN, f"{text},{NEVER}"))
+        for seed in column.seeds(REPETITIONS if mode == "robust" and column.name == BUILT_IN else 1)
+    ]
+
+
+def measure(found: Found) -> Mapping[str, float | None]:
+    """A value for each claim."""
+    return {f"power-{place}": _gain(found.where(place=place, part="robust")) for place in five_scenarios.CHANNELS}
+
+
+def _gain(found: Found) -> float:
+    return found.where(label=UPDATED).mean("power") / found.where(label=FROZEN).mean("power")
+
+
+def tables(found: Found) -> Sequence[Table]:
+    """Throughput, delay and power, updated and frozen, in both modes."""
+    rows = []
+    for mode in MODES:
+        for place in five_scenarios.CHANNELS:
+            here = found.where(place=place, part=mode)
+            cells = [f"{place}, {mode}"]
+            for key, digits in (("throughput_mbps", 2), ("qdelay_mean_ms", 0), ("power", 0)):
+                for label in (UPDATED, FROZEN):
+                    cells.append(f"{interval(here.where(label=label).values(key))[0]:.{digits}f}")
+            rows.append([*cells, f"{_gain(here):.2f}"])
+    heads = [""]
+    heads += [
+        f"{what}, {how}" for what in ("Mbit/s", "delay in ms", "power in Mbit/s²") for how in ("updated", "frozen")
+    ]
+    return [Table(title="Ten flows together: means over the runs", heads=[*heads, "power, ratio"], rows=rows)]
+
+
+def sentences(found: Found) -> Sequence[str]:
+    """How far runs differ: a mean may come from a few of them."""
+    words = []
+    for mode in MODES:
+        ratios = [
+            updated["power"] / frozen["power"]
+            for place in five_scenarios.CHANNELS
+            for updated, frozen in zip(
+                found.where(place=place, part=mode, label=UPDATED).rows,
+                found.where(place=place, part=mode, label=FROZEN).rows,
+                strict=True,
+            )
+        ]
+        wins = sum(ratio > 1 for ratio in ratios)
+        between = f"between {min(ratios):.2f} and {max(ratios):.2f}"
+        words.append(f"in {mode} mode {wins} of {len(ratios)}, the ratio {between}")
+    return [
+        f"Runs in which updating has more power: {'; '.join(words)}. How good a first profile is, is a matter of luck."
+    ]
+
+
+def draw(found: Found) -> Sequence[Figure]:
+    """Throughput against delay of each flow, a panel for each channel; and the power of both."""
+    robust = found.where(part="robust")
+    points = robust.points(lambda row: row["trace"])
+    bars = [
+        {
+            "panel": f"Verus in {mode} mode",
+            "group": place,
+            "name": label,
+            "y": found.where(place=place, part=mode, label=label).mean("power"),
+        }
+        for mode in MODES
+        for place in five_scenarios.CHANNELS
+        for label in (UPDATED, FROZEN)
+    ]
+    caption = f"Ten flows over one link, R = 2, {DURATION_S:g} s, queue {PAPER_QUEUE}, 20 ms of propagation each way. "
+    return [
+        figures.points(
+            points,
+            name="fig15",
+            title="Verus with and without updating the delay profile",
+            caption=f"{caption}A point for each flow, {robust.seeds_text()}. Delay is time in the queue. Robust mode.",
+            x="mean queueing delay, ms",
+            y="throughput of a flow, Mbit/s",
+            columns=3,
+            size=(280, 220),
+            mark_size=30,
+        ),
+        figures.bars(
+            bars,
+            name="fig15-power",
+            title="Power with and without updating the delay profile",
+            caption=f"{caption}Means over {robust.seeds_text()} in robust mode; one run in paper mode. {POWER}",
+            x="",
+            y="power of all flows, Mbit/s per s",
+            columns=1,
+            size=(860, 220),
+        ),
+    ]
+
+
+EXPERIMENT = Reproduction(
+    name="sigcomm-fig15",
+    title="Fig. 15: Verus with and without updating the delay profile",
+    source=f"{SIGCOMM}, Fig. 15",
+    shows=(
+        "Verus with a profile that is updated each second, and Verus that keeps the first curve it makes, over five "
+        "traces. Updating pays, since the channel changes."
+    ),
+    set_up=(
+        f"Ten flows, as in Fig. 10 (the paper does not say how many), R = 2, {DURATION_S:g} s. {five_scenarios.WORDS} "
+        "Queue as in Fig. 10. The frozen Verus fits its curve when slow start ends and never again; in robust mode the "
+        "delivery rate that bounds curve and window is sampled at the same instants and so is frozen too, but for "
+        "losses, which may lower it. D_min, D_est and the window ceiling after a loss go on as ever. What the paper "
+        "plots is not said in its text; one number for both throughput and delay is their ratio, power. Paper mode "
+        "stands beside."
+    ),
+    channels=five_scenarios.CHANNELS,
+    runs=runs,
+    measure=measure,
+    tables=tables,
+    sentences=sentences,
+    draw=draw,
+).experiment()

@@ -1,0 +1,93 @@
+"""Three phones that stand still, each a link of its own with three flows: the set-up of SIGCOMM 2015, Figs. 8 and 9."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from verus.lab.scenario import PAPER_QUEUE, Run
+from verus.papers.claims import BUILT_IN
+from verus.papers.reproduction import Column, Found, Place, Table, with_interval
+from verus.report import figures
+from verus.report.figures import Figure
+
+CHANNELS = {
+    "3G": Place("city-stationary-3g-down", "nyc-2018/downlink-3g-with-cross-times-1"),
+    "LTE": Place("city-stationary-lte-down", "nyc-2019/trace-3093662-home3"),
+}
+PHONES, FLOWS, REPETITIONS, DURATION_S = 3, 3, 5, 120.0
+
+#: A buffer that holds seconds of the link, as the paper says of such networks.
+QUEUE = "droptail:bytes=10000000"
+
+#: What both figures leave open, and what is run.
+SET_UP = (
+    "Three phones, each with three flows of one protocol and a link of its own, two minutes, five times, one "
+    "protocol at a time, standing still, downlink, 20 ms of propagation each way. The paper ran over its operator's "
+    "network and does not say how large its buffers were; delays in a full buffer, and so every ratio to Cubic's "
+    "delay, depend on that. Its section 2 says that such networks over-dimension them, with delays of several "
+    f"seconds: so here the queue is {QUEUE}. The RED queue of its simulations ({PAPER_QUEUE}) stands beside in a "
+    "table, for the first phone. Sprout sends one way, as the paper's did, with its receiver half. Each phone and "
+    "repetition is another stretch of the built-in channel (another seed). A recording is one phone's and the "
+    "same each time, so there it is one phone, once."
+)
+
+
+def runs(column: Column, schemes: Sequence[str]) -> list[Run]:
+    """A run for each queue, network, scheme, repetition (the run's `part`) and phone."""
+    built_in = column.name == BUILT_IN
+    return [
+        column.run(
+            place,
+            who,
+            flows=FLOWS,
+            part=str(number),
+            seed=PHONES * number + phone,
+            queue=queue,
+            duration_s=DURATION_S,
+            series=False,
+        )
+        for queue, phones in ((QUEUE, PHONES if built_in else 1), (PAPER_QUEUE, 1))
+        for place in CHANNELS
+        for who in schemes
+        for number in column.seeds(REPETITIONS if built_in else 1)
+        for phone in range(phones)
+    ]
+
+
+def tables(found: Found) -> list[Table]:
+    """Throughput and delay of a flow in the deep queue, and beside it in RED."""
+    words = "means of a repetition's flows"
+    if found.column == BUILT_IN:
+        words += ", with 95 % confidence intervals over the repetitions"
+    return [
+        _table(found.where(queue=QUEUE), f"In the deep queue: {words}"),
+        _table(found.where(queue=PAPER_QUEUE), f"Beside, in the RED queue of section 6.2, one phone: {words}"),
+    ]
+
+
+def _table(found: Found, title: str) -> Table:
+    rows = []
+    for place in found.places():
+        for label in found.labels():
+            here = found.where(place=place, label=label)
+            repetitions = [here.where(part=part) for part in dict.fromkeys(row["part"] for row in here.rows)]
+            cells = [f"{place}, {label}"]
+            for key, digits in (("throughput_mbps", 2), ("qdelay_mean_ms", 1)):
+                flows = [each.flows(key) for each in repetitions]
+                cells.append(with_interval([sum(values) / len(values) for values in flows], digits))
+            rows.append(cells)
+    return Table(title=title, heads=["", "throughput, Mbit/s", "queueing delay, ms"], rows=rows)
+
+
+def scatter(found: Found, *, name: str, title: str) -> Figure:
+    """Throughput against delay, a panel for each network, a point for each flow."""
+    deep = found.where(queue=QUEUE)
+    rows = deep.points(lambda row: f"{row['place']}: {row['trace']}")
+    repetitions = len({row["part"] for row in deep.rows})
+    times = f"{PHONES} phones, {repetitions} times" if found.column == BUILT_IN else "one phone, once"
+    caption = (
+        f"A point for each flow: {FLOWS} on a phone, {times}, {deep.seeds_text()}, {DURATION_S:g} s. Queue "
+        f"{QUEUE}, 20 ms of propagation each way. Delay is time in the bottleneck queue. Verus in robust mode."
+    )
+    x, y = "mean queueing delay, ms", "throughput of a flow, Mbit/s"
+    return figures.points(rows, name=name, title=title, caption=caption, x=x, y=y, log_x=True)

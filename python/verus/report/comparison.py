@@ -1,0 +1,259 @@
+"""The page of a comparison, and of what has the same columns: a test of a live path, a program behind a link."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from verus.lab.interval import INTERVAL_NOTE
+from verus.lab.repeats import PAIRED_NOTE
+from verus.lab.results import Results
+from verus.report import figures
+from verus.report.figures import Figure
+from verus.report.grid import Cell as Text
+from verus.report.grid import Grid, Line, Row, facts, note, paragraphs
+from verus.report.numbers import DELAY_NOTE, LIVE_DELAY_NOTE, number, percent
+from verus.report.page import Page, Section
+from verus.report.style import looks
+from verus.report.summary import Block, Cell, blocks, mean
+from verus.report.table import DIFFERENCES, difference
+
+
+def compare_page(results: Results) -> Page:
+    """The page of `compare`, `probe` and `shell`: delay against throughput, tables, time series, delay profiles."""
+    parts = blocks(results)
+    words = LIVE_DELAY_NOTE if results.live else DELAY_NOTE
+    if any(len(cell.runs) > 1 for block in parts for cell in block.cells):
+        words += f" {INTERVAL_NOTE}"
+    if any(cell.above for block in parts for cell in block.cells):
+        words += f" {PAIRED_NOTE}"
+    summary = [Section(title="Summary", body=_summary(parts))] if len(parts) > 1 else []
+    sections = [
+        *summary,
+        Section(title="Delay against throughput", figures=[figures.scatter(results, parts)]),
+        Section(title="Over time", figures=_over_time(results, parts)),
+    ]
+    if stretches := _packets(results, parts):
+        sections.append(Section(title="Packets in the queue", figures=stretches))
+    profile = figures.profiles(results, parts)
+    if profile is not None:
+        sections.append(Section(title="Delay profiles", figures=[profile, *_profiles_over_time(results, parts)]))
+    elif any(cell.scheme == "verus" for block in parts for cell in block.cells) and not results.emulated:
+        sections.append(Section(title="Delay profiles", body=_NO_PROFILE))
+    sections.append(
+        Section(
+            title="Results",
+            body=Markup("").join(results_table(block) + differences_table(block) for block in parts) + note(words),
+        )
+    )
+    if (echoes := results.config.get("echoes")) and echoes["time_s"]:
+        sections.append(_round_trips(results, echoes))
+    names = ", ".join(dict.fromkeys(cell.label for block in parts for cell in block.cells))
+    channels = ", ".join(dict.fromkeys(block.short for block in parts))
+    if results.emulated:
+        sections.append(Section(title="Timing", body=_timing_table(results.config.get("timing") or {})))
+        return Page(title="Verus: a program behind a link", lead=f"{names} behind {channels}.", sections=sections)
+    title = "Verus: a live path" if results.live else "Verus: comparison"
+    return Page(title=title, lead=f"{names} over {channels}.", sections=sections)
+
+
+def _round_trips(results: Results, echoes: Mapping[str, Any]) -> Section:
+    """Delay without load and with it, in one picture, and responsiveness."""
+    # All rows of a test have the same.
+    row = results.rows.slice(0, 1).to_pylist()[0]
+    told = [
+        ("idle, median", f"{number(row.get('idle_rtt_p50_ms'), 1)} ms"),
+        ("idle, 95th percentile", f"{number(row.get('idle_rtt_p95_ms'), 1)} ms"),
+        ("loaded, median", f"{number(row.get('loaded_rtt_p50_ms'), 1)} ms"),
+        ("loaded, 95th percentile", f"{number(row.get('loaded_rtt_p95_ms'), 1)} ms"),
+        ("loaded, 99th percentile", f"{number(row.get('loaded_rtt_p99_ms'), 1)} ms"),
+        ("RPM (ours: over Verus's UDP, not HTTP/2)", number(row.get("rpm"), 0)),
+    ]
+    return Section(
+        title="Round trips, idle and loaded",
+        body=facts(told) + note("RPM: 60 s / the mean of the least 95 % of loaded round trips."),
+        figures=[figures.echoes(echoes)],
+    )
+
+
+def _timing_table(timing: Mapping[str, Any]) -> Markup:
+    """How well the emulator kept its time, and what it cost."""
+    valid = timing.get("valid")
+    rows = [
+        ("packets delivered", number(timing.get("deliveries"), 0)),
+        *((f"late, {name}", f"{number(timing.get(f'lateness_{key}_ms'), 3)} ms") for name, key in _LATENESS),
+        ("packets lost by devices", number(timing.get("device_losses"), 0)),
+        ("opportunities that passed unread", f"{number(timing.get('missed_bytes'), 0)} bytes"),
+        *([] if valid is None else [("within --max-lateness-ms", "yes" if valid else "no: the run is invalid")]),
+    ]
+    return facts(rows) + note("By how much each packet left the emulator after its time.")
+
+
+#: The quantiles of lateness that a run states.
+_LATENESS = (("p50", "p50"), ("p99", "p99"), ("largest", "max"))
+
+
+#: In place of a figure.
+_NO_PROFILE = paragraphs(
+    [
+        "There is no delay profile to draw: Verus's are saved every 5 s of a run, and none of these came so far, or "
+        "left slow start by then."
+    ]
+)
+
+
+def _summary(parts: Sequence[Block]) -> Markup:
+    """Each contestant over all channels and queues, then what it came to on each."""
+    style = looks(cell for block in parts for cell in block.cells)
+    live = parts[0].capacity_mbps is None
+    several = len({block.queue for block in parts}) > 1
+    rows: list[Line] = []
+    for label, look in style.items():
+        found = [next((cell for cell in block.cells if cell.label == label), None) for block in parts]
+        here = [cell for cell in found if cell is not None]
+        share = mean([cell["throughput_mbps" if live else "utilization"] for cell in here])
+        delay, tail = (mean([cell[name] for cell in here]) for name in ("qdelay_mean_ms", "qdelay_p95_ms"))
+        values = [_value("throughput_mbps" if live else "utilization", share), number(delay), number(tail)]
+        values += ["" if cell is None else _brief(cell, live=live) for cell in found]
+        rows.append([Text(label, swatch=look.color), *values])
+    if not live:
+        ideal = [percent(1.0), number(0.0), number(0.0), *[f"{percent(1.0)} · {number(0.0, 0)}"] * len(parts)]
+        rows.append(Row.of("omniscient", ["omniscient", *ideal]))
+    used = "throughput\nMbit/s" if live else "used\n%"
+    names = [Text(block.short, small=block.queue if several else "") for block in parts]
+    brief = "throughput, Mbit/s" if live else "share of the channel used, %"
+    caption = (
+        f"Means over {len(parts)} channels and queues, each counted once; on each of them, {brief}, and the 95th "
+        "percentile of the delay, ms"
+    )
+    return Grid(heads=["scheme", used, "mean\nms", "p95\nms", *names], rows=rows, title=caption).html()
+
+
+def _brief(cell: Cell, *, live: bool) -> str:
+    """What a contestant came to on a channel, in a few letters."""
+    used = _value("throughput_mbps", cell["throughput_mbps"]) if live else _value("utilization", cell["utilization"])
+    return f"{used} · {number(cell['qdelay_p95_ms'], 0)}"
+
+
+def _packets(results: Results, parts: Sequence[Block]) -> list[Figure]:
+    """Of each block, packets through the queue, where they were recorded."""
+    drawn = [
+        figures.packets(results, block, name=f"packets-{name}")
+        for name, block in zip(_names(parts), parts, strict=True)
+    ]
+    return [figure for figure in drawn if figure is not None]
+
+
+def _profiles_over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:
+    """Of each block in which a sender has a profile, how that came to be."""
+    drawn = [
+        figures.profile_over_time(results, block, name=f"profile-{name}")
+        for name, block in zip(_names(parts), parts, strict=True)
+    ]
+    return [figure for figure in drawn if figure is not None]
+
+
+def _over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:
+    """Time series of each block, and of its flows if there are several, under file names of their own."""
+    drawn: list[Figure] = []
+    for name, block in zip(_names(parts), parts, strict=True):
+        drawn.append(figures.series(results, block, name=f"series-{name}"))
+        flows = figures.flows(results, block, name=f"flows-{name}")
+        if flows is not None:
+            drawn.append(flows)
+    return drawn
+
+
+def _names(parts: Sequence[Block]) -> list[str]:
+    """For each block a part of file names that no other has."""
+    names: list[str] = []
+    for block in parts:
+        several = sum(other.short == block.short for other in parts) > 1
+        name = figures.slug(block.short) + (f"-{figures.slug(block.queue)}" if several else "")
+        names.append(name if name not in names else f"{name}-{len(names)}")
+    return names
+
+
+def results_table(block: Block) -> Markup:
+    """One channel and queue as an HTML table; of a live path, round trips in place of what cannot be observed there."""
+    style = looks(block.cells)
+    fair = any(cell.flows > 1 for cell in block.cells)
+    pieces = any(cell["completions"] is not None for cell in block.cells)
+    frames = any(cell["late"] is not None for cell in block.cells)
+    piece = "frame" if frames else "file"
+    live = block.capacity_mbps is None
+    columns = [
+        ("throughput\nMbit/s", "throughput_mbps"),
+        *([] if live else [("used\n%", "utilization")]),
+        *((f"{name}\nms", f"qdelay_{name}_ms") for name in ("mean", "p50", "p95")),
+        *(
+            [("RTT mean\nms", "rtt_mean_ms"), ("RTT p95\nms", "rtt_p95_ms")]
+            if live
+            else [("signal p95\nms", "signal_delay_p95_ms")]
+        ),
+        ("loss\n%", "loss_rate"),
+        *([("least flow\nMbit/s", "flow_min_mbps"), ("most\nMbit/s", "flow_max_mbps")] if fair else []),
+        *([("Jain", "jain")] if fair else []),
+        *([(f"{piece} mean\ns", "completion_mean_s"), (f"{piece} p95\ns", "completion_p95_s")] if pieces else []),
+        *([("frame p99\ns", "completion_p99_s"), ("frames\nlate", "late")] if frames else []),
+    ]
+    heads = ["scheme", *(head for head, _ in columns)]
+    ideal = {
+        "throughput_mbps": block.capacity_mbps,
+        "utilization": 1.0,
+        "jain": 1.0,
+        "flow_min_mbps": None,
+        "flow_max_mbps": None,
+        "completion_mean_s": None,
+        "completion_p95_s": None,
+        "completion_p99_s": None,
+        "late": None,
+    }
+    body: list[Line] = []
+    for cell in block.cells:
+        shown = [(Text(cell.title, swatch=style[cell.label].color), cell)]
+        shown += [(Text(f"\N{EM SPACE}{part.title}"), part) for part in cell.parts]
+        body += [[name, *(_value(key, one[key], one.halves[key]) for _, key in columns)] for name, one in shown]
+    if not live:
+        values = (_value(key, ideal.get(key, 0.0)) for _, key in columns)
+        body.append(Row.of("omniscient", ["omniscient", *values]))
+    caption = _caption(block)
+    if len(block.cells[0].runs) > 1:
+        caption += f" · mean of {len(block.cells[0].runs)} seeds, with 95 % intervals"
+    return Grid(heads=heads, rows=body, title=caption).html()
+
+
+def _caption(block: Block) -> Markup:
+    return Markup("<b>{}</b> · {}").format(block.short, block.queue)
+
+
+def differences_table(block: Block) -> Markup:
+    """By how much each contestant is above the first one, run by run; nothing where no runs can be paired."""
+    rows = [
+        [cell.title, *(difference(cell.above.get(name), as_text) for name, (_, as_text) in DIFFERENCES.items())]
+        for cell in block.cells
+        if cell.above
+    ]
+    if not rows:
+        return Markup()
+    heads = [f"above {block.cells[0].title}", *(head for head, _ in DIFFERENCES.values())]
+    return Grid(heads=heads, rows=rows, title=_caption(block) + " · differences").html()
+
+
+#: What is shown to hundredths.
+_HUNDREDTHS = ("throughput_mbps", "jain", "flow_min_mbps", "flow_max_mbps")
+
+
+def _value(key: str, value: float | None, half: float | None = None) -> str:
+    """A number as its column shows it, with half of its interval where there is one."""
+    if half is not None:
+        return f"{_value(key, value)} ± {_value(key, half)}"
+    if key in ("utilization", "loss_rate"):
+        return percent(value)
+    if key == "late":
+        return number(value, 0)
+    if key.startswith("completion_"):
+        return number(value, 3)
+    return number(value, 2 if key in _HUNDREDTHS else 1)

@@ -1,0 +1,132 @@
+"""A figure as a page shows it: Vega-Lite's own selections, by legend and by pointer, and what the pointer is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from verus.report.figures.chart import Figure, Spec
+
+#: Channels whose colours a legend shows.
+_COLORS = ("color", "fill", "stroke")
+
+
+class _View(NamedTuple):
+    """A view of one mark, the rows that it draws, and whether it stands again for each of several names."""
+
+    spec: Spec
+    rows: Sequence[Mapping[str, Any]]
+    again: bool = False
+
+
+def live(figure: Figure) -> dict[str, Any]:
+    """`spec` and, if it plays, `frames`, as `page.js` takes them."""
+    spec = _copied(figure.spec if figure.on_page is None else figure.on_page)
+    panels = spec.get("concat") or spec.get("vconcat") or [spec]
+    views = [list(_views(panel, spec.get("data", {}).get("values", ()))) for panel in panels]
+    params = [_name([view for own in views for view in own])]
+    for view, *_ in (view for own in views for view in own):
+        encoding = view.get("encoding", {})
+        if _mark(view)["type"] in ("point", "bar", "rect", "rule") and encoding and "tooltip" not in encoding:
+            encoding["tooltip"] = _tooltip(encoding)
+    if "vconcat" in spec:  # what stands below each other has the same across
+        params.append(_zoom("zoom", views, ("x",)))
+    else:
+        params += [_zoom(f"zoom{index}", [own], ("x", "y")) for index, own in enumerate(views)]
+    spec["params"] = [*spec.get("params", []), *filter(None, params)]
+    return {"spec": spec} if figure.frames is None else {"spec": spec, "frames": figure.frames}
+
+
+def _copied(value: Any) -> Any:
+    """The same, no part of it shared with another, but for its rows."""
+    if isinstance(value, Mapping):
+        return {key: part if key == "values" else _copied(part) for key, part in value.items()}
+    return [_copied(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _views(view: Spec, rows: Sequence[Mapping[str, Any]], *, again: bool = False) -> Iterator[_View]:
+    """The views of one mark in a panel."""
+    rows = view.get("data", {}).get("values", rows)
+    for part in view.get("layer", ()):
+        yield from _views(part, rows, again=again)
+    if "spec" in view:
+        yield from _views(view["spec"], rows, again=True)
+    if "mark" in view:
+        yield _View(view, rows, again)
+
+
+def _mark(view: Spec) -> Spec:
+    if isinstance(view["mark"], str):
+        view["mark"] = {"type": view["mark"]}
+    mark: Spec = view["mark"]
+    return mark
+
+
+def _name(views: Sequence[_View]) -> Spec | None:
+    """Lets a legend choose the names that are drawn: one click, one name; with Shift, another."""
+    legends: list[tuple[bool, Spec, str]] = []
+    for view, rows, again in views:
+        for channel in _COLORS:
+            told = view.get("encoding", {}).get(channel, {})
+            if channel == "stroke" and told.get("scale", 0) is None and rows and "scheme" in rows[0]:
+                colors = {
+                    row["scheme"]: row[told["field"]] for _, own, _ in views for row in own if told["field"] in row
+                }
+                scale = {"domain": list(colors), "range": list(colors.values())}
+                told |= {"field": "scheme", "scale": scale, "legend": {"title": None, "orient": "top", "columns": 6}}
+            if told.get("type") == "nominal" and told.get("legend") and "domain" in told["scale"]:
+                legends.append((again, view, told["field"]))
+    if not legends:
+        return None
+    named = legends[0][2]
+    again, chosen, _ = min((one for one in legends if one[2] == named), key=lambda one: one[0])
+    # A view that stands several times selects as often, and would undo its own toggle.
+    select = {"type": "point", "fields": [named], **({"toggle": False} if again else {})}
+    for view, rows, rowed in views:
+        if rows and named in rows[0] and rowed:  # its row stays where it is
+            view["encoding"]["opacity"] = {"condition": {"param": "named", "value": 1}, "value": 0.1}
+        elif rows and named in rows[0]:
+            view["transform"] = [{"filter": {"param": "named"}}, *view.get("transform", [])]
+    return {"name": "named", "select": select, "bind": "legend", "views": [chosen.setdefault("name", "legend")]}
+
+
+def _zoom(name: str, panels: Sequence[Sequence[_View]], channels: Sequence[str]) -> Spec | None:
+    """Moves and scales panels together: by a drag and by the wheel with Ctrl; a double click shows all again."""
+    chosen: list[str] = []
+    encodings: set[str] = set()
+    for own in panels:
+        there = [
+            (view, [channel for channel in channels if _is_number(view, channel)]) for view, rows, _ in own if rows
+        ]
+        found = max(there, key=lambda each: len(each[1]), default=None)
+        if found is None or not found[1]:
+            continue
+        view, numbers = found
+        chosen.append(view.setdefault("name", f"{name}_{len(chosen)}"))
+        encodings |= set(numbers)
+        for other, *_ in own:
+            fields = [other["encoding"][channel]["field"] for channel in numbers if _is_number(other, channel)]
+            # Nothing is cut at the edges before it is moved; titles stand outside of them.
+            cut = {"expr": " || ".join(f"!!{name}['{field}']" for field in fields)} if fields else False
+            _mark(other).setdefault("clip", cut)
+    if not chosen:
+        return None
+    wheel = "wheel![event.ctrlKey || event.metaKey]"
+    select = {"type": "interval", "encodings": sorted(encodings), "zoom": wheel}
+    return {"name": name, "select": select, "bind": "scales", "views": chosen}
+
+
+def _is_number(view: Spec, channel: str) -> bool:
+    told = view.get("encoding", {}).get(channel, {})
+    return told.get("type") == "quantitative" and "field" in told and told.get("scale", {}) is not None
+
+
+def _tooltip(encoding: Mapping[str, Spec]) -> list[Spec]:
+    """What a mark is and counts, by the titles of its axes."""
+    fields: dict[str, str] = {}
+    for channel in (*_COLORS, "x", "y", "text"):
+        told = encoding.get(channel, {})
+        if "field" in told and told.get("scale", {}) is not None and told["field"] not in fields:
+            title = (told.get("axis") or told.get("legend") or {}).get("title")
+            fields[told["field"]] = str(title or told["field"])
+    return [{"field": field, "title": title} for field, title in fields.items()]

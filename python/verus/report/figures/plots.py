@@ -1,0 +1,347 @@
+"""Points, lines, bars and maps in panels: what the figures of the papers are made of.
+
+Each takes plain rows, one dictionary for each mark, and draws a panel for each title in them. Colours go by
+name, as everywhere (`style.named`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypedDict, Unpack
+
+from verus.report.figures.chart import Figure, Spec, axis_of, grid, heading, short
+from verus.report.style import dashes, named
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+class Words(TypedDict):
+    """What a figure is called and says, and how its panels are laid out.
+
+    Attributes:
+        name: Of the file.
+        title: One line.
+        caption: What was run, and what the axes count.
+        x: Title of the axis across, with its unit.
+        y: Title of the axis upwards, likewise.
+        columns: Panels beside each other.
+        size: Of a panel, in pixels.
+    """
+
+    name: str
+    title: str
+    caption: str
+    x: str
+    y: str
+    columns: NotRequired[int]
+    size: NotRequired[tuple[int, int]]
+
+
+#: As many values as an axis names each of.
+_FEW = 8
+
+
+def _color(names: Sequence[str]) -> Spec:
+    colors = named(names)
+    scale = {"domain": list(colors), "range": list(colors.values())}
+    return {"field": "name", "type": "nominal", "scale": scale, "legend": {"title": None}, "sort": None}
+
+
+def _strokes(names: Sequence[str]) -> Spec:
+    """Dashes of lines, if there are more of these than colours: a channel of the encoding, or none."""
+    strokes = dashes(named(names))
+    if not any(strokes.values()):
+        return {}
+    scale = {"domain": list(strokes), "range": [list(dash) or [1, 0] for dash in strokes.values()]}
+    return {"strokeDash": {"field": "name", "type": "nominal", "scale": scale, "legend": {"title": None}, "sort": None}}
+
+
+def _axis(
+    field: str, title: str, *, log: bool = False, zero: bool = True, domain: Sequence[float] | None = None
+) -> Spec:
+    scale: Spec = {"type": "log", "nice": False} if log else {"zero": zero, "nice": domain is None}
+    if domain is not None:
+        scale["domain"] = list(domain)
+    axis: Spec = {"title": title, "tickCount": 6}
+    if log:
+        axis["format"] = "~r"
+    return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
+
+
+def _panels(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
+    panels: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        panels.setdefault(row.get("panel", ""), []).append(
+            {key: short(value) if isinstance(value, float) else value for key, value in row.items()}
+        )
+    return panels
+
+
+#: How panels stand whose marks have colours by name.
+_BY_NAME = {"spacing": {"row": 92, "column": 78}, "resolve": {"scale": {"color": "shared"}}}
+
+
+def _figure(words: Words, panels: Sequence[Spec], columns: int, layout: Spec = _BY_NAME) -> Figure:
+    spec = {**grid(panels, columns=words.get("columns", columns)), **layout}
+    return Figure(name=words["name"], title=words["title"], caption=words["caption"], spec=spec)
+
+
+def _names(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(row["name"] for row in rows))
+
+
+def points(
+    rows: Rows,
+    *,
+    log_x: bool = False,
+    log_y: bool = False,
+    zero: bool = True,
+    mark_size: int = 42,
+    **words: Unpack[Words],
+) -> Figure:
+    """A point for each row: `name`, `x`, `y`, and `panel` if there are several.
+
+    Rows that have `x_low`, `x_high`, `y_low` and `y_high` are drawn with these intervals.
+
+    Args:
+        rows: The marks.
+        log_x: Whether it is logarithmic.
+        log_y: Likewise.
+        zero: Whether linear axes begin at 0.
+        mark_size: Of a point, in square pixels.
+        **words: What it is called, and how it is laid out.
+    """
+    width, height = words.get("size", (380, 260))
+    color = _color(_names(rows))
+    panels: list[Spec] = [
+        {
+            "width": width,
+            "height": height,
+            "data": {"values": own},
+            "layer": [
+                {
+                    "mark": {"type": "point", "filled": True, "size": mark_size, "opacity": 0.75},
+                    "encoding": {
+                        "x": _axis("x", words["x"], log=log_x, zero=zero),
+                        "y": _axis("y", words["y"], log=log_y, zero=zero),
+                        "color": color,
+                        "tooltip": [{"field": key} for key in ("name", "x", "y")],
+                    },
+                },
+                *(
+                    _intervals(
+                        _axis("x", words["x"], log=log_x, zero=zero),
+                        _axis("y", words["y"], log=log_y, zero=zero),
+                        color,
+                    )
+                    if any("x_low" in row for row in own)
+                    else ()
+                ),
+                *heading(panel),
+            ],
+        }
+        for panel, own in _panels(rows).items()
+    ]
+    return _figure(words, panels, 2)
+
+
+def _intervals(across: Spec, up: Spec, color: Spec) -> list[Spec]:
+    """A thin line each way through every point, from the lower to the upper end of its interval."""
+    mark = {"type": "rule", "strokeWidth": 1, "opacity": 0.6}
+    return [
+        {
+            "mark": mark,
+            "encoding": {"x": {**across, "field": "x_low"}, "x2": {"field": "x_high"}, "y": up, "color": color},
+        },
+        {
+            "mark": mark,
+            "encoding": {"x": across, "y": {**up, "field": "y_low"}, "y2": {"field": "y_high"}, "color": color},
+        },
+    ]
+
+
+def lines(
+    rows: Rows,
+    *,
+    log_x: bool = False,
+    log_y: bool = False,
+    zero: bool = True,
+    y_domain: tuple[float, float] | None = None,
+    step: bool = False,
+    shade: str = "",
+    dots: bool = False,
+    **words: Unpack[Words],
+) -> Figure:
+    """A line for each name: rows with `name`, `x`, `y`, `panel` if there are several, `low` and `high` of an interval.
+
+    Args:
+        rows: The points of the lines, in order.
+        log_x: Whether it is logarithmic.
+        log_y: Likewise.
+        zero: Whether linear axes begin at 0.
+        y_domain: What the axis upwards covers, the same in all panels; as the values need if None.
+        step: Whether a value holds until the next.
+        shade: The name that is drawn as a grey area behind the others (a link's capacity).
+        dots: Whether each value is marked.
+        **words: What it is called, and how it is laid out.
+    """
+    width, height = words.get("size", (860, 190))
+    drawn = [each for each in _names(rows) if each != shade]
+    color, strokes = _color(drawn), _strokes(drawn)
+    interpolate = "step-after" if step else "linear"
+    panels: list[Spec] = []
+    for panel, own in _panels(rows).items():
+        across = _axis("x", words["x"], log=log_x, zero=False)
+        across["scale"]["nice"] = False
+        if dots:
+            # No mark is cut at the edge, and few values are what the axis says.
+            across["scale"]["padding"] = 8
+            there = sorted({row["x"] for row in own})
+            across["axis"] |= {"format": "~r"} | ({"values": there} if len(there) <= _FEW else {})
+        up = _axis("y", words["y"], log=log_y, zero=zero, domain=y_domain)
+        layers: list[Spec] = []
+        behind = [row for row in own if row["name"] == shade]
+        if behind:
+            layers.append(
+                {
+                    "data": {"values": behind},
+                    "mark": {"type": "area", "color": "#80808033", "interpolate": "step-after"},
+                    "encoding": {"x": across, "y": up},
+                }
+            )
+        layers.append(
+            {
+                "data": {"values": [row for row in own if row["name"] != shade]},
+                "mark": {
+                    "type": "line",
+                    "strokeWidth": 1.6,
+                    "interpolate": interpolate,
+                    "clip": True,
+                    **({"point": {"size": 30}} if dots else {}),
+                },
+                "encoding": {"x": across, "y": up, "color": color, **strokes, "order": {"field": "x"}},
+            }
+        )
+        if between := [row for row in own if "low" in row]:
+            ends = {"y": {**up, "field": "low"}, "y2": {"field": "high"}}
+            layers.append(
+                {
+                    "data": {"values": between},
+                    "mark": {"type": "rule", "strokeWidth": 1.2, "opacity": 0.7},
+                    "encoding": {"x": across, **ends, "color": color},
+                }
+            )
+        panels.append({"width": width, "height": height, "layer": [*layers, *heading(panel)]})
+    return _figure(words, panels, 1)
+
+
+def bars(
+    rows: Rows,
+    *,
+    stacked: bool = False,
+    **words: Unpack[Words],
+) -> Figure:
+    """Bars beside each other: rows with `group` (across), `name`, `y`, `panel`, and `low` and `high` of an interval.
+
+    Args:
+        rows: The bars.
+        stacked: Whether rows of the same group and name (one a `part`) stand on each other.
+        **words: What it is called, and how it is laid out.
+    """
+    width, height = words.get("size", (400, 240))
+    names = _names(rows)
+    color = _color(names)
+    panels: list[Spec] = []
+    for panel, own in _panels(rows).items():
+        groups = list(dict.fromkeys(str(row["group"]) for row in own))
+        across = {
+            "field": "group",
+            "type": "nominal",
+            "sort": groups,
+            "axis": {"title": words["x"] or None, "labelAngle": 0 if len(groups) < 6 else -25, "labelLimit": 150},
+        }
+        beside = {"field": "name", "type": "nominal", "sort": names}
+        up = axis_of("y", words["y"], tickCount=6)
+        bar: Spec = {"x": across, "xOffset": beside, "y": up, "color": color}
+        mark: Spec = {"type": "bar"}
+        if stacked:
+            bar["detail"] = {"field": "part"}
+            mark |= {"stroke": "white", "strokeWidth": 0.7}
+        layers: list[Spec] = [{"mark": mark, "encoding": bar}]
+        if any("low" in row for row in own):
+            ends = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
+            layers.append({"mark": {"type": "rule"}, "encoding": {"x": across, "xOffset": beside, **ends}})
+        panels.append(
+            {
+                "width": width,
+                "height": height,
+                "data": {"values": [{**row, "group": str(row["group"])} for row in own]},
+                "layer": [*layers, *heading(panel)],
+            }
+        )
+    return _figure(words, panels, 2)
+
+
+def _around(middle: float, values: Sequence[float], *, log: bool) -> list[float]:
+    """The range around `middle` that holds all values, as far down as up.
+
+    Example:
+        >>> _around(1.0, [0.5, 3.0], log=False), _around(1.0, [0.25, 2.0], log=True)
+        ([-1.0, 3.0], [0.25, 4.0])
+    """
+    if log:
+        reach = max(max(value / middle, middle / value) for value in values)
+        return [middle / reach, middle * reach]
+    reach = max(abs(value - middle) for value in values)
+    return [middle - reach, middle + reach]
+
+
+def heat(
+    rows: Rows,
+    *,
+    value: str,
+    middle: float | None = None,
+    log: bool = False,
+    digits: int = 2,
+    **words: Unpack[Words],
+) -> Figure:
+    """A coloured cell for each row: `x` and `y` as categories, `value`, and `panel`; the number is written in it.
+
+    Args:
+        rows: The cells.
+        value: What the colour counts.
+        middle: The value that is drawn white, if colours go two ways from it.
+        log: Whether colours go by the value's logarithm.
+        digits: Decimals of the numbers.
+        **words: What it is called, and how it is laid out.
+    """
+    width, height = words.get("size", (300, 220))
+    # Pale enough for the numbers in the cells; two ways from the middle, equally far in both.
+    scale: Spec = {"type": "log" if log else "linear", "scheme": {"name": "blues", "extent": [0, 0.6]}}
+    legend: Spec = {"title": value}
+    if middle is not None:
+        low, high = _around(middle, [row["value"] for row in rows], log=log)
+        scale |= {"scheme": {"name": "redblue", "extent": [0.2, 0.8]}, "domain": [low, high]}
+        legend |= {"values": [low, middle, high], "format": ".2~g"}
+    panels: list[Spec] = []
+    for panel, own in _panels(rows).items():
+        across = {"field": "x", "type": "ordinal", "sort": None, "axis": {"title": words["x"], "labelAngle": 0}}
+        up = {"field": "y", "type": "ordinal", "sort": None, "axis": {"title": words["y"]}}
+        color = {"field": "value", "type": "quantitative", "scale": scale, "legend": legend}
+        text = {"field": "value", "type": "quantitative", "format": f".{digits}f"}
+        panels.append(
+            {
+                "width": width,
+                "height": height,
+                "data": {"values": own},
+                "layer": [
+                    {"mark": "rect", "encoding": {"x": across, "y": up, "color": color}},
+                    {
+                        "mark": {"type": "text", "fontSize": 10, "color": "#1b1f24"},
+                        "encoding": {"x": across, "y": up, "text": text},
+                    },
+                    *heading(panel),
+                ],
+            }
+        )
+    return _figure(words, panels, 2, {})

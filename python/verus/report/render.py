@@ -1,0 +1,152 @@
+"""Turns figures into files: SVG by Vega, and PNG from that SVG.
+
+Drawing takes longer than simulating, and holds the interpreter lock; so a folder of figures is drawn
+by child processes (`python -m verus.render`) while the parent writes the page. They live as long as it does:
+until one has drawn its first figure, it has compiled Vega.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import IO
+
+from verus.lab.atomic_write import replace_whole
+from verus.lab.results_folder import refuse_link
+from verus.report.figures import Figure, Spec
+
+#: Pixels of a PNG for each pixel of its figure, for sharp text on dense screens.
+PNG_SCALE = 2.0
+
+
+def svg(spec: Spec) -> str:
+    """The figure as an SVG on white, dark text."""
+    config = {**spec.get("config", {}), "background": "white", "padding": 14}
+    import vl_convert  # here: who only writes a page needs none
+
+    text: str = vl_convert.vegalite_to_svg({**spec, "config": config}, allowed_base_urls=[])
+    # Standing alone it has no page to take a text colour from.
+    return text.replace("currentColor", "#1b1f24")
+
+
+def png(drawn: str) -> bytes:
+    """An SVG as a PNG."""
+    import vl_convert
+
+    content: bytes = vl_convert.svg_to_png(drawn, scale=PNG_SCALE)
+    return content
+
+
+def write(name: str, spec: Spec, folder: Path) -> None:
+    """Writes ``NAME.svg`` and ``NAME.png`` into `folder`."""
+    drawn = svg(spec)
+    replace_whole(folder / f"{name}.svg", drawn.encode())
+    replace_whole(folder / f"{name}.png", png(drawn))
+
+
+@contextlib.contextmanager
+def writing(figures: Sequence[Figure], folder: Path) -> Iterator[None]:
+    """Writes every figure as SVG and PNG into `folder` while the block runs; done when it ends.
+
+    Raises:
+        FieldError: `folder` is a link.
+        RuntimeError: A figure could not be drawn.
+    """
+    refuse_link(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    count = min(os.cpu_count() or 1, -(-len(figures) // _WORTH_A_CHILD))
+    shares = [figures[start::count] for start in range(count)]
+    with _ALONE, tempfile.TemporaryDirectory() as work:
+        try:
+            for number, share in enumerate(shares):
+                path = Path(work, f"{number}.json")
+                path.write_text(json.dumps([[figure.name, figure.spec] for figure in share]), encoding="utf-8")
+                _told(number, [str(path), str(folder.absolute())])
+            yield
+            for child in _CHILDREN[:count]:
+                answer = _pipe(child.stdout).readline()
+                if complaint := json.loads(answer) if answer else f"`verus.report.render` ended with {child.wait()}":
+                    raise RuntimeError(f"a figure could not be drawn: {complaint[-400:]}")
+        except BaseException:
+            _end()  # what they are drawing is not wanted any more
+            raise
+
+
+#: So many figures take about as long as a child takes to start.
+_WORTH_A_CHILD = 3
+
+#: At work, or waiting for some.
+_CHILDREN: list[subprocess.Popen[str]] = []
+_ALONE = threading.Lock()
+
+
+def _told(number: int, words: list[str]) -> None:
+    """Gives work to one of the children, which is started if it is not there yet."""
+    if number == len(_CHILDREN):
+        child = subprocess.Popen(
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "verus.report.render",
+            ],  # -P: no module of the working folder's, who knows whose
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        _CHILDREN.append(child)
+    print(json.dumps(words), file=_pipe(_CHILDREN[number].stdin), flush=True)
+
+
+def _pipe(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None  # as they were started
+    return pipe
+
+
+@atexit.register
+def _end() -> None:
+    for child in _CHILDREN:
+        child.kill()
+        child.communicate()
+    _CHILDREN.clear()
+
+
+def bundle() -> str:
+    """Vega and Vega-Lite as one script, `vega` and `vegaLite` in it, for pages that must work without a network."""
+    return gzip.decompress((resources.files("verus.report") / "vega.js.gz").read_bytes()).decode()
+
+
+def to_json(spec: Spec) -> str:
+    """A specification for inlining in a page; `<` is escaped so that no text can become markup."""
+    return json.dumps(spec, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _main() -> None:
+    """Draws what standard input says, a list of figures and a folder a line; answers with a line of complaint each."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides, and ends this process itself
+    for line in sys.stdin:
+        path, folder = json.loads(line)
+        complaint = ""
+        try:
+            for name, spec in json.loads(Path(path).read_text(encoding="utf-8")):
+                write(name, spec, Path(folder))
+        except (OSError, ValueError) as error:
+            complaint = str(error) or repr(error)
+        print(json.dumps(complaint), flush=True)
+
+
+if __name__ == "__main__":
+    _main()

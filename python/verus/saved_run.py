@@ -1,0 +1,52 @@
+"""The page for a saved experiment, drawn from saved results only; and that for the log of a flow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from verus import papers
+from verus.lab import qlog
+from verus.lab.atomic_write import replace_whole
+from verus.lab.metric_rows import PROBE, RECORDING, SHELL
+from verus.lab.results import Results
+from verus.report import recording, render
+from verus.report.comparison import compare_page
+from verus.report.figures.congestion import congestion
+from verus.report.page import Page, Section, to_html
+
+
+def page_for(results: Results) -> Page:
+    """The page for any saved experiment, by the kind that its `run.json` states."""
+    kind = results.config["kind"]
+    if kind in ("compare", "simulate", PROBE, SHELL):
+        return compare_page(results)
+    if kind == RECORDING:
+        return recording.page(results)
+    return papers.find(kind).page(results)
+
+
+def write_page(results: Results, folder: Path) -> Path:
+    """Draws everything in `folder`: `report.html`, and each figure that does not move as SVG and PNG in `figures/`.
+
+    Returns:
+        Where the page is.
+    """
+    page = page_for(results)
+    path = folder / "report.html"
+    with render.writing([figure for figure in page.figures() if figure.frames is None], folder / "figures"):
+        replace_whole(path, to_html(page, results.config).encode())
+    return path
+
+
+def write_log_page(log: Path) -> Path:
+    """Draws the congestion graph of a qlog, on a page beside it.
+
+    Returns:
+        Where the page is.
+    """
+    figure = congestion(qlog.read(log))
+    lead = f"Drawn from {log.name}, what one sender did."
+    page = Page(title=figure.title, lead=lead, sections=[Section(title="Congestion graph", figures=[figure])])
+    path = log.with_suffix(".html")
+    replace_whole(path, to_html(page).encode())
+    return path
