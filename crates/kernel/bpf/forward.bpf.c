@@ -56,6 +56,12 @@ static inline void apply(struct sock *sock, const struct forward *law)
 	u64 window = larger(forward_allowed(law) / packet, drains ? PAIR : LEAST_WINDOW);
 
 	tcp->snd_cwnd = larger(smaller(window, tcp->snd_cwnd_clamp), 1);
+	/*
+	 * Until r is known, q is seconds and the law's pace next to nothing. TCP waits as long as the pace said when a packet
+	 * left, whatever is learnt meanwhile: in slow start a window leaves in a round trip.
+	 */
+	if (law->is_starting && law->estimates.smoothed_rtt)
+		pace = larger(pace, tcp->snd_cwnd * (u64)tcp->mss_cache * 1000000 / (law->estimates.smoothed_rtt / 1000 + 1));
 	sock->sk_pacing_rate = larger(pace, drains ? DRAIN_BYTES_PER_S : 1);
 }
 
