@@ -54,7 +54,7 @@ RECORDINGS = {
     "T-Mobile LTE up": "cs244-2017/TMobile-LTE-driving.up",
     "AT&T LTE": "cs244-2017/ATT-LTE-driving-2016.down",
 }
-CONSTANT = ("rate:2", "rate:12", "rate:50")
+BUILT_IN = ("rate:2", "rate:12", "rate:50", CHANNEL)
 
 
 def run(*words: str, **options: Any) -> str:
@@ -164,13 +164,13 @@ AGREEING = (
 
 def agreement(options: argparse.Namespace) -> Iterator[str]:
     """The kernel's `forward` beside the same over UDP and in the simulator, and beside BBR and Cubic."""
-    traces = {rate: rate for rate in CONSTANT}
+    traces = {name: name for name in BUILT_IN}
     if options.traces is not None:
         for label, name in RECORDINGS.items():
             traces[label] = next(
                 str(path) for ending in ("", ".xz") if (path := options.traces / f"{name}{ending}").is_file()
             )
-    flows, seconds = (1, 2, 10), 60
+    flows, seconds = (1, 2, 10), 30
     if options.short:
         traces, flows, seconds = {"rate:12": "rate:12"}, (2,), 5
     yield f"Mbit/s, mean queueing delay in ms, and Jain's index of one run of {seconds} s each; the queue holds 600 kB."
@@ -454,7 +454,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=TABLES)
     parser.add_argument("--short", action="store_true", help="little of it: whether it works")
-    parser.add_argument("--traces", type=Path, metavar="DIR", help="recordings, for agreement")
+    shared = os.environ.get("VERUS_SHARED")
+    traces = None if shared is None else Path(shared) / "traces"
+    parser.add_argument("--traces", type=Path, metavar="DIR", default=traces, help="recordings, for agreement")
     options = parser.parse_args()
     commit = run("git", "describe", "--always", "--dirty", cwd=ROOT).strip()
     print(f"Commit {commit}, Linux {os.uname().release}, {os.cpu_count()} processors.", flush=True)
