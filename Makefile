@@ -248,6 +248,7 @@ STATIC_TARGET := $(MACHINE)-unknown-linux-musl
 STATIC := dist/verus-endpoint-$(VERSION)-$(MACHINE)-linux-static
 # What is packed: the static one, or another that is named.
 ENDPOINT ?= $(STATIC)
+OBJECT := dist/forward.bpf.o
 
 .PHONY: crates
 crates: ## Pack the crates that are published, in order, as crates.io would get them (asks it for its index)
@@ -269,11 +270,16 @@ endpoint-static: ## Build verus-endpoint for any Linux of this processor (needs 
 	mkdir -p dist
 	cp target/$(STATIC_TARGET)/release/verus-endpoint $(STATIC)
 
-.PHONY: packages
-packages: .tools/release/stamp ## Pack verus-endpoint for Debian and for RPM (ENDPOINT: another than the static one)
+# The same for every processor of one byte order.
+.PHONY: kernel-object
+kernel-object: ## Write `forward` for Linux's TCP as bpftool registers it (needs clang, libelf and zlib)
 	mkdir -p dist
+	cargo run --quiet --locked --package verus-kernel --features load --example object > $(OBJECT)
+
+.PHONY: packages
+packages: .tools/release/stamp kernel-object ## Pack verus-endpoint for Debian and for RPM (ENDPOINT: another than the static one)
 	for kind in deb rpm; do \
-	  ENDPOINT='$(ENDPOINT)' VERSION='$(VERSION)' ARCH='$(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(MACHINE)))' \
+	  ENDPOINT='$(ENDPOINT)' OBJECT='$(OBJECT)' VERSION='$(VERSION)' ARCH='$(patsubst aarch64,arm64,$(patsubst x86_64,amd64,$(MACHINE)))' \
 	    $(RELEASE)/nfpm package --config packaging/nfpm.yaml --packager "$$kind" --target dist; \
 	done
 

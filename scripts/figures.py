@@ -83,6 +83,11 @@ PRINTED = {
     "strangers.txt": Printed("../SECURITY.md", ("cargo bench --quiet -p verus-probe --bench strangers",), timed=True),
     "quic.txt": Printed("quic.md", ("cargo bench --quiet -p verus-quinn --bench quic",), timed=True),
     "emulator.txt": Printed(BENCHMARKS, ("cargo bench --quiet -p verus-emu",), timed=True),
+    "kernel.txt": Printed(
+        "kernel.md",
+        tuple(f".venv/bin/python scripts/kernel_runs.py {table}" for table in ("agreement", "page", "cost", "clients")),
+        timed=True,  # and as root
+    ),
     "hostile.txt": Printed("hostile.md", ("make --silent hostile",), timed=True),  # repeats, but takes minutes
 }
 

@@ -6,8 +6,13 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Each becomes a file of its own.
-const PROGRAMS: [&str; 2] = ["forward", "flows"];
+/// Each source becomes an object: its name, and what is defined. The bare one is for `bpftool struct_ops register`, of which
+/// versions before 7.2 know no links.
+const PROGRAMS: [(&str, &str, &str); 3] = [
+    ("forward", "forward", "OPERATIONS=\".struct_ops.link\""),
+    ("forward", "forward-bare", "OPERATIONS=\".struct_ops\""),
+    ("flows", "flows", "FLOWS"),
+];
 /// What Debian has, the plain name first.
 const CLANGS: [&str; 9] = [
     "clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15",
@@ -49,13 +54,9 @@ fn programs() -> Result<(), String> {
     let clang = clang()?;
     let headers = env::var_os("DEP_BPF_INCLUDE").ok_or("libbpf left no headers")?;
     let into = PathBuf::from(env::var_os("OUT_DIR").ok_or("cargo names no folder")?);
-    for name in PROGRAMS {
-        compile(
-            &clang,
-            Path::new(&headers),
-            name,
-            &into.join(name).with_extension("bpf.o"),
-        )?;
+    for (source, object, defined) in PROGRAMS {
+        let object = into.join(object).with_extension("bpf.o");
+        compile(&clang, Path::new(&headers), source, defined, &object)?;
     }
     Ok(())
 }
@@ -82,13 +83,20 @@ fn clang() -> Result<String, String> {
     ))
 }
 
-fn compile(clang: &str, headers: &Path, name: &str, object: &Path) -> Result<(), String> {
+fn compile(
+    clang: &str,
+    headers: &Path,
+    name: &str,
+    defined: &str,
+    object: &Path,
+) -> Result<(), String> {
     // Of debug information only what the kernel and libbpf read (BTF) is kept: libbpf's linker would strip the rest, too,
     // but does not run at build time.
     let done = Command::new(clang)
         .args([
             "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror",
         ])
+        .arg(format!("-D{defined}"))
         .arg("-I")
         .arg(headers)
         .arg("-c")

@@ -96,7 +96,7 @@ def test_the_container_compiles_with_the_pinned_rust() -> None:
 def test_what_is_packed_exists() -> None:
     sources = re.findall(r"src: (\S+)", (ROOT / "packaging" / "nfpm.yaml").read_text(encoding="utf-8"))
     assert sources[0] == "${ENDPOINT}"
-    assert all((ROOT / source).is_file() for source in sources[1:])
+    assert all((ROOT / source).is_file() for source in sources[1:] if source != "${OBJECT}")
 
 
 def test_a_debian_package_holds_the_program(tmp_path: Path) -> None:
@@ -104,7 +104,9 @@ def test_a_debian_package_holds_the_program(tmp_path: Path) -> None:
         pytest.skip("no .tools/release (`make lint` makes it)")
     program = tmp_path / "verus-endpoint"
     program.write_bytes(b"a program")
-    environment = {**os.environ, "ENDPOINT": str(program), "VERSION": "1.2.3", "ARCH": "amd64"}
+    (tmp_path / "forward.bpf.o").write_bytes(b"an object")
+    given = {"ENDPOINT": str(program), "OBJECT": str(tmp_path / "forward.bpf.o")}
+    environment = {**os.environ, **given, "VERSION": "1.2.3", "ARCH": "amd64"}
     command = [NFPM, "package", "--config", "packaging/nfpm.yaml", "--packager", "deb", "--target", tmp_path]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
     with tarfile.open(fileobj=io.BytesIO(member(tmp_path / "verus-endpoint_1.2.3_amd64.deb", "data.tar.gz"))) as packed:
@@ -112,6 +114,13 @@ def test_a_debian_package_holds_the_program(tmp_path: Path) -> None:
         assert installed.mode == 0o755
         assert installed.size == len(b"a program")
         assert "./usr/share/doc/verus-endpoint/copyright" in packed.getnames()
+        unit = packed.extractfile("./usr/lib/systemd/system/verus-forward.service")
+        assert unit is not None
+        (registered,) = re.findall(rb"ExecStart=.* register (/\S+)", unit.read())
+        assert packed.getmember(f".{registered.decode()}").size == len(b"an object")
+        settings = packed.extractfile("./etc/sysctl.d/60-verus-forward.conf")
+        assert settings is not None
+        assert all(line.startswith(b"#") for line in settings.read().splitlines())
 
 
 def member(path: Path, name: str) -> bytes:

@@ -88,6 +88,11 @@ const VERBS: &[(&str, &[&str], &str)] = &[
         "docs/kernel.md",
     ),
     (
+        "verus kernel trace",
+        &["sudo \"$(which verus)\" kernel trace --out live --seconds 10"],
+        "docs/kernel.md",
+    ),
+    (
         "verus kernel unload",
         &["sudo \"$(which verus)\" kernel unload forward"],
         "docs/kernel.md",

@@ -1,6 +1,7 @@
 //! `kernel`: our congestion control in the kernel's TCP, for every program of this machine.
 
 mod status;
+mod trace;
 
 use verus_kernel::{Config, Error};
 
@@ -35,6 +36,8 @@ enum Verb {
     },
     /// Show what is loaded, and its flows in this network namespace.
     Status(status::Args),
+    /// Trace the flows of this network namespace, for `verus report`.
+    Trace(trace::Args),
     /// Take a congestion control out; connections that run on it go on.
     Unload {
         /// Its name.
@@ -60,6 +63,7 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
             Ok(())
         }
         Verb::Status(args) => status::run(args, ui),
+        Verb::Trace(args) => trace::run(args, ui),
         Verb::Unload { name } => {
             verus_kernel::unload(name).map_err(|error| told(&error))?;
             ui.note(format_args!("unloaded `{name}`"));

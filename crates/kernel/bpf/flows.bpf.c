@@ -16,7 +16,10 @@ struct record {
 	u64 target_ns;
 	u64 smoothed_rtt_ns;
 	u64 packet_bytes;
+	u64 newest_rtt_ns;
 	u32 in_flight_packets;
+	u32 sent_packets;
+	u32 resent_packets;
 	u32 lost_packets;
 	u32 delivered_packets;
 	u32 timeouts;
@@ -24,9 +27,8 @@ struct record {
 	u16 local_port;
 	u16 remote_port;
 	u16 family;
-	u8 starting;
-	u8 silent;
-	u8 draining;
+	u16 header_bytes;
+	u8 phase;
 	u8 reserved[3];
 };
 
@@ -56,6 +58,10 @@ int tell_flows(struct bpf_iter__tcp *context)
 	record.target_ns = flow->law.estimates.wanted;
 	record.smoothed_rtt_ns = flow->law.estimates.smoothed_rtt;
 	record.packet_bytes = flow->law.packet;
+	record.newest_rtt_ns = path_base(&flow->law.estimates.path) + flow->law.estimates.path.delay * 1000ull;
+	record.header_bytes = flow->law.packet - tcp->mss_cache;
+	record.sent_packets = tcp->data_segs_out;
+	record.resent_packets = tcp->total_retrans;
 	record.in_flight_packets = tcp->packets_out - (tcp->sacked_out + tcp->lost_out) + tcp->retrans_out;
 	record.lost_packets = tcp->lost;
 	record.delivered_packets = tcp->delivered;
@@ -71,9 +77,7 @@ int tell_flows(struct bpf_iter__tcp *context)
 		*(u32 *)record.local = common->skc_rcv_saddr;
 		*(u32 *)record.remote = common->skc_daddr;
 	}
-	record.starting = flow->law.is_starting;
-	record.silent = flow->law.silent;
-	record.draining = flow->law.drains.phase != PHASE_LAW;
+	record.phase = forward_phase(&flow->law);
 	bpf_seq_write(context->meta->seq, &record, sizeof(record));
 	return 0;
 }

@@ -9,10 +9,16 @@ enum { TCP_CA_CWR = 2, TCP_CA_LOSS = 4 };
 /* Root need not allow it to users by name: with it alone can another network namespace have it as its default. */
 enum { TCP_CONG_NON_RESTRICTED = 1 };
 
-/* Two packets at the least: with one, every acknowledgement would wait for the receiver's timer (delayed ACK, RFC 1122). */
-#define LEAST_WINDOW 2
-/* Slower than this, packets leave one by one (as BBR has it); else two or more together, as the rate allows. */
-#define SINGLE_BYTES_PER_S (1200000 / 8)
+/*
+ * A receiver answers every second packet at once, and one alone after up to 40 ms (delayed ACK, RFC 1122): the round trip of
+ * that says nothing. So packets leave in pairs. A pair takes a window of two pairs, as TCP sends half a window at once at the
+ * most; a small window is enforced by its pace.
+ */
+#define PAIR 2
+#define LEAST_WINDOW (2 * PAIR)
+/* In a drain a pair is in flight at the most, and its packets leave within 10 ms: with the law's pace the second would leave
+ * when the drain is over, and Q would be as if the drain had not moved it. */
+#define DRAIN_BYTES_PER_S (1200000 / 8)
 
 /* Set before the program is loaded. */
 const volatile struct {
@@ -26,7 +32,7 @@ const volatile struct {
 struct {
 	u64 begun;
 	u64 ended;
-} count SEC(".bss.count");
+} count SEC(".data.count");
 
 #define ARGUMENT(type, n) ((type)context[n])
 /* The kernel hands a struct tcp_sock over where its type says struct sock. */
@@ -45,10 +51,18 @@ static inline void apply(struct sock *sock, const struct forward *law)
 {
 	struct tcp_sock *tcp = TCP(sock);
 	u64 packet = larger(law->packet, 1);
-	u64 window = larger(forward_allowed(law) / packet, LEAST_WINDOW);
+	u64 pace = mul_div(law->pace / 8, tcp->mss_cache, packet);
+	int drains = forward_phase(law) == DRAIN;
+	u64 window = larger(forward_allowed(law) / packet, drains ? PAIR : LEAST_WINDOW);
 
 	tcp->snd_cwnd = larger(smaller(window, tcp->snd_cwnd_clamp), 1);
-	sock->sk_pacing_rate = larger(mul_div(law->pace / 8, tcp->mss_cache, packet), 1);
+	/*
+	 * Until r is known, q is seconds and the law's pace next to nothing. TCP waits as long as the pace said when a packet
+	 * left, whatever is learnt meanwhile: in slow start a window leaves in a round trip.
+	 */
+	if (law->is_starting && law->estimates.smoothed_rtt)
+		pace = larger(pace, tcp->snd_cwnd * (u64)tcp->mss_cache * 1000000 / (law->estimates.smoothed_rtt / 1000 + 1));
+	sock->sk_pacing_rate = larger(pace, drains ? DRAIN_BYTES_PER_S : 1);
 }
 
 SEC("struct_ops")
@@ -68,6 +82,9 @@ void forward_init(u64 *context)
 		u64 window = tcp->snd_cwnd * flow->law.packet;
 
 		flow->law.estimates.smoothed_rtt = (tcp->srtt_us >> 3) * 1000ull;
+		/* D begins with the handshake, which met less of a queue than the flow's own first packets will. */
+		path_on_acked(&flow->law.estimates.path, flow->law.now, tcp->rtt_min.s[0].v * 1000ull,
+			      flow->law.estimates.smoothed_rtt);
 		flow->law.starting = larger(flow->law.starting, window);
 		flow->law.window = flow->law.starting;
 		flow->law.pace = larger(rate_of(window, flow->law.estimates.smoothed_rtt), 1);
@@ -164,12 +181,13 @@ u32 forward_ssthresh(u64 *context)
 }
 
 SEC("struct_ops")
-u32 forward_burst(u64 *context)
+u32 forward_burst(u64 *context __attribute__((unused)))
 {
-	return ARGUMENT(struct sock *, 0)->sk_pacing_rate < SINGLE_BYTES_PER_S ? 1 : 2;
+	return PAIR;
 }
 
-SEC(".struct_ops.link")
+/* `.struct_ops.link`, or `.struct_ops`: build.rs. */
+SEC(OPERATIONS)
 struct tcp_congestion_ops forward = {
 	.flags = TCP_CONG_NON_RESTRICTED,
 	.init = (void *)forward_init,

@@ -41,6 +41,18 @@ struct forward {
 	struct estimates estimates;
 };
 
+/* As it is shown: silent goes before slow start, and that before drains. */
+enum forward_phase { SLOW_START, STEADY, DRAIN, SILENT };
+
+static inline enum forward_phase forward_phase(const struct forward *f)
+{
+	if (f->silent)
+		return SILENT;
+	if (f->is_starting)
+		return SLOW_START;
+	return f->drains.phase == PHASE_LAW ? STEADY : DRAIN;
+}
+
 static inline void decide(struct forward *f)
 {
 	const struct estimates *e = &f->estimates;

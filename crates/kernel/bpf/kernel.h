@@ -55,6 +55,14 @@ struct inet_connection_sock {
 	u8 icsk_ca_state : 5;
 };
 
+struct minmax_sample {
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
 struct tcp_sock {
 	u16 tcp_header_len;
 	u32 packets_out;
@@ -66,8 +74,12 @@ struct tcp_sock {
 	u32 snd_ssthresh;
 	u32 mss_cache;
 	u32 srtt_us;
+	/* The least round trip of the last five minutes, us. */
+	struct minmax rtt_min;
 	u32 lost;
 	u32 delivered;
+	u32 data_segs_out;
+	u32 total_retrans;
 	u64 tcp_mstamp;
 	u64 bytes_acked;
 };

@@ -12,7 +12,9 @@ use crate::{Error, Flow, Loaded};
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/flows.bpf.o"));
 
 /// `struct record` of `flows.bpf.c`.
-const RECORD: usize = 144;
+const RECORD: usize = 160;
+/// `enum forward_phase` of `forward.h`.
+const PHASES: [&str; 4] = ["slow_start", "steady", "drain", "silent"];
 const AF_INET6: u16 = 10;
 
 /// Reads the flows of one congestion control.
@@ -90,14 +92,16 @@ fn flow(record: &[u8]) -> Flow {
         base,
         queue,
         target,
-        rtt,
+        smoothed_rtt,
         packet,
+        rtt,
     ] = std::array::from_fn(|_| long());
     let mut word = || u32::from_ne_bytes(take(4).try_into().expect("4 bytes"));
-    let [in_flight, lost, delivered, timeouts, share] = std::array::from_fn(|_| word());
+    let [in_flight, sent, resent, lost, delivered, timeouts, share] =
+        std::array::from_fn(|_| word());
     let mut short = || u16::from_ne_bytes(take(2).try_into().expect("2 bytes"));
-    let [local_port, remote_port, family] = std::array::from_fn(|_| short());
-    let [starting, silent, draining] = [take(1)[0], take(1)[0], take(1)[0]];
+    let [local_port, remote_port, family, headers] = std::array::from_fn(|_| short());
+    let phase = take(1)[0];
     let address = |bytes: [u8; 16], port| {
         let v6 = Ipv6Addr::from(bytes);
         let ip = match (family, v6.to_ipv4_mapped()) {
@@ -118,18 +122,17 @@ fn flow(record: &[u8]) -> Flow {
         base: Duration::from_nanos(base),
         queue: Duration::from_nanos(queue),
         target: Duration::from_nanos(target),
-        smoothed_rtt: Duration::from_nanos(rtt),
+        smoothed_rtt: Duration::from_nanos(smoothed_rtt),
+        newest_rtt: Duration::from_nanos(rtt),
         packet_bytes: packet,
+        header_bytes: headers,
         in_flight_packets: in_flight,
+        sent_packets: sent,
+        resent_packets: resent,
         lost_packets: lost,
         delivered_packets: delivered,
         timeouts,
         loss_share: f64::from(share) / 65536.0,
-        phase: match (silent, starting, draining) {
-            (1.., ..) => "silent",
-            (_, 1.., _) => "slow_start",
-            (.., 1..) => "drain",
-            _ => "steady",
-        },
+        phase: PHASES[usize::from(phase) % PHASES.len()],
     }
 }

@@ -22,7 +22,7 @@ const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 /// The maps of `forward.bpf.c`; its program that uses all of them, and the one that hears acknowledgements.
 const OPERATIONS: &str = "forward";
 const CONFIG: &str = ".rodata.config";
-const COUNT: &str = ".bss.count";
+const COUNT: &str = ".data.count";
 const FLOWS: &str = "flows";
 const INIT: &[u8] = b"forward_init";
 const HEARD: &[u8] = b"forward_heard";

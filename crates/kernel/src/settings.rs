@@ -128,10 +128,18 @@ pub struct Flow {
     pub target: Duration,
     /// The smoothed round trip, by TCP.
     pub smoothed_rtt: Duration,
+    /// The round trip of the newest packet acknowledged.
+    pub newest_rtt: Duration,
     /// What a full packet takes (IP), in bytes.
     pub packet_bytes: u64,
+    /// Of these, headers (IP and TCP).
+    pub header_bytes: u16,
     /// Packets in flight.
     pub in_flight_packets: u32,
+    /// Packets with data sent so far, each time that it was.
+    pub sent_packets: u32,
+    /// Of these, sent again.
+    pub resent_packets: u32,
     /// Packets that TCP has taken for lost so far.
     pub lost_packets: u32,
     /// Packets delivered so far.

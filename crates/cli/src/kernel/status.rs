@@ -58,11 +58,13 @@ fn read() -> Result<Vec<(Loaded, Vec<Flow>)>, Failure> {
         .collect()
 }
 
-fn mbps(bits: u64) -> f64 {
+/// In Mbit/s.
+pub fn mbps(bits: u64) -> f64 {
     bits as f64 / 1e6
 }
 
-fn ms(span: Duration) -> f64 {
+/// In ms.
+pub fn ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 

@@ -39,10 +39,7 @@ int main(void)
 		       law.estimates.rate, law.estimates.base, law.estimates.queue, law.estimates.wanted,
 		       estimates_horizon(&law.estimates), share_get(&law.estimates.lost),
 		       share_get(&law.estimates.empty), share_get(&law.estimates.late),
-		       law.silent		       ? 3 :
-		       law.is_starting		       ? 0 :
-		       law.drains.phase != PHASE_LAW ? 2 :
-						       1);
+		       forward_phase(&law));
 		fflush(stdout);
 	}
 	return 0;

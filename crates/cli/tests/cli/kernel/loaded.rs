@@ -415,6 +415,63 @@ fn a_loader_that_is_killed_leaves_all_or_nothing() {
     turn.nothing_is_left();
 }
 
+#[test]
+#[ignore = "takes root and BPF: make test-root"]
+fn a_trace_has_each_flow_and_is_whole_when_it_is_interrupted() {
+    let turn = Turn::take();
+    let hosts = hosts();
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = |name: &str| format!("trace --out {}", folder.path().join(name).display());
+    assert_eq!(
+        refused_within(&hosts[0], &words("none")),
+        "verus: nothing is loaded (`verus kernel load forward`)"
+    );
+    done("load forward --name verus_test_trc");
+    let quiet = hosts[0].within(|| output(verus(&format!("{} --seconds 0.2", words("quiet")))));
+    assert_eq!(quiet.status.code(), Some(1), "{quiet:?}");
+    assert!(!folder.path().join("quiet").exists());
+
+    let tracer = hosts[0].within(|| verus(&words("live")).stderr(Stdio::null()).spawn());
+    let mut tracer = tracer.expect("the binary runs");
+    let mut ends = connection(&hosts);
+    let socket = socket2::SockRef::from(&ends[0]);
+    socket
+        .set_tcp_congestion(b"verus_test_trc")
+        .expect("it is there");
+    let began = now();
+    while began.elapsed() < Duration::from_secs(1) {
+        carry(&mut ends, 1 << 20);
+    }
+    let pid = nix::unistd::Pid::from_raw(tracer.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("it runs");
+    assert!(tracer.wait().expect("it ends").success());
+    let live = folder.path().join("live");
+    let lines = |name: &str| -> Vec<Value> {
+        let text = std::fs::read_to_string(live.join(name)).expect("it is written");
+        let lines = text.lines().map(serde_json::from_str);
+        lines.map(|line| line.expect("JSON")).collect()
+    };
+    let rows = lines("results.jsonl");
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(rows[0]["label"], "verus_test_trc");
+    let rate = |row: &Value| row["throughput_mbps"].as_f64().expect("a rate");
+    assert!(rate(&rows[0]) > 1.0, "{rows:?}");
+    let series = lines("series.jsonl");
+    assert!(series.len() > 5, "{series:?}");
+    assert!(series.iter().map(rate).fold(0.0, f64::max) > 1.0);
+    for bin in &series {
+        assert!(bin["window_bytes"].as_f64() > Some(0.0), "{bin}");
+        assert!(bin["delay_min_ms"].as_f64() > Some(0.0), "{bin}");
+    }
+    let run = std::fs::read_to_string(live.join("run.json")).expect("it is written");
+    let run: Value = serde_json::from_str(&run).expect("JSON");
+    assert_eq!(run["kind"], "probe");
+    assert_eq!(run["runs"][0]["flows"][0]["remote"], "10.9.0.2:7000");
+    drop(ends);
+    done("unload verus_test_trc");
+    turn.nothing_is_left();
+}
+
 /// A run behind an emulated link, as `verus compare --emulate` makes it.
 fn emulated(scheme: &str, flows: usize) -> Value {
     let flow = json!({"scheme": scheme});

@@ -1,0 +1,155 @@
+//! Both laws, on random events and on random paths: the same numbers.
+
+use std::cell::RefCell;
+
+use proptest::prelude::*;
+
+use crate::law::{Core, Event, Heard, Native, assert_same};
+use crate::path::Path;
+
+/// Numbers of every length, short ones and the usual ones more often than long ones.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => (0u32..48, any::<u64>()).prop_map(|(bits, number)| number & ((1 << bits) - 1)),
+        1 => any::<u64>().prop_map(|number| number >> 2),
+        1 => prop::sample::select(vec![0, 1, 1500, 1_000_000, 40_000_000]),
+    ]
+}
+
+/// Steps that a path could take, and steps that none could.
+fn event() -> impl Strategy<Value = (bool, Event)> {
+    let heard = (
+        (number(), number(), number()),
+        (
+            0u64..1 << 31,
+            prop_oneof![3 => Just(0), 1 => 0u64..1 << 31],
+            prop_oneof![3 => Just(0), 1 => 0u64..100],
+        ),
+        (number(), number(), any::<bool>()),
+    );
+    let heard = heard.prop_map(
+        |((now, sent, rtt), (acked, lost, marked), (smoothed_rtt, in_flight, app_limited))| {
+            Event::Heard(Heard {
+                now,
+                sent,
+                rtt,
+                acked,
+                lost,
+                marked,
+                smoothed_rtt,
+                in_flight,
+                app_limited,
+            })
+        },
+    );
+    let likely = (
+        (0u64..20_000_000, 20_000_000u64..200_000_000),
+        (0u64..20_000, 0u64..200_000),
+    );
+    let likely = likely.prop_map(|((step, rtt), (acked, in_flight))| {
+        Event::Heard(Heard {
+            now: step,
+            rtt,
+            acked,
+            smoothed_rtt: rtt,
+            in_flight,
+            ..Heard::default()
+        })
+    });
+    prop_oneof![
+        1 => heard.prop_map(|event| (false, event)),
+        8 => likely.prop_map(|event| (true, event)),
+        1 => number().prop_map(|now| (false, Event::Timeout { now })),
+        1 => (64u64..10_000).prop_map(|bytes| (false, Event::PacketSize { bytes })),
+    ]
+}
+
+/// Relative times follow what came before.
+fn placed(clock: &mut u64, relative: bool, event: Event) -> Event {
+    match event {
+        Event::Heard(heard) if relative => {
+            *clock = clock.saturating_add(heard.now);
+            Event::Heard(Heard {
+                now: *clock,
+                sent: clock.saturating_sub(heard.rtt),
+                ..heard
+            })
+        }
+        Event::Heard(Heard { now, .. }) | Event::Timeout { now } => {
+            *clock = (*clock).max(now);
+            event
+        }
+        Event::PacketSize { .. } => event,
+    }
+}
+
+/// What a path may be.
+fn path() -> impl Strategy<Value = Path> {
+    let sometimes = |range: std::ops::Range<u64>| prop_oneof![2 => Just(0), 1 => range];
+    let link = (any::<u64>(), 1u64..400, 300u64..8_000, sometimes(20..500));
+    let queue = (1u64..600, sometimes(3..300), sometimes(3..300));
+    let others = (sometimes(100..10_000), sometimes(1..300));
+    (link, queue, others, sometimes(100..4000), any::<bool>()).prop_map(
+        |(
+            (seed, base_ms, rate_kbps, changes_ms),
+            (buffer_ms, loses, marks),
+            (longer_from_ms, others_ms),
+            outage_ms,
+            pauses,
+        )| Path {
+            seed,
+            base_ms,
+            rate_kbps,
+            changes_ms,
+            buffer_ms,
+            loses,
+            marks,
+            longer_from_ms,
+            others_ms,
+            outage_ms,
+            pauses,
+        },
+    )
+}
+
+thread_local! {
+    static NATIVE: RefCell<Native> = RefCell::new(Native::new());
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_heard_both_laws_say_the_same(
+        begin in 0u64..1 << 40,
+        packet in 64u64..70_000,
+        budget_ms in 6.0..1000.0f64,
+        steps in prop::collection::vec(event(), 1..400),
+    ) {
+        NATIVE.with_borrow_mut(|native| {
+            let mut core = Core::start(begin, packet, budget_ms);
+            native.start(begin, packet, budget_ms);
+            let mut clock = begin;
+            for (relative, event) in steps {
+                let event = placed(&mut clock, relative, event);
+                assert_same(native.hear(event), core.hear(event), event);
+            }
+        });
+    }
+}
+
+proptest! {
+    // Each is a quarter of a minute of a flow.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn on_every_path_both_laws_say_the_same(path in path(), budget_ms in 6.0..300.0f64) {
+        NATIVE.with_borrow_mut(|native| {
+            let mut core = Core::start(0, 1500, budget_ms);
+            native.start(0, 1500, budget_ms);
+            path.play(15_000, |event| {
+                let answer = core.hear(event);
+                assert_same(native.hear(event), answer, event);
+                answer
+            });
+        });
+    }
+}

@@ -1,0 +1,96 @@
+//! What must hold of whatever happens to a flow: `forward` in the core and `forward` in the kernel say the same of it.
+
+use std::cell::RefCell;
+
+use crate::law::{Core, Event, Heard, Native, assert_same};
+
+/// More would be slow, and reach nothing new.
+const MOST_EVENTS: usize = 2000;
+
+thread_local! {
+    static NATIVE: RefCell<Native> = RefCell::new(Native::new());
+}
+
+/// Takes `bytes` for a flow's beginning and its events, and tells both laws.
+///
+/// # Panics
+/// If they differ, if what is said has a window or a pace of zero, or if the law in C does what is undefined.
+pub fn check(bytes: &[u8]) {
+    let mut left = Left(bytes);
+    let begin = left.number();
+    let packet = 64 + left.number() % 70_000;
+    let budget_ms = 6.0 + (left.number() % 994) as f64;
+    NATIVE.with_borrow_mut(|native| {
+        let mut core = Core::start(begin, packet, budget_ms);
+        native.start(begin, packet, budget_ms);
+        let mut clock = begin;
+        for _ in 0..MOST_EVENTS {
+            let Some(event) = left.event(&mut clock) else {
+                break;
+            };
+            assert_same(native.hear(event), core.hear(event), event);
+        }
+    });
+}
+
+/// What is left to be read.
+struct Left<'a>(&'a [u8]);
+
+impl Left<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    /// A number of every length below 2^62: so many bytes as the first says; zero at the end.
+    fn number(&mut self) -> u64 {
+        let bytes = self.byte().unwrap_or(0) % 9;
+        let read = (0..bytes).map(|_| u64::from(self.byte().unwrap_or(0)));
+        read.fold(0, |all, byte| all << 8 | byte) >> if bytes == 8 { 2 } else { 0 }
+    }
+
+    fn event(&mut self, clock: &mut u64) -> Option<Event> {
+        let kind = self.byte()?;
+        let step = self.number();
+        // Most go forward by little, some to any time.
+        let now = if kind & 0x80 == 0 {
+            clock.saturating_add(step % 1_000_000_000)
+        } else {
+            step
+        };
+        *clock = (*clock).max(now);
+        Some(match kind & 0x0f {
+            0 => Event::Timeout { now },
+            1 => Event::PacketSize {
+                bytes: 64 + step % 10_000,
+            },
+            _ => {
+                let rtt = self.number();
+                Event::Heard(Heard {
+                    now,
+                    rtt,
+                    sent: if kind & 0x40 == 0 {
+                        now.saturating_sub(rtt)
+                    } else {
+                        self.number()
+                    },
+                    acked: self.number() % (1 << 31),
+                    lost: if kind & 0x20 == 0 {
+                        0
+                    } else {
+                        self.number() % (1 << 31)
+                    },
+                    marked: if kind & 0x10 == 0 {
+                        0
+                    } else {
+                        self.number() % 100
+                    },
+                    smoothed_rtt: if kind & 0x0f < 8 { rtt } else { self.number() },
+                    in_flight: self.number(),
+                    app_limited: kind & 1 == 1,
+                })
+            }
+        })
+    }
+}

@@ -1,0 +1,469 @@
+#!/usr/bin/env python3
+"""What `forward` does in Linux's TCP, beside Cubic and BBR: four tables, each by its command (as root).
+
+    python scripts/kernel_runs.py agreement --traces ../shared/traces    # beside UDP and the simulator, on recordings
+    python scripts/kernel_runs.py page                                   # a page beside a bulk flow of the same host
+    python scripts/kernel_runs.py cost                                   # per acknowledgement, per flow
+    python scripts/kernel_runs.py clients                                # iperf3, curl, ssh, rsync of real servers
+
+`--short` runs little of each, which a test does: whether it works, not what it says. Everything happens in network
+namespaces; congestion controls that a namespace may have are, while it runs, those that are tried here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+VERUS = str(BIN / "verus")
+ENDPOINT = str(BIN / "verus-endpoint")
+
+#: As the kernel has it while this runs.
+FORWARD = "verus_runs"
+#: Who is compared: the name in tables, and the kernel's.
+SENDERS = {"forward": FORWARD, "Cubic": "cubic", "BBR": "bbr"}
+#: The drop-tail queue of all emulated links.
+QUEUE = "droptail:bytes=600kB"
+CHANNEL = "city-driving-lte-down"
+SYSCTL = Path("/proc/sys")
+
+RECORDINGS = {
+    "campus": "cs244-2017/camp_ped_2min",
+    "city": "cs244-2017/city_drive_2min",
+    "highway": "cs244-2017/highway_drive_2min",
+    "Verizon LTE": "mahimahi/Verizon-LTE-short.down",
+    "T-Mobile LTE": "cs244-2017/TMobile-LTE-driving.down",
+    "T-Mobile UMTS": "mahimahi/TMobile-UMTS-driving.down",
+    "T-Mobile LTE up": "cs244-2017/TMobile-LTE-driving.up",
+    "AT&T LTE": "cs244-2017/ATT-LTE-driving-2016.down",
+}
+BUILT_IN = ("rate:2", "rate:12", "rate:50", CHANNEL)
+
+
+def run(*words: str, **options: Any) -> str:
+    """What a program prints; it must succeed."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False, **options)
+    if done.returncode:
+        sys.exit(f"`{' '.join(words)}` ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+# --- what runs are made in ----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def sysctl(name: str, value: str) -> Iterator[None]:
+    """A setting of the machine, put back afterwards."""
+    path = SYSCTL / name.replace(".", "/")
+    before = path.read_text(encoding="ascii")
+    path.write_text(value, encoding="ascii")
+    try:
+        yield
+    finally:
+        path.write_text(before, encoding="ascii")
+
+
+@contextlib.contextmanager
+def loaded() -> Iterator[None]:
+    """`forward` in the kernel, and Cubic and BBR for all namespaces."""
+    run(ENDPOINT, "--quiet", "kernel", "load", "forward", "--name", FORWARD)
+    try:
+        # It is among them: a list without it would take it from namespaces.
+        allowed = (SYSCTL / "net/ipv4/tcp_allowed_congestion_control").read_text(encoding="ascii").split()
+        names = " ".join(dict.fromkeys([*allowed, "cubic", "bbr"]))
+        with sysctl("net.ipv4.tcp_allowed_congestion_control", names):
+            yield
+    finally:
+        run(ENDPOINT, "--quiet", "kernel", "unload", FORWARD)
+
+
+@dataclass(frozen=True)
+class Host:
+    """A network namespace."""
+
+    name: str
+
+    def words(self, *words: str) -> list[str]:
+        """What runs a program there, with the file systems of all."""
+        return ["nsenter", f"--net=/run/netns/{self.name}", *words]
+
+    def run(self, *words: str, **options: Any) -> str:
+        """As `run`, there."""
+        return run(*self.words(*words), **options)
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Starts a server there."""
+        return subprocess.Popen(self.words(*words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def prefer(self, control: str) -> None:
+        """What its new connections get."""
+        self.run("sysctl", "-qw", f"net.ipv4.tcp_congestion_control={control}")
+
+
+@contextlib.contextmanager
+def host(name: str) -> Iterator[Host]:
+    """One, for a while."""
+    made = Host(f"verus-runs-{os.getpid()}-{name}")
+    run("ip", "netns", "add", made.name)
+    try:
+        run("ip", "-n", made.name, "link", "set", "lo", "up")
+        yield made
+    finally:
+        run("ip", "netns", "del", made.name)
+
+
+@contextlib.contextmanager
+def ended(*servers: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Servers, for a while."""
+    try:
+        yield
+    finally:
+        for server in servers:
+            server.terminate()
+            server.wait()
+
+
+def behind(server: Host, client: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """What a client behind the channel prints, whose servers are on `server`, and how the link to it was."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        link = ["--down", CHANNEL, "--queue", QUEUE, "--out", str(out)]
+        said = server.run(ENDPOINT, "--quiet", "shell", *link, "--", *client)
+        rows = [json.loads(line) for line in (out / "results.jsonl").read_text(encoding="utf-8").splitlines()]
+        return said, next(row for row in rows if row["trace"].endswith("(down)"))
+
+
+# --- agreement ----------------------------------------------------------------------------------
+
+#: Scheme, and whether it is simulated.
+AGREEING = (
+    ("kernel:forward", False),
+    ("forward", False),
+    ("forward", True),
+    ("linux:cc=bbr", False),
+    ("linux:cc=cubic", False),
+)
+
+
+def agreement(options: argparse.Namespace) -> Iterator[str]:
+    """The kernel's `forward` beside the same over UDP and in the simulator, and beside BBR and Cubic."""
+    traces = {name: name for name in BUILT_IN}
+    if options.traces is not None:
+        for label, name in RECORDINGS.items():
+            traces[label] = next(
+                str(path) for ending in ("", ".xz") if (path := options.traces / f"{name}{ending}").is_file()
+            )
+    flows, seconds = (1, 2, 10), 30
+    if options.short:
+        traces, flows, seconds = {"rate:12": "rate:12"}, (2,), 5
+    yield f"Mbit/s, mean queueing delay in ms, and Jain's index of one run of {seconds} s each; the queue holds 600 kB."
+    yield ""
+    yield (
+        "| channel | flows | in the kernel | over UDP | simulated | BBR | Cubic "
+        "| kernel / UDP: Mbit/s | ms | kernel / simulated: Mbit/s | ms |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    for label, trace in traces.items():
+        for count in flows:
+            cells = [compared(trace, scheme, count, seconds, simulated=simulated) for scheme, simulated in AGREEING]
+            shown = [
+                f"{cell['throughput_mbps']:.2f}, {cell['qdelay_mean_ms']:.0f}"
+                + (f", {cell['jain']:.2f}" if count > 1 else "")
+                for cell in cells
+            ]
+            ratios = [
+                f"{cells[0][name] / other[name]:.2f}"
+                for other in cells[1:3]
+                for name in ("throughput_mbps", "qdelay_mean_ms")
+            ]
+            yield f"| {label} | {count} | {' | '.join([*shown, *ratios])} |"
+
+
+def compared(trace: str, scheme: str, flows: int, seconds: int, *, simulated: bool) -> dict[str, Any]:
+    """The row of one run."""
+    words = [VERUS, "compare", "--json", "--quiet", "--trace", trace, "--scheme", scheme, "--queue", QUEUE]
+    words += ["--flows", str(flows), "--duration", str(seconds), *([] if simulated else ["--emulate", "--jobs", "1"])]
+    row: dict[str, Any] = json.loads(run(*words))
+    return row
+
+
+# --- a page beside a bulk flow ------------------------------------------------------------------
+
+PAGE_BYTES = 2_000_000
+
+
+def page(options: argparse.Namespace) -> Iterator[str]:
+    """How long a page takes beside a bulk flow of the same host, which both leave through one queue."""
+    loads = 2 if options.short else 30
+    yield f"A page of 2 MB, {loads} times, beside a bulk flow of the same host, through `{CHANNEL}`."
+    yield ""
+    yield "| sender | page, median s | p95 s | link, Mbit/s | mean queueing delay, ms | p95, ms |"
+    yield "|---|---|---|---|---|---|"
+    with loaded(), host("server") as server:
+        for name, control in SENDERS.items():
+            with ended(server.start(sys.executable, __file__, "serve", control)):
+                said, link = behind(server, [sys.executable, __file__, "load", str(loads)])
+            seconds = json.loads(said)
+            tail = statistics.quantiles(seconds, n=20, method="inclusive")[-1]
+            yield (
+                f"| {name} | {statistics.median(seconds):.2f} | {tail:.2f} | {link['throughput_mbps']:.2f} "
+                f"| {link['qdelay_mean_ms']:.0f} | {link['qdelay_p95_ms']:.0f} |"
+            )
+
+
+PORT = 7000
+
+
+def serve(control: str) -> None:
+    """Sends a page, or without an end, as each connection asks."""
+    with socket.create_server(("", PORT), backlog=64) as listener:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+
+def answer(connection: socket.socket) -> None:
+    """One connection of `serve`."""
+    with connection, contextlib.suppress(ConnectionError):
+        if connection.recv(1) == b"p":
+            connection.sendall(bytes(PAGE_BYTES))
+            return
+        while True:
+            connection.sendall(bytes(1 << 16))
+
+
+def asked(word: bytes) -> socket.socket:
+    """A connection to `serve`, over the link."""
+    until = time.monotonic() + 10
+    while True:
+        try:
+            connection = socket.create_connection((os.environ["MAHIMAHI_BASE"], PORT), timeout=60)
+            break
+        except ConnectionRefusedError:  # it is starting
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.05)
+    connection.sendall(word)
+    return connection
+
+
+def load(times: int) -> None:
+    """Loads the page so often beside a bulk flow, and prints how long each took, in s."""
+    bulk = asked(b"b")
+
+    def drink() -> None:
+        with contextlib.suppress(OSError):
+            while bulk.recv(1 << 16):
+                pass
+
+    threading.Thread(target=drink, daemon=True).start()
+    time.sleep(5)
+    taken = []
+    for _ in range(times):
+        began = time.monotonic()
+        with asked(b"p") as connection:
+            got = 0
+            while part := connection.recv(1 << 16):
+                got += len(part)
+        assert got == PAGE_BYTES, got
+        taken.append(time.monotonic() - began)
+        time.sleep(1)
+    print(json.dumps(taken))
+
+
+# --- cost ---------------------------------------------------------------------------------------
+
+#: Rates, as tc has them; the last is without a limit.
+RATES = ("10mbit", "1gbit", "10gbit", None)
+
+
+def cost(options: argparse.Namespace) -> Iterator[str]:
+    """Time for an acknowledgement, throughput and processor time over veth; memory for a flow."""
+    seconds = 1 if options.short else 10
+    yield f"One flow over veth for {seconds} s; processor time is that of the sending iperf3 and its kernel."
+    yield ""
+    yield "| link | sender | Mbit/s | processor, s per Gbyte | an acknowledgement, ns |"
+    yield "|---|---|---|---|---|"
+    for rate in RATES[1:2] if options.short else RATES:
+        for name, control in SENDERS.items():
+            # Loaded for each, as what it counts is counted from then.
+            with sysctl("kernel.bpf_stats_enabled", "1"), loaded(), host("a") as left, host("b") as right:
+                join(left, right, rate)
+                with ended(right.start("iperf3", "--server")):
+                    time.sleep(0.3)
+                    words = ["iperf3", "--client", "10.9.0.2", "--json", "--congestion", control]
+                    told = json.loads(left.run(*words, "--time", str(seconds)))
+                mine = json.loads(run(ENDPOINT, "kernel", "status", "--json"))["loaded"]
+            per_ack = next(one["cpu_per_ack_ns"] for one in mine if one["name"] == FORWARD and one["registered"])
+            sent = told["end"]["sum_sent"]
+            busy = told["end"]["cpu_utilization_percent"]["host_total"] / 100 * sent["seconds"]
+            yield (
+                f"| {rate or 'no limit'} | {name} | {sent['bits_per_second'] / 1e6:.0f} "
+                f"| {busy / sent['bytes'] * 1e9:.2f} | {per_ack if name == 'forward' else '–'} |"
+            )
+    flows = 200 if options.short else 10_000
+    yield ""
+    yield f"{flows} connections at once, both ends on one host, 20 kB carried by each."
+    yield ""
+    yield "| sender | kernel memory for a connection, both ends, bytes | `kernel status`, s |"
+    yield "|---|---|---|"
+    for name, control in SENDERS.items():
+        with loaded(), host("a") as one:
+            told = json.loads(one.run(sys.executable, __file__, "hold", control, str(flows)))
+        yield f"| {name} | {told['bytes'] / flows:.0f} | {told['status_s']:.2f} |"
+
+
+def join(left: Host, right: Host, rate: str | None) -> None:
+    """A cable between two hosts, which carries no more than that from the left one."""
+    run("ip", "link", "add", "v0", "netns", left.name, "type", "veth", "peer", "name", "v0", "netns", right.name)
+    for number, one in enumerate((left, right), start=1):
+        run("ip", "-n", one.name, "addr", "add", f"10.9.0.{number}/24", "dev", "v0")
+        run("ip", "-n", one.name, "link", "set", "v0", "up")
+    if rate is not None:
+        limit = ["rate", rate, "burst", "512kb", "latency", "50ms"]
+        run("tc", "-n", left.name, "qdisc", "add", "dev", "v0", "root", "tbf", *limit)
+
+
+def hold(control: str, flows: int) -> None:
+    """Holds so many connections open, and prints what they take."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * flows + 100, 2 * flows + 100))
+    before, open_ = kernel_bytes(), []
+    with socket.create_server(("127.0.0.1", PORT), backlog=1024) as listener:
+        for _ in range(flows):
+            near = socket.socket()
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
+            near.connect(("127.0.0.1", PORT))
+            far, _ = listener.accept()
+            near.sendall(bytes(20_000))
+            left = 20_000
+            while left:
+                left -= len(far.recv(left))
+            open_ += [near, far]
+        after, began = kernel_bytes(), time.monotonic()
+        status = json.loads(run(ENDPOINT, "kernel", "status", "--json"))
+        took = time.monotonic() - began
+    seen = sum(len(one["flows"]) for one in status["loaded"])
+    assert seen == (flows if control == FORWARD else 0), seen
+    print(json.dumps({"bytes": after - before, "status_s": took}))
+
+
+def kernel_bytes() -> int:
+    """What the kernel has taken for itself."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    found = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+    return 1024 * (found["Slab"] + found["Percpu"] + found["VmallocUsed"])
+
+
+# --- clients ------------------------------------------------------------------------------------
+
+
+def clients(options: argparse.Namespace) -> Iterator[str]:
+    """Programs of every day, whose server is behind the channel."""
+    missing = [name for name in ("iperf3", "curl", "nginx", "ssh", "sshd", "rsync") if shutil.which(name) is None]
+    if missing:
+        sys.exit(
+            f"not on this machine: {', '.join(missing)} (apt install iperf3 curl nginx-light openssh-server rsync)"
+        )
+    size = 500_000 if options.short else 20_000_000
+    yield f"Each fetches {size / 1e6:g} MB from a real server through `{CHANNEL}`; the queue holds 600 kB."
+    yield ""
+    yield "| client | sender | s | Mbit/s | mean queueing delay, ms | p95, ms |"
+    yield "|---|---|---|---|---|---|"
+    with tempfile.TemporaryDirectory() as folder, loaded(), host("server") as server:
+        place = Path(folder)
+        place.chmod(0o755)
+        (place / "file").write_bytes(os.urandom(size))
+        asking = servers(place, server, size)
+        with ended(*(server.start(*words) for words, _ in asking.values())):
+            for client, (_, words) in asking.items():
+                for name, control in SENDERS.items():
+                    server.prefer(control)
+                    again = f"for i in $(seq 50); do {words} && exit; sleep 0.1; done; exit 1"  # it may be starting
+                    began = time.monotonic()
+                    _, link = behind(server, ["sh", "-c", again])
+                    took = time.monotonic() - began
+                    yield (
+                        f"| {client} | {name} | {took:.1f} | {link['throughput_mbps']:.2f} "
+                        f"| {link['qdelay_mean_ms']:.0f} | {link['qdelay_p95_ms']:.0f} |"
+                    )
+
+
+def servers(place: Path, server: Host, size: int) -> dict[str, tuple[list[str], str]]:
+    """Of each client, the server's command and its own."""
+    key, known = place / "key", place / "host"
+    for name in (key, known):
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(name))
+    Path("/run/sshd").mkdir(exist_ok=True)
+    settings = f"events {{}} http {{ server {{ listen 8080; root {place}; }} }}"
+    (place / "nginx.conf").write_text(
+        f"daemon off; user root; pid {place}/nginx.pid; error_log {place}/error.log; {settings}", encoding="ascii"
+    )
+    (place / "rsyncd.conf").write_text(f"uid = 0\nuse chroot = no\n[all]\npath = {place}\n", encoding="ascii")
+    sshd = [str(shutil.which("sshd")), "-D", "-p", "2222", "-h", str(known), "-o", f"AuthorizedKeysFile={key}.pub"]
+    sshd += ["-o", "StrictModes=no", "-o", "UsePAM=no", "-o", "PidFile=none", "-f", "/dev/null"]
+    ssh = f"ssh -q -i {key} -p 2222 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null root@$MAHIMAHI_BASE"
+    return {
+        "iperf3": (
+            ["iperf3", "--server"],
+            f"iperf3 --client $MAHIMAHI_BASE --reverse --bytes {size} > {place}/iperf3.log",
+        ),
+        "curl, nginx": (
+            ["nginx", "-c", str(place / "nginx.conf"), "-e", str(place / "error.log")],
+            "curl -fsS -o /dev/null http://$MAHIMAHI_BASE:8080/file",
+        ),
+        "ssh": (sshd, f"{ssh} cat {place}/file > /dev/null"),
+        "rsync": (
+            ["rsync", "--daemon", "--no-detach", f"--config={place}/rsyncd.conf"],
+            f"rm -f {place}/copy && rsync rsync://$MAHIMAHI_BASE/all/file {place}/copy",
+        ),
+    }
+
+
+# --- the command --------------------------------------------------------------------------------
+
+TABLES = {"agreement": agreement, "page": page, "cost": cost, "clients": clients}
+
+
+def main() -> None:
+    """Prints a table; or is a part of one, which it starts itself."""
+    match sys.argv[1:]:
+        case ["serve", control]:
+            return serve(control)
+        case ["load", times]:
+            return load(int(times))
+        case ["hold", control, flows]:
+            return hold(control, int(flows))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=TABLES)
+    parser.add_argument("--short", action="store_true", help="little of it: whether it works")
+    shared = os.environ.get("VERUS_SHARED")
+    traces = None if shared is None else Path(shared) / "traces"
+    parser.add_argument("--traces", type=Path, metavar="DIR", default=traces, help="recordings, for agreement")
+    options = parser.parse_args()
+    commit = run("git", "describe", "--always", "--dirty", cwd=ROOT).strip()
+    print(f"Commit {commit}, Linux {os.uname().release}, {os.cpu_count()} processors.", flush=True)
+    for line in TABLES[options.table](options):
+        print(line, flush=True)
+    return None
+
+
+if __name__ == "__main__":
+    main()
