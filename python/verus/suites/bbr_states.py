@@ -239,7 +239,7 @@ FINE_MS = 1.0
 
 
 def _state_measure(unit: str, about: str, of: Callable[[Seen], float | str | None], keeps: str = SERIES) -> Measure:
-    return Measure(unit=unit, about=about, keeps=keeps, of=of, bin_ms=FINE_MS)
+    return Measure(unit, about, keeps, of, bin_ms=FINE_MS)
 
 
 #: By name.

@@ -187,98 +187,60 @@ ENDS = ("completion", "session_end")
 #: Every quantity by name.
 MEASURES: Mapping[str, Measure] = {
     "completion": Measure(
-        unit="s",
-        about="when the flow's transfer had been delivered completely, from the beginning of the run",
-        keeps=METRICS,
-        of=_completion,
+        "s",
+        "when the flow's transfer had been delivered completely, from the beginning of the run",
+        METRICS,
+        _completion,
     ),
     "frame_delay_mean": Measure(
-        unit="ms",
-        about="how long a measured frame of the flow's media takes, on average",
-        keeps=SERIES,
-        of=_frame_delay("completion_mean_s"),
+        "ms",
+        "how long a measured frame of the flow's media takes, on average",
+        SERIES,
+        _frame_delay("completion_mean_s"),
     ),
     "frame_delay_max": Measure(
-        unit="ms",
-        about="how long a measured frame of the flow's media takes at the most",
-        keeps=SERIES,
-        of=_frame_delay("completion_max_s"),
+        "ms",
+        "how long a measured frame of the flow's media takes at the most",
+        SERIES,
+        _frame_delay("completion_max_s"),
     ),
     "session_end": Measure(
-        unit="s",
-        about="when the last frame of the flow's media had arrived, from the beginning of the run",
-        keeps=SERIES,
-        of=_session_end,
+        "s", "when the last frame of the flow's media had arrived, from the beginning of the run", SERIES, _session_end
     ),
-    "median_completion": Measure(
-        unit="s",
-        about="median time that a file of the flow takes",
-        keeps=SERIES,
-        of=_median_completion,
-    ),
+    "median_completion": Measure("s", "median time that a file of the flow takes", SERIES, _median_completion),
     "utilization": Measure(
-        unit="",
-        about="share of what the link could carry that it carried, all flows together",
-        keeps=SERIES,
-        of=_utilization,
+        "", "share of what the link could carry that it carried, all flows together", SERIES, _utilization
     ),
-    "throughput": Measure(unit="Mbit/s", about="what the link carried of the flow", keeps=SERIES, of=_throughput),
-    "fair_share": Measure(
-        unit="", about="the flow's throughput over an equal part of the link", keeps=SERIES, of=_fair_share
-    ),
-    "jain": Measure(unit="", about="Jain's index of the flows' throughput", keeps=SERIES, of=_jain),
+    "throughput": Measure("Mbit/s", "what the link carried of the flow", SERIES, _throughput),
+    "fair_share": Measure("", "the flow's throughput over an equal part of the link", SERIES, _fair_share),
+    "jain": Measure("", "Jain's index of the flows' throughput", SERIES, _jain),
     "queue_per_rtt": Measure(
-        unit="",
-        about="mean queueing delay of the flow's packets over its round trip without a queue",
-        keeps=SERIES,
-        of=_queue_per_rtt,
+        "", "mean queueing delay of the flow's packets over its round trip without a queue", SERIES, _queue_per_rtt
     ),
     "queue_packets": Measure(
-        unit="packets",
-        about="packets at the bottleneck on average, that under way into the link included",
-        keeps=SERIES,
-        of=_queue_packets,
+        "packets", "packets at the bottleneck on average, that under way into the link included", SERIES, _queue_packets
     ),
     "believed_packets": Measure(
-        unit="packets",
-        about="packets that a flow believes to have queued, on average",
-        keeps=SERIES,
-        of=_believed_packets,
+        "packets", "packets that a flow believes to have queued, on average", SERIES, _believed_packets
     ),
-    "queue_ms": Measure(
-        unit="ms", about="median over time of the queueing delay of all flows' packets", keeps=SERIES, of=_queue_ms
-    ),
-    "rtt_ratio": Measure(
-        unit="", about="mean round trip over the flow's round trip without a queue", keeps=SERIES, of=_rtt_ratio
-    ),
+    "queue_ms": Measure("ms", "median over time of the queueing delay of all flows' packets", SERIES, _queue_ms),
+    "rtt_ratio": Measure("", "mean round trip over the flow's round trip without a queue", SERIES, _rtt_ratio),
     "window_by_marks": Measure(
-        unit="marks",
-        about="the flow's mean window times its mean share of marks: marks in a round trip",
-        keeps=SERIES,
-        of=_window_by_marks,
+        "marks", "the flow's mean window times its mean share of marks: marks in a round trip", SERIES, _window_by_marks
     ),
-    "retransmissions": Measure(
-        unit="packets", about="packets that the flow sent again", keeps=METRICS, of=_retransmissions
-    ),
+    "retransmissions": Measure("packets", "packets that the flow sent again", METRICS, _retransmissions),
     "rtt_variation": Measure(
-        unit="ms",
-        about="variation of the flow's round trips at the end (RTTVAR of RFC 9002)",
-        keeps=RECORDS,
-        of=_rtt_variation,
+        "ms", "variation of the flow's round trips at the end (RTTVAR of RFC 9002)", RECORDS, _rtt_variation
     ),
-    "qdelay_p95": Measure(
-        unit="ms", about="95th percentile of the flow's queueing delay", keeps=RECORDS, of=_qdelay_p95
-    ),
-    "loss": Measure(unit="", about="share of the flow's packets that were dropped", keeps=RECORDS, of=_loss),
-    "loss_rate": Measure(
-        unit="", about="share of all packets that were dropped", keeps=METRICS, of=_of_link("loss_rate")
-    ),
-    "packets_per_second": Measure(unit="1/s", about="packets that the flow sent", keeps=RECORDS, of=_sent_per_second),
+    "qdelay_p95": Measure("ms", "95th percentile of the flow's queueing delay", RECORDS, _qdelay_p95),
+    "loss": Measure("", "share of the flow's packets that were dropped", RECORDS, _loss),
+    "loss_rate": Measure("", "share of all packets that were dropped", METRICS, _of_link("loss_rate")),
+    "packets_per_second": Measure("1/s", "packets that the flow sent", RECORDS, _sent_per_second),
     "recovery": Measure(
-        unit="s",
-        about="time after `from_s` until the flow has `share` (0.9) of the link's rate over half a second",
-        keeps=SERIES,
-        of=_recovery,
+        "s",
+        "time after `from_s` until the flow has `share` (0.9) of the link's rate over half a second",
+        SERIES,
+        _recovery,
         options=("share",),
     ),
     **STATE_MEASURES,

@@ -115,7 +115,7 @@ class Seen:
         return 2e-3 * float(self.scenario["delay_ms"] if own is None else own)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Measure:
     """A quantity.
 

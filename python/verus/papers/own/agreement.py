@@ -13,19 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rich.console import RenderableType
-
 from verus.endpoints import emulation
 from verus.lab import runner
 from verus.lab.results import Results
 from verus.lab.runner import Progress
 from verus.lab.scenario import PAPER_QUEUE, Contestant, Run, make_run
-from verus.papers.experiment import Experiment, Options, Work
+from verus.papers.experiment import Options, Work
 from verus.papers.own import side_by_side
 from verus.papers.recordings import locate
 from verus.papers.reproduction import interval
-from verus.papers.target import Check, table
-from verus.report.page import Page, Section
+from verus.papers.target import Check
 
 SOURCE = "this project's own promise: simulated and real differ by less than this"
 
@@ -274,32 +271,17 @@ def _tables(results: Results) -> dict[str, list[list[str]]]:
     return {trace: [_cells(row) for row in own] for trace, own in found}
 
 
-def summary(results: Results) -> Sequence[RenderableType]:
-    """For a terminal: a table for each channel, and the verdict."""
-    return side_by_side.terminal(_tables(results), _HEADINGS, results, checks(results))
-
-
-def page(results: Results) -> Page:
-    """Every cell, and every target."""
-    found = checks(results)
-    body = side_by_side.page(_tables(results), _HEADINGS, results, found)
-    repeat = results.config["settings"]["repeat"]
-    return Page(
-        title="Verus: emulated against simulated",
-        lead=f"One flow for {DURATION_S:g} s, RED 375/1125 kB, 20 ms each way; means of {repeat} with 95 % intervals.",
-        sections=[
-            Section(title="Side by side", body=body, figures=[]),
-            Section(title="Targets", body=table(found, "cell", title="Ratios")),
-        ],
-    )
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = side_by_side.experiment(
     name="agreement",
     source=SOURCE,
     prepare=prepare,
     checks=checks,
-    page=page,
-    summary=summary,
-    files=lambda results: {"agreement.csv": side_by_side.to_csv(_tables(results))},
+    tables=_tables,
+    headings=_HEADINGS,
+    title="Verus: emulated against simulated",
+    lead=lambda results: (
+        f"One flow for {DURATION_S:g} s, RED 375/1125 kB, 20 ms each way; means of "
+        f"{results.config['settings']['repeat']} with 95 % intervals."
+    ),
+    targets=("cell", "Ratios"),
 )

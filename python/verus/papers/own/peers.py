@@ -13,23 +13,20 @@ from __future__ import annotations
 import csv
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from rich.console import RenderableType
-
 from verus.endpoints import emulation
 from verus.lab.results import Results
 from verus.lab.runner import Progress
 from verus.lab.scenario import Contestant, Run, make_run
-from verus.papers.experiment import Experiment, Options, Work
+from verus.papers.experiment import Options, Work
 from verus.papers.own import side_by_side
 from verus.papers.recordings import locate
-from verus.papers.target import Check, table
-from verus.report.page import Page, Section
+from verus.papers.target import Check
 
 SOURCE = "senders measured behind Mahimahi's mm-link with the 2017 reproduction's RED"
 
@@ -197,31 +194,14 @@ def _tables(results: Results) -> dict[str, list[list[str]]]:
     return {label: [_cells(pair) for pair in own] for label, own in found}
 
 
-def summary(results: Results) -> Sequence[RenderableType]:
-    """For a terminal: a table for each sender, and the verdict."""
-    return side_by_side.terminal(_tables(results), _HEADINGS, results, checks(results))
-
-
-def page(results: Results) -> Page:
-    """Every cell beside its measurement."""
-    found = checks(results)
-    body = side_by_side.page(_tables(results), _HEADINGS, results, found)
-    return Page(
-        title="Verus: other senders behind two emulators",
-        lead="The same senders, traces and queues behind our emulator and behind Mahimahi's.",
-        sections=[
-            Section(title="Side by side", body=body, figures=[]),
-            Section(title="Targets", body=table(found, "sender", title="Traces")),
-        ],
-    )
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = side_by_side.experiment(
     name="peers",
     source=SOURCE,
     prepare=prepare,
     checks=checks,
-    page=page,
-    summary=summary,
-    files=lambda results: {"peers.csv": side_by_side.to_csv(_tables(results))},
+    tables=_tables,
+    headings=_HEADINGS,
+    title="Verus: other senders behind two emulators",
+    lead=lambda _: "The same senders, traces and queues behind our emulator and behind Mahimahi's.",
+    targets=("sender", "Traces"),
 )

@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from markupsafe import Markup
 from rich.console import RenderableType
 
 from verus.lab.results import Results
-from verus.papers.target import Check, verdict
-from verus.report.grid import Grid, paragraphs
-from verus.report.grid import to_csv as csv_of
+from verus.papers.experiment import Experiment, Options, Work
+from verus.papers.target import Check, table, verdict
+from verus.report.grid import Grid, paragraphs, to_csv
+from verus.report.page import Page, Section
 
 #: Cells of each line, by the title of their table.
 Tables = Mapping[str, Sequence[Sequence[str]]]
 
 
-def _grids(tables: Tables, headings: Sequence[str]) -> list[Grid]:
-    return [Grid(heads=headings, rows=lines, title=title) for title, lines in tables.items()]
+def experiment(
+    *,
+    name: str,
+    source: str,
+    prepare: Callable[[Options], Work],
+    checks: Callable[[Results], list[Check]],
+    tables: Callable[[Results], Tables],
+    headings: Sequence[str],
+    title: str,
+    lead: Callable[[Results], str],
+    targets: tuple[str, str],
+) -> Experiment:
+    """An experiment whose tables, verdict and timing are what it shows; `targets` heads and titles their table."""
 
+    def grids(results: Results) -> list[Grid]:
+        return [Grid(heads=headings, rows=lines, title=title) for title, lines in tables(results).items()]
 
-def terminal(tables: Tables, headings: Sequence[str], results: Results, found: Sequence[Check]) -> list[RenderableType]:
-    """A table for each title; the timing, and the verdict."""
-    return [*(grid.terminal() for grid in _grids(tables, headings)), timing(results), "\n".join(verdict(found))]
+    def summary(results: Results) -> Sequence[RenderableType]:
+        shown = [grid.terminal() for grid in grids(results)]
+        return [*shown, timing(results), "\n".join(verdict(checks(results)))]
 
+    def page(results: Results) -> Page:
+        found = checks(results)
+        body = paragraphs([timing(results), *verdict(found)])
+        body += Markup("").join(grid.html() for grid in grids(results))
+        sections = [
+            Section(title="Side by side", body=body),
+            Section(title="Targets", body=table(found, targets[0], title=targets[1])),
+        ]
+        return Page(title=title, lead=lead(results), sections=sections)
 
-def page(tables: Tables, headings: Sequence[str], results: Results, found: Sequence[Check]) -> Markup:
-    """The timing, the verdict, and a table for each title."""
-    body = paragraphs([timing(results), *verdict(found)])
-    return body + Markup("").join(grid.html() for grid in _grids(tables, headings))
+    def cells(results: Results) -> Mapping[str, str]:
+        lines = ([title, *own] for title, rows in tables(results).items() for own in rows)
+        return {f"{name}.csv": to_csv(lines)}
 
-
-def to_csv(tables: Tables) -> str:
-    """The cells for a program: a line each, after the title of its table."""
-    return csv_of([title, *cells] for title, lines in tables.items() for cells in lines)
+    return Experiment(name=name, source=source, prepare=prepare, checks=checks, page=page, summary=summary, files=cells)
 
 
 def timing(results: Results) -> str:
