@@ -53,6 +53,47 @@ def test_every_result_says_where_it_comes_from() -> None:
         assert (DOCS / source["page"]).exists()
 
 
+MARK = re.compile(r"<!-- from (\S+) -->")
+
+
+def marked(page: str) -> list[tuple[str, list[str]]]:
+    """The lines of each table of a page for which the line above it names a result."""
+    found: list[tuple[str, list[str]]] = []
+    result, inside = None, False
+    for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
+        if line.startswith("|"):
+            if not inside and result:
+                found.append((result, []))
+            if result:
+                found[-1][1].append(line)
+        elif line:
+            mark = MARK.fullmatch(line)
+            result = mark[1] if mark else None
+        inside = line.startswith("|")
+    return found
+
+
+@pytest.mark.parametrize("page", [*sorted(path.name for path in DOCS.glob("*.md")), "../BENCHMARKS.md"])
+def test_every_number_of_a_table_is_in_the_result_that_it_names(page: str) -> None:
+    for result, (_, _, *rows) in marked(page):
+        assert SOURCES[result]["page"] == page, result
+        known = rounded(printed_numbers((RESULTS / result).read_text(encoding="utf-8")))
+        for row in rows:
+            missing = printed_numbers(" ".join(cells_of(row)[1:])) - known
+            assert not missing, f"{page}: {row}: {result} has not {missing}"
+
+
+def printed_numbers(text: str) -> set[str]:
+    return set(re.findall(r"\d+(?:\.\d+)?", text))
+
+
+def rounded(numbers: set[str]) -> set[str]:
+    """The numbers, and what each is with fewer decimals."""
+    return numbers | {
+        f"{float(number):.{decimals}f}" for number in numbers for decimals in range(len(number.partition(".")[2]))
+    }
+
+
 def test_the_page_of_claims_is_written_from_its_result() -> None:
     titles = {name: papers.find(name).title for name in papers.NAMES}
     overview = Overview.from_csv((RESULTS / "claims.csv").read_text(encoding="utf-8"), titles)

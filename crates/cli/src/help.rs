@@ -1,5 +1,5 @@
 //! What a verb's help says beside its options: examples, and the page that says more; and a mistake in one line, with the
-//! nearest right word. The lab's half of `verus` has the same form (`python/verus/verbs.py`, `mistakes.py`).
+//! nearest right word. The lab's half of `verus` has the same form (`python/verus/commands/verbs.py`, `mistakes.py`).
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
