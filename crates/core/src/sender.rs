@@ -208,15 +208,15 @@ macro_rules! hosted {
         fn heard(&mut self) -> &mut dyn Controller {
             &mut **self
         }
-        #[inline]
+        #[inline(always)]
         fn window(&self) -> Bytes {
             (**self).window()
         }
-        #[inline]
+        #[inline(always)]
         fn poll_transmit(&mut self, state: &mut State, now: Time) -> Option<Transmit> {
             state.poll_transmit(&mut **self, now)
         }
-        #[inline]
+        #[inline(always)]
         fn on_ack(
             &mut self,
             state: &mut State,
@@ -227,15 +227,15 @@ macro_rules! hosted {
         ) -> Result<(), FalseAck> {
             state.on_ack(&mut **self, now, ack, received, report)
         }
-        #[inline]
+        #[inline(always)]
         fn on_timer(&mut self, state: &mut State, now: Time) {
             state.on_timer(&mut **self, now);
         }
-        #[inline]
+        #[inline(always)]
         fn next_timer(&self, state: &State) -> Option<Time> {
             state.next_timer(&**self)
         }
-        #[inline]
+        #[inline(always)]
         fn is_due(&self, state: &State, now: Time) -> bool {
             state.is_due(&**self, now)
         }

@@ -41,6 +41,7 @@ macro_rules! to_its_type {
     };
 }
 
+// Thin: what matters is that each is inlined into the sender's own, however many arms it has.
 impl Hosted for Built {
     fn seen(&self) -> &dyn Controller {
         to_its_type!(self, seen())
@@ -48,15 +49,15 @@ impl Hosted for Built {
     fn heard(&mut self) -> &mut dyn Controller {
         to_its_type!(self, heard())
     }
-    #[inline]
+    #[inline(always)]
     fn window(&self) -> Bytes {
         to_its_type!(self, window())
     }
-    #[inline]
+    #[inline(always)]
     fn poll_transmit(&mut self, state: &mut State, now: Time) -> Option<Transmit> {
         to_its_type!(self, poll_transmit(state, now))
     }
-    #[inline]
+    #[inline(always)]
     fn on_ack(
         &mut self,
         state: &mut State,
@@ -67,15 +68,15 @@ impl Hosted for Built {
     ) -> Result<(), FalseAck> {
         to_its_type!(self, on_ack(state, now, ack, received, report))
     }
-    #[inline]
+    #[inline(always)]
     fn on_timer(&mut self, state: &mut State, now: Time) {
         to_its_type!(self, on_timer(state, now));
     }
-    #[inline]
+    #[inline(always)]
     fn next_timer(&self, state: &State) -> Option<Time> {
         to_its_type!(self, next_timer(state))
     }
-    #[inline]
+    #[inline(always)]
     fn is_due(&self, state: &State, now: Time) -> bool {
         to_its_type!(self, is_due(state, now))
     }

@@ -2,6 +2,7 @@
 
 mod faults_quic;
 mod faults_realtime;
+#[cfg(feature = "qlog")]
 mod qlog;
 mod quic_common;
 mod quic_ecn;
