@@ -7,6 +7,7 @@ mod law;
 #[cfg(has_programs)]
 mod object;
 mod path;
+mod peers;
 #[path = "../../../../fuzz/checks/replay.rs"]
 mod replay;
 mod vectors;

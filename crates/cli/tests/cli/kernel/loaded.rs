@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -48,16 +49,16 @@ fn ip(words: &str) {
     assert!(output.status.success(), "ip {words}: {output:?}");
 }
 
-/// The programs of struct_ops that the kernel has, by bpftool.
+/// The programs and maps of struct_ops that the kernel has, by bpftool.
 fn programs() -> usize {
-    let output = Command::new("bpftool")
-        .args(["-j", "prog", "show"])
-        .output();
-    let output = output.expect("bpftool runs");
-    let all: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
-    all.iter()
-        .filter(|program| program["type"] == "struct_ops")
-        .count()
+    let count = |what: &str| {
+        let output = Command::new("bpftool").args(["-j", what, "show"]).output();
+        let output = output.expect("bpftool runs");
+        let all: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+        let ours = all.iter().filter(|one| one["type"] == "struct_ops");
+        ours.count()
+    };
+    count("prog") + count("map")
 }
 
 /// One test at a time: what is left is counted, in one kernel for all. When a test ends, as many programs must be there as
@@ -117,7 +118,10 @@ struct Host(String);
 
 impl Host {
     fn new(name: &str) -> Self {
-        let host = Host(format!("verus-kernel-{}-{name}", std::process::id()));
+        // Never twice the same: a namespace may be busy for a while after it was removed.
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let (process, made) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let host = Host(format!("verus-kernel-{process}-{made}-{name}"));
         ip(&format!("netns add {}", host.0));
         host.ip("link set lo up");
         host
@@ -310,6 +314,48 @@ fn a_connection_changes_to_it_and_away_while_it_runs() {
 
 #[test]
 #[ignore = "takes root and BPF: make test-root"]
+fn while_data_flows_it_is_swapped_unloaded_and_loaded_again() {
+    let turn = Turn::take();
+    let hosts = hosts();
+    done("load forward --name verus_test_run");
+    let mut ends = connection(&hosts);
+    let chooser = ends[0].try_clone().expect("a descriptor");
+    let choose = |name: &str| {
+        let socket = socket2::SockRef::from(&chooser);
+        socket
+            .set_tcp_congestion(name.as_bytes())
+            .expect("it is there");
+    };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let carrier = scope.spawn(|| {
+            let mut rounds = 0;
+            while !over.load(Ordering::Relaxed) {
+                carry(&mut ends, 1 << 20);
+                rounds += 1;
+            }
+            rounds
+        });
+        for _ in 0..10 {
+            for name in ["verus_test_run", "cubic", "verus_test_run"] {
+                choose(name);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            done("unload verus_test_run");
+            std::thread::sleep(Duration::from_millis(20));
+            done("load forward --name verus_test_run");
+            choose("verus_test_run");
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(carrier.join().expect("every byte arrived") > 5);
+    });
+    drop((ends, chooser));
+    done("unload verus_test_run");
+    turn.nothing_is_left();
+}
+
+#[test]
+#[ignore = "takes root and BPF: make test-root"]
 fn what_cannot_be_is_said_in_one_line_and_leaves_nothing() {
     let turn = Turn::take();
     done("load forward --name verus_test_once");
@@ -355,6 +401,13 @@ fn what_cannot_be_is_said_in_one_line_and_leaves_nothing() {
     ] {
         assert_eq!(refused(command), format!("verus: {said}"));
     }
+    // A system call of Linux has every program take the kernel for an old one.
+    let mut on_old = Command::new("setarch");
+    on_old.args(["--uname-2.6", ENDPOINT, "kernel", "load", "forward"]);
+    on_old.args(["--name", "verus_test_no"]);
+    let said = refused(on_old);
+    assert!(said.starts_with("verus: this kernel is 2.6."), "{said}");
+    assert!(said.contains("takes Linux 6.10 or later"), "{said}");
     assert!(!is_available("verus_test_no"));
     done("unload verus_test_once");
     turn.nothing_is_left();
@@ -423,7 +476,7 @@ fn a_trace_has_each_flow_and_is_whole_when_it_is_interrupted() {
     let folder = tempfile::tempdir().expect("a folder");
     let words = |name: &str| format!("trace --out {}", folder.path().join(name).display());
     assert_eq!(
-        refused_within(&hosts[0], &words("none")),
+        refused_within(&hosts[0], &format!("{} --seconds 0.2", words("none"))),
         "verus: nothing is loaded (`verus kernel load forward`)"
     );
     done("load forward --name verus_test_trc");
