@@ -1,11 +1,5 @@
-//! When epochs end: every ε on average, with a random part.
-//!
-//! A flow sends as its epochs begin. Between flows of equal ε the phase never changes, so that one flow always finds
-//! the shared queue full because another has just filled it: its losses, and so its share, then depend on when it
-//! happened to begin. Floyd and Jacobson (1992, *On Traffic Phase Effects in Packet-Switched Gateways*) describe this
-//! effect and its remedy, a random part in the time of sending. In the default mode each epoch of a flow that shares
-//! its path may end at a random moment within ε after its due time; due times stay ε apart, so that the mean length
-//! stays ε.
+//! When epochs end: every ε on average, or late by a random part of it where a part of the default mode
+//! [asks](super::parts::jitter) for it. Due times stay ε apart, so that the mean length stays ε.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
