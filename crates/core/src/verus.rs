@@ -88,20 +88,27 @@ pub struct Verus {
     epochs: Epochs,
     refit_at: Time,
     rtt: Duration,
-    /// The last loss episode. A cut is never taken back: the paper says nothing of it, and waits three delays before it
-    /// declares a loss.
-    episode: Episode<()>,
+    /// The last loss episode, and what taking back its cut gives back. In paper mode that is nothing: the paper says nothing of
+    /// it, and waits three delays before it declares a loss.
+    episode: Episode<Option<Before>>,
+}
+
+/// The state before a cut.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    window: f64,
+    d_est: f64,
 }
 
 impl Verus {
-    /// A controller at the beginning of its slow start. `seed` is that of the random part of when its epochs end.
+    /// A controller at the beginning of its slow start.
     ///
     /// # Errors
     /// Names the parameter that is out of range.
-    pub fn new(config: Config, seed: u64) -> Result<Self, OutOfRange> {
+    pub fn new(config: Config) -> Result<Self, OutOfRange> {
         config.validate()?;
         Ok(Verus {
-            epochs: Epochs::new(config.epoch, seed),
+            epochs: Epochs::new(config.epoch),
             parts: config.parts(),
             config,
             phase: Phase::SlowStart,
@@ -138,20 +145,30 @@ impl Verus {
             return;
         }
         self.d_est = window::next_d_est(self.d_est, &report, flow.d_min, turn.ended, &self.config);
-        let wanted = match self.profile.window_at(self.d_est) {
-            Some(window) => window.max(1.0),
-            // After a long outage all points are too old to count. The window stays until there are new ones: slow
-            // start would learn D_min from the queue that the outage left.
-            None => self.window,
-        };
         let current = match self.config.window_reference {
             WindowReference::CurrentWindow => self.window,
             WindowReference::InFlight => in_flight as f64,
         };
-        self.window = (self.parts.iter()).fold(wanted, |window, part| part.bounds(&flow, window));
+        // After a long outage all points are too old to count. The window stays until there are new ones: slow start would
+        // learn D_min from the queue that the outage left.
+        if let Some(wanted) = self.profile.window_at(self.d_est) {
+            self.aim_at(wanted.max(1.0), &flow);
+        }
         let granted = window::budget(self.window, current, in_flight as f64, self.rtt, turn.next);
         // What is left of less than a packet is saved for the next epoch.
         self.budget = granted + self.budget.clamp(0.0, 1.0).fract();
+    }
+
+    /// The window that the profile gives for D_est, within what bounds it. D_est does not run ahead of a bound.
+    #[inline]
+    fn aim_at(&mut self, wanted: f64, flow: &Flow) {
+        self.window = (self.parts.iter()).fold(wanted, |window, part| part.bounds(flow, window));
+        if self.window < wanted
+            && let Some(delay) = self.profile.delay_at(self.window)
+        {
+            let at_least = flow.d_min.as_millis_f64();
+            self.d_est = self.d_est.min(delay.max(at_least));
+        }
     }
 
     /// Something is acknowledged (§4, §5.1).
@@ -176,7 +193,7 @@ impl Verus {
             self.follow_window();
             return;
         }
-        if !packet.app_limited {
+        if !packet.app_limited && self.parts.iter().all(|part| part.charts(packet)) {
             let window = self.packets(self.config.charted_window.of(packet));
             self.profile
                 .add(now, window, acked.rtt, self.config.point_weight);
@@ -223,10 +240,15 @@ impl Verus {
             marked: 0,
             ..*feedback
         };
-        if !self.episode.begun_by(&unmarked, ()) {
+        let in_slow_start = self.phase == Phase::SlowStart;
+        let flow = self.flow(feedback.now, self.d_min.unwrap_or_default(), 0);
+        for part in &mut self.parts {
+            part.on_lost(&flow, feedback.lost.len());
+        }
+        let before = self.before();
+        if !self.episode.begun_by(&unmarked, before) {
             return;
         }
-        let in_slow_start = self.phase == Phase::SlowStart;
         self.cut(feedback.now, feedback.lost[0].window);
         // Slow start sends in bursts of twice the rate: what they overfill says little of the window that the path holds.
         if let Some(d_min) = self.d_min
@@ -234,9 +256,19 @@ impl Verus {
         {
             let flow = self.flow(feedback.now, d_min, 0);
             for part in &mut self.parts {
-                part.on_loss(&flow, self.window);
+                part.on_cut(&flow, self.window);
             }
         }
+    }
+
+    /// What is given back if a cut proves groundless; the end of slow start stays.
+    fn before(&self) -> Option<Before> {
+        let takes_back =
+            self.phase != Phase::SlowStart && self.parts.iter().any(|part| part.takes_back());
+        takes_back.then_some(Before {
+            window: self.window,
+            d_est: self.d_est,
+        })
     }
 
     /// Whether a part holds the window in the epoch that begins.
@@ -279,11 +311,13 @@ impl Verus {
         Flow {
             now,
             ratio: self.config.ratio,
+            decrease_factor: self.config.decrease_factor,
             d_min,
             d_est: self.d_est,
             rtt: self.rtt,
             met: self.met,
             in_flight,
+            settled: self.phase != Phase::SlowStart && self.held.is_none(),
         }
     }
 
@@ -318,7 +352,11 @@ impl Controller for Verus {
         let in_trouble = !self.episode.is_over() || !feedback.recovered.is_empty();
         if in_trouble {
             // Losses that were none end their episode; others of its packets may yet be lost.
-            let _ = self.episode.undone_by(feedback);
+            if let Some(Some(before)) = self.episode.undone_by(feedback) {
+                self.window = self.window.max(before.window);
+                self.d_est = before.d_est;
+                self.phase = Phase::Tracking;
+            }
         }
         for acked in feedback.acked {
             self.on_acked(now, acked);
@@ -329,7 +367,8 @@ impl Controller for Verus {
     }
 
     fn on_timeout(&mut self, timeout: &Timeout<'_>) {
-        self.episode.on_timeout(timeout, ());
+        let before = self.before();
+        self.episode.on_timeout(timeout, before);
         if let Some(first) = timeout.presumed_lost.first() {
             self.cut(timeout.now, first.window);
         }
@@ -338,9 +377,7 @@ impl Controller for Verus {
 
     #[inline]
     fn on_tick(&mut self, now: Time, in_flight: Bytes) {
-        let flow = self.flow(now, self.d_min.unwrap_or_default(), 0);
-        let late = (self.parts.iter()).fold(0.0, |late, part| part.late(&flow).max(late));
-        let Some(turn) = self.epochs.turn(now, late) else {
+        let Some(turn) = self.epochs.turn(now) else {
             return;
         };
         if now >= self.refit_at && self.phase == Phase::Tracking {
@@ -427,7 +464,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn path(config: Config) -> Path<Verus> {
-        Path::new(Verus::new(config, 1).expect("in range"))
+        Path::new(Verus::new(config).expect("in range"))
     }
 
     fn probe(path: &Path<Verus>, name: &str) -> f64 {
@@ -532,14 +569,15 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_stays_though_what_was_lost_arrives_after_all() {
-        for mode in [Mode::Paper, Mode::Robust] {
+    fn a_cut_is_taken_back_once_what_was_lost_arrives_after_all_but_not_in_paper_mode() {
+        for (mode, taken_back) in [(Mode::Paper, false), (Mode::Robust, true)] {
             let mut path = tracking(Config::preset(mode));
             path.fill();
             let before = window(&path);
             path.feedback([], [40], []);
-            path.feedback([], [], [40]);
             assert!(window(&path) < before, "{mode:?}");
+            path.feedback([], [], [40]);
+            assert_eq!(window(&path) == before, taken_back, "{mode:?}");
         }
     }
 
@@ -707,7 +745,7 @@ mod tests {
             steps in testing::steps(),
         ) {
             let config = Config { ratio, ..Config::preset(mode) };
-            stays_sound(|| Verus::new(config.clone(), 1).expect("in range"), &steps);
+            stays_sound(|| Verus::new(config.clone()).expect("in range"), &steps);
         }
     }
 }

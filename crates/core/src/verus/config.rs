@@ -142,6 +142,28 @@ pub struct Config {
     pub without: Vec<&'static str>,
 }
 
+/// The paper's recovery.
+fn paper_recovery() -> Recovery {
+    Recovery {
+        // §5.2: "a timeout timer of 3 × delay" for every missing packet.
+        loss: LossRule::DelayTimer { factor: 3.0 },
+        // §5.2: "similar to TCP".
+        timeout: Recovery::rack().timeout,
+        retransmit: true,
+        tail_probe: false,
+        probe_with_new_data: false,
+    }
+}
+
+/// The default mode's recovery: the paper's, with what its parts ask for, but for those that are left out.
+pub(super) fn recovery_without(left_out: &[&str]) -> Recovery {
+    let mut recovery = paper_recovery();
+    for part in PARTS.iter().filter(|part| !left_out.contains(&part.name)) {
+        (part.recovers)(&mut recovery);
+    }
+    recovery
+}
+
 impl Default for Config {
     fn default() -> Self {
         Config::preset(Mode::Robust)
@@ -171,15 +193,7 @@ impl Config {
             floor: false,
             silent_epoch: SilentEpoch::Hold,
             told_d_min: None,
-            recovery: Recovery {
-                // §5.2: "a timeout timer of 3 × delay" for every missing packet.
-                loss: LossRule::DelayTimer { factor: 3.0 },
-                // §5.2: "similar to TCP".
-                timeout: Recovery::rack().timeout,
-                retransmit: true,
-                tail_probe: false,
-                probe_with_new_data: false,
-            },
+            recovery: paper_recovery(),
             without: Vec::new(),
         };
         match mode {
@@ -190,7 +204,7 @@ impl Config {
                 point_memory: Some(Duration::from_secs(1)),
                 window_reference: WindowReference::InFlight,
                 slow_start_exit: SlowStartExit::Multiple(4.0),
-                floor: true,
+                recovery: recovery_without(&[]),
                 ..paper
             },
             Mode::Prototype => Config {
@@ -226,8 +240,8 @@ impl Config {
     /// The parts that run in this mode, as at the beginning of a flow.
     pub(super) fn parts(&self) -> Vec<Box<dyn Part>> {
         let runs = |name| self.mode == Mode::Robust && !self.without.contains(name);
-        let listed = PARTS.iter().filter(|(name, _)| runs(name));
-        listed.map(|(_, make)| make()).collect()
+        let listed = PARTS.iter().filter(|part| runs(&part.name));
+        listed.map(|part| (part.make)()).collect()
     }
 
     pub(super) fn validate_recovery(&self) -> Result<(), OutOfRange> {

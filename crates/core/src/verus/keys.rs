@@ -2,6 +2,7 @@
 
 use super::config::{
     ChartedWindow, Config, DelayChange, Mode, SilentEpoch, SlowStartExit, WindowReference,
+    recovery_without,
 };
 use super::parts::PARTS;
 use super::profile::Fit;
@@ -56,6 +57,17 @@ const DELAY: Within = Within {
     words: "at least 0 and at most 1000 ms",
     valid: |ms| (0.0..=1e3).contains(&ms),
 };
+/// The parts' names, as words.
+const NAMES: Words<()> = &{
+    let mut names = [("", ()); PARTS.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at].0 = PARTS[at].name;
+        at += 1;
+    }
+    names
+};
+
 impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
         field!(ratio).within("", "R, the largest D_max/D_min tolerated (Eq. 4)", RATIO),
@@ -161,11 +173,12 @@ impl Configuration for Config {
         field!(recovery.timeout.max, "timeout_max_ms").millis("the timeout is never longer, however often it has doubled"),
         field!(recovery.timeout.backoff, "timeout_backoff").flag("whether each timeout in a row doubles the next (RFC 6298 §5.5)"),
         field!(recovery.tail_probe).flag("whether the end of a flight is probed before the timeout (RFC 8985 §7)"),
+        field!(recovery.probe_with_new_data).flag("whether new data leaves before lost data from a timeout to the next acknowledgement"),
         field!(recovery.retransmit).flag("whether lost data is sent again"),
         Field::new("told_delay_min_ms", |c: &Self| c.told_d_min.unwrap_or_default(), |c, v| c.told_d_min = (!v.is_zero()).then_some(v)).millis("D_min, told rather than learned, for research (not in prototype mode); 0: learned"),
         Row::other(
             "without",
-            || format!("none, {}", either(&PARTS)),
+            || format!("none, {}", either(NAMES)),
             "leaves a part of the default mode out, for research; several are joined by +",
             |_| "none".to_owned(),
             |c, setting| {
@@ -177,11 +190,12 @@ impl Configuration for Config {
                     return Err(setting.bad("left out, or none, in every mode but robust"));
                 }
                 for name in setting.text().split('+') {
-                    let Some((part, _)) = PARTS.iter().find(|(part, _)| *part == name) else {
-                        return setting.word(&PARTS).map(|_| ());
+                    let Some(part) = PARTS.iter().find(|part| part.name == name) else {
+                        return setting.word(NAMES);
                     };
-                    c.without.push(part);
+                    c.without.push(part.name);
                 }
+                c.recovery = recovery_without(&c.without);
                 Ok(())
             },
         ),
@@ -238,11 +252,11 @@ impl Configured for Config {
         (format!("Verus R={}{mode}", self.ratio), &["ratio", "mode"])
     }
 
-    fn build(&self, seed: u64) -> Box<dyn Controller> {
+    fn build(&self, _seed: u64) -> Box<dyn Controller> {
         let config = self.clone();
         match self.mode {
-            Mode::Prototype => Box::new(Prototype::new(config, seed).expect(CHECKED)),
-            Mode::Paper | Mode::Robust => Box::new(Verus::new(config, seed).expect(CHECKED)),
+            Mode::Prototype => Box::new(Prototype::new(config).expect(CHECKED)),
+            Mode::Paper | Mode::Robust => Box::new(Verus::new(config).expect(CHECKED)),
         }
     }
 
@@ -301,7 +315,7 @@ mod tests {
             assert_eq!(read(&format!("verus:without=none,mode={mode}")), Ok(()));
         }
         assert_eq!(read("verus:without=drains"), Ok(()));
-        assert_eq!(read("verus:without=drains+jitter"), Ok(()));
+        assert_eq!(read("verus:without=drains+losses"), Ok(()));
         assert!(read("verus:without=drains+roof").is_err());
     }
 

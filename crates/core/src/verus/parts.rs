@@ -1,32 +1,62 @@
 //! What the default mode adds to the paper's loop: a list of parts.
 //!
-//! A part answers some of five questions, each a method of [`Part`]: what **holds** the window for an epoch, what **bounds**
-//! it, what the path **teaches** of the curve, what a **loss** says beyond Eq. 6, and how **late** an epoch ends. Whatever it
-//! does not answer, the paper answers. [`PARTS`] is the mode: without a line of it (and the file that the line names), the
-//! part is gone. In paper mode the list is empty.
+//! A part answers some of a few questions, each a method of [`Part`]: what **holds** the window for an epoch, what **bounds**
+//! it, what the path **teaches** of the curve, what a **loss** says beyond Eq. 6. Whatever it does not answer, the paper
+//! answers. [`PARTS`] is the mode: without a line of it (and the file that the line names), the part is gone. In paper mode
+//! the list is empty.
 //!
 //! Where the paper leaves a reading open, or the default mode reads it otherwise, that is a field of the
-//! [configuration](super::config) and no part. What each is worth, `verus reproduce ablation` measures, and that no part can
-//! be left out without a loss, `verus reproduce elimination`; `docs/verus.md` has both tables.
+//! [configuration](super::config) and no part. What each is worth, `verus reproduce ablation` and `verus reproduce
+//! elimination` measure; `docs/verus.md` has the table.
 
 pub mod capacity;
 pub mod drains;
-pub mod jitter;
+pub mod losses;
+pub mod outages;
 
 use std::fmt;
 
-use crate::controller::Acked;
+use crate::controller::{Acked, Departure};
+use crate::recovery::Recovery;
 use crate::units::{Duration, Time};
 
 use capacity::Capacity;
 use drains::Drains;
-use jitter::Jitter;
+use losses::Losses;
+use outages::Outages;
 
-/// The default mode's parts, by their names in a scheme.
-pub const PARTS: [(&str, fn() -> Box<dyn Part>); 3] = [
-    ("capacity", || Box::<Capacity>::default()),
-    ("drains", || Box::<Drains>::default()),
-    ("jitter", || Box::<Jitter>::default()),
+/// A line of the default mode's list.
+pub struct Listed {
+    /// Its name in a scheme.
+    pub name: &'static str,
+    /// Makes the part, as at the beginning of a flow.
+    pub make: fn() -> Box<dyn Part>,
+    /// What it asks of the sender's loss recovery.
+    pub recovers: fn(&mut Recovery),
+}
+
+/// The default mode's parts, in the order in which they bound the window.
+pub const PARTS: [Listed; 4] = [
+    Listed {
+        name: "capacity",
+        make: || Box::<Capacity>::default(),
+        recovers: |_| {},
+    },
+    Listed {
+        name: "drains",
+        make: || Box::<Drains>::default(),
+        recovers: |_| {},
+    },
+    Listed {
+        name: "losses",
+        make: || Box::<Losses>::default(),
+        recovers: losses::recovers,
+    },
+    Listed {
+        name: "outages",
+        make: || Box::<Outages>::default(),
+        recovers: outages::recovers,
+    },
 ];
 
 /// What a part knows of the flow.
@@ -36,6 +66,8 @@ pub struct Flow {
     pub now: Time,
     /// R.
     pub ratio: f64,
+    /// M.
+    pub decrease_factor: f64,
     /// D_min.
     pub d_min: Duration,
     /// D_est, in ms.
@@ -46,6 +78,8 @@ pub struct Flow {
     pub met: Time,
     /// Packets in flight.
     pub in_flight: u64,
+    /// Whether slow start is over and no part holds the window: a larger delay or a rarer acknowledgement then is the path's.
+    pub settled: bool,
 }
 
 /// A flow is alone if it has met D_min within [`ALONE_WITHIN`] + R · [`ALONE_WITHIN_PER_RATIO`]. Alone, D_est swings between
@@ -94,8 +128,16 @@ pub trait Part: fmt::Debug + Send {
     /// A packet was acknowledged.
     fn on_acked(&mut self, _flow: &Flow, _acked: &Acked) {}
 
-    /// A loss: Eq. 6 has cut the window to `kept` packets.
-    fn on_loss(&mut self, _flow: &Flow, _kept: f64) {}
+    /// So many packets were declared lost.
+    fn on_lost(&mut self, _flow: &Flow, _packets: usize) {}
+
+    /// Losses were answered: Eq. 6 has cut the window to `kept` packets.
+    fn on_cut(&mut self, _flow: &Flow, _kept: f64) {}
+
+    /// Whether a cut is taken back once all that was declared lost has arrived after all.
+    fn takes_back(&self) -> bool {
+        false
+    }
 
     /// What holds the window in the epoch that begins.
     fn holds(&mut self, _flow: &Flow) -> Hold {
@@ -112,9 +154,9 @@ pub trait Part: fmt::Debug + Send {
         0.0
     }
 
-    /// The largest share of an epoch by which its end is late at random.
-    fn late(&self, _flow: &Flow) -> f64 {
-        0.0
+    /// Whether the delay of this packet depends on its window, so that it belongs in the profile.
+    fn charts(&self, _packet: &Departure) -> bool {
+        true
     }
 
     /// Packets are `factor` times as many from now on, for the same bytes.

@@ -82,10 +82,10 @@ impl Prototype {
     ///
     /// # Errors
     /// Names the parameter that is out of range.
-    pub fn new(config: Config, seed: u64) -> Result<Self, OutOfRange> {
+    pub fn new(config: Config) -> Result<Self, OutOfRange> {
         config.validate()?;
         Ok(Prototype {
-            epochs: Epochs::new(config.epoch, seed),
+            epochs: Epochs::new(config.epoch),
             config,
             phase: Phase::SlowStart,
             packet_size: Bytes::new(1),
@@ -285,7 +285,7 @@ impl Controller for Prototype {
 
     #[inline]
     fn on_tick(&mut self, now: Time, _in_flight: Bytes) {
-        let Some(turn) = self.epochs.turn(now, 0.0) else {
+        let Some(turn) = self.epochs.turn(now) else {
             return;
         };
         if now >= self.refit_at && self.phase == Phase::Tracking {
@@ -356,7 +356,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn path() -> Path<Prototype> {
-        Path::new(Prototype::new(Config::preset(Mode::Prototype), 1).expect("in range"))
+        Path::new(Prototype::new(Config::preset(Mode::Prototype)).expect("in range"))
     }
 
     /// One packet at a time, each answered after 40 ms, until the window has grown.
@@ -433,7 +433,7 @@ mod tests {
             steps in testing::steps(),
         ) {
             let config = Config { ratio, ..Config::preset(Mode::Prototype) };
-            stays_sound(|| Prototype::new(config.clone(), 1).expect("in range"), &steps);
+            stays_sound(|| Prototype::new(config.clone()).expect("in range"), &steps);
         }
     }
 }

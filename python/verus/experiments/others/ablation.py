@@ -53,7 +53,6 @@ READINGS = {
     "memory": "point_memory_ms=0",
     "in-flight": "window_reference=current_window",
     "early-exit": "exit_multiple=15",
-    "floor": "floor=no",
 }
 #: What the default mode adds, by the names that `without` takes.
 ADDITIONS: tuple[str, ...] = tuple(
@@ -73,8 +72,8 @@ def left_out(parts: Sequence[str]) -> str:
     """The keys that leave these parts out, after another key.
 
     Example:
-        >>> left_out([]), left_out(["floor", "drains", "jitter"])
-        ('', ',floor=no,without=drains+jitter')
+        >>> left_out([]), left_out(["memory", "drains", "losses"])
+        ('', ',point_memory_ms=0,without=drains+losses')
     """
     keys = [READINGS[part] for part in parts if part in READINGS]
     added = [part for part in parts if part not in READINGS]

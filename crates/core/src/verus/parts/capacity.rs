@@ -9,8 +9,7 @@
 //! - takes 1/C longer for each packet beyond these, which *teaches* the curve its least slope;
 //! - does not carry it any more after a *loss*: C is then what the window that Eq. 6 keeps can carry.
 //!
-//! C is what *this flow* carried. A flow alone on its path has had no more to send than it sent, so it takes the path to
-//! carry [`MORE`] than that. A flow that shares the path carries only a part of the capacity, and the slope would be
+//! C is what *this flow* carried. A flow that shares the path carries only a part of the capacity, and the slope would be
 //! 1/share: the curve of a newcomer with a small share would be steep and its window grow slowly, that of an incumbent fast.
 //! Growth in proportion to what a flow has never equalises shares (Chiu and Jain 1989, multiplicative increase). So a flow
 //! that is not alone is not taught, and forgets C sooner.
@@ -25,8 +24,6 @@ use super::{Flow, Part};
 const INTERVALS: usize = 10;
 /// As [`INTERVALS`], for a flow that shares the path: a newcomer must not keep what it took in slow start for ten seconds.
 const SHARED_INTERVALS: usize = 5;
-/// A flow alone takes the path to carry so many times what it carried: a larger window then finds out.
-const MORE: f64 = 1.4;
 /// Windowed maximum of the delivery rate.
 #[derive(Debug, Default)]
 pub struct Capacity {
@@ -55,11 +52,6 @@ impl Capacity {
         self.most = lately.fold(0.0, f64::max);
     }
 
-    /// What the path is taken to carry, in packets per ms.
-    fn assumed(&self, flow: &Flow) -> f64 {
-        self.most * if flow.is_alone() { MORE } else { 1.0 }
-    }
-
     /// Ends the open interval, and begins another.
     fn end_interval(&mut self, now: Time) {
         let span = now.since(self.since.unwrap_or(now)).as_millis_f64();
@@ -79,14 +71,14 @@ impl Part for Capacity {
         self.acked += 1.0;
     }
 
-    fn on_loss(&mut self, flow: &Flow, kept: f64) {
+    fn on_cut(&mut self, flow: &Flow, kept: f64) {
         let carried = kept / flow.d_min.as_millis_f64();
         self.rates = self.rates.map(|rate| rate.min(carried));
         self.look();
     }
 
     fn bounds(&self, flow: &Flow, window: f64) -> f64 {
-        window.max(self.assumed(flow) * flow.d_min.as_millis_f64())
+        window.max(self.most * flow.d_min.as_millis_f64())
     }
 
     fn teaches(&mut self, flow: &Flow) -> f64 {
@@ -94,7 +86,7 @@ impl Part for Capacity {
         self.alone = flow.is_alone();
         self.look();
         if self.alone && self.most > 0.0 {
-            1.0 / self.assumed(flow)
+            1.0 / self.most
         } else {
             0.0
         }
@@ -124,11 +116,13 @@ mod tests {
         Flow {
             now: Time::from_millis(at_ms),
             ratio: 2.0,
+            decrease_factor: 0.7,
             d_min: D_MIN,
             d_est: 40.0,
             rtt: D_MIN,
             met: Time::from_millis(met_ms),
             in_flight: 10,
+            settled: true,
         }
     }
 
@@ -164,21 +158,21 @@ mod tests {
     fn the_best_interval_counts_until_it_is_too_old() {
         let mut capacity = begun();
         assert_eq!(least(&capacity), 1.0);
-        assert_eq!(deliver(&mut capacity, 500, 1000), 2.0 / MORE);
+        assert_eq!(deliver(&mut capacity, 500, 1000), 2.0);
         for second in 2..=10 {
             deliver(&mut capacity, 100, second * 1000);
             assert_eq!(least(&capacity), 20.0);
         }
-        assert_eq!(deliver(&mut capacity, 100, 11_000), 10.0 / MORE);
+        assert_eq!(deliver(&mut capacity, 100, 11_000), 10.0);
         assert_eq!(least(&capacity), 4.0);
     }
 
     #[test]
-    fn a_larger_window_stays_what_it_is_and_a_flow_alone_looks_for_more() {
+    fn a_larger_window_stays_what_it_is_and_a_smaller_one_fills_the_path() {
         let mut capacity = begun();
         deliver(&mut capacity, 500, 1000);
         assert_eq!(capacity.bounds(&flow(1000, 1000), 50.0), 50.0);
-        assert_eq!(capacity.bounds(&flow(1000, 1000), 1.0), 20.0 * MORE);
+        assert_eq!(capacity.bounds(&flow(1000, 1000), 1.0), 20.0);
     }
 
     #[test]
@@ -197,14 +191,14 @@ mod tests {
     fn a_flow_that_begins_late_is_not_the_slower_for_it() {
         let mut capacity = Capacity::default();
         deliver(&mut capacity, 1, 60_000);
-        assert_eq!(deliver(&mut capacity, 100, 60_200), 2.0 / MORE);
+        assert_eq!(deliver(&mut capacity, 100, 60_200), 2.0);
     }
 
     #[test]
     fn a_loss_limits_what_is_remembered() {
         let mut capacity = begun();
         deliver(&mut capacity, 500, 1000);
-        capacity.on_loss(&flow(1000, 1000), 12.0);
+        capacity.on_cut(&flow(1000, 1000), 12.0);
         assert_eq!(least(&capacity), 12.0);
         deliver(&mut capacity, 400, 2000);
         assert_eq!(least(&capacity), 16.0);
@@ -214,7 +208,7 @@ mod tests {
     fn a_share_of_the_path_says_nothing_of_what_a_packet_costs() {
         let mut capacity = begun();
         deliver(&mut capacity, 500, 1000);
-        assert_eq!(capacity.teaches(&flow(1001, 602)), 2.0 / MORE);
+        assert_eq!(capacity.teaches(&flow(1001, 602)), 2.0);
         assert_eq!(capacity.teaches(&flow(1001, 601)), 0.0);
         assert_eq!(least(&capacity), 20.0);
     }

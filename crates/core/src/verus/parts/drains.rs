@@ -39,7 +39,7 @@ const WORTH_RISING: f64 = 1.3;
 /// the jitter of a slow link, while a queue of other flows varies. With three drains instead of five, one of ten
 /// flows often took the others' queue for the path; its larger D_min then lengthens the queue for all.
 const DRAINS_TO_RISE: u32 = 5;
-/// Drains agree if the least delays that they saw are within this ratio.
+/// A drain agrees if the least delay that it saw is at most this many times the least that any of them saw.
 const AGREE: f64 = 1.05;
 /// Packets that a draining flow keeps in flight: one on each way.
 const DRAINED_PACKETS: u64 = 2;
@@ -69,7 +69,10 @@ pub struct Drains {
 #[derive(Clone, Copy, Debug)]
 struct Found {
     least: Duration,
+    /// Drains that agree.
     drains: u32,
+    /// All, since the first that saw more than D_min.
+    tried: u32,
     next: Time,
 }
 
@@ -103,16 +106,20 @@ impl Drains {
             self.found = None;
             return None;
         }
-        let found = self.found.filter(|before| {
-            let (low, high) = (before.least.min(seen), before.least.max(seen));
-            high <= low.mul_f64(AGREE)
-        });
-        let least = found.map_or(seen, |before| before.least.min(seen));
-        let drains = 1 + found.map_or(0, |before| before.drains);
+        // A path is a floor: drains may see more than it, but not less. If too few agree, what they saw was a queue.
+        let before = self
+            .found
+            .filter(|before| seen.mul_f64(AGREE) >= before.least);
+        let agrees = before.is_none_or(|before| seen <= before.least.mul_f64(AGREE));
+        let least = before.map_or(seen, |before| before.least.min(seen));
+        let drains = before.map_or(0, |before| before.drains) + u32::from(agrees);
+        let tried = self.found.map_or(0, |before| before.tried) + 1;
         let risen = drains >= DRAINS_TO_RISE;
-        self.found = (!risen).then(|| Found {
+        let goes_on = !risen && tried < 2 * DRAINS_TO_RISE;
+        self.found = goes_on.then(|| Found {
             least,
             drains,
+            tried,
             next: flow.now + CONFIRM_AFTER,
         });
         risen.then_some(least)
@@ -206,11 +213,13 @@ mod tests {
             Flow {
                 now: ms(at_ms),
                 ratio: 2.0,
+                decrease_factor: 0.7,
                 d_min,
                 d_est: 2.0 * d_min.as_millis_f64(),
                 rtt: Duration::from_millis(150),
                 met: self.met,
                 in_flight: 20,
+                settled: true,
             }
         }
 
