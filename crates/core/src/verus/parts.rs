@@ -1,0 +1,167 @@
+//! What the default mode adds to the paper's loop: a list of parts.
+//!
+//! A part answers some of a few questions, each a method of [`Part`]: what **holds** the window for an epoch, what **bounds**
+//! it, what the path **teaches** of the curve, what a **loss** says beyond Eq. 6. Whatever it does not answer, the paper
+//! answers. [`PARTS`] is the mode: without a line of it (and the file that the line names), the part is gone. In paper mode
+//! the list is empty.
+//!
+//! Where the paper leaves a reading open, or the default mode reads it otherwise, that is a field of the
+//! [configuration](super::config) and no part. What each is worth, `verus reproduce ablation` and `verus reproduce
+//! elimination` measure; `docs/verus.md` has the table.
+
+pub mod capacity;
+pub mod drains;
+pub mod losses;
+pub mod outages;
+
+use std::fmt;
+
+use crate::controller::{Acked, Departure};
+use crate::recovery::Recovery;
+use crate::units::{Duration, Time};
+
+use capacity::Capacity;
+use drains::Drains;
+use losses::Losses;
+use outages::Outages;
+
+/// A line of the default mode's list.
+pub struct Listed {
+    /// Its name in a scheme.
+    pub name: &'static str,
+    /// Makes the part, as at the beginning of a flow.
+    pub make: fn() -> Box<dyn Part>,
+    /// What it asks of the sender's loss recovery.
+    pub recovers: fn(&mut Recovery),
+}
+
+/// The default mode's parts, in the order in which they bound the window.
+pub const PARTS: [Listed; 4] = [
+    Listed {
+        name: "capacity",
+        make: || Box::<Capacity>::default(),
+        recovers: |_| {},
+    },
+    Listed {
+        name: "drains",
+        make: || Box::<Drains>::default(),
+        recovers: |_| {},
+    },
+    Listed {
+        name: "losses",
+        make: || Box::<Losses>::default(),
+        recovers: losses::recovers,
+    },
+    Listed {
+        name: "outages",
+        make: || Box::<Outages>::default(),
+        recovers: outages::recovers,
+    },
+];
+
+/// What a part knows of the flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// Now.
+    pub now: Time,
+    /// R.
+    pub ratio: f64,
+    /// M.
+    pub decrease_factor: f64,
+    /// D_min.
+    pub d_min: Duration,
+    /// D_est, in ms.
+    pub d_est: f64,
+    /// The smoothed round-trip time.
+    pub rtt: Duration,
+    /// When a packet's delay last was no more than [`NEAR`] · D_min: its own queue, and that of all others, was empty.
+    pub met: Time,
+    /// Packets in flight.
+    pub in_flight: u64,
+    /// Whether slow start is over and no part holds the window: a larger delay or a rarer acknowledgement then is the path's.
+    pub settled: bool,
+}
+
+/// A flow is alone if it has met D_min within [`ALONE_WITHIN`] + R · [`ALONE_WITHIN_PER_RATIO`]. Alone, D_est swings between
+/// D_min and R · D_min: it falls by δ₂ = 2 ms in each epoch of 5 ms, which with a D_min of 40 ms takes about 100 ms for each
+/// unit of R − 1, and as long to rise again; a few round trips pass meanwhile. Where flows share a path, the queue stands.
+const ALONE_WITHIN: Duration = Duration::from_millis(40);
+/// See [`ALONE_WITHIN`].
+const ALONE_WITHIN_PER_RATIO: Duration = Duration::from_millis(180);
+
+/// Delays whose ratio is at most this are the same: a slow link's own jitter is about as large.
+pub const NEAR: f64 = 1.1;
+
+impl Flow {
+    /// Whether the flow has the path to itself, as far as it can tell: it has met D_min lately.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        self.unmet_for() < ALONE_WITHIN + ALONE_WITHIN_PER_RATIO.mul_f64(self.ratio)
+    }
+
+    /// How long ago the flow has met D_min.
+    #[inline]
+    pub fn unmet_for(&self) -> Duration {
+        self.now.since(self.met)
+    }
+}
+
+/// Whether an epoch decides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Hold {
+    /// It does.
+    Free,
+    /// It does not: in place of a budget, so many packets may be in flight.
+    Held {
+        /// How many.
+        packets: u64,
+    },
+    /// It does, and its delays say nothing of the window: it was held just now. D_min, where it has risen.
+    Released {
+        /// What it has risen to.
+        risen: Option<Duration>,
+    },
+}
+
+/// A part of the default mode.
+pub trait Part: fmt::Debug + Send {
+    /// A packet was acknowledged.
+    fn on_acked(&mut self, _flow: &Flow, _acked: &Acked) {}
+
+    /// So many packets were declared lost.
+    fn on_lost(&mut self, _flow: &Flow, _packets: usize) {}
+
+    /// Losses were answered: Eq. 6 has cut the window to `kept` packets.
+    fn on_cut(&mut self, _flow: &Flow, _kept: f64) {}
+
+    /// Whether a cut is taken back once all that was declared lost has arrived after all.
+    fn takes_back(&self) -> bool {
+        false
+    }
+
+    /// What holds the window in the epoch that begins.
+    fn holds(&mut self, _flow: &Flow) -> Hold {
+        Hold::Free
+    }
+
+    /// The window within what bounds it, in packets.
+    fn bounds(&self, _flow: &Flow, window: f64) -> f64 {
+        window
+    }
+
+    /// The curve is about to be fitted: the least slope that it may have, in ms a packet.
+    fn teaches(&mut self, _flow: &Flow) -> f64 {
+        0.0
+    }
+
+    /// Whether the delay of this packet depends on its window, so that it belongs in the profile.
+    fn charts(&self, _packet: &Departure) -> bool {
+        true
+    }
+
+    /// Packets are `factor` times as many from now on, for the same bytes.
+    fn rescale(&mut self, _factor: f64) {}
+
+    /// Reports to a recorder what is to be seen over time.
+    fn probe(&self, _flow: &Flow, _record: &mut dyn FnMut(&'static str, f64)) {}
+}
