@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use verus_core::{Bytes, Duration, Time};
 use verus_kernel::{Flow, Loaded, Reader};
 use verus_measure::{PathFlow, PathMeter, PathTotals};
-use verus_net::probe::results::{FlowRow, Responsiveness, Row, SCHEMA, SeriesRow};
+use verus_probe::results::{FlowRow, Responsiveness, Row, SCHEMA, SeriesRow};
 
 use super::status::{mbps, ms};
 use super::told;
