@@ -18,6 +18,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -28,7 +29,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -344,25 +345,48 @@ def join(left: Host, right: Host, rate: str | None) -> None:
 
 def hold(control: str, flows: int) -> None:
     """Holds so many connections open, and prints what they take."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * flows + 100, 2 * flows + 100))
-    before, open_ = kernel_bytes(), []
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with socket.create_server(("127.0.0.1", PORT), backlog=1024) as listener:
+        told, tell = os.pipe()
+        before = kernel_bytes()
+        far = os.fork()  # a process may not have so many files that it holds both ends
+        if far == 0:
+            drain(listener, flows, tell)
+        near = []
         for _ in range(flows):
-            near = socket.socket()
-            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
-            near.connect(("127.0.0.1", PORT))
-            far, _ = listener.accept()
-            near.sendall(bytes(20_000))
-            left = 20_000
-            while left:
-                left -= len(far.recv(left))
-            open_ += [near, far]
+            one = socket.socket()
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
+            one.connect(("127.0.0.1", PORT))
+            one.sendall(bytes(HELD_BYTES))
+            near.append(one)
+        assert os.read(told, 1) == b"!"
         after, began = kernel_bytes(), time.monotonic()
         status = json.loads(run(ENDPOINT, "kernel", "status", "--json"))
         took = time.monotonic() - began
+        os.kill(far, signal.SIGKILL)
+        os.waitpid(far, 0)
     seen = sum(len(one["flows"]) for one in status["loaded"])
     assert seen == (flows if control == FORWARD else 0), seen
     print(json.dumps({"bytes": after - before, "status_s": took}))
+
+
+#: What each of these connections carries.
+HELD_BYTES = 20_000
+
+
+def drain(listener: socket.socket, flows: int, tell: int) -> NoReturn:
+    """The far ends: takes what each carries, says when all has come, and holds them until the process is ended."""
+    held = []
+    for _ in range(flows):
+        one, _ = listener.accept()
+        left = HELD_BYTES
+        while left and (part := one.recv(left)):
+            left -= len(part)
+        held.append(one)
+    os.write(tell, b"!")
+    while True:
+        signal.pause()
 
 
 def kernel_bytes() -> int:

@@ -49,8 +49,8 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     let ui = ui.to_the_end();
     let mut traces = Vec::new();
     for loaded in verus_kernel::list().map_err(|error| told(&error))? {
-        let reader = Reader::new(&loaded).map_err(|error| told(&error))?;
-        traces.push(Trace::new(loaded, reader));
+        let trace = Reader::new(&loaded).map(|reader| Trace::new(loaded, reader));
+        traces.push(trace.map_err(|error| told(&error))?);
     }
     if traces.is_empty() {
         return Err(Failure::usage(
