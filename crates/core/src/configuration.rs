@@ -42,6 +42,3 @@ pub trait Configured: fmt::Debug + Send + Sync {
         None
     }
 }
-
-// For Verus and forward, which name these here until they have a crate of their own.
-pub(crate) use verus_words::configuration::{CHECKED, Configuration};

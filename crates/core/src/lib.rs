@@ -9,7 +9,6 @@ pub mod credit;
 pub mod ecn;
 pub mod episode;
 pub mod flight;
-pub mod forward;
 pub mod pacer;
 pub mod prr;
 pub mod random;
@@ -22,10 +21,6 @@ pub mod sender;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod units;
-pub mod verus;
-
-// For Verus and forward, which name these here until they have a crate of their own.
-use verus_words::{range, spec};
 
 pub use controller::{
     Acked, Allowance, Arrival, Controller, Delivery, Departure, Feedback, Observer, Phase,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* When a flow drains, as crates/core/src/forward/drain.rs has it; the reasons are there. Times in ns. */
+/* When a flow drains, as crates/verus/src/forward/drain.rs has it; the reasons are there. Times in ns. */
 #ifndef VERUS_DRAINS_H
 #define VERUS_DRAINS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * What the law is told, as crates/core/src/forward/estimates.rs and the files of estimates/ have it; the reasons are there.
+ * What the law is told, as crates/verus/src/forward/estimates.rs and the files of estimates/ have it; the reasons are there.
  * Times in ns. The whole round trip is the way there, as the kernel hands over no arrival times.
  */
 #ifndef VERUS_ESTIMATES_H

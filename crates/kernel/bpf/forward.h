@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * A flow's `forward`, as crates/core/src/forward.rs has it: the same integers, in the same order, so that both give the same
+ * A flow's `forward`, as crates/verus/src/forward.rs has it: the same integers, in the same order, so that both give the same
  * numbers to the last unit (crates/kernel/tests). The reasons are told there, and only there.
  *
  * For the kernel and for a test that runs natively: no floating point, no 128-bit types, no signed division, no pointer but

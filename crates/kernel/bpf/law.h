@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * The law of `forward`, word for word as crates/core/src/forward/law.rs has it: what each number is for is told there. Times
+ * The law of `forward`, word for word as crates/verus/src/forward/law.rs has it: what each number is for is told there. Times
  * in us below 2^26, rates in bit/s below 2^37, shares in 2^-16.
  */
 #ifndef VERUS_LAW_H

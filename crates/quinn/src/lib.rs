@@ -46,7 +46,7 @@ pub use ecn::endpoint;
 pub use ecn::socket_of;
 pub use told::{Counters, Event};
 pub use verus_core::configuration::Configured;
-pub use verus_core::{forward, verus};
+pub use verus_protocol::{forward, verus};
 pub use view::{Driving, Snapshot, View};
 
 /// How many bytes a connection keeps until they are acknowledged, unless [`Factory::send_window`] says otherwise: what

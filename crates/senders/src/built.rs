@@ -6,13 +6,13 @@
 
 use std::any::Any;
 
-use verus_core::forward::Forward;
 use verus_core::receiver::{Ack, Received};
 use verus_core::sender::{FalseAck, Hosted, State, Transmit};
-use verus_core::verus::Verus;
 use verus_core::{Bytes, Controller, Time};
 use verus_peers::tcp::cubic::Cubic;
 use verus_peers::tcp::reno::NewReno;
+use verus_protocol::forward::Forward;
+use verus_protocol::verus::Verus;
 
 /// A controller, by its type if that is one of those known here.
 #[derive(Debug)]

@@ -235,8 +235,7 @@ fn timeouts_in_a_row_double_up_to_the_bound() {
 }
 
 #[test]
-fn after_a_timeout_new_data_leaves_first_if_so_wished_and_the_lost_once_something_is_answered()
-{
+fn after_a_timeout_new_data_leaves_first_if_so_wished_and_the_lost_once_something_is_answered() {
     for scheme in ["forward", "sprout"] {
         let mut sender = sender(scheme);
         sender.offer_bulk();

@@ -19,9 +19,9 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::Poisson;
 use verus_channel::trace::Trace;
-use verus_core::forward::Part;
 use verus_core::random;
 use verus_measure::jain;
+use verus_protocol::forward::Part;
 use verus_sim::{Change, FlowSpec, Outcome, Scenario};
 
 const RED: &str = "red:min=375000,max=1125000,p=0.1,preset=cs244";

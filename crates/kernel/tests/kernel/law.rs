@@ -3,8 +3,8 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use verus_core::forward::{Config, Forward};
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Phase, Time, Timeout};
+use verus_protocol::forward::{Config, Forward};
 
 /// An acknowledgement; see `struct heard` in forward.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

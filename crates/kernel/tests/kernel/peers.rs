@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
-use verus_core::algorithm::Scheme;
 use verus_core::receiver::{Ack, DataRange, Receiver, ReceiverConfig};
 use verus_core::sender::Sender;
 use verus_core::{
     Acked, Allowance, Bytes, Controller, Departure, Duration, Feedback, Recovery, Time, Timeout,
 };
+use verus_senders::Scheme;
 
 const SCHEMES: [&str; 2] = ["cubic", "bbr"];
 const PACKET: Bytes = Bytes::new(1500);
@@ -140,7 +140,10 @@ impl Controller for Logged {
 /// Runs a flow over the path; returns the lines.
 fn written(scheme: &str) -> String {
     let lines = Arc::default();
-    let inner = Scheme::parse(scheme).expect("there is one").build(SEED);
+    let inner = Scheme::parse(scheme)
+        .expect("there is one")
+        .config()
+        .build(SEED);
     let logged = Box::new(Logged {
         inner,
         lines: Arc::clone(&lines),
@@ -198,7 +201,10 @@ fn written(scheme: &str) -> String {
 
 /// What a fresh controller says of the lines' events, line by line, beside what they say.
 fn replay(scheme: &str, text: &str) {
-    let mut controller = Scheme::parse(scheme).expect("there is one").build(SEED);
+    let mut controller = Scheme::parse(scheme)
+        .expect("there is one")
+        .config()
+        .build(SEED);
     let mut left: BTreeMap<u64, Departure> = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
         let line: Value = serde_json::from_str(line).expect("JSON");

@@ -7,12 +7,13 @@ use super::config::{
 use super::parts::PARTS;
 use super::profile::Fit;
 use super::{Prototype, Verus};
-use crate::configuration::{CHECKED, Configuration, Configured};
-use crate::controller::Controller;
-use crate::range::{OutOfRange, SHARE, Within};
-use crate::recovery::{LossRule, TimeoutBase};
-use crate::spec::{Field, Row, Words, either, field, time, word_for, words};
-use crate::units::Duration;
+use verus_core::configuration::Configured;
+use verus_core::controller::Controller;
+use verus_core::recovery::{LossRule, TimeoutBase};
+use verus_core::units::Duration;
+use verus_words::configuration::{CHECKED, Configuration};
+use verus_words::range::{OutOfRange, SHARE, Within};
+use verus_words::spec::{Field, Row, Words, either, field, time, word_for, words};
 
 const MODES: Words<Mode> = &[
     ("robust", Mode::Robust),
@@ -284,7 +285,7 @@ impl Configured for Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Given, shown};
+    use verus_words::spec::{Given, shown};
 
     /// The keys that make `config`, as a user would write them, but for the mode itself.
     fn written(config: &Config) -> String {

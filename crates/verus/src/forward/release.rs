@@ -1,9 +1,9 @@
 //! When packets leave: by the window, by the pace, and by what the path must have delivered although nothing says so yet.
 
 use super::law::{Decision, SMALL_PACKETS};
-use crate::controller::Allowance;
-use crate::credit::{Credit, TICK};
-use crate::units::{Bytes, Duration, Rate, Time};
+use verus_core::controller::Allowance;
+use verus_core::credit::{Credit, TICK};
+use verus_core::units::{Bytes, Duration, Rate, Time};
 
 /// A flow's packets, before they leave and while they are in flight.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@
 //! ends, for long enough to overlap with theirs.
 
 use super::law;
-use crate::units::{Duration, Time};
+use verus_core::units::{Duration, Time};
 
 /// A flow that has not seen the path without a queue for this long drains. Shorter than the 5 s for which D is
 /// remembered (`path.rs`), so that D is measured again before it is forgotten.

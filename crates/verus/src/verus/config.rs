@@ -5,10 +5,10 @@
 //! list of [parts](super::parts). What only the prototype does is not a field here but a
 //! [controller of its own](super::prototype).
 
-use crate::controller::Departure;
-use crate::range::OutOfRange;
-use crate::recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
-use crate::units::{Bytes, Duration};
+use verus_core::controller::Departure;
+use verus_core::recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
+use verus_core::units::{Bytes, Duration};
+use verus_words::range::OutOfRange;
 
 use super::parts::{PARTS, Part};
 use super::profile::Fit;

@@ -16,8 +16,8 @@
 //! queue that they see then varies more than a path's delay does, and their drains seldom agree on it; but they sometimes
 //! do, and a late-coming flow can then still take part of the others' queue for the path.
 
-use crate::controller::Acked;
-use crate::units::{Duration, Time};
+use verus_core::controller::Acked;
+use verus_core::units::{Duration, Time};
 
 use super::{Flow, Hold, NEAR, Part};
 
@@ -193,7 +193,7 @@ impl Part for Drains {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::departure;
+    use verus_core::testing::departure;
 
     /// D_min and its drains.
     #[derive(Default)]

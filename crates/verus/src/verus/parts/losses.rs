@@ -16,9 +16,9 @@
 //!
 //! The last two are additive increase (Chiu and Jain 1989).
 
-use crate::controller::Acked;
-use crate::recovery::{LossRule, Recovery};
-use crate::units::{Duration, Time};
+use verus_core::controller::Acked;
+use verus_core::recovery::{LossRule, Recovery};
+use verus_core::units::{Duration, Time};
 
 use super::{Flow, Part};
 
@@ -130,7 +130,7 @@ impl Part for Losses {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::departure;
+    use verus_core::testing::departure;
 
     fn flow(at_ms: u64, rtt_ms: u64) -> Flow {
         Flow {

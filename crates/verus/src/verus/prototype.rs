@@ -15,13 +15,13 @@
 //! - windows and budgets are **whole** packets, and budgets add up until the sending thread has spent them;
 //! - where the curve cannot be inverted it **restarts**: everything is forgotten and slow start begins again.
 
-use crate::configuration::Configuration;
-use crate::controller::{
+use verus_core::controller::{
     self, Acked, Allowance, Controller, Departure, Feedback, ProfileSnapshot, Timeout,
 };
-use crate::range::OutOfRange;
-use crate::recovery::Recovery;
-use crate::units::{Bytes, Duration, Time};
+use verus_core::recovery::Recovery;
+use verus_core::units::{Bytes, Duration, Time};
+use verus_words::configuration::Configuration;
+use verus_words::range::OutOfRange;
 
 use super::config::{Config, WindowReference};
 use super::delay::DelayEstimator;
@@ -351,9 +351,9 @@ impl Controller for Prototype {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{self, Path};
     use crate::verus::{Mode, tests::stays_sound};
     use proptest::prelude::*;
+    use verus_core::testing::{self, Path};
 
     fn path() -> Path<Prototype> {
         Path::new(Prototype::new(Config::preset(Mode::Prototype)).expect("in range"))

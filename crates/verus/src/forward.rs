@@ -27,16 +27,17 @@ pub mod law;
 mod parts;
 mod release;
 
-use crate::configuration::{CHECKED, Configuration, Configured};
-use crate::controller::{Allowance, Controller, Departure, Feedback, Phase, Timeout};
-use crate::credit::TICK;
-use crate::ecn::Ecn;
-use crate::range::{OutOfRange, Within};
-use crate::recovery::{Recovery, TimeoutRule};
-use crate::spec::{Row, field};
+use verus_core::configuration::Configured;
+use verus_core::controller::{Allowance, Controller, Departure, Feedback, Phase, Timeout};
+use verus_core::credit::TICK;
+use verus_core::ecn::Ecn;
+use verus_core::recovery::{Recovery, TimeoutRule};
+use verus_core::units::{Bytes, Duration, Rate, Time};
+use verus_words::configuration::{CHECKED, Configuration};
+use verus_words::range::{OutOfRange, Within};
+use verus_words::spec::{Row, field};
 #[cfg(feature = "parts")]
-use crate::spec::{either, word_for};
-use crate::units::{Bytes, Duration, Rate, Time};
+use verus_words::spec::{either, word_for};
 
 use drain::{Allowed, Drains, Seen, Turn};
 use estimates::Estimates;
@@ -387,9 +388,9 @@ impl Controller for Forward {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controller::Acked;
-    use crate::testing::{self, Path, SIZE};
     use proptest::prelude::*;
+    use verus_core::controller::Acked;
+    use verus_core::testing::{self, Path, SIZE};
 
     fn forward() -> Path<Forward> {
         Path::new(Forward::new(Config::default()).expect("the default is in range"))

@@ -5,8 +5,8 @@
 //! cancels in every difference used), and acknowledgements that queue on their way back do not count as queue. If not,
 //! the whole round trip counts as the way there.
 
-use crate::controller::Acked;
-use crate::units::{Duration, Time};
+use verus_core::controller::Acked;
+use verus_core::units::{Duration, Time};
 
 /// The least way there is remembered for one to two of these spans. Drains, every 4 s, measure it more often.
 const THERE_MEMORY: Duration = Duration::from_secs(5);

@@ -14,8 +14,8 @@
 //! Growth in proportion to what a flow has never equalises shares (Chiu and Jain 1989, multiplicative increase). So a flow
 //! that is not alone is not taught, and forgets C sooner.
 
-use crate::controller::Acked;
-use crate::units::Time;
+use verus_core::controller::Acked;
+use verus_core::units::Time;
 
 use super::{Flow, Part};
 
@@ -107,8 +107,8 @@ impl Part for Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::departure;
-    use crate::units::Duration;
+    use verus_core::testing::departure;
+    use verus_core::units::Duration;
 
     const D_MIN: Duration = Duration::from_millis(40);
 

@@ -6,9 +6,9 @@ mod share;
 
 use super::law::{self, Channel};
 use super::parts::{Part, Parts};
-use crate::controller::{Acked, Feedback};
-use crate::receiver_clock::ReceiverClock;
-use crate::units::{Bytes, Duration, Rate, Time};
+use verus_core::controller::{Acked, Feedback};
+use verus_core::receiver_clock::ReceiverClock;
+use verus_core::units::{Bytes, Duration, Rate, Time};
 
 use path::PathDelay;
 use rate::Deliveries;

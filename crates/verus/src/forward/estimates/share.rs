@@ -2,7 +2,7 @@
 //!
 //! All flows of a bottleneck see about the same shares; the law decides what they cost.
 
-use crate::units::{Duration, Time};
+use verus_core::units::{Duration, Time};
 
 /// The average takes in a step once it is at least this long and has enough in it.
 const STEP: Duration = Duration::from_millis(250);

@@ -1,6 +1,6 @@
 //! When epochs end: every ε. A late tick ends all that should have ended since.
 
-use crate::units::{Duration, Time};
+use verus_core::units::{Duration, Time};
 
 /// The epochs of a flow, which begin with its first decision.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Delay estimator: the averaged maximum delay of each epoch, and how it changes (Verus §4,
 //! Eqs. 2 and 3).
 
-use crate::units::{Duration, Time};
+use verus_core::units::{Duration, Time};
 
 use super::config::{Config, DelayChange, SilentEpoch};
 

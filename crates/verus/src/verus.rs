@@ -32,14 +32,14 @@ pub mod profile;
 pub mod prototype;
 pub mod window;
 
-use crate::configuration::Configuration;
-use crate::controller::{
+use verus_core::controller::{
     self, Acked, Allowance, Controller, Departure, Feedback, ProfileSnapshot, Timeout,
 };
-use crate::episode::{Episode, Period};
-use crate::range::OutOfRange;
-use crate::recovery::Recovery;
-use crate::units::{Bytes, Duration, Time};
+use verus_core::episode::{Episode, Period};
+use verus_core::recovery::Recovery;
+use verus_core::units::{Bytes, Duration, Time};
+use verus_words::configuration::Configuration;
+use verus_words::range::OutOfRange;
 
 use config::WindowReference;
 pub use config::{Config, Mode};
@@ -460,8 +460,8 @@ impl Controller for Verus {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{self, Path, SIZE};
     use proptest::prelude::*;
+    use verus_core::testing::{self, Path, SIZE};
 
     fn path(config: Config) -> Path<Verus> {
         Path::new(Verus::new(config).expect("in range"))

@@ -14,8 +14,8 @@ use interpolation::Interpolation;
 use monotone::Monotone;
 use penalised::Penalised;
 
-use crate::controller::ProfileSnapshot;
-use crate::units::{Duration, Time};
+use verus_core::controller::ProfileSnapshot;
+use verus_core::units::{Duration, Time};
 
 /// Windows beyond this many packets share the last point: bounds the profile's memory (the
 /// prototype's own bound).

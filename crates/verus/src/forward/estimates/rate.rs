@@ -2,7 +2,7 @@
 //!
 //! A silence counts for [`SILENCE`] at most: how long an outage was says nothing of the rate after it.
 
-use crate::units::{Bytes, Duration, Rate, Time};
+use verus_core::units::{Bytes, Duration, Rate, Time};
 
 /// How many marks (time and bytes delivered by then) are kept.
 const MARKS: usize = 16;

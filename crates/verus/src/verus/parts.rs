@@ -16,9 +16,9 @@ pub mod outages;
 
 use std::fmt;
 
-use crate::controller::{Acked, Departure};
-use crate::recovery::Recovery;
-use crate::units::{Duration, Time};
+use verus_core::controller::{Acked, Departure};
+use verus_core::recovery::Recovery;
+use verus_core::units::{Duration, Time};
 
 use capacity::Capacity;
 use drains::Drains;

@@ -1,7 +1,7 @@
 //! Window estimator: from the change of delay to the delay wanted next (Eq. 4), and from there to
 //! the packets that may leave in the coming epoch (Eq. 5).
 
-use crate::units::Duration;
+use verus_core::units::Duration;
 
 use super::config::Config;
 use super::delay::DelayReport;

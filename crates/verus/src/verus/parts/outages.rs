@@ -7,9 +7,9 @@
 //! While the path is silent, timeouts follow one another a second apart at most, and two packets of new data leave after
 //! each: what the flow hears first is then as young as can be, and so is the data that arrives first.
 
-use crate::controller::{Acked, Departure};
-use crate::recovery::Recovery;
-use crate::units::{Duration, Time};
+use verus_core::controller::{Acked, Departure};
+use verus_core::recovery::Recovery;
+use verus_core::units::{Duration, Time};
 
 use super::{Flow, Part};
 
@@ -50,7 +50,7 @@ impl Part for Outages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::departure;
+    use verus_core::testing::departure;
 
     /// Whether a packet that left at 950 ms is charted after such a silence from 1 s on.
     fn charted(silence_ms: u64, rtt_ms: u64, settled: bool) -> bool {

@@ -1,0 +1,6 @@
+//! The product: [`verus`], the protocol of Zaki et al. (SIGCOMM 2015) with its three modes, and [`forward`], what is recommended.
+//!
+//! Read `verus.rs` first, with the paper in the other hand.
+
+pub mod forward;
+pub mod verus;
