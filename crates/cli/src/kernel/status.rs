@@ -47,15 +47,19 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
 /// What is loaded, each with its flows here.
 fn read() -> Result<Vec<(Loaded, Vec<Flow>)>, Failure> {
     let loaded = verus_kernel::list().map_err(|error| told(&error))?;
-    loaded
-        .into_iter()
-        .map(|one| {
-            let flows = Reader::new(&one).and_then(|reader| reader.read());
-            let mut flows = flows.map_err(|error| told(&error))?;
-            flows.sort_by_key(|flow| (flow.local, flow.remote));
-            Ok((one, flows))
-        })
-        .collect()
+    let mut all = Vec::new();
+    for one in loaded {
+        match Reader::new(&one).and_then(|reader| reader.read()) {
+            Ok(mut flows) => {
+                flows.sort_by_key(|flow| (flow.local, flow.remote));
+                all.push((one, flows));
+            }
+            // What is unloaded goes with its last flow: perhaps just now.
+            Err(_) if !one.registered => {}
+            Err(error) => return Err(told(&error)),
+        }
+    }
+    Ok(all)
 }
 
 /// In Mbit/s.
@@ -68,7 +72,8 @@ pub fn ms(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
-fn running(one: &Loaded) -> u64 {
+/// Flows that it carries, in all network namespaces.
+pub fn running(one: &Loaded) -> u64 {
     one.begun.saturating_sub(one.ended)
 }
 

@@ -12,7 +12,7 @@ use verus_kernel::{Flow, Loaded, Reader};
 use verus_measure::{PathFlow, PathMeter, PathTotals};
 use verus_probe::results::{FlowRow, Responsiveness, Row, SCHEMA, SeriesRow};
 
-use super::status::{mbps, ms};
+use super::status::{mbps, ms, running};
 use super::told;
 use crate::failure::Failure;
 use crate::folder::{self, Contents, joined, value};
@@ -48,9 +48,18 @@ pub fn run(args: &Args, ui: &Ui) -> Result<(), Failure> {
     folder::check("--out", &args.out, args.force)?;
     let ui = ui.to_the_end();
     let mut traces = Vec::new();
-    for loaded in verus_kernel::list().map_err(|error| told(&error))? {
-        let trace = Reader::new(&loaded).map(|reader| Trace::new(loaded, reader));
-        traces.push(trace.map_err(|error| told(&error))?);
+    let all = verus_kernel::list().map_err(|error| told(&error))?;
+    for loaded in all {
+        // What was unloaded and has no flow gets none any more.
+        if !loaded.registered && running(&loaded) == 0 {
+            continue;
+        }
+        let is_going = !loaded.registered;
+        match Reader::new(&loaded).map(|reader| Trace::new(loaded, reader)) {
+            Ok(trace) => traces.push(trace),
+            Err(_) if is_going => {}
+            Err(error) => return Err(told(&error)),
+        }
     }
     if traces.is_empty() {
         return Err(Failure::usage(

@@ -205,6 +205,7 @@ fn carry(ends: &mut [TcpStream; 2], bytes: usize) {
 
 fn status(host: &Host, name: &str) -> Value {
     let output = host.within(|| output(verus("status --json")));
+    assert!(output.status.success(), "{output:?}");
     let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let mut named = told["loaded"].as_array().expect("a list").iter();
     named
