@@ -211,10 +211,10 @@ fn a_stopped_source_repeats_nothing() {
 
 #[test]
 fn timeouts_in_a_row_double_up_to_the_bound() {
-    // "similar to TCP" (Verus §5.2): each doubles the one before, up to the longest.
+    // Verus waits 1 s before its first sample and never longer; as the paper has it, "similar to TCP" (§5.2), each doubles the last.
     for (scheme, instants) in [
-        ("verus:timeout_max_ms=1000", [1000, 2000, 3000, 4000]),
-        ("verus", [1000, 3000, 7000, 15_000]),
+        ("verus", [1000, 2000, 3000, 4000]),
+        ("verus:mode=paper", [1000, 3000, 7000, 15_000]),
         ("newreno", [1000, 3000, 7000, 15_000]),
     ] {
         let mut sender = sender(scheme);

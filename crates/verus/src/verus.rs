@@ -85,6 +85,9 @@ pub struct Verus {
     budget: f64,
     /// How many packets a part lets be in flight while it holds the window.
     held: Option<u64>,
+    /// Whether a round trip is no longer than an epoch: what is in flight then changes within it, and where W_i is that, the
+    /// window is kept full all through the epoch rather than filled once as it begins.
+    refills: bool,
     epochs: Epochs,
     refit_at: Time,
     rtt: Duration,
@@ -121,6 +124,7 @@ impl Verus {
             met: Time::ZERO,
             budget: 0.0,
             held: None,
+            refills: false,
             refit_at: Time::ZERO,
             rtt: Duration::ZERO,
             episode: Episode::new(Period::Round),
@@ -157,6 +161,8 @@ impl Verus {
         let granted = window::budget(self.window, current, in_flight as f64, self.rtt, turn.next);
         // What is left of less than a packet is saved for the next epoch.
         self.budget = granted + self.budget.clamp(0.0, 1.0).fract();
+        self.refills =
+            self.config.window_reference == WindowReference::InFlight && self.rtt <= turn.next;
     }
 
     /// The window that the profile gives for D_est, within what bounds it. D_est does not run ahead of a bound.
@@ -229,6 +235,7 @@ impl Verus {
         self.follow_window();
         self.phase = Phase::Recovery;
         self.budget = 0.0;
+        self.refills = false;
         self.epochs.begin(now);
     }
 
@@ -413,6 +420,7 @@ impl Controller for Verus {
             Phase::Silent => Allowance::window(size * SILENT_WINDOW_PACKETS),
             Phase::Tracking => match self.held {
                 Some(packets) => Allowance::window(size * packets),
+                None if self.refills => Allowance::window(self.window()),
                 None if self.budget < 1.0 => Allowance::budget(Bytes::ZERO),
                 None => Allowance::budget(size.mul_f64(self.budget)),
             },

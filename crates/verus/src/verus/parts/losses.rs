@@ -26,7 +26,7 @@ use super::{Flow, Part};
 const DELAYS: f64 = 1.0;
 /// Packets that a window has beyond what the curve gives for D_est.
 const ADDED: f64 = 2.0;
-/// A larger share of the packets is not lost by chance. BBR has 2 % for it (draft-ietf-ccwg-bbr §2.8, BBR.LossThresh).
+/// A larger share of the packets is not lost by chance. BBR has 2 % for it (draft-ietf-ccwg-bbr, BBR.LossThresh).
 const BY_CHANCE: f64 = 0.015;
 /// What was lost and what arrived counts half after this long, as the profile's points do.
 const HALVED_AFTER: Duration = Duration::from_secs(1);
