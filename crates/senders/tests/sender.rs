@@ -188,7 +188,9 @@ fn every_scheme_goes_on_where_a_round_trip_is_far_shorter_than_an_epoch() {
                 sender.on_timer(now);
             }
         }
-        assert!(late > 200, "{scheme}: {late} packets in the last second");
+        // Delays within an epoch are no queue to robust Verus: it uses most of the 100,000 packets/s.
+        let least = if scheme == "verus" { 70_000 } else { 200 };
+        assert!(late > least, "{scheme}: {late} packets in the last second");
     }
 }
 
@@ -211,10 +213,9 @@ fn a_stopped_source_repeats_nothing() {
 
 #[test]
 fn timeouts_in_a_row_double_up_to_the_bound() {
-    // Verus waits 1 s before its first sample and never longer; as the paper has it, "similar to TCP" (§5.2), each doubles the last.
+    // Verus waits 1 s before its first sample and never longer, TCP doubles each time.
     for (scheme, instants) in [
         ("verus", [1000, 2000, 3000, 4000]),
-        ("verus:mode=paper", [1000, 3000, 7000, 15_000]),
         ("newreno", [1000, 3000, 7000, 15_000]),
     ] {
         let mut sender = sender(scheme);
@@ -235,28 +236,21 @@ fn timeouts_in_a_row_double_up_to_the_bound() {
 }
 
 #[test]
-fn after_a_timeout_new_data_leaves_first_if_so_wished_and_the_lost_once_something_is_answered() {
-    for scheme in ["forward", "sprout"] {
-        let mut sender = sender(scheme);
-        sender.offer_bulk();
-        let first = drain(&mut sender, ms(0));
-        let now = sender
-            .next_timer()
-            .expect("packets are in flight")
-            .max(ms(3000));
-        sender.on_timer(now);
-        let probes = drain(&mut sender, now);
-        assert!(!probes.is_empty(), "{scheme}");
-        assert!(probes.iter().all(|packet| !packet.retransmission));
-        let answered = probes[0].number;
-        let then = now + Duration::from_millis(40);
-        sender
-            .on_ack(then, &ack(&[(answered, answered)], now), None)
-            .expect("true");
-        let sent = drain(&mut sender, then);
-        assert!(sent[0].retransmission, "{scheme}");
-        assert_eq!(sent[0].data, first[0].data, "{scheme}");
-    }
+fn after_a_timeout_verus_sends_new_data_first_and_the_lost_once_something_is_answered() {
+    let mut sender = sender("verus");
+    sender.offer_bulk();
+    let first = drain(&mut sender, ms(0));
+    assert_eq!(first.len(), 1);
+    sender.on_timer(ms(1000));
+    let probes = drain(&mut sender, ms(1000));
+    assert_eq!(probes.len(), 2);
+    assert!(probes.iter().all(|packet| !packet.retransmission));
+    sender
+        .on_ack(ms(1040), &ack(&[(2, 2)], ms(1020)), None)
+        .expect("true");
+    let sent = drain(&mut sender, ms(1040));
+    assert!(sent[0].retransmission);
+    assert_eq!(sent[0].data, first[0].data);
 }
 
 #[derive(Clone, Debug)]

@@ -209,7 +209,7 @@ fn a_driver_wakes_with_the_send_window_that_its_factory_set() {
     let _machine = machine::watch(20);
     // So little under way loses nothing and hardly queues: only a delay of which any queue is a multiple ends
     // slow start.
-    let scheme = crate::quic_common::scheme("verus");
+    let scheme = crate::quic_common::scheme("verus:least_delay_ms=0");
     let mut small = TransportConfig::default();
     quic::Factory::new(scheme.config(), 1)
         .send_window(60_000)

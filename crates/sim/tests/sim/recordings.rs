@@ -199,11 +199,12 @@ fn prototypes(table: &Table) -> BTreeMap<(String, u32), Prototype> {
 /// silence; what has piled up by its end uses all that the channel offers at once. The default
 /// mode sends two packets after each timeout, so when the channel returns a few packets wait and
 /// the opportunities of the first round trip are lost.
-const KNOWN_MISSES: [(&str, u32, f64, f64); 4] = [
+const KNOWN_MISSES: [(&str, u32, f64, f64); 5] = [
     (UMTS, 2, 0.75, 1048.0),
     (UMTS, 4, 0.865, 1399.0),
     (UMTS, 6, 0.87, 1670.0),
     (UPLINK, 4, 0.85, 315.0),
+    (UPLINK, 6, 0.905, 516.0),
 ];
 /// Here it misses by less than a hundredth, as with R = 4 on the downlink above: all losses of a flight are one cut, and packets
 /// that come late undo it.
