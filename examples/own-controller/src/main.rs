@@ -1,12 +1,12 @@
 //! A controller of one's own beside one of Verus's, on a simulated cellular channel. `cargo run` prints what came of it.
 
 use verus_core::configuration::Configured;
-use verus_words::configuration::Configuration;
-use verus_words::range::Within;
-use verus_words::spec::{Row, field};
 use verus_core::{Bytes, Controller, Feedback, Time, Timeout};
 use verus_senders::Registry;
 use verus_sim::{FlowSpec, Scenario};
+use verus_words::configuration::Configuration;
+use verus_words::range::Within;
+use verus_words::spec::{Row, field};
 
 /// A packet more each round trip while less than `queue_ms` waits on the path, else a packet less.
 #[derive(Clone, Debug)]
