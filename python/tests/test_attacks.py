@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -110,7 +111,9 @@ def test_an_honest_client_that_is_held_up_makes_an_attack_fall() -> None:
 )
 def test_the_command_says_what_is_wrong(arguments: tuple[str, ...], code: int, words: str) -> None:
     command = [sys.executable, "-m", "attacks", *arguments]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "PYTHONSAFEPATH": ""}, capture_output=True, text=True, check=False
+    )
     assert ran.returncode == code
     assert words in ran.stderr
     if arguments == ("--list",):

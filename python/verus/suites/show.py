@@ -37,10 +37,11 @@ def value(verdict: Verdict) -> str:
 
 
 def shown(found: float | str | None) -> str:
-    """Three significant digits."""
-    if found is None:
-        return "–"
-    return found if isinstance(found, str) else f"{found:.3g}" if abs(found) < 1000 else f"{found:.0f}"
+    """Three significant digits, of the six that results keep."""
+    if found is None or isinstance(found, str):
+        return found or "–"
+    kept = float(f"{found:.6g}")
+    return f"{kept:.3g}" if abs(kept) < 1000 else f"{kept:.0f}"
 
 
 def cell(verdict: Verdict) -> str:
