@@ -68,7 +68,7 @@ class Printed:
 
 TESTS = "cargo test --release --quiet -p verus-sim --test sim"
 STUDY = "cargo run --release --quiet -p verus-sim --features parts --example forward_study --"
-PARTS = "--half tuned --tables one,many,buffers,company,paths --seeds 1-1 --parts"
+PARTS = "--quick --half tuned --tables one,many,buffers,company,paths --seeds 1-1 --parts"
 PRINTED = {
     "forward.txt": Printed("forward.md", (f"{STUDY} --threads 2 --seeds 6-10",)),
     "peers.txt": Printed(BENCHMARKS, (f"{STUDY} --tables peers",)),

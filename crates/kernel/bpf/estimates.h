@@ -140,7 +140,6 @@ static inline void path_lengthen(struct path_delay *p)
 
 #define MARKS 16
 #define MARKS_PER_PERIOD 12
-#define SILENCE (80 * MS)
 #define GAP_MEMORY 3000000000ull
 #define LONGEST_GAP 30000000ull
 
@@ -156,13 +155,16 @@ struct deliveries {
 	u64 delivered;
 	u64 last;
 	u64 spacing;
+	u64 silence;
+	u64 pause;
+	u64 sent;
 	/* G. */
 	u64 gap;
 	u32 newest;
 	u32 begun;
 };
 
-static inline void deliveries_on(struct deliveries *d, u64 at, u64 size)
+static inline void deliveries_on(struct deliveries *d, u64 at, u64 sent, u64 size)
 {
 	if (!d->begun) {
 		d->begun = 1;
@@ -172,6 +174,7 @@ static inline void deliveries_on(struct deliveries *d, u64 at, u64 size)
 	if (at > d->last) {
 		u32 now = d->counted >> 6;
 		u64 newest = masked(d->newest, MARKS - 1);
+		u64 most = d->silence;
 		u64 gap = less(at, d->last);
 
 		if ((u64)(u32)(now - d->marks[newest].at) << 6 >= d->spacing) {
@@ -180,11 +183,14 @@ static inline void deliveries_on(struct deliveries *d, u64 at, u64 size)
 			d->marks[newest].at = now;
 			d->marks[newest].delivered = d->delivered;
 		}
-		d->counted = more(d->counted, smaller(gap, SILENCE));
+		if (less(sent, d->sent) > d->pause)
+			most = smaller(most, d->pause);
+		d->counted = more(d->counted, smaller(gap, most));
 		gap = smaller(gap, LONGEST_GAP);
 		d->gap = d->gap + gap * gap / GAP_MEMORY - d->gap * gap / GAP_MEMORY;
 		d->last = at;
 	}
+	d->sent = sent;
 	d->delivered += size;
 }
 
@@ -269,6 +275,8 @@ static inline void estimates_new(struct estimates *e, u64 budget)
 	e->path.there.older = e->path.there.newer = NO_SAMPLE;
 	e->path.standing.older = e->path.standing.newer = NO_SAMPLE;
 	e->path.brief.older = e->path.brief.newer = NO_SAMPLE;
+	e->deliveries.silence = ~0ull;
+	e->deliveries.pause = ~0ull;
 }
 
 static inline u64 estimates_horizon(const struct estimates *e)
@@ -282,7 +290,7 @@ static inline void estimates_on_heard(struct estimates *e, const struct heard *h
 
 	if (h->acked) {
 		path_on_acked(&e->path, h->now, h->rtt, h->smoothed_rtt);
-		deliveries_on(&e->deliveries, h->now, h->acked);
+		deliveries_on(&e->deliveries, h->now, h->sent, h->acked);
 		if (e->path.delay * 1000ull > e->budget)
 			late = h->acked;
 	}
@@ -349,6 +357,8 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 	e->looked = now;
 	estimates_want(e);
 	e->deliveries.spacing = estimates_period(e, packet) / MARKS_PER_PERIOD;
+	e->deliveries.silence = law_silence(e->deliveries.gap / 1000) * 1000;
+	e->deliveries.pause = more(e->base, e->wanted) / 2;
 }
 
 static inline void estimates_lengthen(struct estimates *e, u64 rate)

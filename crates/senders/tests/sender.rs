@@ -388,3 +388,14 @@ proptest! {
         prop_assert_eq!(first, play(&scheme, &steps));
     }
 }
+
+/// What a loss timer alone reveals may leave the law undecided, and packets leave all the same.
+#[test]
+fn a_timer_that_fires_late_between_acknowledgements_is_not_asked_for_again_in_the_past() {
+    let acks = [3_193_621_477_827_479_297, 1_351_609_515_522_180_696].map(Step::Ack);
+    let [first, second] = acks;
+    play(
+        "forward",
+        &[Step::Wait(1), first, second, Step::Timer(4000)],
+    );
+}

@@ -338,7 +338,8 @@ impl Controller for Forward {
 
     fn next_tick(&self) -> Option<Time> {
         // What was heard since the last decision has to be decided on even if nothing more is heard.
-        let late = || self.stale.then(|| self.updated + TICK * 4);
+        let soonest = self.release.now() + TICK;
+        let late = || self.stale.then(|| (self.updated + TICK * 4).max(soonest));
         self.release.next().or_else(late)
     }
 

@@ -194,7 +194,8 @@ impl Estimates {
             self.deliveries = Deliveries::new();
         }
         let at = self.path.on_acked(now, sample, smoothed_rtt);
-        self.deliveries.on_delivery(at, sample.packet.size);
+        self.deliveries
+            .on_delivery(at, sample.packet.at, sample.packet.size);
     }
 
     /// T: what r is measured over.
@@ -237,7 +238,17 @@ impl Estimates {
         }
         self.looked = now;
         self.want();
-        self.deliveries.measure_over(self.period(packet));
+        let silence = if self.parts.has(Part::Horizon) {
+            Duration::from_micros(law::silence(self.deliveries.gap().as_micros()))
+        } else {
+            UNMEASURED
+        };
+        let pause = if self.parts.has(Part::CutPauses) {
+            (self.base + self.wanted) / 2
+        } else {
+            Duration::MAX
+        };
+        self.deliveries.count(self.period(packet), silence, pause);
     }
 
     /// Takes q anew.

@@ -32,13 +32,15 @@ pub enum Part {
     LongerPath,
     /// r is not lowered by a drain, nor by its traces in the measurement.
     HeldRate,
+    /// A silence that the sender caused itself counts as time in r for up to half a round trip of D + q only.
+    CutPauses,
     /// Arrival times by the receiver's clock are used where acknowledgements carry them.
     ReceiverTimes,
 }
 
 impl Part {
     /// Every part, by its name in a scheme.
-    pub const ALL: [(&'static str, Part); 15] = [
+    pub const ALL: [(&'static str, Part); 16] = [
         ("horizon", Part::Horizon),
         ("prediction", Part::Prediction),
         ("pacing", Part::Pacing),
@@ -53,6 +55,7 @@ impl Part {
         ("late", Part::Late),
         ("longer-path", Part::LongerPath),
         ("held-rate", Part::HeldRate),
+        ("cut-pauses", Part::CutPauses),
         ("receiver-times", Part::ReceiverTimes),
     ];
 }

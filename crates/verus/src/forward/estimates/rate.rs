@@ -1,6 +1,6 @@
 //! r, the delivery rate by the receiver's clock: bytes delivered over the time that this took.
 //!
-//! A silence counts for [`SILENCE`] at most: how long an outage was says nothing of the rate after it.
+//! A silence counts only up to a bound: how long an outage was says nothing of the rate after it.
 
 use verus_core::units::{Bytes, Duration, Rate, Time};
 
@@ -9,10 +9,6 @@ const MARKS: usize = 16;
 /// A new mark follows after this part of the period. Fewer than [`MARKS`], so that a period that grows still begins at a
 /// mark that is kept.
 const MARKS_PER_PERIOD: u64 = 12;
-
-/// What a silence counts for at the most. With less, flows that share a link, each of which is often silent, take the link
-/// for faster than their share of it: ten of them queue for longer, and less alike.
-const SILENCE: Duration = Duration::from_millis(80);
 
 /// The mean gap between arrivals is one over this time.
 const GAP_MEMORY: u64 = 3_000_000_000;
@@ -61,6 +57,12 @@ pub(super) struct Deliveries {
     undated: u32,
     /// Least time from one mark to the next.
     spacing: Duration,
+    /// The longest that a silence counts for.
+    silence: Duration,
+    /// The same for a silence that the sender caused, by sending nothing for longer than this.
+    pause: Duration,
+    /// When the packet delivered last had left.
+    sent: Time,
     /// G, ns.
     gap: u64,
 }
@@ -75,18 +77,22 @@ impl Deliveries {
             last: None,
             undated: 0,
             spacing: Duration::ZERO,
+            silence: Duration::MAX,
+            pause: Duration::MAX,
+            sent: Time::ZERO,
             gap: 0,
         }
     }
 
-    /// From now on the rate is measured over `period`.
-    pub(super) fn measure_over(&mut self, period: Duration) {
-        self.spacing = period / MARKS_PER_PERIOD;
+    /// From now on the rate is measured over `period`. A silence counts for at most `silence`, and one that the sender
+    /// caused, by sending nothing for longer than `pause`, for at most `pause`; with [`Duration::MAX`], for all of itself.
+    pub(super) fn count(&mut self, period: Duration, silence: Duration, pause: Duration) {
+        (self.spacing, self.silence, self.pause) = (period / MARKS_PER_PERIOD, silence, pause);
     }
 
-    /// A packet of `size` arrived at `at`. One without an arrival time is counted with the next that has
+    /// A packet of `size` that left at `sent` arrived at `at`. One without an arrival time is counted with the next that has
     /// one.
-    pub(super) fn on_delivery(&mut self, at: Option<Time>, size: Bytes) {
+    pub(super) fn on_delivery(&mut self, at: Option<Time>, sent: Time, size: Bytes) {
         self.undated = self.undated.saturating_add(size.get() as u32);
         let Some(at) = at else { return };
         let arrived = u64::from(std::mem::take(&mut self.undated));
@@ -102,12 +108,18 @@ impl Deliveries {
                 self.newest = (self.newest + 1) % MARKS as u32;
                 self.marks[self.newest as usize] = now;
             }
-            self.counted += at.since(last).min(SILENCE);
+            let most = if sent.since(self.sent) > self.pause {
+                self.silence.min(self.pause)
+            } else {
+                self.silence
+            };
+            self.counted += at.since(last).min(most);
             // Weighted by time: what counts is how long one waits for an arrival.
             let gap = at.since(last).as_nanos().min(LONGEST_GAP);
             self.gap = self.gap + gap * gap / GAP_MEMORY - self.gap * gap / GAP_MEMORY;
             self.last = Some(at);
         }
+        self.sent = sent;
         self.delivered += arrived;
     }
 
@@ -145,11 +157,12 @@ mod tests {
     use super::*;
 
     const PERIOD: Duration = Duration::from_millis(100);
+    const SILENCE: Duration = Duration::from_millis(80);
 
     fn every_ms(deliveries: &mut Deliveries, from: u64, to: u64) {
-        deliveries.measure_over(PERIOD);
+        deliveries.count(PERIOD, SILENCE, Duration::MAX);
         for ms in from..to {
-            deliveries.on_delivery(Some(Time::from_millis(ms)), Bytes::new(1000));
+            deliveries.on_delivery(Some(Time::from_millis(ms)), Time::ZERO, Bytes::new(1000));
         }
     }
 
@@ -172,7 +185,7 @@ mod tests {
         let mut deliveries = Deliveries::new();
         every_ms(&mut deliveries, 0, 1000);
         for ms in 1000..1150 {
-            deliveries.on_delivery(Some(Time::from_millis(ms)), Bytes::new(2000));
+            deliveries.on_delivery(Some(Time::from_millis(ms)), Time::ZERO, Bytes::new(2000));
         }
         let rate = deliveries.rate(PERIOD, Duration::ZERO).expect("many");
         assert_eq!(rate, Rate::from_mbps(16.0));
