@@ -116,10 +116,6 @@ BAD = [
         ["`most` must be left out where the source states a scenario only"],
     ),
     ("[[rows]]", "[[rows", ["not TOML"]),
-    ("[[rows]]", "[senders]\ncubic = 1\n[[rows]]", ["`senders.cubic` must be a sender, not 1"]),
-    ("[[rows]]", '[senders]\ncubic = "cubic"\n[[rows]]', ["`senders.cubic` must be `cubic` with settings"]),
-    ("[[rows]]", '[senders]\ncubic = "bbr:long_path=yes"\n[[rows]]', ["must be `cubic` with settings, not `bbr:long"]),
-    ("[[rows]]", '[senders]\ncubic = "cubic:x=1"\n[[rows]]', ["`senders.cubic` must be a sender", "no key `x`"]),
     ("compares = true", "sweep = { delay_ms = 5 }", ["`sweep.delay_ms` must be a list of values"]),
     ("compares = true", "seeds = 0", ["`seeds` must be a whole number from 1 to 100000, not 0"]),
     ("compares = true", 'when = { state = "DRIAN" }', ["row `quick`, when", "no state `DRIAN`", "mean `DRAIN`"]),
@@ -230,50 +226,6 @@ def test_a_missed_row_fails_the_command_if_it_is_published_for_the_sender(verus:
     assert verus("check", "vegas", "--suite", tmp_path / "mine.toml", "--json").code == 0
     derived = late.replace('"published"', '"derived"')
     assert verus("check", "cubic", "--suite", own(tmp_path, derived), "--json").code == 0
-
-
-def test_a_sender_that_the_source_sets_otherwise_is_run_both_ways_and_the_sources_decides(
-    verus: Command, tmp_path: Path
-) -> None:
-    slow = 'trace = "rate:10", delay_ms = 300, queue_bdp = 2'
-    text = OWN.replace('trace = "rate:10", queue_bdp = 2', slow)
-    text = text.replace("[[rows]]", '[senders]\ncubic = "cubic:long_path=yes"\n\n[[rows]]')
-
-    def run(scheme: str, most: float) -> tuple[int, Any]:
-        path = own(tmp_path, text.replace("most = 2", f"most = {most}"))
-        ran = verus("check", scheme, "--suite", path, "--json")
-        return ran.code, json.loads(ran.out)
-
-    code, easy = run("cubic", 10)
-    late, early = easy["value"], easy["source_value"]
-    assert (code, easy["verdict"], easy["source_verdict"]) == (0, "passed", "passed")
-    assert early < late - 0.6  # a round trip less, at the least
-    assert early == run("cubic:long_path=yes", 10)[1]["value"]
-    between = (early + late) / 2
-    code, row = run("cubic", between)
-    assert (code, row["verdict"], row["source_verdict"]) == (0, "missed", "passed")
-    assert (row["value"], row["source_scheme"]) == (late, "cubic:long_path=yes")
-    assert run("cubic", early / 2)[0] == 3
-    # With settings it is run as given; so is a sender that the suite does not name.
-    code, row = run("cubic:hystart=off", between)
-    assert (code, row["source_scheme"], row["source_verdict"]) == (3, "", "")
-    code, row = run("vegas", between)
-    assert (code, row["concerns"], row["source_scheme"]) == (0, "compared", "")
-
-    # A row may have its own, and what one run of the source gave is of its sender, too; that decides nothing.
-    suites_own = text.replace("most = 2", f"most = {between}").replace('"published"', '"measured"')
-    rows_own = suites_own.replace("[senders]\ncubic", "[[rows]]\nsenders.cubic").replace("\n\n[[rows]]", "", 1)
-    for measured in (suites_own, rows_own):
-        ran = verus("check", "cubic", "--suite", own(tmp_path, measured), "--json")
-        row = json.loads(ran.out)
-        assert (ran.code, row["verdict"], row["source_verdict"]) == (0, "missed", "passed")
-
-    own(tmp_path, text.replace("most = 2", f"most = {between}"))
-    ran = verus("check", "cubic", "--suite", tmp_path / "mine.toml", "--out", "here")
-    assert re.search(r"\d ✗ → \d[\d.]* ✓", ran.out), ran.out
-    assert "as the source sets it" in ran.out
-    said = verus("check", "--explain", "mine/quick", "--suite", tmp_path / "mine.toml").out
-    assert "the source's cubic is our `cubic:long_path=yes`, which decides" in said
 
 
 def test_what_is_not_done_in_time_is_missed_and_says_so(verus: Command, tmp_path: Path) -> None:

@@ -60,9 +60,6 @@ pub trait Controller: fmt::Debug + Send + Any {
         None
     }
 
-    /// A live source has produced a frame, which now waits to be sent.
-    fn on_frame(&mut self, _frame: &Frame) {}
-
     /// When to call [`on_tick`](Self::on_tick) next, if at all.
     fn next_tick(&self) -> Option<Time> {
         None
@@ -384,17 +381,6 @@ pub struct Delivery {
     pub delivered: Bytes,
     /// The rate; zero where the time was too short for one.
     pub rate: Rate,
-}
-
-/// A frame of a live source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
-    /// When it was produced.
-    pub now: Time,
-    /// Its size.
-    pub size: Bytes,
-    /// Bytes that wait to be sent, the frame included.
-    pub waiting: Bytes,
 }
 
 /// A retransmission timeout.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use crate::controller::{Controller, Feedback, Frame, Stamp, Timeout};
+use crate::controller::{Controller, Feedback, Stamp, Timeout};
 use crate::ecn::Ecn;
 use crate::flight::{Ledger, Revealed};
 use crate::pacer::Pacer;
@@ -325,14 +325,6 @@ impl<C: Hosted> Sender<C> {
         if let Some(available) = &mut self.state.source.available {
             *available = available.saturating_add(bytes.get());
         }
-    }
-
-    /// A live source has produced a frame of `size`, to be sent after what waits.
-    pub fn offer_frame(&mut self, now: Time, size: Bytes) {
-        self.offer(size);
-        let waiting = Bytes::new(self.state.source.available.unwrap_or(u64::MAX));
-        let frame = Frame { now, size, waiting };
-        self.controller.heard().on_frame(&frame);
     }
 
     /// The source stops for good: nothing more is sent, lost or not; what is in flight is still

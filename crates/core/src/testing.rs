@@ -46,18 +46,6 @@ pub fn feedback(now: Time, acked: &[Acked]) -> Feedback<'_> {
     }
 }
 
-/// Two rounds of forty packets, acknowledged one by one every 2 ms from these times on, in ms.
-pub fn two_rounds_of_single_acknowledgements<C: Controller>(path: &mut Path<C>, rtts_ms: [u64; 2]) {
-    for rtt_ms in rtts_ms {
-        path.send(40);
-        path.wait_ms(rtt_ms);
-        for number in path.in_flight_numbers() {
-            path.ack([number]);
-            path.wait_ms(2);
-        }
-    }
-}
-
 /// A controller, and the packets of its flow.
 pub struct Path<C> {
     /// The controller under test.

@@ -17,7 +17,6 @@
 //! Parameters". Marks (ECN) say nothing to it.
 
 use crate::initial_window::initial_window;
-use crate::long_path;
 use crate::rounds::Rounds;
 use crate::windowed::{TwoSpans, Windowed, WindowedMax};
 use rand_chacha::ChaCha8Rng;
@@ -61,32 +60,24 @@ const PACING_MARGIN: f64 = 0.99;
 const QUANTUM: Duration = Duration::from_millis(1);
 /// Before there is a sample, a round trip is taken to be this long.
 const UNKNOWN_RTT: Duration = Duration::from_millis(1);
-/// With the key `long_path`, a path of a longer round trip is long (picoquic: BBRLongRttThreshold).
-const LONG_RTT: Duration = Duration::from_millis(250);
 
 /// A configuration of BBR version 3.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The window at the start, in packets (RFC 6928: 10).
     pub initial_window_packets: f64,
-    /// Whether it starts faster, and empties the path less often, where the round trip is longer than 250 ms, as picoquic does.
-    pub long_path: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Config {
             initial_window_packets: 10.0,
-            long_path: false,
         }
     }
 }
 
 impl Configuration for Config {
-    const ROWS: &'static [Row<Self>] = &[
-        initial_window(field!(initial_window_packets)),
-        long_path::key(field!(long_path)),
-    ];
+    const ROWS: &'static [Row<Self>] = &[initial_window(field!(initial_window_packets))];
 }
 
 impl Configured for Config {
@@ -202,8 +193,6 @@ pub struct Bbr {
     extra_delivered: Bytes,
     extra_acked: WindowedMax<Bytes>,
     full: FullPipe,
-    /// Where the flow looks for the capacity of a long path, if it treats such paths as picoquic does.
-    search: Option<long_path::Search>,
 
     losses: Losses,
     next_number: u64,
@@ -278,7 +267,6 @@ impl Bbr {
             extra_delivered: Bytes::ZERO,
             extra_acked: Windowed::new(),
             full: FullPipe::default(),
-            search: config.long_path.then(long_path::Search::default),
             losses: Losses::new(),
             next_number: 0,
             loss_in_round: false,
@@ -326,17 +314,6 @@ impl Bbr {
         self.episode.in_recovery() || self.episode.timed_out()
     }
 
-    /// The round trip of a long path, where this flow treats such paths differently.
-    fn long_rtt(&self) -> Option<Duration> {
-        self.search?;
-        self.min_rtt.filter(|&rtt| rtt > LONG_RTT)
-    }
-
-    /// Likewise, in Startup.
-    fn searched_rtt(&self) -> Option<Duration> {
-        self.long_rtt().filter(|_| self.state == State::Startup)
-    }
-
     /// BDPMultiple.
     fn bdp(&self, bandwidth: Rate, gain: f64) -> Bytes {
         let Some(min_rtt) = self.min_rtt else {
@@ -346,9 +323,6 @@ impl Bbr {
     }
 
     fn quantum(&self) -> Bytes {
-        if self.searched_rtt().is_some() {
-            return long_path::burst(self.window);
-        }
         pacer::quantum(self.pacing_rate, QUANTUM, self.packet_size * 2)
     }
 
@@ -570,9 +544,6 @@ impl Bbr {
             let held = self.bdp(self.max_bw.get(), 1.0);
             self.inflight_long = Some(held.max(self.inflight_latest));
         }
-        if self.searched_rtt().is_some() && self.search.is_some_and(|search| search.is_full()) {
-            self.full.fill();
-        }
         if self.full.is_reached() {
             self.state = State::Drain;
             self.drain_round = self.rounds.count();
@@ -609,18 +580,10 @@ impl Bbr {
         let most = self.with_quantum(aimed + extra);
         if self.full.is_reached() {
             self.window = (self.window + newly_acked).min(most);
-        } else if self.window < most
-            || self.delivered < self.initial_window()
-            || self.searched_rtt().is_some()
-        {
+        } else if self.window < most || self.delivered < self.initial_window() {
             self.window += newly_acked;
         }
         self.window = self.window.max(self.least_window());
-        if let (Some(rtt), Some(search)) = (self.searched_rtt(), &self.search) {
-            self.window = self
-                .window
-                .max(search.least_window(self.initial_window(), rtt));
-        }
         if self.state == State::ProbeRtt {
             self.window = self.window.min(self.probe_rtt_window());
         }
@@ -721,11 +684,6 @@ impl Controller for Bbr {
             rtt: delivery.rtt,
             in_flight: feedback.in_flight,
         };
-        if let Some(search) = &mut self.search
-            && self.state == State::Startup
-        {
-            search.on_feedback(feedback);
-        }
         self.learn(&sample);
         if !self.has_seen_rtt && !feedback.smoothed_rtt.is_zero() {
             self.has_seen_rtt = true;
@@ -736,9 +694,6 @@ impl Controller for Bbr {
             self.window = self.window.max(self.window_before);
         }
         self.set_window(sample.newly_acked);
-        if let Some(rtt) = self.searched_rtt() {
-            self.pacing_rate = self.pacing_rate.max(long_path::pace(self.window, rtt));
-        }
     }
 
     fn on_timeout(&mut self, timeout: &Timeout<'_>) {
@@ -1084,52 +1039,9 @@ mod tests {
     fn values_out_of_range_are_refused_by_name() {
         let config = Config {
             initial_window_packets: f64::NAN,
-            ..Config::default()
         };
         let error = Bbr::new(&config, 1).expect_err("out of range");
         assert_eq!(error.field, "initial_window_packets");
-    }
-
-    fn long() -> Bbr {
-        let config = Config {
-            long_path: true,
-            ..Config::default()
-        };
-        Bbr::new(&config, 1).expect("in range")
-    }
-
-    #[test]
-    fn on_a_long_path_startup_follows_the_round_trip_and_ends_when_it_grows() {
-        for (rtt_ms, packets) in [(100, 11), (200, 11), (300, 30), (610, 61), (1000, 61)] {
-            let mut path = Path::new(long());
-            path.send(1);
-            path.wait_ms(rtt_ms);
-            path.ack([0]);
-            assert_eq!(path.controller.window(), SIZE * packets, "{rtt_ms} ms");
-        }
-        for (controller, leaves) in [(long(), true), (bbr(), false)] {
-            let mut path = Path::new(controller);
-            testing::two_rounds_of_single_acknowledgements(&mut path, [300, 500]);
-            assert_eq!(path.controller.state != State::Startup, leaves);
-        }
-    }
-
-    #[test]
-    fn on_a_long_path_probe_rtt_comes_after_a_hundred_round_trips() {
-        for (controller, first) in [(long(), 101), (bbr(), 17)] {
-            let mut path = Path::new(controller);
-            let mut rounds = 0;
-            while path.controller.state != State::ProbeRtt {
-                rounds += 1;
-                path.send(10);
-                path.wait_ms(300);
-                let numbers = path.in_flight_numbers();
-                path.ack(numbers);
-                assert!(rounds < 200);
-            }
-            // The first round sets the least round-trip time.
-            assert_eq!(rounds, first + 1);
-        }
     }
 
     proptest! {

@@ -16,7 +16,6 @@
 //! ```
 
 use crate::initial_window::initial_window;
-use crate::long_path;
 use crate::rounds::Rounds;
 use crate::windowed::{Windowed, WindowedMax};
 use rand::RngExt;
@@ -75,8 +74,6 @@ const PACING_MARGIN_PERCENT: u64 = 1;
 const SINGLE_BELOW: Rate = Rate::from_bps(1_200_000);
 /// Before there is a sample, a round trip is taken to be this long.
 const UNKNOWN_RTT: Duration = Duration::from_millis(1);
-/// With the key `long_path`, a path of a longer round trip is long (picoquic: BBR1_HYSTART_THRESHOLD_RTT).
-const LONG_RTT: Duration = Duration::from_millis(50);
 
 /// A configuration of BBR version 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,8 +82,6 @@ pub struct Config {
     pub initial_window_packets: f64,
     /// Whether to detect a rate that a token bucket enforces (Linux: yes).
     pub policer: bool,
-    /// Whether it starts faster where the round trip is longer than 50 ms, as picoquic does.
-    pub long_path: bool,
 }
 
 impl Default for Config {
@@ -94,7 +89,6 @@ impl Default for Config {
         Config {
             initial_window_packets: 10.0,
             policer: true,
-            long_path: false,
         }
     }
 }
@@ -103,7 +97,6 @@ impl Configuration for Config {
     const ROWS: &'static [Row<Self>] = &[
         initial_window(field!(initial_window_packets)),
         field!(policer).flag("a rate that a token bucket enforces is looked for (Linux)"),
-        long_path::key(field!(long_path)),
     ];
 }
 
@@ -153,8 +146,6 @@ pub struct Bbr1 {
     /// which none did.
     full_bandwidth: Rate,
     full_rounds: u32,
-    /// Where the flow looks for the capacity of a long path, if it treats such paths as picoquic does.
-    search: Option<long_path::Search>,
     aggregation: Aggregation,
     policer: Policer,
     episode: Episode<()>,
@@ -194,7 +185,6 @@ impl Bbr1 {
             has_seen_rtt: false,
             full_bandwidth: Rate::default(),
             full_rounds: 0,
-            search: config.long_path.then(long_path::Search::default),
             aggregation: Aggregation::default(),
             policer: Policer::default(),
             episode: Episode::new(Period::Repair),
@@ -208,13 +198,6 @@ impl Bbr1 {
 
     fn is_full(&self) -> bool {
         self.full_rounds >= FULL_ROUNDS
-    }
-
-    /// The round trip of a long path in Startup, where this flow treats such paths differently.
-    fn searched_rtt(&self) -> Option<Duration> {
-        self.search?;
-        let starting = self.mode == Mode::Startup;
-        self.min_rtt.filter(|&rtt| starting && rtt > LONG_RTT)
     }
 
     /// The bandwidth of the path, as far as it is known.
@@ -248,10 +231,7 @@ impl Bbr1 {
     /// Packets in a burst.
     fn burst_packets(&self) -> u64 {
         // The bytes that the rate carries in 2^-10 s.
-        let mut bytes = Bytes::new(self.pacing_rate.as_bps() / 8 / 1024).min(pacer::MOST_IN_BURST);
-        if self.searched_rtt().is_some() {
-            bytes = long_path::burst(self.packet_size * self.window);
-        }
+        let bytes = Bytes::new(self.pacing_rate.as_bps() / 8 / 1024).min(pacer::MOST_IN_BURST);
         let least = if self.pacing_rate < SINGLE_BELOW {
             1
         } else {
@@ -393,9 +373,6 @@ impl Bbr1 {
     }
 
     fn check_drained(&mut self, feedback: &Feedback<'_>) {
-        if self.searched_rtt().is_some() && self.search.is_some_and(|search| search.is_full()) {
-            self.full_rounds = FULL_ROUNDS;
-        }
         if self.mode == Mode::Startup && self.is_full() {
             self.mode = Mode::Drain;
         }
@@ -497,15 +474,10 @@ impl Bbr1 {
         let few = feedback.delivered < self.packet_size * self.initial_window;
         if self.is_full() {
             self.window = (self.window + acked).min(target);
-        } else if self.window < target || few || self.searched_rtt().is_some() {
+        } else if self.window < target || few {
             self.window += acked;
         }
         self.window = self.window.max(MIN_WINDOW_PACKETS);
-        if let (Some(rtt), Some(search)) = (self.searched_rtt(), &self.search) {
-            let initial = self.packet_size * self.initial_window;
-            let least = self.packets(search.least_window(initial, rtt));
-            self.window = self.window.max(least);
-        }
     }
 
     fn is_troubled(&self) -> bool {
@@ -572,19 +544,10 @@ impl Controller for Bbr1 {
             return;
         };
         self.heard_at = feedback.now;
-        if let Some(search) = &mut self.search
-            && self.mode == Mode::Startup
-        {
-            search.on_feedback(feedback);
-        }
         self.learn(feedback, &delivery);
         self.set_pacing_rate(self.pacing_gain(), feedback.smoothed_rtt);
         let acked = self.packets(feedback.newly_delivered());
         self.set_window(feedback, acked, was_troubled, begun);
-        if let Some(rtt) = self.searched_rtt() {
-            let pace = long_path::pace(self.packet_size * self.window, rtt);
-            self.pacing_rate = self.pacing_rate.max(pace);
-        }
     }
 
     fn on_timeout(&mut self, timeout: &Timeout<'_>) {
@@ -882,29 +845,6 @@ mod tests {
         };
         let error = Bbr1::new(&config, 1).expect_err("out of range");
         assert_eq!(error.field, "initial_window_packets");
-    }
-
-    #[test]
-    fn on_a_long_path_startup_follows_the_round_trip_and_ends_when_it_grows() {
-        let config = Config {
-            long_path: true,
-            ..Config::default()
-        };
-        let long = || Bbr1::new(&config, 1).expect("in range");
-        for (rtt_ms, packets) in [(100, 11), (200, 20), (610, 61), (1000, 61)] {
-            let mut path = Path::new(long());
-            path.send(1);
-            path.wait_ms(rtt_ms);
-            path.ack([0]);
-            assert_eq!(path.controller.window(), SIZE * packets, "{rtt_ms} ms");
-            let pace = long_path::pace(SIZE * packets, Duration::from_millis(rtt_ms));
-            assert!(path.controller.pacing_rate() >= Some(pace));
-        }
-        for (controller, leaves) in [(long(), true), (bbr1(), false)] {
-            let mut path = Path::new(controller);
-            testing::two_rounds_of_single_acknowledgements(&mut path, [300, 500]);
-            assert_eq!(path.controller.mode != Mode::Startup, leaves);
-        }
     }
 
     proptest! {

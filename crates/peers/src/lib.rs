@@ -10,7 +10,6 @@ pub mod constant;
 pub mod copa;
 mod initial_window;
 pub mod ledbatpp;
-mod long_path;
 pub mod prague;
 mod rounds;
 pub mod saturate;

@@ -8,8 +8,7 @@
 //!
 //! Names are those of the draft's section "Detailed Description of SCReAMv2 Sender Algorithm". Its suggestions are left out:
 //! REDUCE_JITTER, losses of links and policers, clock drift, competing flows; so are rate_adjust_factor and frame_size_dev, for
-//! which a sender would have to know how long frames wait in the source. The authors' code of 2024, whose rates beside TCP Prague
-//! they published, follows other rules: `released.rs`.
+//! which a sender would have to know how long frames wait in the source.
 
 use verus_core::configuration::Configured;
 use verus_core::controller::{Controller, Departure, Feedback, Phase, Timeout};
@@ -18,13 +17,11 @@ use verus_core::pacer;
 use verus_core::units::{Bytes, Duration, Rate, Time};
 use verus_words::configuration::{CHECKED, Configuration};
 use verus_words::range::{OutOfRange, Within};
-use verus_words::spec::{Row, Words, field, words};
+use verus_words::spec::{Row, field};
 
 mod queue;
-mod released;
 
 use queue::Queue;
-use released::Released;
 
 /// MIN_REF_WND, bytes; the window at the start.
 const MIN_REFERENCE: f64 = 3000.0;
@@ -75,22 +72,6 @@ pub struct Config {
     /// A burst is what the pace carries in this time, ms. Default 0.25, the least in the authors' record of runs: a queue of one
     /// millisecond is marked already (L4S).
     pub burst_ms: f64,
-    /// Which SCReAM version 2. Default the draft's.
-    pub version: Version,
-}
-
-/// A state of SCReAM version 2.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Version {
-    /// draft-ietf-ccwg-rfc8298bis-screamv2.
-    #[default]
-    Draft,
-    /// The authors' code of October 2024, which their record of runs is of.
-    Released,
-}
-
-impl Version {
-    const WORDS: Words<Version> = &[("draft", Version::Draft), ("2024-10", Version::Released)];
 }
 
 impl Config {
@@ -117,7 +98,6 @@ impl Default for Config {
             max_rate_mbps: 100.0,
             l4s: true,
             burst_ms: 0.25,
-            version: Version::default(),
         }
     }
 }
@@ -146,11 +126,6 @@ impl Configuration for Config {
         ),
         field!(l4s).flag("marks are answered by their share (L4S), not each like a loss"),
         field!(burst_ms).within("ms", "how long a burst is at the pace", BURST),
-        words!(
-            version,
-            Version::WORDS,
-            "the draft, or the authors' code of October 2024, of which their record is"
-        ),
     ];
 
     fn together(&self) -> Result<(), OutOfRange> {
@@ -162,18 +137,11 @@ impl Configuration for Config {
 
 impl Configured for Config {
     fn label(&self) -> (String, &'static [&'static str]) {
-        let name = match self.version {
-            Version::Draft => "SCReAM v2",
-            Version::Released => "SCReAM v2 of 2024-10",
-        };
-        (name.to_owned(), &["version"])
+        ("SCReAM v2".to_owned(), &[])
     }
 
     fn build(&self, _seed: u64) -> Box<dyn Controller> {
-        match self.version {
-            Version::Draft => Box::new(Scream::new(self.clone()).expect(CHECKED)),
-            Version::Released => Box::new(Released::new(self.clone())),
-        }
+        Box::new(Scream::new(self.clone()).expect(CHECKED))
     }
 }
 

@@ -446,7 +446,7 @@ impl Network {
             && let Some(frames) = frames
         {
             let (size, next) = frames.offer(now, sender.controller().media_rate());
-            sender.offer_frame(now, size);
+            sender.offer(size);
             if let Some(at) = next {
                 self.events.push(at, Event::Frame(index as u32));
             }

@@ -38,9 +38,6 @@ KINDS = {
 #: Runs of a row with different seeds, where its source does not ask for another number.
 SEEDS = 10
 
-#: Kinds of rows whose number is of the source's own sender.
-OF_A_SENDER = ("published", "measured")
-
 #: Stands for every sender in `controllers`.
 ANY = "any"
 
@@ -183,8 +180,6 @@ class Row:
         needs: What the simulator has not, if that is why the row cannot be run.
         unit_test: The unit test of the controller that asserts it, where a scenario cannot.
         note: What to know about its numbers.
-        senders: How the source sets senders of ours here where that is not our default; the suite's, unless the row
-            has its own.
         cases: What is run; the worst counts. Empty where it cannot be run.
         checks: What is asked.
     """
@@ -201,7 +196,6 @@ class Row:
     note: str
     deviation: str
     when: When | None
-    senders: Mapping[str, str]
     cases: tuple[Case, ...]
     checks: tuple[Check, ...]
 
@@ -225,7 +219,6 @@ class Suite:
         source: Where it is published.
         differences: Where the source's simulator does what ours does not.
         rows: In order.
-        senders: How the source sets senders of ours where that is not our default: `cubic` is `cubic:long_path=yes`.
     """
 
     name: str
@@ -234,7 +227,6 @@ class Suite:
     source: str
     differences: str
     rows: tuple[Row, ...]
-    senders: Mapping[str, str] = field(default_factory=dict)
 
 
 def load(name: str) -> Suite:
@@ -277,12 +269,11 @@ def read(text: str, name: str) -> Suite:
     title, about = table.text("title"), table.text("about")
     source, differences = table.text("source"), table.text("differences", "")
     seeds, shared, asks = table.whole("seeds", SEEDS), table.table("scenario"), table.number("asks_rtts") or 0.0
-    senders = _senders(table)
     rows = []
     for index, entry in enumerate(table.tables("rows")):
         identity = entry.get("id")
         place = f"row `{identity}`" if isinstance(identity, str) else f"row {index + 1}"
-        rows.append(_row(_Table(entry, f"`{name}`, {place}"), suite, seeds, shared, asks, senders))
+        rows.append(_row(_Table(entry, f"`{name}`, {place}"), suite, seeds, shared, asks))
     table.end()
     if not rows:
         table.refuse("rows", "must have at least one")
@@ -292,30 +283,10 @@ def read(text: str, name: str) -> Suite:
             if identity in seen:
                 raise ValueError(f"`{name}`, row `{row.id.partition('/')[2]}`: `{identity}` is there twice")
             seen.add(identity)
-    return Suite(
-        name=suite, title=title, about=about, source=source, differences=differences, rows=tuple(rows), senders=senders
-    )
+    return Suite(name=suite, title=title, about=about, source=source, differences=differences, rows=tuple(rows))
 
 
-def _senders(table: _Table) -> Mapping[str, str]:
-    """How the source sets senders: each name stands for itself with settings."""
-    senders = table.table("senders")
-    for name, text in senders.items():
-        place = f"senders.{name}"
-        if not isinstance(text, str):
-            table.refuse(place, f"must be a sender, not {shown(text)}")
-        try:
-            found = json.loads(_verus.check_scheme(text))["scheme"]
-        except ValueError as error:
-            table.refuse(place, f"must be a sender: {error}")
-        if found != name or text == name:
-            table.refuse(place, f"must be `{name}` with settings, not `{text}`")
-    return senders
-
-
-def _row(
-    table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks: float, senders: Mapping[str, str]
-) -> Row:
+def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks: float) -> Row:
     identity = table.text("id")
     if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*(/[\w.+-]+)*", identity):
         table.refuse("id", f"must be words joined by `/`, not `{identity}`")
@@ -328,7 +299,6 @@ def _row(
     needs, unit_test = table.text("needs", ""), table.text("unit_test", "")
     row_seeds = table.whole("seeds", seeds)
     deviation, when = table.text("deviation", ""), _when(table)
-    row_senders = {**senders, **_senders(table)}
     checks = tuple(
         _check(_Table(entry, f"{table.place}, check {number + 1}"), kind)
         for number, entry in enumerate(table.tables("checks"))
@@ -351,7 +321,6 @@ def _row(
         note=note,
         deviation=deviation,
         when=when,
-        senders=row_senders,
         cases=cases,
         checks=checks,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from verus.errors import FieldError, flag_of, near_or_all
 from verus.lab.scenario import DEFAULTS
-from verus.suites import ANY, KINDS, OF_A_SENDER, Check, Row, Suite
+from verus.suites import ANY, KINDS, Check, Row, Suite
 from verus.suites.judge import scenario_of
 from verus.suites.measures import MEASURES
 
@@ -62,11 +62,6 @@ def _of(suite: Suite, row: Row) -> Iterator[str]:
     yield f"kind: {row.kind} ({KINDS[row.kind]})"
     whom = "every sender" if ANY in row.controllers else ", ".join(row.controllers)
     yield f"for: {whom}" + ("; with other senders for comparison" if row.compares else "")
-    if row.kind in OF_A_SENDER:
-        decides = ", which decides" if row.kind == "published" else ""
-        for name, text in row.senders.items():
-            if name in row.controllers:
-                yield f"sender: the source's {name} is our `{text}`{decides}; `{name}` is run as it is, too"
     yield f"runs: the worst of {row.seeds} seeds"
     if row.when is not None:
         later = f", of those from {row.when.from_s:g} s on" if row.when.from_s else ""

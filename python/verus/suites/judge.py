@@ -11,7 +11,7 @@ from typing import Any, cast
 from verus.errors import FieldError, near_or_all
 from verus.lab.runner import Ended, Progress, measure_each, run_each
 from verus.lab.scenario import Contestant, Run
-from verus.suites import OF_A_SENDER, Check, Row, Suite, When, with_sender
+from verus.suites import Check, Row, Suite, When, with_sender
 from verus.suites.bbr_states import FINE_MS, STATES, states
 from verus.suites.measures import ENDS, MEASURES
 from verus.suites.seen import METRICS, RECORDS, NotSeenError, NotTriedError, Seen
@@ -67,9 +67,6 @@ class Verdict:
         source: Where it is published.
         note: What to know about its numbers.
         margin: How many times better the value is than it must be, below 1 if it is worse; None without such a number.
-        source_scheme: The sender as the source sets it, where that is not as given; else empty. Then it is run, too.
-        source_value: The worst value of that sender.
-        source_verdict: Its verdict, which decides whether missing the row fails the command.
     """
 
     suite: str
@@ -93,9 +90,6 @@ class Verdict:
     margin: float | None
     tried: int = 0
     runs: int = 0
-    source_scheme: str = ""
-    source_value: float | str | None = None
-    source_verdict: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -104,7 +98,7 @@ class Verdict:
     @property
     def failed(self) -> bool:
         """Whether it is why the command exits with another code than 0."""
-        return self.gates and (self.source_verdict or self.verdict) == MISSED
+        return self.gates and self.verdict == MISSED
 
 
 def check_measures(suite: Suite, file: str) -> None:
@@ -158,13 +152,11 @@ def judge(
         As `run_each`.
     """
     places = [
-        (row, sender)
+        (row, contestant)
         for suite in suites
         for contestant in contestants
         for row in suite.rows
         if _concern(row, contestant) is not None and row.cases
-        for sender in (contestant, _as_source(row, contestant))
-        if sender is not None
     ]
     moments = _moments(places, seed, seeds, threads)
     asked = {(row.id, sender.text): _values(row, sender, seed, _runs_of(row, seeds), moments) for row, sender in places}
@@ -183,14 +175,6 @@ def _concern(row: Row, contestant: Contestant) -> str | None:
     if row.names(contestant.scheme):
         return OWN
     return COMPARED if row.compares else None
-
-
-def _as_source(row: Row, contestant: Contestant) -> Contestant | None:
-    """The sender as the source of a number sets it, where it is ours by a bare name; else none."""
-    text = row.senders.get(contestant.text)
-    if text is None or row.kind not in OF_A_SENDER or not row.cases or contestant.scheme not in row.controllers:
-        return None
-    return Contestant.from_scheme(text)
 
 
 def _runs_of(row: Row, seeds: int | None) -> int:
@@ -395,7 +379,6 @@ def _verdicts(
 ) -> Iterator[Verdict]:
     concern = _concern(row, contestant)
     asked = all_asked.get((row.id, contestant.text))
-    source = _as_source(row, contestant)
     for check in row.checks:
         unit = _unit(row, check)
         if concern is None:
@@ -407,7 +390,6 @@ def _verdicts(
         else:
             assert asked is not None  # only what is not run here has nothing asked of it
             own = _judged(check, asked, found)
-        of_source = None if source is None else _judged(check, all_asked[row.id, source.text], found)
         yield Verdict(
             suite=suite.name,
             row=row.id_of(check),
@@ -430,9 +412,6 @@ def _verdicts(
             source=row.source,
             note=" ".join(text for text in (row.note, row.deviation and f"Deviation: {row.deviation}") if text),
             margin=check.margin(own.value),
-            source_scheme="" if source is None else source.text,
-            source_value=None if of_source is None else of_source.value,
-            source_verdict="" if of_source is None else of_source.verdict,
         )
 
 

@@ -22,9 +22,6 @@ COLUMNS = (
     "seeds",
     "tried",
     "runs",
-    "source_scheme",
-    "source_value",
-    "source_verdict",
 )
 
 
@@ -33,9 +30,8 @@ def to_csv(verdicts: Sequence[Verdict]) -> str:
     rows: list[Sequence[str]] = [COLUMNS]
     for one in verdicts:
         if one.verdict not in (NOT_APPLICABLE, NOT_RUN):
-            source = (one.source_scheme, _digits(one.source_value), one.source_verdict)
             own = (one.row, one.scheme, one.concerns, one.kind, one.wanted, _digits(one.value), one.verdict)
-            rows.append([*own, str(one.seeds), str(one.tried), str(one.runs), *source])
+            rows.append([*own, str(one.seeds), str(one.tried), str(one.runs)])
     return csv_of(rows)
 
 

@@ -20,8 +20,7 @@ SIGNS = {PASSED: "✓", MISSED: "✗", MEASURED: "", NOT_TRIED: "not tried", NOT
 
 NOTE = (
     "✓ passed, ✗ missed, each by the worst of all seeds; (…) the source states the row for another sender: shown for "
-    "comparison. → the sender as the source sets it, where that comes to another value. "
-    "Published rows of a sender's own decide the exit code. `verus check --explain ROW` says what a row is."
+    "comparison. Published rows of a sender's own decide the exit code. `verus check --explain ROW` says what a row is."
 )
 
 
@@ -51,16 +50,9 @@ def cell(verdict: Verdict) -> str:
     if verdict.verdict in (NOT_RUN, NOT_TRIED):
         return SIGNS[verdict.verdict]
     text = f"{value(verdict)} {SIGNS[verdict.verdict]}".strip()
-    if _differs(verdict):
-        text += f" → {shown(verdict.source_value)} {SIGNS[verdict.source_verdict]}"
     if 0 < verdict.tried < verdict.runs:
         text += f", tried in {verdict.tried} of {verdict.runs}"
     return f"({text})" if verdict.concerns == COMPARED else text
-
-
-def _differs(verdict: Verdict) -> bool:
-    """Whether the sender as the source sets it comes to another value than as given."""
-    return bool(verdict.source_scheme) and verdict.source_value != verdict.value
 
 
 def told(verdict: Verdict) -> str:
@@ -69,9 +61,6 @@ def told(verdict: Verdict) -> str:
         return f"{verdict.verdict}: {verdict.why}"
     unit = f" {verdict.unit}" if verdict.unit else ""
     found = verdict.why if verdict.value is None else f"{value(verdict)}{unit}"
-    if _differs(verdict):
-        source = "no value" if verdict.source_value is None else f"{shown(verdict.source_value)}{unit}"
-        found += f"; as the source sets it (`{verdict.source_scheme}`): {source}, {verdict.source_verdict}"
     return f"{found}; asked: {verdict.wanted}" if verdict.wanted else found
 
 
@@ -87,19 +76,16 @@ def by_row(suite: Suite, verdicts: Sequence[Verdict]) -> dict[str, dict[str, Ver
 def counted(verdicts: Sequence[Verdict]) -> dict[str, str]:
     """What a sender's verdicts come to, by what they are for."""
 
-    def passed(chosen: Sequence[Verdict], *, as_source: bool = False) -> str:
-        found = [(as_source and one.source_verdict) or one.verdict for one in chosen]
-        run = [verdict for verdict in found if verdict in (PASSED, MISSED)]
+    def passed(chosen: Sequence[Verdict]) -> str:
+        run = [one.verdict for one in chosen if one.verdict in (PASSED, MISSED)]
         return f"{run.count(PASSED)} of {len(run)}" if run else "–"
 
     published = [one for one in verdicts if one.gates]
-    sources = [one for one in published if one.source_scheme]
     seeds = sorted({one.seeds for one in verdicts if one.seeds and one.concerns == OWN})
     return {
         "seeds": "–" if not seeds else f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}",
         "published": passed(published),
-        "as the source sets it": passed(published, as_source=True) if sources else "–",
-        "others of its own": passed([one for one in verdicts if one.concerns == OWN and not one.gates], as_source=True),
+        "others of its own": passed([one for one in verdicts if one.concerns == OWN and not one.gates]),
         "for comparison": passed([one for one in verdicts if one.concerns == COMPARED]),
         "not tried": str(sum(one.verdict == NOT_TRIED for one in verdicts)),
         "not run": str(sum(one.verdict == NOT_RUN for one in verdicts)),

@@ -2,7 +2,6 @@
 
 use super::probe::AckPhase;
 use super::{Bbr, Sample, State};
-use crate::long_path;
 use verus_core::units::Duration;
 
 /// MinRTTFilterLen.
@@ -14,10 +13,7 @@ pub(super) const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 impl Bbr {
     /// UpdateMinRTT.
     pub(super) fn update_min_rtt(&mut self, sample: &Sample) {
-        let every = self
-            .long_rtt()
-            .map_or(PROBE_RTT_EVERY, long_path::probe_rtt_every);
-        self.probe_rtt_expired = self.now > self.probe_rtt_at + every;
+        self.probe_rtt_expired = self.now > self.probe_rtt_at + PROBE_RTT_EVERY;
         let delay = match self.probe_rtt_delay {
             Some(delay) if delay <= sample.rtt && !self.probe_rtt_expired => delay,
             _ => {

@@ -19,7 +19,6 @@
 use super::hystart::{HyStart, Watch};
 use super::{Common, ECN_MEANING, Law, PERIOD_MEANING, PERIODS, Seen, Tcp, Window};
 use crate::initial_window::initial_window;
-use crate::long_path;
 use verus_core::configuration::Configured;
 use verus_core::controller::{Controller, Departure, Feedback};
 use verus_core::units::{Duration, Time};
@@ -69,8 +68,6 @@ pub struct Config {
     /// While no maximum is known (no loss yet, or a timeout since), the window grows by at least
     /// this share of itself in a round (Linux: 0.05; the RFC has no such rule: 0).
     pub uncharted_growth: f64,
-    /// Whether slow start is faster where the round trip is longer than 100 ms, as picoquic's is.
-    pub long_path: bool,
 }
 
 impl Default for Config {
@@ -86,7 +83,6 @@ impl Default for Config {
             hystart: HyStart::Classic,
             lookahead: Lookahead::MinRtt,
             uncharted_growth: 0.05,
-            long_path: false,
         }
     }
 }
@@ -144,7 +140,6 @@ impl Configuration for Config {
             GROWTH,
         ),
         field!(common.ecn).flag(ECN_MEANING),
-        long_path::key(field!(long_path)),
     ];
 }
 
@@ -189,8 +184,6 @@ pub struct Curve {
     alpha: f64,
     memory: Memory,
     watch: Watch,
-    /// Where the flow looks for the capacity of a long path: until its first slow start ends.
-    search: Option<long_path::Search>,
     /// When the window was last considered.
     considered_at: Time,
 }
@@ -236,26 +229,6 @@ impl Curve {
             grown = grown.max(epoch.reno);
         }
         cwnd.packets = grown;
-    }
-
-    /// The window is at least what a long path is known to need.
-    fn search(&mut self, window: &mut Window, seen: &Seen<'_>) {
-        let Some(search) = &mut self.search else {
-            return;
-        };
-        if window.threshold.is_some() {
-            self.search = None;
-            return;
-        }
-        search.on_feedback(seen.feedback);
-        let min_rtt = seen.feedback.min_rtt;
-        if min_rtt > long_path::REFERENCE_RTT {
-            let initial = seen
-                .packet_size
-                .mul_f64(self.config.common.initial_window_packets);
-            let least = search.least_window(initial, min_rtt);
-            window.packets = window.packets.max(least / seen.packet_size);
-        }
     }
 
     /// The source, not the window, holds the sender back: the window stays, and the time does not
@@ -327,7 +300,6 @@ impl Law for Curve {
                 epoch: None,
             },
             watch: Watch::new(config.hystart, Time::ZERO),
-            search: config.long_path.then(long_path::Search::default),
             config,
             considered_at: Time::ZERO,
         })
@@ -367,7 +339,6 @@ impl Law for Curve {
         }
         if window.in_slow_start() {
             acked = seen.slow_start(window, &mut self.watch);
-            self.search(window, seen);
         }
         if acked > 0.0 {
             self.avoid(window, seen.feedback, acked);
@@ -731,21 +702,6 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(Cubic::new(config).unwrap_err().field, "uncharted_growth");
-    }
-
-    #[test]
-    fn on_a_long_path_the_window_at_the_start_follows_the_round_trip() {
-        for (rtt_ms, packets) in [(100, 11), (200, 20), (610, 61), (1000, 61)] {
-            let config = Config {
-                long_path: true,
-                ..Config::default()
-            };
-            let mut path = Path::new(Cubic::new(config).expect("in range"));
-            path.fill();
-            path.wait_ms(rtt_ms);
-            path.ack([0]);
-            assert_eq!(path.controller.window(), SIZE * packets, "{rtt_ms} ms");
-        }
     }
 
     proptest! {

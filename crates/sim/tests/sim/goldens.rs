@@ -473,7 +473,7 @@ fn runs() -> Vec<Run> {
         ("PIE", "cubic:ecn=yes"),
         ("FQ-CoDel", "cubic:ecn=yes"),
         ("DualPI2", "prague"),
-        ("DualPI2", "scream:version=2024-10"),
+        ("DualPI2", "scream"),
         ("DualPI2 of the RFC on a trace", "cubic:ecn=yes"),
     ];
     // Scenarios of queues, whose senders are above.

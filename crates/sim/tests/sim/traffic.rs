@@ -101,7 +101,6 @@ fn time_never_goes_back_after_a_pause() {
         "sprout",
         "vivace",
         "scream",
-        "scream:version=2024-10",
         "c4",
         "bbr",
         "constant:rate_mbps=6",
