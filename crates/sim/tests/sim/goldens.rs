@@ -427,9 +427,10 @@ struct Run {
     scenario: Scenario,
 }
 
-/// Verus has a hand in each scenario that is its own; `others` are what else runs over which.
+/// Verus and forward run over each scenario of these; `others` are what else runs over which.
 fn runs() -> Vec<Run> {
     let modes = [
+        "forward",
         "verus:mode=paper,ratio=4",
         "verus:mode=prototype,ratio=4",
         "verus:ratio=2",
