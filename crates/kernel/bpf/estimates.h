@@ -140,6 +140,7 @@ static inline void path_lengthen(struct path_delay *p)
 
 #define MARKS 16
 #define MARKS_PER_PERIOD 12
+#define SILENCE (80 * MS)
 #define GAP_MEMORY 3000000000ull
 #define LONGEST_GAP 30000000ull
 
@@ -155,7 +156,6 @@ struct deliveries {
 	u64 delivered;
 	u64 last;
 	u64 spacing;
-	u64 silence;
 	u64 pause;
 	u64 sent;
 	/* G. */
@@ -174,7 +174,7 @@ static inline void deliveries_on(struct deliveries *d, u64 at, u64 sent, u64 siz
 	if (at > d->last) {
 		u32 now = d->counted >> 6;
 		u64 newest = masked(d->newest, MARKS - 1);
-		u64 most = d->silence;
+		u64 most = SILENCE;
 		u64 gap = less(at, d->last);
 
 		if ((u64)(u32)(now - d->marks[newest].at) << 6 >= d->spacing) {
@@ -275,7 +275,6 @@ static inline void estimates_new(struct estimates *e, u64 budget)
 	e->path.there.older = e->path.there.newer = NO_SAMPLE;
 	e->path.standing.older = e->path.standing.newer = NO_SAMPLE;
 	e->path.brief.older = e->path.brief.newer = NO_SAMPLE;
-	e->deliveries.silence = ~0ull;
 	e->deliveries.pause = ~0ull;
 }
 
@@ -357,7 +356,6 @@ static inline void estimates_refresh(struct estimates *e, u64 now, u64 packet, i
 	e->looked = now;
 	estimates_want(e);
 	e->deliveries.spacing = estimates_period(e, packet) / MARKS_PER_PERIOD;
-	e->deliveries.silence = law_silence(e->deliveries.gap / 1000) * 1000;
 	e->deliveries.pause = more(e->base, e->wanted) / 2;
 }
 

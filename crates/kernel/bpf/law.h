@@ -21,7 +21,6 @@
 #define GAPS 4
 #define LONGEST_GAPS 80000ull
 #define LONGEST_HORIZON 200000ull
-#define LEAST_SILENCE 20000ull
 #define DRAIN_PERCENT 15
 #define SMALL_PACKETS 4
 #define LEAST_SHARE 8
@@ -76,12 +75,6 @@ static inline u64 law_horizon(u64 gap, u64 spread)
 	u64 gaps = smaller(GAPS * smaller(gap, LONGEST), LONGEST_GAPS);
 
 	return smaller(gaps + smaller(spread, LONGEST), LONGEST_HORIZON);
-}
-
-/* How long a silence counts for in r, us. */
-static inline u64 law_silence(u64 gap)
-{
-	return smaller(larger(GAPS * smaller(gap, LONGEST), LEAST_SILENCE), LONGEST_GAPS);
 }
 
 /* W and its pace. */

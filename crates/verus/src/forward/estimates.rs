@@ -238,17 +238,12 @@ impl Estimates {
         }
         self.looked = now;
         self.want();
-        let silence = if self.parts.has(Part::Horizon) {
-            Duration::from_micros(law::silence(self.deliveries.gap().as_micros()))
-        } else {
-            UNMEASURED
-        };
         let pause = if self.parts.has(Part::CutPauses) {
             (self.base + self.wanted) / 2
         } else {
             Duration::MAX
         };
-        self.deliveries.count(self.period(packet), silence, pause);
+        self.deliveries.count(self.period(packet), pause);
     }
 
     /// Takes q anew.

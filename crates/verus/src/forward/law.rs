@@ -39,8 +39,6 @@ const GAPS: u64 = 4;
 const LONGEST_GAPS: u64 = 80_000;
 /// The longest horizon, µs.
 const LONGEST_HORIZON: u64 = 200_000;
-/// A silence of up to this counts whole as time in r, however even arrivals are, µs.
-const LEAST_SILENCE: u64 = 20_000;
 /// The window in a drain, in percent of r D: so small that the queue empties even if D is too long because it was measured
 /// with other flows' queue in it.
 const DRAIN_PERCENT: u64 = 15;
@@ -135,12 +133,6 @@ pub fn wanted(channel: &Channel) -> u64 {
 pub fn horizon(gap: u64, spread: u64) -> u64 {
     let gaps = (GAPS * gap.min(LONGEST)).min(LONGEST_GAPS);
     (gaps + spread.min(LONGEST)).min(LONGEST_HORIZON)
-}
-
-/// How long a silence between arrivals counts for in r at the most, µs.
-#[must_use]
-pub fn silence(gap: u64) -> u64 {
-    (GAPS * gap.min(LONGEST)).clamp(LEAST_SILENCE, LONGEST_GAPS)
 }
 
 /// W, and the pace at which it leaves.
@@ -306,9 +298,6 @@ mod tests {
         assert_eq!(horizon(1_000, 3_000), 7_000);
         assert_eq!(horizon(30_000, 3_000), 83_000);
         assert_eq!(horizon(30_000, 10_000_000), 200_000);
-        assert_eq!(silence(1_000), 20_000);
-        assert_eq!(silence(10_000), 40_000);
-        assert_eq!(silence(30_000), 80_000);
     }
 
     #[test]
@@ -336,7 +325,6 @@ mod tests {
             let decision = decide(&State { rate, base, queue, wanted, packet, given, phase });
             prop_assert!(decision.pace >= 1);
             prop_assert!(horizon(gap, spread) <= LONGEST_HORIZON);
-            prop_assert!((LEAST_SILENCE..=LONGEST_GAPS).contains(&silence(gap)));
         }
     }
 }

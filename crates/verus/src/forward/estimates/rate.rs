@@ -1,6 +1,6 @@
 //! r, the delivery rate by the receiver's clock: bytes delivered over the time that this took.
 //!
-//! A silence counts only up to a bound: how long an outage was says nothing of the rate after it.
+//! A silence counts for [`SILENCE`] at most: how long an outage was says nothing of the rate after it.
 
 use verus_core::units::{Bytes, Duration, Rate, Time};
 
@@ -9,6 +9,10 @@ const MARKS: usize = 16;
 /// A new mark follows after this part of the period. Fewer than [`MARKS`], so that a period that grows still begins at a
 /// mark that is kept.
 const MARKS_PER_PERIOD: u64 = 12;
+
+/// What a silence counts for at the most. With less, flows that share a link, each of which is often silent, take the link
+/// for faster than their share of it: ten of them queue for longer, and less alike.
+const SILENCE: Duration = Duration::from_millis(80);
 
 /// The mean gap between arrivals is one over this time.
 const GAP_MEMORY: u64 = 3_000_000_000;
@@ -57,9 +61,7 @@ pub(super) struct Deliveries {
     undated: u32,
     /// Least time from one mark to the next.
     spacing: Duration,
-    /// The longest that a silence counts for.
-    silence: Duration,
-    /// The same for a silence that the sender caused, by sending nothing for longer than this.
+    /// The longest that a silence counts for that the sender caused, by sending nothing for longer than this.
     pause: Duration,
     /// When the packet delivered last had left.
     sent: Time,
@@ -77,17 +79,16 @@ impl Deliveries {
             last: None,
             undated: 0,
             spacing: Duration::ZERO,
-            silence: Duration::MAX,
             pause: Duration::MAX,
             sent: Time::ZERO,
             gap: 0,
         }
     }
 
-    /// From now on the rate is measured over `period`. A silence counts for at most `silence`, and one that the sender
-    /// caused, by sending nothing for longer than `pause`, for at most `pause`; with [`Duration::MAX`], for all of itself.
-    pub(super) fn count(&mut self, period: Duration, silence: Duration, pause: Duration) {
-        (self.spacing, self.silence, self.pause) = (period / MARKS_PER_PERIOD, silence, pause);
+    /// From now on the rate is measured over `period`, and a silence that the sender caused, by sending nothing for longer
+    /// than `pause`, counts for at most `pause`.
+    pub(super) fn count(&mut self, period: Duration, pause: Duration) {
+        (self.spacing, self.pause) = (period / MARKS_PER_PERIOD, pause);
     }
 
     /// A packet of `size` that left at `sent` arrived at `at`. One without an arrival time is counted with the next that has
@@ -109,9 +110,9 @@ impl Deliveries {
                 self.marks[self.newest as usize] = now;
             }
             let most = if sent.since(self.sent) > self.pause {
-                self.silence.min(self.pause)
+                SILENCE.min(self.pause)
             } else {
-                self.silence
+                SILENCE
             };
             self.counted += at.since(last).min(most);
             // Weighted by time: what counts is how long one waits for an arrival.
@@ -157,10 +158,9 @@ mod tests {
     use super::*;
 
     const PERIOD: Duration = Duration::from_millis(100);
-    const SILENCE: Duration = Duration::from_millis(80);
 
     fn every_ms(deliveries: &mut Deliveries, from: u64, to: u64) {
-        deliveries.count(PERIOD, SILENCE, Duration::MAX);
+        deliveries.count(PERIOD, Duration::MAX);
         for ms in from..to {
             deliveries.on_delivery(Some(Time::from_millis(ms)), Time::ZERO, Bytes::new(1000));
         }
