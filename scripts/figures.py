@@ -32,12 +32,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import behaviour
 import kernel_queues
 
 import verus
 from verus import suites
 from verus.lab.scenario import Contestant
-from verus.papers.own import arena
+from verus.papers.own.arena.field import SENDERS as ARENA
 from verus.suites.judge import MISSED, PASSED, judge
 from verus.suites.show import shown
 
@@ -52,6 +53,20 @@ REPRODUCED = {
     "ablation.csv": ("reproduce ablation", "verus.md"),
     "arena.csv": ("reproduce arena", "arena.md"),
     "check.csv": ("check cubic bbr1 bbr c4 prague copa ledbatpp forward scream verus:ratio=2", "check.md"),
+}
+#: Whose behaviour a result is of that depends on no clock: where one of them changes, the result is made again.
+SENDERS: dict[str, list[str]] = {
+    "claims.csv": ["cubic", "model", "newreno", "sprout", "vegas", "verus"],
+    "ablation.csv": ["cubic", "verus"],
+    "arena.csv": sorted({scheme.partition(":")[0] for scheme in ARENA.values()}),
+    "check.csv": sorted({word.partition(":")[0] for word in REPRODUCED["check.csv"][0].split()[1:]}),
+    "forward.txt": ["cubic", "forward", "newreno", "verus"],
+    "forward-parts.txt": ["cubic", "forward", "newreno", "verus"],
+    "peers.txt": ["cubic", "forward", "sprout", "vegas", "verus"],
+    "recordings.txt": ["cubic", "newreno", "verus"],
+    "losses.txt": ["cubic", "newreno", "verus"],
+    "fairness.txt": ["cubic", "verus"],
+    "umts.txt": ["verus"],
 }
 #: Those that read no recordings.
 WITHOUT_RECORDINGS = {"check.csv", "laws.txt", "arena-cost.txt", "compare-rate.txt", "kernel-queues.txt"}
@@ -195,11 +210,11 @@ def forward_parts(traces: str) -> Iterator[str]:
 def arena_cost(_: str) -> Iterator[str]:
     """What a simulated packet costs in CPU time with each sender, over what it costs with Cubic."""
     packets_each, rounds = 200 * 10e6 / (8 * 1500), 9
-    found: dict[str, list[float]] = {label: [] for label in arena.SENDERS}
+    found: dict[str, list[float]] = {label: [] for label in ARENA}
     for _round in range(rounds):
         # In turn, so that whatever else the machine does meets all alike.
         cost = {}
-        for label, scheme in arena.SENDERS.items():
+        for label, scheme in ARENA.items():
             began = time.process_time()
             (row,) = compared(["rate:10"], [scheme], queues=["droptail:bytes=200000"], duration_s=200)
             cost[label] = (time.process_time() - began) / (packets_each * row["utilization"])
@@ -260,6 +275,7 @@ LAWFUL = [
     "forward",
     "verus:ratio=2",
 ]
+SENDERS["laws.txt"] = sorted({scheme.partition(":")[0] for scheme in LAWFUL})
 
 
 def laws(_: str) -> Iterator[str]:
@@ -390,6 +406,8 @@ def main() -> None:
                 "commit": commit.strip(),
                 "machine": machine(),
             }
+            if senders := SENDERS.get(name):
+                sources[name] |= {"senders": senders, "behaviour": behaviour.digest(senders)}
             (RESULTS / "sources.json").write_text(json.dumps(sources, indent=1, ensure_ascii=False) + "\n")
 
 

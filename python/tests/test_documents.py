@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import re
+import runpy
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,14 @@ def test_every_result_says_where_it_comes_from() -> None:
     for name, source in SOURCES.items():
         assert all(source[key] for key in ("page", "command", "made", "commit", "machine")), name
         assert (DOCS / source["page"]).exists()
+
+
+def test_every_result_is_of_how_its_senders_behave_now() -> None:
+    digest: Callable[[list[str]], str] = runpy.run_path(str(DOCS.parent / "scripts" / "behaviour.py"))["digest"]
+    known = {name: source for name, source in SOURCES.items() if "senders" in source}
+    assert {"arena.csv", "check.csv", "claims.csv", "forward.txt", "laws.txt"} <= known.keys()
+    old = [name for name, source in known.items() if digest(source["senders"]) != source["behaviour"]]
+    assert not old, f"a sender has changed since: scripts/figures.py --traces FOLDER --only {' '.join(old)}"
 
 
 MARK = re.compile(r"<!-- from (\S+) -->")
