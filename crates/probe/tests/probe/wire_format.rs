@@ -230,7 +230,11 @@ fn documented() -> BTreeMap<String, Vec<u8>> {
 
 fn hex(bytes: &[u8]) -> String {
     let rows = bytes.chunks(16).map(|row| {
-        let word = |word: &[u8]| word.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let word = |word: &[u8]| {
+            word.iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+        };
         row.chunks(4).map(word).collect::<Vec<_>>().join(" ")
     });
     rows.collect::<Vec<_>>().join("\n")
