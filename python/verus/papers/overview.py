@@ -126,10 +126,12 @@ class Overview:
             head, *others = Grid(heads=heads, rows=rows).markdown()
             lines += [head.replace("|  |", "| |"), *others, ""]
             missed = [one for one in judged if one.missed]
-            for cause in dict.fromkeys(one.cause for one in missed):  # the table has by how much
-                says = "; ".join(f"*{one.claim.says}*" for one in missed if one.cause == cause)
-                lines.append(f"- {says}: {cause}")
-            lines.append("")
+            causes = [
+                ["; ".join(one.claim.says for one in missed if one.cause == cause), cause]
+                for cause in dict.fromkeys(one.cause for one in missed)
+            ]
+            if causes:
+                lines += [*Grid(heads=["not held", "cause"], rows=causes).markdown(), ""]
         return "\n".join(lines).rstrip() + "\n"
 
     def to_csv(self) -> str:
