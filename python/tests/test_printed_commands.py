@@ -52,7 +52,7 @@ def elsewhere(command: str) -> str | None:
         return "a package that is installed, whose unit a test of crates/kernel runs"
     if (
         of_kernel := re.search(
-            r"\bkernel (?:load|unload|status|trace)|tcp_congestion_control|congctl|--congestion", command
+            r"\bkernel (?:load|unload|status|trace)|tcp_congestion_control|ip route change|--congestion", command
         )
     ) and (why := no_kernel()):
         return f"{of_kernel[0]}: {why}"

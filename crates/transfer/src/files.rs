@@ -569,7 +569,7 @@ impl Part {
             }
             _ => Err(Refusal::new(
                 Reason::Damaged,
-                "somebody put another file in its place just then",
+                "another file took its place meanwhile",
             )),
         }
     }

@@ -22,10 +22,9 @@ from verus.report.page import Page, Section, to_html
 _ABOUT = (
     "Each row is a sentence or number of the papers that can be measured, and what `verus reproduce all` measures, "
     "with seed 1. The list (`claims.csv`) was written before anything was measured. A claim is checked on one of "
-    "two sets of channels, built-in or recorded: the one whose column comes first. The claims that matter most are "
-    "bold. Verus is in its default mode, robust. Further columns, where present, have the same claim with Verus in "
-    "another mode instead of the default one (`--modes paper,prototype`), on the channels on which the claim is "
-    "checked; a value is bold where the claim does not hold."
+    "two sets of channels, built-in or recorded: the one whose column comes first. Headline claims are bold. Verus is "
+    "in its default mode; the columns `paper` and `prototype` have another mode (`--modes`), in bold where the claim "
+    "does not hold. Below each table stands why a claim does not hold."
 )
 
 
@@ -126,8 +125,13 @@ class Overview:
                 rows.append([*cells, *(_mode_text(one, mode) for mode in modes)])
             head, *others = Grid(heads=heads, rows=rows).markdown()
             lines += [head.replace("|  |", "| |"), *others, ""]
-            lines += [f"- *{one.claim.says}*: {one.why}" for one in judged if one.missed]
-            lines.append("")
+            missed = [one for one in judged if one.missed]
+            causes = [
+                ["; ".join(one.claim.says for one in missed if one.cause == cause), cause]
+                for cause in dict.fromkeys(one.cause for one in missed)
+            ]
+            if causes:
+                lines += [*Grid(heads=["not held", "cause"], rows=causes).markdown(), ""]
         return "\n".join(lines).rstrip() + "\n"
 
     def to_csv(self) -> str:

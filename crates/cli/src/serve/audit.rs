@@ -53,7 +53,7 @@ impl Audit {
             return Err(cannot(&"it is not a file"));
         }
         if found.uid() != geteuid().as_raw() {
-            let why = format!("it belongs to somebody else (user {})", found.uid());
+            let why = format!("it belongs to another user ({})", found.uid());
             return Err(cannot(&why));
         }
         if found.mode() & 0o022 != 0 {

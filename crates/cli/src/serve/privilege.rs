@@ -300,7 +300,7 @@ pub fn choose(given: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Fai
     match given {
         Some("root") => Ok(Standing::Same),
         Some(_) => Err(Failure::usage(
-            "--user: becoming somebody else is for Linux",
+            "--user: to become another user takes Linux",
         )),
         None if rustix::process::geteuid().is_root() => Err(Failure::usage(
             "serve should not run as root; --user root does so nevertheless",
@@ -317,7 +317,7 @@ pub fn choose(given: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Fai
 pub fn choose_for_tokens(given: Option<&str>) -> Result<Standing, Failure> {
     match given {
         Some(_) => Err(Failure::usage(
-            "--user: becoming somebody else is for Linux",
+            "--user: to become another user takes Linux",
         )),
         None => Ok(Standing::Same),
     }

@@ -218,8 +218,9 @@ fn documented() -> BTreeMap<String, Vec<u8>> {
                 assert!(found.insert(name.clone(), bytes).is_none(), "{name} twice");
             }
         } else if let Some(bytes) = &mut block {
-            let digits = line.split(';').next().unwrap_or_default();
-            bytes.extend(digits.split_whitespace().map(|byte| {
+            let digits = line.split(';').next().unwrap_or_default().replace(' ', "");
+            bytes.extend(digits.as_bytes().chunks(2).map(|byte| {
+                let byte = std::str::from_utf8(byte).expect("hexadecimal digits");
                 u8::from_str_radix(byte, 16).unwrap_or_else(|_| panic!("{name}: `{byte}`"))
             }));
         }
@@ -229,8 +230,12 @@ fn documented() -> BTreeMap<String, Vec<u8>> {
 
 fn hex(bytes: &[u8]) -> String {
     let rows = bytes.chunks(16).map(|row| {
-        let row: Vec<String> = row.iter().map(|byte| format!("{byte:02x}")).collect();
-        row.join(" ")
+        let word = |word: &[u8]| {
+            word.iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+        };
+        row.chunks(4).map(word).collect::<Vec<_>>().join(" ")
     });
     rows.collect::<Vec<_>>().join("\n")
 }

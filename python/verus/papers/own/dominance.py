@@ -1,4 +1,4 @@
-"""Who is beaten on both axes by whom: an order of senders that weighs neither throughput nor delay against the other.
+"""Which sender is better on both axes: an order that weighs neither throughput nor delay against the other.
 
 A score (throughput over delay, or a sum with weights) needs an exchange rate between Mbit/s and ms, which no two users
 share, and hides that most pairs of senders are not comparable. So a sender *dominates* another on a path where it is

@@ -65,10 +65,10 @@ const LOWERED: f64 = 0.9;
 /// Below this share of the product a gentle drain goes straight to [`DRAINED_PACKETS`]: the capacity, and
 /// with it the product, can change by as much in the course of a drain.
 const LAST_SHARE: f64 = 0.7;
-/// For an R below this a drain is not gentle if the delay is within [`NEAR_LIMIT`] of R · D_min: with so small an R, the
-/// flow's own queue alone would be shorter, so other flows must share the bottleneck. They may take what a
-/// gentle drain leaves standing for the path. With a larger R, a D_min that is somewhat too large costs less than
-/// an idle path.
+/// For an R below this a drain is not gentle if the delay is within [`NEAR_LIMIT`] of R · D_min. At a small R the flow's own
+/// queue is shorter than that, so a longer one shows that other flows share the bottleneck. A gentle drain leaves a part of
+/// the queue standing, and those flows would count that part as propagation delay. With a larger R, a D_min that is somewhat
+/// too large costs less than an idle path.
 const SMALL_RATIO: f64 = 3.0;
 /// See [`SMALL_RATIO`]; in multiples of D_min.
 const NEAR_LIMIT: f64 = 0.4;

@@ -98,7 +98,7 @@ def _dominance_figure(found: Found) -> Figure:
     return figures.heat(
         rows,
         name="arena-dominance",
-        title="Who dominates whom",
+        title="Which sender dominates which",
         caption=caption,
         x="is dominated",
         y="dominates",
@@ -357,12 +357,12 @@ def _video_figure(found: Found) -> Figure:
 QUESTIONS = (
     Question(
         name="order",
-        title="Which sender dominates which?",
+        title="Dominance",
         rule=(
             "A path is a channel and a queue. A sender dominates another on a path where it is not worse on throughput "
             "and 95th percentile of queueing delay, and better on one: the whole 95 % confidence interval of their "
             "ratio, over the same stretches, beyond 1 % of throughput or 5 % of delay. The order: dominated on the "
-            "fewest paths; of those alike, who dominates more often. No score: it would need a price of a millisecond "
+            "fewest paths, then most often dominates others. There is no score: it would need a price of a millisecond "
             "in Mbit/s."
         ),
         table=_standing_table,
@@ -370,7 +370,7 @@ QUESTIONS = (
     ),
     Question(
         name="delay at equal throughput",
-        title="How much delay for how much throughput?",
+        title="Throughput and delay of one flow",
         rule=(
             "One flow alone over each channel. Cells: share of the capacity used in percent, mean over channels and "
             "stretches, at the geometric mean of the 95th percentile of queueing delay in ms. Queues that mark: Cubic, "
@@ -381,7 +381,7 @@ QUESTIONS = (
     ),
     Question(
         name="fairness",
-        title="Do flows of one kind share?",
+        title="Fairness among flows of one sender",
         rule=(
             "2 and 10 flows with one round trip, staggered. Cells: Jain's index in windows of a second, and the 95th "
             "percentile of queueing delay in ms. By the least index of the row."
@@ -391,7 +391,7 @@ QUESTIONS = (
     ),
     Question(
         name="company",
-        title="What does it take from others, and they from it?",
+        title="Beside Cubic or BBR",
         rule=(
             "One flow beside one of Cubic or BBR v1, which began earlier. Cells: its share (1 is fair, 2 everything); "
             "then Cubic's throughput and 95th percentile of delay over what it has beside another Cubic: 1 is no harm. "
@@ -402,14 +402,14 @@ QUESTIONS = (
     ),
     Question(
         name="loss",
-        title="What do losses by chance leave?",
+        title="Random loss",
         rule=("Cells: goodput in percent of the same sender's without loss. By the last column."),
         table=_loss_table,
         draw=_loss_figure,
     ),
     Question(
         name="outage",
-        title="What happens after an outage?",
+        title="After an outage",
         rule=(
             "Nothing moves for 2 s: packets wait before the link, or are lost. Cells: seconds of the link that went "
             "unused in the 10 s after it, beyond what this sender usually leaves, and the 95th percentile of delay in "
@@ -420,7 +420,7 @@ QUESTIONS = (
     ),
     Question(
         name="video",
-        title="Does video arrive in time?",
+        title="Late video frames",
         rule=(
             "Frames of a live source of 1.2 Mbit/s over channels that may carry less for a while. Cells: frames that "
             "took longer than 250 ms or never came, in percent, and the 95th percentile of those that came, in ms. By "
