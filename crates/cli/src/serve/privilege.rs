@@ -299,9 +299,7 @@ impl Standing {
 pub fn choose(given: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Failure> {
     match given {
         Some("root") => Ok(Standing::Same),
-        Some(_) => Err(Failure::usage(
-            "--user: to become another user takes Linux",
-        )),
+        Some(_) => Err(Failure::usage("--user: to become another user takes Linux")),
         None if rustix::process::geteuid().is_root() => Err(Failure::usage(
             "serve should not run as root; --user root does so nevertheless",
         )),
@@ -316,9 +314,7 @@ pub fn choose(given: Option<&str>, _: &Folder, _: &Path) -> Result<Standing, Fai
 #[cfg(not(target_os = "linux"))]
 pub fn choose_for_tokens(given: Option<&str>) -> Result<Standing, Failure> {
     match given {
-        Some(_) => Err(Failure::usage(
-            "--user: to become another user takes Linux",
-        )),
+        Some(_) => Err(Failure::usage("--user: to become another user takes Linux")),
         None => Ok(Standing::Same),
     }
 }
