@@ -831,9 +831,8 @@ impl Network {
         if !sender_timer.comes(now) {
             return;
         }
-        if ends.sender.is_due(now) {
-            self.at = index;
-            ends.sender.on_timer(now);
+        self.at = index;
+        if ends.sender.on_timer_if_due(now) {
             self.observers.on_timer(now, index, &ends.sender);
             let before = self.sent;
             self.pump(now, index);
