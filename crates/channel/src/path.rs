@@ -230,9 +230,27 @@ impl<P: Packet> Path<P> {
         pipe: usize,
         watch: &mut impl Watch<P>,
     ) -> Option<(Time, P)> {
+        self.arrive_or_next(now, pipe, watch).ok()
+    }
+
+    /// As [`arrive`](Self::arrive); where none has arrived, when the next does
+    /// ([`next_arrival`](Self::next_arrival)).
+    ///
+    /// # Errors
+    /// When the next packet arrives, if any is under way.
+    ///
+    /// # Panics
+    /// As [`arrive`](Self::arrive).
+    #[inline(always)]
+    pub fn arrive_or_next(
+        &mut self,
+        now: Time,
+        pipe: usize,
+        watch: &mut impl Watch<P>,
+    ) -> Result<(Time, P), Option<Time>> {
         let (at, packet) = self.delay.arrive(now, pipe)?;
         watch.on_arrived(at, &packet);
-        Some((at, packet))
+        Ok((at, packet))
     }
 
     /// When the next packet of `pipe` arrives, among those that have left the links.
@@ -352,7 +370,7 @@ impl<P: Packet> Path<P> {
     }
 
     /// Takes a packet across the elements from index `from` on, until it is dropped, waits in a queue or propagates.
-    #[inline]
+    #[inline(always)]
     fn cross(
         &mut self,
         from: usize,

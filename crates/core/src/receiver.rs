@@ -258,7 +258,7 @@ impl Receiver {
 
     /// A packet arrived; returns how many of its bytes are new. Ask [`poll_ack`](Self::poll_ack)
     /// next.
-    #[inline]
+    #[inline(always)]
     pub fn on_packet(&mut self, now: Time, number: u64, data: DataRange) -> Bytes {
         let in_order = match self.ranges.back_mut() {
             Some(last) if number.checked_sub(1) == Some(last.last) => {
@@ -311,18 +311,30 @@ impl Receiver {
     /// The acknowledgement due by `now`, if any.
     #[inline(always)]
     pub fn poll_ack(&mut self, now: Time) -> Option<Ack> {
+        self.due_ack(now).copied()
+    }
+
+    /// As [`poll_ack`](Self::poll_ack), for a caller that is done with it before the next packet arrives.
+    #[inline(always)]
+    pub fn due_ack(&mut self, now: Time) -> Option<&Ack> {
         if self.ack_due? > now {
             return None;
         }
         self.ack_due = None;
         self.waiting = 0;
-        let ack = self.ack.get_or_insert_with(|| {
-            let recent = self.ranges.iter().rev().copied();
-            Ack::new(recent, Time::ZERO, Duration::ZERO)
-        });
+        if self.ack.is_none() {
+            self.ack = Some(self.gather());
+        }
+        let ack = self.ack.as_mut()?;
         (ack.received_at, ack.hold) = (self.largest_at, now.since(self.largest_at));
         ack.marks = self.marks;
-        Some(*ack)
+        Some(ack)
+    }
+
+    /// An acknowledgement of the received numbers.
+    #[cold]
+    fn gather(&self) -> Ack {
+        Ack::new(self.ranges(), Time::ZERO, Duration::ZERO)
     }
 
     /// When [`poll_ack`](Self::poll_ack) will return an acknowledgement.

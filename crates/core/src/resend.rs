@@ -40,6 +40,13 @@ impl Resend {
     /// Takes the piece to be sent next.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<DataRange> {
+        if self.queue.is_empty() {
+            return None;
+        }
+        self.take()
+    }
+
+    fn take(&mut self) -> Option<DataRange> {
         let data = self.queue.pop_front()??;
         self.waiting.remove(&(data.start, data.len, self.first));
         self.first += 1;

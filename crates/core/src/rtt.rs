@@ -60,6 +60,9 @@ impl RttEstimate {
             (Some(_), TimeoutBase::Smoothed) => self.smoothed + self.deviation * 4,
             (Some(_), TimeoutBase::LastDelay { factor }) => self.latest.mul_f64(factor),
         };
+        if backoff == 0 {
+            return base.max(rule.min).min(rule.max);
+        }
         let doublings = if rule.backoff { backoff.min(16) } else { 0 };
         (base.max(rule.min) * (1 << doublings)).min(rule.max)
     }

@@ -4,6 +4,7 @@
 //! until there is none, hands acknowledgements to [`Sender::on_ack`], and calls
 //! [`Sender::on_timer`] at [`Sender::next_timer`]. Nothing here knows which clock is ticking.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use rand::RngExt;
@@ -194,10 +195,10 @@ pub trait Hosted: std::fmt::Debug {
     ) -> Result<(), FalseAck>;
     /// [`Sender::on_timer`].
     fn on_timer(&mut self, state: &mut State, now: Time);
+    /// [`Sender::on_timer_if_due`].
+    fn on_timer_if_due(&mut self, state: &mut State, now: Time) -> bool;
     /// [`Sender::next_timer`].
     fn next_timer(&self, state: &State) -> Option<Time>;
-    /// [`Sender::is_due`].
-    fn is_due(&self, state: &State, now: Time) -> bool;
 }
 
 macro_rules! hosted {
@@ -232,12 +233,12 @@ macro_rules! hosted {
             state.on_timer(&mut **self, now);
         }
         #[inline(always)]
-        fn next_timer(&self, state: &State) -> Option<Time> {
-            state.next_timer(&**self)
+        fn on_timer_if_due(&mut self, state: &mut State, now: Time) -> bool {
+            state.on_timer_if_due(&mut **self, now)
         }
         #[inline(always)]
-        fn is_due(&self, state: &State, now: Time) -> bool {
-            state.is_due(&**self, now)
+        fn next_timer(&self, state: &State) -> Option<Time> {
+            state.next_timer(&**self)
         }
     };
 }
@@ -271,6 +272,9 @@ pub struct State {
     /// No tail probe is due: one is unanswered, or there is nothing to probe for.
     probed: bool,
     probe_now: bool,
+    /// [`own_timer`](State::own_timer), where nothing has happened since that it depends on. An algorithm's ticks mostly
+    /// come with nothing else, and ask for it three times.
+    own_timer: Cell<Option<Time>>,
     /// Boxed, so that senders that skip no numbers stay small.
     skipping: Option<Box<Skipping>>,
     counters: Counters,
@@ -303,6 +307,7 @@ impl<C: Hosted> Sender<C> {
             backoff: 0,
             probed: false,
             probe_now: false,
+            own_timer: Cell::new(None),
             skipping: None,
             counters: Counters::default(),
         };
@@ -336,6 +341,7 @@ impl<C: Hosted> Sender<C> {
         state.recovery.retransmit = false;
         state.recovery.tail_probe = false;
         state.probe_now = false;
+        state.own_timer.set(None);
     }
 
     /// The code point of all its packets.
@@ -382,17 +388,17 @@ impl<C: Hosted> Sender<C> {
         self.controller.on_timer(&mut self.state, now);
     }
 
+    /// Does what [`on_timer`](Self::on_timer) would, if there is something for it to do at `now`, and returns whether there
+    /// was; mostly that is the controller's tick.
+    #[inline]
+    pub fn on_timer_if_due(&mut self, now: Time) -> bool {
+        self.controller.on_timer_if_due(&mut self.state, now)
+    }
+
     /// When to call [`on_timer`](Self::on_timer) next, if at all.
     #[inline]
     pub fn next_timer(&self) -> Option<Time> {
         self.controller.next_timer(&self.state)
-    }
-
-    /// Whether there is something for [`on_timer`](Self::on_timer) to do at `now`; mostly that is the controller's
-    /// tick.
-    #[inline]
-    pub fn is_due(&self, now: Time) -> bool {
-        self.controller.is_due(&self.state, now)
     }
 
     /// The algorithm.
@@ -501,6 +507,7 @@ impl State {
             self.silent_since = now;
         }
         self.last_departure = now;
+        self.own_timer.set(None);
         if let Some(skipping) = &mut self.skipping
             && skipping.next <= self.ledger.next_number()
         {
@@ -559,6 +566,7 @@ impl State {
         {
             return Err(FalseAck::Skipped(number));
         }
+        self.own_timer.set(None);
         self.ledger.on_ack(now, ack, received, &mut self.revealed);
         let marked = if ack.marks == self.marks {
             0
@@ -579,6 +587,18 @@ impl State {
 
     fn on_timer(&mut self, controller: &mut (impl Controller + ?Sized), now: Time) {
         self.revealed.clear();
+        if self.own_timer() <= now {
+            self.on_own_timer(controller, now);
+        }
+        if self.tick_at(controller).is_some_and(|at| at <= now) {
+            controller.on_tick(now, self.ledger.in_flight());
+        }
+    }
+
+    /// Losses, timeouts and probes.
+    #[cold]
+    fn on_own_timer(&mut self, controller: &mut (impl Controller + ?Sized), now: Time) {
+        self.own_timer.set(None);
         if self.ledger.next_loss().is_some_and(|at| at <= now) {
             let in_flight_before = self.ledger.in_flight();
             self.ledger.on_loss_timer(now, &mut self.revealed);
@@ -592,26 +612,46 @@ impl State {
             self.probed = true;
             self.probe_now = true;
         }
-        if self.tick_at(controller).is_some_and(|at| at <= now) {
+    }
+
+    #[inline]
+    fn on_timer_if_due(&mut self, controller: &mut (impl Controller + ?Sized), now: Time) -> bool {
+        let own_is_due = self.own_timer() <= now;
+        let tick = self.tick_at(controller);
+        if !own_is_due && tick.is_some_and(|at| at <= now) {
+            self.revealed.clear();
             controller.on_tick(now, self.ledger.in_flight());
+            return true;
         }
+        let due = own_is_due || self.release_at(controller).is_some_and(|at| at <= now);
+        if due {
+            self.on_timer(controller, now);
+        }
+        due
     }
 
     #[inline]
     fn next_timer(&self, controller: &(impl Controller + ?Sized)) -> Option<Time> {
         let never = Time::MAX;
         let or_never = |timer: Option<Time>| timer.unwrap_or(never);
-        let next = or_never(self.ledger.next_loss())
-            .min(or_never(self.timeout_at()))
-            .min(or_never(self.probe_at()))
+        let next = self
+            .own_timer()
             .min(or_never(self.tick_at(controller)))
             .min(or_never(self.release_at(controller)));
         (next < never).then_some(next)
     }
 
+    /// When a loss, a timeout or a probe is due, whatever the algorithm wants; [`Time::MAX`] if none is.
     #[inline]
-    fn is_due(&self, controller: &(impl Controller + ?Sized), now: Time) -> bool {
-        self.next_timer(controller).is_some_and(|at| at <= now)
+    fn own_timer(&self) -> Time {
+        let or_never = |timer: Option<Time>| timer.unwrap_or(Time::MAX);
+        self.own_timer.get().unwrap_or_else(|| {
+            let own = or_never(self.ledger.next_loss())
+                .min(or_never(self.timeout_at()))
+                .min(or_never(self.probe_at()));
+            self.own_timer.set(Some(own));
+            own
+        })
     }
 
     /// How many of the packets that an acknowledgement newly reveals as arrived bore a mark, given the receiver's

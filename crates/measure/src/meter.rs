@@ -245,7 +245,7 @@ impl Meter {
     }
 
     /// A packet that entered the bottleneck queue at `entered` leaves it.
-    #[inline]
+    #[inline(always)]
     pub fn on_departure(&mut self, now: Time, flow: usize, size: Bytes, entered: Time) {
         if now >= self.next_roll {
             self.roll(now);

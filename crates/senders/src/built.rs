@@ -73,12 +73,12 @@ impl Hosted for Built {
         to_its_type!(self, on_timer(state, now));
     }
     #[inline(always)]
-    fn next_timer(&self, state: &State) -> Option<Time> {
-        to_its_type!(self, next_timer(state))
+    fn on_timer_if_due(&mut self, state: &mut State, now: Time) -> bool {
+        to_its_type!(self, on_timer_if_due(state, now))
     }
     #[inline(always)]
-    fn is_due(&self, state: &State, now: Time) -> bool {
-        to_its_type!(self, is_due(state, now))
+    fn next_timer(&self, state: &State) -> Option<Time> {
+        to_its_type!(self, next_timer(state))
     }
 }
 

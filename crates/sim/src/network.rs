@@ -41,6 +41,9 @@ use crate::scenario::Error;
 use crate::timer::Timer;
 use crate::traffic::{Load, Traffic};
 
+/// Why an acknowledgement cannot be false.
+const HONEST: &str = "the simulated receiver acknowledges what arrived";
+
 /// A run in progress.
 struct Network {
     plan: Arc<Plan>,
@@ -334,9 +337,9 @@ impl Network {
             Event::Ack(pipe) => self.on_ack(now, pipe as usize),
             Event::Sample => return self.on_sample(now, progress),
         }
-        match self.wrong.take() {
+        match &self.wrong {
             None => Ok(()),
-            Some((flow, problem)) => Err(self.gave_up(flow, &problem)),
+            Some((flow, problem)) => Err(self.gave_up(*flow, problem)),
         }
     }
 
@@ -647,7 +650,7 @@ impl Network {
     }
 
     /// A packet reaches the receiver; returns whether the receiver of its connection is still there.
-    #[inline]
+    #[inline(always)]
     fn receive(&mut self, now: Time, packet: &DataPacket) -> bool {
         let index = packet.flow as usize;
         self.at = index;
@@ -780,32 +783,45 @@ impl Network {
     #[inline]
     fn hear_certain(&mut self, now: Time, pipe: usize, way_back: Duration) {
         let answered = now - way_back;
-        while let Some((at, packet)) = self.data.path.arrive(answered, pipe, &mut self.observers) {
+        let next = loop {
+            let path = &mut self.data.path;
+            let (at, packet) = match path.arrive_or_next(answered, pipe, &mut self.observers) {
+                Ok(arrived) => arrived,
+                Err(next) => break next,
+            };
             if !self.receive(at, &packet) {
                 continue;
             }
             let index = packet.flow as usize;
-            let ends = &mut self.flows[index].ends;
-            let answers = std::mem::take(&mut ends.unanswered);
-            if let Some(ack) = ends.receiver.poll_ack(at) {
-                self.hear(now, index, &ack, answers, None);
+            let Ends {
+                sender,
+                receiver,
+                unanswered,
+                ..
+            } = &mut self.flows[index].ends;
+            let answers = std::mem::take(unanswered);
+            if let Some(ack) = receiver.due_ack(at) {
+                self.observers.on_settled(u64::from(answers));
+                self.at = index;
+                sender.on_ack(now, ack, None).expect(HONEST);
+                self.observers.on_acknowledged(now, index, sender);
+                if self.hearing.last() != Some(&index) {
+                    self.hearing.push(index);
+                }
             }
-        }
-        if let Some(at) = self.data.path.next_arrival(pipe) {
+        };
+        if let Some(at) = next {
             self.events.push(at + way_back, Event::Ack(pipe as u32));
         }
     }
 
     /// An acknowledgement of `answers` bytes reaches the sender, with the receiver half's report of this number.
-    #[inline(always)]
     fn hear(&mut self, now: Time, index: usize, ack: &Ack, answers: u32, report: Option<u32>) {
         self.observers.on_settled(u64::from(answers));
         self.at = index;
         let ends = &mut self.flows[index].ends;
         let report = (ends.half.as_mut().zip(report)).and_then(|(half, report)| half.hear(report));
-        ends.sender
-            .on_ack(now, ack, report)
-            .expect("the simulated receiver acknowledges what arrived");
+        ends.sender.on_ack(now, ack, report).expect(HONEST);
         self.observers.on_acknowledged(now, index, &ends.sender);
         if self.hearing.last() != Some(&index) {
             self.hearing.push(index);
@@ -814,8 +830,8 @@ impl Network {
 
     // Timers.
 
-    #[inline]
     /// A flow that was idle asked for no ticks; the one that it missed is due at once, not when it would have been.
+    #[inline(always)]
     fn set_sender_timer(&mut self, now: Time, index: usize) {
         let flow = &mut self.flows[index];
         let due = flow.ends.sender.next_timer().map(|at| at.max(now));
@@ -831,9 +847,8 @@ impl Network {
         if !sender_timer.comes(now) {
             return;
         }
-        if ends.sender.is_due(now) {
-            self.at = index;
-            ends.sender.on_timer(now);
+        self.at = index;
+        if ends.sender.on_timer_if_due(now) {
             self.observers.on_timer(now, index, &ends.sender);
             let before = self.sent;
             self.pump(now, index);
@@ -940,12 +955,12 @@ impl Watch<DataPacket> for DataWatch<'_> {
         self.observers.on_dropped(now, size, packet, dropped);
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_left(&mut self, now: Time, size: Bytes, entered: Time, packet: &DataPacket) {
         self.observers.on_left(now, size, entered, packet);
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_under_way(&mut self, flight: Flight) {
         if !flight.first || !needs_event(self.timers, flight.pipe, flight.arrives) {
             return;

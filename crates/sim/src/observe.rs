@@ -192,7 +192,7 @@ impl Observers {
     }
 
     /// A sender has processed an acknowledgement.
-    #[inline]
+    #[inline(always)]
     pub fn on_acknowledged(&mut self, now: Time, index: usize, sender: &Sender) {
         let revealed = sender.last_revealed();
         // One after the other: a chain of both would be asked for each packet which of them it has come to.

@@ -158,7 +158,8 @@ impl Verus {
             robust.bound(now, wanted, estimate, delay_min, &self.profile);
         let granted = window::budget(self.window, current, under_way as f64, self.rtt, turn.next);
         // What is left of less than a packet is saved for the next epoch.
-        self.budget = granted + self.budget.clamp(0.0, 1.0).fract();
+        let left = self.budget.max(0.0);
+        self.budget = granted + if left < 1.0 { left } else { 0.0 };
         robust.on_grant(self.budget, self.packet_size, self.rtt, turn.next);
     }
 

@@ -166,13 +166,17 @@ impl<P: Packet> Delay<P> {
     }
 
     /// Takes the next packet of `pipe` that has arrived by `now`, with the time of its arrival.
-    #[inline]
-    pub fn arrive(&mut self, now: Time, pipe: usize) -> Option<(Time, P)> {
+    ///
+    /// # Errors
+    /// When the next one arrives, if any is under way.
+    #[inline(always)]
+    pub fn arrive(&mut self, now: Time, pipe: usize) -> Result<(Time, P), Option<Time>> {
         let under_way = &mut self.pipes[pipe].under_way;
-        if under_way.front()?.0 > now {
-            return None;
+        let next = under_way.front().map(|&(at, _)| at);
+        if next.is_none_or(|at| at > now) {
+            return Err(next);
         }
-        under_way.pop_front()
+        under_way.pop_front().ok_or(None)
     }
 
     /// When the next packet of `pipe` arrives.
@@ -241,7 +245,7 @@ mod tests {
     }
 
     fn arrivals(delay: &mut Delay<Numbered>, pipe: usize) -> Vec<(Time, u64)> {
-        let arrived = std::iter::from_fn(|| delay.arrive(Time::MAX, pipe));
+        let arrived = std::iter::from_fn(|| delay.arrive(Time::MAX, pipe).ok());
         arrived.map(|(at, packet)| (at, packet.0)).collect()
     }
 
@@ -268,7 +272,7 @@ mod tests {
         );
         assert_eq!(delay.packets(), 8);
         assert_eq!(delay.next_arrival(0), Some(at(59)));
-        assert_eq!(delay.arrive(at(58), 0), None);
+        assert_eq!(delay.arrive(at(58), 0), Err(Some(at(59))));
         let kept = [(at(59), 9), (at(59), 10), (at(59), 20), (at(60), 40)];
         assert_eq!(arrivals(&mut delay, 0), kept);
         let other = [9, 10, 20, 40].map(|ms| (at(ms + 5), ms));

@@ -134,7 +134,7 @@ impl<P: Packet> Link<P> {
     ///
     /// # Errors
     /// Gives the packet back if the discipline refuses it.
-    #[inline]
+    #[inline(always)]
     pub fn enqueue(
         &mut self,
         now: Time,

@@ -191,9 +191,7 @@ fn written(scheme: &str) -> String {
                 .on_ack(now, &ack, None)
                 .expect("the receiver is honest");
         }
-        if sender.is_due(now) {
-            sender.on_timer(now);
-        }
+        sender.on_timer_if_due(now);
     }
     let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
     lines.clone()

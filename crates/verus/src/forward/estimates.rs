@@ -146,13 +146,14 @@ impl Estimates {
                 .settle(told && self.parts.has(Part::ReceiverTimes));
         }
         let (mut arrived, mut late) = (Bytes::ZERO, Bytes::ZERO);
-        for sample in feedback.acked.iter().chain(feedback.recovered) {
+        let samples = feedback.acked.iter().chain(feedback.recovered);
+        samples.for_each(|sample| {
             self.on_delivered(now, sample, feedback.smoothed_rtt);
             arrived += sample.packet.size;
             if self.path.delay() > self.budget {
                 late += sample.packet.size;
             }
-        }
+        });
         let recovered: Bytes = feedback
             .recovered
             .iter()

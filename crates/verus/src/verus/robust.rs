@@ -255,6 +255,8 @@ pub struct Robust {
     refills: bool,
     /// The rate that spreads the budget over its epoch.
     pace: Option<Rate>,
+    /// R · D_min in ms, and the same span: it changes seldom, and epochs are many.
+    tolerated: (f64, Duration),
 }
 
 impl Robust {
@@ -270,6 +272,7 @@ impl Robust {
             ceiling: None,
             refills: false,
             pace: None,
+            tolerated: (0.0, Duration::ZERO),
         }
     }
 
@@ -421,9 +424,13 @@ impl Robust {
     #[inline]
     pub fn on_epoch(&mut self, delay_min: Option<f64>, ratio: f64) {
         let delay_min = delay_min.unwrap_or_default();
+        let tolerated_ms = delay_min * ratio;
+        if tolerated_ms != self.tolerated.0 {
+            self.tolerated = (tolerated_ms, Duration::from_millis_f64(tolerated_ms));
+        }
         let drained = self.drains.is_draining();
         self.outages.on_epoch(
-            Duration::from_millis_f64(delay_min * ratio),
+            self.tolerated.1,
             drained.then(|| Duration::from_millis_f64(delay_min)),
         );
     }

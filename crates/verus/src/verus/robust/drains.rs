@@ -185,10 +185,10 @@ impl Drains {
         } else if self.unexplained.is_none() && self.met_within(now, MET_LATELY) {
             self.unexplained = Some(now);
         }
-        let enough = UNEXPLAINED_FOR + Duration::from_millis_f64(2.0 * delay_ms);
         let since = |at: Option<Time>| at.map(|at| now.since(at));
-        since(self.unexplained).is_some_and(|span| span > enough)
-            && since(self.suspected).is_none_or(|span| span > STALE_AFTER)
+        let enough = || UNEXPLAINED_FOR + Duration::from_millis_f64(2.0 * delay_ms);
+        since(self.suspected).is_none_or(|span| span > STALE_AFTER)
+            && since(self.unexplained).is_some_and(|span| span > enough())
     }
 
     /// Once an epoch: begins, advances or ends a drain.
