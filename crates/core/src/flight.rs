@@ -354,7 +354,7 @@ impl Ledger {
 
     /// An acknowledgement arrives, perhaps with the arrival times of packets other than the newest (`received`, by
     /// ascending number; may be empty). Appends to `out` what it reveals, losses included.
-    #[inline(always)]
+    #[inline]
     pub fn on_ack(&mut self, now: Time, ack: &Ack, received: &[Received], out: &mut Revealed) {
         let heard = &Heard { ack, received };
         let newest = ack.newest();

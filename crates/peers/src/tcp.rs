@@ -275,7 +275,7 @@ impl<L: Law> Tcp<L> {
         self.limit = size.mul_f64(self.window.packets);
     }
 
-    #[inline(always)]
+    #[inline]
     fn grow(&mut self, feedback: &Feedback<'_>) {
         if feedback.acked.is_empty() {
             return;
