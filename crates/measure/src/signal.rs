@@ -214,7 +214,19 @@ impl SignalDelay {
     /// The samples, ascending: stretches of spans a ms apart, and how many samples they are together.
     fn stretches(&self) -> impl Iterator<Item = (Stretch, u64)> + '_ {
         let mut open = [0i64; UNITS as usize];
-        let fine = (0..FINE_MS * UNITS).map(move |at| {
+        // Beyond the last step nothing is counted, unless a stretch ends where whole ms begin.
+        let ends = self
+            .fine_steps
+            .iter()
+            .map(|&step| i64::from(step))
+            .sum::<i64>()
+            == 0;
+        let fine_end = if ends {
+            self.fine_steps.len() as u64
+        } else {
+            FINE_MS * UNITS
+        };
+        let fine = (0..fine_end).map(move |at| {
             let unit = (at % UNITS) as usize;
             // Never negative: each stretch ends after it begins.
             open[unit] += i64::from(self.fine_steps.get(at as usize).copied().unwrap_or(0));
