@@ -77,24 +77,27 @@ impl Named {
 
     /// The trace, read or made, of what is not a rate.
     pub(crate) fn trace(&self, seed: u64, duration: Duration) -> Result<Arc<Trace>, Error> {
-        let trace = match self {
+        match self {
             Named::Rate(_) => unreachable!("a rate is refused where a trace is needed"),
-            Named::File(path) if rates::is_named(path) => rates::read(path)?,
-            Named::File(path) => Trace::read(path)?,
+            Named::File(path) => CACHE.read(path, None, || match rates::is_named(path) {
+                true => rates::read(path),
+                false => Trace::read(path),
+            }),
             Named::BuiltIn(channel) => {
-                return Ok(CACHE.trace(channel, seed, duration.min(LONGEST_BUILT_IN)));
+                Ok(CACHE.trace(channel, seed, duration.min(LONGEST_BUILT_IN)))
             }
             Named::Recording { recording, path } => {
                 let name = recording.name.to_owned();
                 let Some(path) = path.as_ref().filter(|path| path.is_file()) else {
                     return Err(Error::NotFetched { name });
                 };
-                let trace = Trace::read(path)?.named(recording.name);
-                recording.check(trace.sha256())?;
-                trace
+                CACHE.read(path, Some(recording.name), || {
+                    let trace = Trace::read(path)?.named(recording.name);
+                    recording.check(trace.sha256())?;
+                    Ok(trace)
+                })
             }
-        };
-        Ok(Arc::new(trace))
+        }
     }
 }
 

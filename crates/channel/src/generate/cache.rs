@@ -1,12 +1,15 @@
-//! A cache of built-in channels as traces, the least recently used out first: a comparison of senders asks for the same
-//! channel again for each of them.
+//! A cache of traces, made or read, the least recently used out first: a comparison of senders asks for the same channel
+//! again for each of them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::SystemTime;
 
 use verus_core::units::Duration;
 
 use super::Channel;
+use crate::error::Error;
 use crate::trace::Trace;
 
 /// How many traces are kept: a comparison asks for the seeds of a channel in turn, on as many threads as there are cores.
@@ -18,8 +21,14 @@ const LARGEST_KEPT: usize = 2 << 20;
 /// The process's, for all its threads.
 pub(crate) static CACHE: Cache = Cache::new();
 
-/// What determines a trace: the name of its channel, the seed and the duration.
-type Key = (&'static str, u64, Duration);
+/// What determines a trace.
+#[derive(Clone, Debug, PartialEq)]
+enum Key {
+    /// The name of its channel, the seed and the duration.
+    Made(&'static str, u64, Duration),
+    /// Its file, when that was changed last, its length, and the name that the trace has where that is not the file's.
+    Read(PathBuf, SystemTime, u64, Option<&'static str>),
+}
 
 /// A trace that is made, or that another thread is making.
 type Made = Arc<OnceLock<Arc<Trace>>>;
@@ -41,18 +50,49 @@ impl Cache {
     /// The built-in `channel` as a trace, as [`Channel::trace`] makes it. Of threads that ask for the same one at the same
     /// time, one makes it and the others wait.
     pub(crate) fn trace(&self, channel: &Channel, seed: u64, duration: Duration) -> Arc<Trace> {
-        let key = (channel.name, seed, duration);
-        let made = self.entry(key);
+        let key = Key::Made(channel.name, seed, duration);
+        let made = self.entry(key.clone());
         let trace = made.get_or_init(|| Arc::new(channel.trace(seed, duration)));
         if trace.memory() > LARGEST_KEPT {
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            kept.retain(|(other, _)| *other != key);
+            self.lock().retain(|(other, _)| *other != key);
         }
         Arc::clone(trace)
     }
 
+    /// The trace that `read` reads from the file at `path`, and calls `name` where that is not the file's own. A file that
+    /// has changed is read again, and so is what is no file, such as a pipe.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub(crate) fn read(
+        &self,
+        path: &Path,
+        name: Option<&'static str>,
+        read: impl FnOnce() -> Result<Trace, Error>,
+    ) -> Result<Arc<Trace>, Error> {
+        let known = path.metadata().ok().filter(|known| known.is_file());
+        let changed = known.and_then(|known| Some((known.modified().ok()?, known.len())));
+        let Some((changed, length)) = changed else {
+            return read().map(Arc::new);
+        };
+        let made = self.entry(Key::Read(path.to_owned(), changed, length, name));
+        if let Some(trace) = made.get() {
+            return Ok(Arc::clone(trace));
+        }
+        // Threads that come here at the same time all read it; an error is not kept.
+        let trace = Arc::new(read()?);
+        if trace.memory() <= LARGEST_KEPT {
+            let _ = made.set(Arc::clone(&trace));
+        }
+        Ok(trace)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<(Key, Made)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn entry(&self, key: Key) -> Made {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.lock();
         let known = kept.iter().position(|(other, _)| *other == key);
         let known = known.and_then(|at| kept.remove(at));
         let entry = known.unwrap_or_else(|| (key, Made::default()));
@@ -81,6 +121,22 @@ mod tests {
         }
         assert_eq!(cache.kept.lock().expect("nobody panicked").len(), KEPT);
         assert_eq!(Arc::strong_count(&first), 1, "it is kept no longer");
+    }
+
+    #[test]
+    fn a_file_is_read_once_and_again_when_it_has_changed() {
+        let name = format!("verus-cache-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let cache = Cache::new();
+        let read = || cache.read(&path, None, || Trace::read(&path));
+        assert!(read().is_err());
+        std::fs::write(&path, "1\n2\n").unwrap();
+        let first = read().unwrap();
+        assert!(Arc::ptr_eq(&first, &read().unwrap()));
+        std::fs::write(&path, "1\n2\n3\n").unwrap();
+        assert_eq!(read().unwrap().period_ms(), 3);
+        std::fs::remove_file(&path).unwrap();
+        assert!(read().is_err());
     }
 
     #[test]
