@@ -18,6 +18,7 @@ __all__ = [
     "Acked",
     "Departure",
     "Feedback",
+    "Runs",
     "Simulation",
     "Timeout",
     "Trainer",
@@ -236,6 +237,22 @@ def simulate(scenario_json: str, progress: Callable[[float], bool | None] | None
     """Runs one scenario. `progress` hears the share done; returning False stops the run (`RuntimeError`)."""
 
 @final
+class Runs:
+    """Runs under way, whose outcomes are taken as they end: `simulate_many` starts them."""
+
+    def ended(self, timeout_s: float) -> list[tuple[int, _Outcome | _Measured | RuntimeError]]:
+        """Index and outcome of those that have ended since the last call.
+
+        It waits for one, but no longer than `timeout_s`. `ValueError` or `OSError` if one cannot be run, or logged.
+        """
+
+    def fraction(self) -> float:
+        """The share of all the work that is done."""
+
+    def stop(self) -> None:
+        """Ends what is under way, and waits until it has."""
+
+@final
 class Simulation:
     """A run of one scenario that goes as far as it is told to, for whoever decides something in between."""
 
@@ -253,6 +270,7 @@ def simulate_many(
     progress: Callable[[int, float], bool | None] | None = None,
     columns: Literal[True] = True,
     qlog: tuple[str | PathLike[str], str, Sequence[str]] | None = None,
+    wait: Literal[True] = True,
 ) -> list[_Outcome | RuntimeError]: ...
 @overload
 def simulate_many(
@@ -261,7 +279,18 @@ def simulate_many(
     progress: Callable[[int, float], bool | None] | None = None,
     columns: bool = True,
     qlog: tuple[str | PathLike[str], str, Sequence[str]] | None = None,
-) -> list[_Measured | RuntimeError]:
+    wait: Literal[True] = True,
+) -> list[_Measured | RuntimeError]: ...
+@overload
+def simulate_many(
+    scenarios: Sequence[str],
+    threads: int | None = None,
+    progress: None = None,
+    columns: bool = True,
+    qlog: tuple[str | PathLike[str], str, Sequence[str]] | None = None,
+    *,
+    wait: Literal[False],
+) -> Runs:
     """Runs many, on all cores if `threads` is None; outcomes in the order of `scenarios`.
 
     `qlog` is a folder for a log of each flow, their format (`draft` or `0.3`), and what each run's channel is called in
@@ -272,6 +301,8 @@ def simulate_many(
 
     `progress` hears how many are done and the share of all the work, in the caller's thread;
     returning False stops all of them (`RuntimeError`).
+
+    Unless it is to `wait`, it returns the runs under way, which the caller must stop.
     """
 
 @type_check_only

@@ -82,6 +82,7 @@ pub fn fill(
     module.add_class::<events::Feedback>()?;
     module.add_class::<events::Timeout>()?;
     module.add_class::<model::Trainer>()?;
+    module.add_class::<run::Runs>()?;
     module.add_class::<run::Simulation>()
 }
 

@@ -1,12 +1,13 @@
 //! Simulations: one, or many on all cores.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -139,9 +140,9 @@ pub(crate) fn simulate<'py>(
 /// Runs scenarios on `threads` cores (all of them if absent); results in the order of the input,
 /// whatever the order of work. Without `columns` nothing of them is an array, and NumPy is left alone. In place of a run
 /// whose controller gave up stands the exception that says why. `qlog`: a folder for logs, their format, and what each
-/// run's channel is called in them.
+/// run's channel is called in them. Where it is not to wait, it returns the [`Runs`] under way.
 #[pyfunction]
-#[pyo3(signature = (scenarios, threads=None, progress=None, columns=true, qlog=None))]
+#[pyo3(signature = (scenarios, threads=None, progress=None, columns=true, qlog=None, wait=true))]
 pub(crate) fn simulate_many<'py>(
     py: Python<'py>,
     scenarios: Vec<String>,
@@ -149,23 +150,17 @@ pub(crate) fn simulate_many<'py>(
     progress: Option<Py<PyAny>>,
     columns: bool,
     qlog: Option<(PathBuf, String, Vec<String>)>,
-) -> PyResult<Bound<'py, PyList>> {
-    let scenarios: Vec<Scenario> = scenarios
-        .iter()
-        .map(|text| parse(text))
-        .collect::<PyResult<_>>()?;
-    let logs = qlog
-        .map(|(folder, format, channels)| Logs::new(folder, &format, channels))
-        .transpose()?;
-    if logs
-        .as_ref()
-        .is_some_and(|logs| logs.channels.len() != scenarios.len())
-    {
-        return Err(error::value("qlog: a channel's name for each run"));
+    wait: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let scenarios = parse_all(&scenarios)?;
+    let logs = logs(qlog, &scenarios)?;
+    if !wait {
+        let runs = Runs::start(scenarios, cores(threads)?, columns, logs)?;
+        return Ok(Bound::new(py, runs)?.into_any());
     }
     let outcomes = PyList::empty(py);
     if scenarios.is_empty() {
-        return Ok(outcomes);
+        return Ok(outcomes.into_any());
     }
     let run = |index: usize, progress: &mut dyn FnMut(f64) -> bool| match &logs {
         Some(logs) => logs.run(index, &scenarios[index], progress),
@@ -174,13 +169,162 @@ pub(crate) fn simulate_many<'py>(
     let ended = run_on_all_cores(py, &scenarios, threads, told(progress), run)
         .map_err(|error| logs.as_ref().and_then(Logs::failure).unwrap_or(error))?;
     for outcome in ended {
-        match outcome {
-            Ok(outcome) if columns => outcomes.append(convert::outcome(py, outcome)?)?,
-            Ok(outcome) => outcomes.append(convert::measured(py, &outcome)?)?,
-            Err(error) => outcomes.append(error::simulation(&error).into_value(py))?,
+        outcomes.append(told_of(py, outcome, columns, None)?)?;
+    }
+    Ok(outcomes.into_any())
+}
+
+/// What Python is told of a run: its outcome, with arrays or without, or the exception that says what its controller did
+/// wrong.
+///
+/// # Errors
+/// What else went wrong with it, or with its logs.
+fn told_of<'py>(
+    py: Python<'py>,
+    outcome: Result<Outcome, Error>,
+    columns: bool,
+    logs: Option<&Logs>,
+) -> PyResult<Bound<'py, PyAny>> {
+    match outcome {
+        Ok(outcome) if columns => Ok(convert::outcome(py, outcome)?.into_any()),
+        Ok(outcome) => Ok(convert::measured(py, &outcome)?.into_any()),
+        Err(error @ Error::Controller(_)) => Ok(error::simulation(&error)
+            .into_value(py)
+            .into_bound(py)
+            .into_any()),
+        Err(error) => Err((logs.and_then(Logs::failure)).unwrap_or(error::simulation(&error))),
+    }
+}
+
+/// Runs under way, whose outcomes are taken as they end.
+#[pyclass(frozen, module = "verus._verus")]
+pub(crate) struct Runs {
+    work: Arc<Work>,
+    ended: Mutex<mpsc::Receiver<(usize, Result<Outcome, Error>)>>,
+    workers: Mutex<Vec<thread::JoinHandle<()>>>,
+    columns: bool,
+}
+
+/// What the threads of [`Runs`] share.
+struct Work {
+    scenarios: Vec<Scenario>,
+    logs: Option<Logs>,
+    /// Which to run, those whose controllers are Python apart: one thread runs these, one after another.
+    python: Mutex<Vec<usize>>,
+    rust: Mutex<VecDeque<usize>>,
+    stop: AtomicBool,
+    fractions: Mutex<Vec<f64>>,
+}
+
+impl Work {
+    /// Runs one, unless all were stopped.
+    fn run(&self, index: usize) -> (usize, Result<Outcome, Error>) {
+        let progress = &mut |fraction| {
+            lock(&self.fractions)[index] = fraction;
+            !self.stop.load(Ordering::Relaxed)
+        };
+        let scenario = &self.scenarios[index];
+        let outcome = match &self.logs {
+            _ if self.stop.load(Ordering::Relaxed) => Err(Error::Cancelled),
+            Some(logs) => logs.run(index, scenario, progress),
+            None => verus_sim::run(scenario, progress),
+        };
+        lock(&self.fractions)[index] = 1.0;
+        (index, outcome)
+    }
+
+    /// A thread's work.
+    fn run_all(&self, ended: &mpsc::Sender<(usize, Result<Outcome, Error>)>) {
+        let tell = |index: usize| {
+            // Nobody listens any more once they are stopped.
+            let _ = ended.send(self.run(index));
+        };
+        let python = std::mem::take(&mut *lock(&self.python));
+        controller::in_one_interpreter(&python, |&index| tell(index));
+        loop {
+            let next = lock(&self.rust).pop_front();
+            match next {
+                Some(index) => tell(index),
+                None => return,
+            }
         }
     }
-    Ok(outcomes)
+}
+
+fn no_threads(error: impl std::fmt::Display) -> PyErr {
+    PyRuntimeError::new_err(format!("cannot start threads: {error}"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Runs {
+    fn start(
+        scenarios: Vec<Scenario>,
+        threads: usize,
+        columns: bool,
+        logs: Option<Logs>,
+    ) -> PyResult<Self> {
+        let (python, rust): (Vec<usize>, Vec<usize>) =
+            (0..scenarios.len()).partition(|&index| is_python(&scenarios[index]));
+        let work = Arc::new(Work {
+            python: Mutex::new(python),
+            rust: Mutex::new(rust.into()),
+            stop: AtomicBool::new(false),
+            fractions: Mutex::new(vec![0.0; scenarios.len()]),
+            logs,
+            scenarios,
+        });
+        let (sender, ended) = mpsc::channel();
+        let worker = |_| {
+            let (work, sender) = (Arc::clone(&work), sender.clone());
+            thread::Builder::new().spawn(move || work.run_all(&sender))
+        };
+        let started: io::Result<Vec<_>> =
+            (0..threads.min(work.scenarios.len())).map(worker).collect();
+        Ok(Runs {
+            workers: Mutex::new(started.map_err(no_threads)?),
+            work,
+            ended: Mutex::new(ended),
+            columns,
+        })
+    }
+}
+
+#[pymethods]
+impl Runs {
+    /// Index and outcome of those that have ended since the last call. It waits for one, but no longer than `timeout_s`.
+    fn ended<'py>(&self, py: Python<'py>, timeout_s: f64) -> PyResult<Bound<'py, PyList>> {
+        controller::watch(py);
+        let timeout = Duration::try_from_secs_f64(timeout_s).map_err(error::value)?;
+        let found: Vec<_> = py.detach(|| {
+            let ended = lock(&self.ended);
+            let first = ended.recv_timeout(timeout).ok();
+            first.into_iter().chain(ended.try_iter()).collect()
+        });
+        let outcomes = PyList::empty(py);
+        for (index, outcome) in found {
+            outcomes.append((
+                index,
+                told_of(py, outcome, self.columns, self.work.logs.as_ref())?,
+            ))?;
+        }
+        Ok(outcomes)
+    }
+
+    /// The share of all the work that is done.
+    fn fraction(&self) -> f64 {
+        let fractions = lock(&self.work.fractions);
+        fractions.iter().sum::<f64>() / fractions.len().max(1) as f64
+    }
+
+    /// Ends what is under way, and waits until it has.
+    fn stop(&self, py: Python<'_>) {
+        self.work.stop.store(true, Ordering::Relaxed);
+        let workers = std::mem::take(&mut *lock(&self.workers));
+        py.detach(|| workers.into_iter().for_each(|worker| drop(worker.join())));
+    }
 }
 
 /// A run that goes as far as it is told to, for a caller that decides something in between.
@@ -243,15 +387,11 @@ fn run_on_all_cores<T: Send>(
     told: impl Fn(usize, f64) -> PyResult<bool> + Sync,
     run: impl Fn(usize, &mut dyn FnMut(f64) -> bool) -> Result<T, Error> + Send + Sync,
 ) -> PyResult<Vec<Result<T, Error>>> {
-    let threads = match threads {
-        Some(0) => return Err(PyValueError::new_err("threads must be 1 or more, not 0")),
-        Some(threads) => threads,
-        None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
-    };
+    let threads = cores(threads)?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()
-        .map_err(|error| PyRuntimeError::new_err(format!("cannot start threads: {error}")))?;
+        .map_err(no_threads)?;
     py.detach(|| {
         run_all(&pool, scenarios, run, |done, fraction| {
             Python::attach(|py| {
@@ -290,11 +430,8 @@ fn run_all<T: Send>(
         shares()[index] = 1.0;
         (index, outcome)
     };
-    let is_python = |&index: &usize| {
-        let flows = &scenarios[index].flows;
-        flows.iter().any(|flow| controller::is_python(&flow.scheme))
-    };
-    let (python, rust): (Vec<usize>, Vec<usize>) = (0..scenarios.len()).partition(is_python);
+    let (python, rust): (Vec<usize>, Vec<usize>) =
+        (0..scenarios.len()).partition(|&index| is_python(&scenarios[index]));
     let (sender, ended) = mpsc::channel::<()>();
     let (mut results, cancelled) = thread::scope(|scope| {
         let workers = scope.spawn(move || {
@@ -344,6 +481,39 @@ fn run_all<T: Send>(
         return Err(error::simulation(error));
     }
     Ok(results.into_iter().map(|(_, result)| result).collect())
+}
+
+/// How many threads: all cores where nothing is said.
+fn cores(threads: Option<usize>) -> PyResult<usize> {
+    match threads {
+        Some(0) => Err(PyValueError::new_err("threads must be 1 or more, not 0")),
+        Some(threads) => Ok(threads),
+        None => Ok(thread::available_parallelism().map_or(1, NonZeroUsize::get)),
+    }
+}
+
+/// Whether a controller of it is Python.
+fn is_python(scenario: &Scenario) -> bool {
+    let mut flows = scenario.flows.iter();
+    flows.any(|flow| controller::is_python(&flow.scheme))
+}
+
+fn parse_all(texts: &[String]) -> PyResult<Vec<Scenario>> {
+    texts.iter().map(|text| parse(text)).collect()
+}
+
+/// Where logs go, if anywhere.
+fn logs(
+    qlog: Option<(PathBuf, String, Vec<String>)>,
+    scenarios: &[Scenario],
+) -> PyResult<Option<Logs>> {
+    let Some((folder, format, channels)) = qlog else {
+        return Ok(None);
+    };
+    if channels.len() != scenarios.len() {
+        return Err(error::value("qlog: a channel's name for each run"));
+    }
+    Logs::new(folder, &format, channels).map(Some)
 }
 
 pub(crate) fn parse(text: &str) -> PyResult<Scenario> {

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -145,25 +144,22 @@ def as_ended(
         OSError: A trace cannot be read.
         KeyboardInterrupt: Ctrl-C; all runs have stopped by then.
     """
-    texts = [run.to_json() for run in runs]
-    shares = [0.0] * len(runs)
-    stop = threading.Event()
-
-    def work(index: int) -> Ended:
-        def told(_: int, fraction: float) -> bool:
-            shares[index] = fraction
-            return not stop.is_set()
-
-        with refused():
-            qlog = None if logs is None else logs.of([index])
-            (outcome,) = _verus.simulate_many([texts[index]], 1, told, columns=columns, qlog=qlog)
-        return outcome
-
-    def tell(done: int) -> None:
-        if progress is not None:
-            progress(done, len(runs), sum(shares) / len(shares))
-
-    return in_threads(len(runs), work, threads=threads or _cores(), tell=tell, stop=stop.set)
+    with refused():
+        qlog = None if logs is None else logs.of(range(len(runs)))
+        texts = [run.to_json() for run in runs]
+        work = _verus.simulate_many(texts, threads or _cores(), columns=columns, qlog=qlog, wait=False)
+    try:
+        done = 0
+        while done < len(runs):
+            with refused():
+                ended = work.ended(_LOOK_EVERY_S)
+            for index, outcome in ended:
+                done += 1
+                yield index, outcome
+            if progress is not None:
+                progress(done, len(runs), work.fraction())
+    finally:
+        work.stop()
 
 
 def in_threads(
