@@ -173,6 +173,42 @@ def test_a_pace_spreads_what_a_budget_allows_and_ticks_renew_it() -> None:
     assert np.diff(sent) == pytest.approx(10)  # 1500 bytes at 1.2 Mbit/s
 
 
+def test_feedback_waits_for_more_where_the_class_says_that_it_may() -> None:
+    heard: list[tuple[float, float, int]] = []
+
+    class Each(Still):
+        def on_feedback(self, feedback: Feedback) -> None:
+            first = feedback.acked[0]
+            heard.append((first.packet.at_s + first.rtt_ms / 1e3, feedback.now_s, len(feedback.acked)))
+            assert feedback.newly_delivered_bytes == 1500 * len(feedback.acked)
+            numbers = [acked.packet.number for acked in feedback.acked]
+            assert numbers == sorted(numbers)
+
+    class Together(Each):
+        feedback_every_ms = 5
+
+    # One window of 20 packets each 40 ms and more: what is allowed does not depend on when it is heard.
+    link = Link.constant(12)
+    each = simulate(link=link, flows=[Flow(Each)], duration_s=1)
+    one_by_one, heard = heard, []
+    together = simulate(link=link, flows=[Flow(Together)], duration_s=1)
+    assert together.metrics == each.metrics
+    assert {count for *_, count in one_by_one} == {1}
+    assert sum(count for *_, count in heard) >= 0.98 * len(one_by_one)
+    assert len(heard) < 0.3 * len(one_by_one)
+    # The last acknowledgement of each group came no more than 5 ms after the first.
+    assert all(now_s - first_s <= 0.005 + 1e-9 for first_s, now_s, _ in heard)
+
+
+@pytest.mark.parametrize("every", [0, -1, 1001, "5", True, float("nan")])
+def test_what_is_no_time_for_feedback_to_wait_is_refused(every: object) -> None:
+    class Odd(Still):
+        feedback_every_ms = every  # type: ignore[assignment]
+
+    with pytest.raises(ValueError, match="feedback_every_ms must be above 0 and at most 1000, or None, not "):
+        simulate(link=Link.constant(12), flows=[Flow(Odd)], duration_s=0.1)
+
+
 class Marked(Still):
     """Keeps a window that fills a queue, and shows what it hears of marks."""
 

@@ -58,6 +58,10 @@ class Controller:
             queues drop.
         random: Draw from this alone, and one seed gives one result. It is seeded from the run's seed and the flow.
 
+    A class whose decisions can wait sets `feedback_every_ms`. Then `on_feedback` is called so long after the first
+    acknowledgement that it has not heard of, and once for all that have come since, which is many times faster: what
+    they revealed stands in one `Feedback`, in order. A timeout is told at once, after what came before it.
+
     Times are in simulated seconds since the run began (`…_s`), durations in milliseconds (`…_ms`), sizes in bytes.
     The class may set two limits, in seconds of wall time: a call that takes longer than `call_limit_s`, or a run that
     takes longer than `run_limit_s`, is ended, and the run has failed.
@@ -71,6 +75,7 @@ class Controller:
     ecn: Literal["classic", "l4s"] | None = None
     random: random.Random
 
+    feedback_every_ms: ClassVar[float | None] = None
     call_limit_s: ClassVar[float] = 10.0
     run_limit_s: ClassVar[float] = 3600.0
 
@@ -81,7 +86,7 @@ class Controller:
         """A packet left. Called once for each, retransmissions included."""
 
     def on_feedback(self, feedback: Feedback) -> None:
-        """All that one acknowledgement, or one expired loss timer, revealed."""
+        """All that one acknowledgement, or one expired loss timer, revealed; or several, see `feedback_every_ms`."""
         raise NotImplementedError("on_feedback is to be written")
 
     def on_timeout(self, timeout: Timeout) -> None:
@@ -232,6 +237,20 @@ def ecn_of(controller: Controller) -> str | None:
     if found not in (None, "classic", "l4s"):
         raise ValueError(f"ecn must be `classic`, `l4s` or None, not {found!r}")
     return found
+
+
+def every_of(controller: Controller) -> float | None:
+    """How long feedback may wait for more, in ms.
+
+    Raises:
+        ValueError: It is no such time.
+    """
+    found = controller.feedback_every_ms
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 < found <= 1000:
+        raise ValueError(f"feedback_every_ms must be above 0 and at most 1000, or None, not {found!r}")
+    return float(found)
 
 
 def told(error: BaseException) -> str:
@@ -405,3 +424,4 @@ def _try(make: Callable[[], Any], name: str) -> None:
     if not isinstance(made, Controller):
         raise ValueError(f"`{name}` makes a {type(made).__name__}, not a verus.Controller")
     ecn_of(made)
+    every_of(made)

@@ -21,7 +21,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use verus_core::configuration::Configured;
-use verus_core::{Allowance, Bytes, Controller, Departure, Ecn, Feedback, Rate, Time, Timeout};
+use verus_core::{
+    Allowance, Bytes, Controller, Departure, Duration, Ecn, Feedback, Rate, Time, Timeout,
+};
 use verus_senders::{Elsewhere, Value};
 use verus_words::spec::{Given, Problem};
 
@@ -164,6 +166,9 @@ impl Configured for Class {
             state: Arc::clone(&self.state),
             hears_sent: false,
             hears_tick: false,
+            every: None,
+            heard: None,
+            due: None,
             ecn: Ecn::NotEct,
             window: None,
             budget: None,
@@ -185,6 +190,8 @@ impl Configured for Class {
             };
             controller.hears_sent = overridden("on_sent")?;
             controller.hears_tick = overridden("on_tick")?;
+            let every: Option<f64> = module.call_method1("every_of", (&object,))?.extract()?;
+            controller.every = every.map(Duration::from_millis_f64);
             controller.ecn = match module.call_method1("ecn_of", (&object,))?.extract()? {
                 Some("classic") => Ecn::Ect0,
                 Some(_) => Ecn::Ect1,
@@ -212,6 +219,11 @@ struct PythonController {
     state: Arc<State>,
     hears_sent: bool,
     hears_tick: bool,
+    /// How long feedback may wait for more, where the class says that it may.
+    every: Option<Duration>,
+    /// What it has not been told of yet, and when it is to be.
+    heard: Option<events::Feedback>,
+    due: Option<Time>,
     ecn: Ecn,
     window: Option<Bytes>,
     budget: Option<Bytes>,
@@ -289,6 +301,20 @@ impl PythonController {
     /// Nothing more leaves.
     fn stop(&mut self) {
         (self.window, self.pacing, self.next_tick) = (Some(Bytes::ZERO), None, None);
+        (self.every, self.heard, self.due) = (None, None, None);
+    }
+
+    /// When the object asks for its tick.
+    fn own_tick(&self) -> Option<Time> {
+        self.next_tick.filter(|_| self.hears_tick)
+    }
+
+    /// Tells of the feedback that has waited for more.
+    fn tell_heard(&mut self, now: Time) {
+        self.due = None;
+        if let Some(heard) = self.heard.take() {
+            self.tell("on_feedback", now, |py| (heard,).into_pyobject(py));
+        }
     }
 
     fn read(&mut self, object: &Bound<'_, PyAny>) -> Result<(), String> {
@@ -359,25 +385,37 @@ impl Controller for PythonController {
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
+        if let Some(every) = self.every {
+            self.due.get_or_insert(feedback.now + every);
+            match &mut self.heard {
+                Some(heard) => heard.add(feedback),
+                None => self.heard = Some(events::Feedback::new(feedback)),
+            }
+            return;
+        }
         self.tell("on_feedback", feedback.now, |py| {
             (events::Feedback::new(feedback),).into_pyobject(py)
         });
     }
 
     fn on_timeout(&mut self, timeout: &Timeout<'_>) {
+        self.tell_heard(timeout.now);
         self.tell("on_timeout", timeout.now, |py| {
             (events::Timeout::new(timeout),).into_pyobject(py)
         });
     }
 
     fn on_tick(&mut self, now: Time, in_flight: Bytes) {
-        if self.next_tick().is_none_or(|at| at > now) {
+        if self.due.is_some_and(|at| at <= now) {
+            self.tell_heard(now);
+        }
+        if self.own_tick().is_none_or(|at| at > now) {
             return;
         }
         self.tell("on_tick", now, |py| {
             (now.as_secs_f64(), in_flight.get()).into_pyobject(py)
         });
-        if let Some(at) = self.next_tick().filter(|&at| at <= now) {
+        if let Some(at) = self.own_tick().filter(|&at| at <= now) {
             let problem = format!(
                 "next_tick_s must be after now, or None, not {}",
                 at.as_secs_f64()
@@ -413,7 +451,10 @@ impl Controller for PythonController {
     }
 
     fn next_tick(&self) -> Option<Time> {
-        self.next_tick.filter(|_| self.hears_tick)
+        let own = self.own_tick();
+        own.map_or(self.due, |own| {
+            Some(self.due.map_or(own, |due| due.min(own)))
+        })
     }
 
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {

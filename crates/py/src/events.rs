@@ -80,7 +80,6 @@ pub(crate) struct Feedback {
 
 impl Feedback {
     pub(crate) fn new(feedback: &core::Feedback<'_>) -> Self {
-        let delivery = feedback.delivery().map(|delivery| delivery.rate);
         Feedback {
             now: feedback.now,
             acked: feedback.acked.to_vec(),
@@ -93,10 +92,28 @@ impl Feedback {
             newly_delivered: feedback.newly_delivered(),
             smoothed_rtt: feedback.smoothed_rtt,
             min_rtt: feedback.min_rtt,
-            // The core's zero stands for too short a time to tell.
-            delivery: delivery.filter(|rate| *rate > core::Rate::default()),
+            delivery: rate_of(feedback),
         }
     }
+
+    /// Adds what a later event revealed, as if one event had revealed both.
+    pub(crate) fn add(&mut self, later: &core::Feedback<'_>) {
+        self.acked.extend_from_slice(later.acked);
+        self.lost.extend_from_slice(later.lost);
+        self.recovered.extend_from_slice(later.recovered);
+        self.marked += later.marked;
+        self.newly_delivered += later.newly_delivered();
+        (self.now, self.in_flight) = (later.now, later.in_flight);
+        (self.delivered, self.smoothed_rtt) = (later.delivered, later.smoothed_rtt);
+        self.min_rtt = later.min_rtt;
+        self.delivery = rate_of(later).or(self.delivery);
+    }
+}
+
+/// The delivery rate; the core's zero stands for too short a time to tell.
+fn rate_of(feedback: &core::Feedback<'_>) -> Option<core::Rate> {
+    let rate = feedback.delivery()?.rate;
+    (rate > core::Rate::default()).then_some(rate)
 }
 
 #[pymethods]
