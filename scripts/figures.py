@@ -69,7 +69,15 @@ SENDERS: dict[str, list[str]] = {
     "umts.txt": ["verus"],
 }
 #: Those that read no recordings.
-WITHOUT_RECORDINGS = {"check.csv", "laws.txt", "arena-cost.txt", "compare-rate.txt", "kernel-queues.txt"}
+WITHOUT_RECORDINGS = {
+    "check.csv",
+    "laws.txt",
+    "arena-cost.txt",
+    "compare-rate.txt",
+    "instructions.txt",
+    "kernel-queues.txt",
+    "python-rate.txt",
+}
 
 
 @dataclass(frozen=True)
@@ -255,6 +263,85 @@ def compare_rate(_: str) -> Iterator[str]:
         yield f"| {name} | {alone:.0f} | {compared:.0f} | {ratio:.2f} |"
 
 
+class Each(verus.Controller):
+    """A packet more each round trip, half of them after a loss: told of each acknowledgement."""
+
+    def on_start(self, now_s: float, packet_bytes: int) -> None:
+        """Ten packets to begin with."""
+        self.packet_bytes, self.window_bytes = packet_bytes, 10.0 * packet_bytes
+
+    def on_feedback(self, feedback: verus.Feedback) -> None:
+        """Half of the window after a loss, else its share of a packet."""
+        assert self.window_bytes is not None
+        if feedback.lost:
+            self.window_bytes = max(self.window_bytes / 2, 2.0 * self.packet_bytes)
+        else:
+            self.window_bytes += feedback.newly_delivered_bytes * self.packet_bytes / self.window_bytes
+
+    def on_timeout(self, timeout: verus.Timeout) -> None:
+        """Two packets."""
+        self.window_bytes = 2.0 * self.packet_bytes
+
+
+class Together(Each):
+    """The same, told of all that came within 5 ms at once."""
+
+    feedback_every_ms = 5.0
+
+
+def python_rate(_: str) -> Iterator[str]:
+    """Packets a CPU second under one law in Python, told in two ways, the start of runs left out: in turn."""
+    long, short, rounds = 12, 2, 7
+
+    def cost(kind: type[Each]) -> float:
+        """CPU seconds a packet."""
+        found = []
+        for seconds in (long, short):
+            began = time.process_time()
+            run = verus.simulate(link=verus.Link.constant(100), flows=[verus.Flow(kind)], duration_s=seconds)
+            found.append((time.process_time() - began, run.metrics["departures"]))
+        (cpu, packets), (start, few) = found
+        return (cpu - start) / (packets - few)
+
+    costs = [(cost(Each), cost(Together)) for _round in range(rounds)]
+    yield "| a class in Python hears of | M packets/CPU s | times the first |"
+    yield "|---|---|---|"
+    for at, name in enumerate(("each acknowledgement", "those of 5 ms at once (`feedback_every_ms`)")):
+        rate = statistics.median(1e-6 / row[at] for row in costs)
+        yield f"| {name} | {rate:.2f} | {statistics.median(row[0] / row[at] for row in costs):.1f} |"
+
+
+#: The senders whose instructions are counted, and the lean loop of the bench beside them.
+COUNTED = {
+    "lean loop": "lean",
+    "NewReno": "newreno",
+    "Cubic": "cubic",
+    "forward": "forward",
+    "Verus R=2": "verus:ratio=2",
+}
+
+
+def instructions(_: str) -> Iterator[str]:
+    """Instructions a packet in the bench's workloads, of the simulation alone: no other process changes them."""
+    built = ["cargo", "bench", "-p", "verus-sim", "--bench", "speed", "--no-run", "--message-format=json"]
+    told = subprocess.run(built, stdout=subprocess.PIPE, text=True, check=True).stdout
+    (bench,) = [made["executable"] for line in told.splitlines() if (made := json.loads(line)).get("executable")]
+
+    def counted(workload: str, scheme: str) -> float:
+        inside = "speed::lean::run" if scheme == "lean" else "verus_sim::network::Network::run"
+        command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--toggle-collect={inside}"]
+        done = subprocess.run([*command, bench, "--one", workload, scheme], capture_output=True, text=True, check=True)
+        (collected,) = re.findall(r"Collected : (\d+)", done.stderr)
+        return int(collected) / int(done.stdout.split()[0])
+
+    yield f"| instructions a packet | {' | '.join(COUNTED)} | Cubic/lean | Verus/Cubic | forward/Cubic |"
+    yield "|---|" + "---|" * (len(COUNTED) + 3)
+    for workload in ("W1, 1 flow", "W1, 10 flows", "W2, 10 flows"):
+        lean, newreno, cubic, forward, verus = (counted(workload, scheme) for scheme in COUNTED.values())
+        each = " | ".join(f"{count:.0f}" for count in (lean, newreno, cubic, forward, verus))
+        yield f"| {workload} | {each} | {cubic / lean:.2f} | {verus / cubic:.2f} | {forward / cubic:.2f} |"
+
+
 def kernel_queue_rows(_: str) -> Iterator[str]:
     """Linux's queues beside ours."""
     yield from kernel_queues.table(kernel_queues.UML, list(kernel_queues.QUEUES), os.cpu_count() or 1)
@@ -297,13 +384,15 @@ MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "forward-parts.txt": ("forward.md", forward_parts),
     "arena-cost.txt": ("arena.md", arena_cost),
     "compare-rate.txt": (BENCHMARKS, compare_rate),
+    "instructions.txt": (BENCHMARKS, instructions),
+    "python-rate.txt": (BENCHMARKS, python_rate),
     "kernel-queues.txt": ("kernel-queues.md", kernel_queue_rows),
     "laws.txt": ("check.md", laws),
 }
 #: Of these, those that a busy machine would falsify.
-MADE_TIMED = {"arena-cost.txt", "compare-rate.txt"}
-#: Those that are made only where `--only` names them: they take a Linux kernel, which `scripts/build-uml` builds.
-ASKED = {"kernel-queues.txt"}
+MADE_TIMED = {"arena-cost.txt", "compare-rate.txt", "python-rate.txt"}
+#: Those that are made only where `--only` names them: they take valgrind, or the kernel of `scripts/build-uml`.
+ASKED = {"instructions.txt", "kernel-queues.txt"}
 
 
 def compared(traces: list[str], schemes: list[str], **options: Any) -> list[dict[str, Any]]:
