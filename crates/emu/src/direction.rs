@@ -81,7 +81,7 @@ impl<P: Packet> Direction<P> {
     #[inline]
     pub fn deliver(&mut self, now: Time, watch: &mut impl Watch<P>) -> Option<(Time, P)> {
         // Packets from before the path began arrive before later ones: propagation is the same for all.
-        if let Some(arrived) = self.unlimited.arrive(now, 0) {
+        if let Ok(arrived) = self.unlimited.arrive(now, 0) {
             return Some(arrived);
         }
         let origin = self.origin?;

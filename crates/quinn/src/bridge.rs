@@ -206,13 +206,13 @@ impl Bridge {
                 app_limited: batch.app_limited,
             });
             if let Some((qlog, _)) = &mut self.qlog {
-                qlog.sent(now, self.next_number, Bytes::new(size));
+                qlog.sent(self.last_event, self.next_number, Bytes::new(size));
             }
             self.next_number += 1;
         }
         self.counters.sent += packets;
         self.set_limit();
-        self.qlog_state(now);
+        self.qlog_state();
     }
 
     /// How many packets a batch of `bytes` has. Each but the last has one size, at most the path's: what
@@ -342,7 +342,7 @@ impl Bridge {
             let trigger = persistent.then_some(Trigger::Timeout);
             let known = |packet: &&Departure| packet.number >= *first;
             for packet in self.pending.lost[before..].iter().filter(known) {
-                qlog.lost(now, packet.number, trigger);
+                qlog.lost(self.last_event, packet.number, trigger);
             }
         }
         if self.pending.lost.len() == before {
@@ -371,7 +371,7 @@ impl Bridge {
             self.pending.lost.clear();
             self.pending.at = None;
             self.set_limit();
-            self.qlog_state(now);
+            self.qlog_state();
         }
     }
 
@@ -418,7 +418,12 @@ impl Bridge {
         if let Some((qlog, first)) = &mut self.qlog {
             let numbers = pending.acked.iter().map(|acked| acked.packet.number);
             let ce = (self.counters.marked > 0).then_some(self.counters.marked);
-            qlog.acknowledged(now, numbers.filter(|number| number >= first), None, ce);
+            qlog.acknowledged(
+                self.last_event,
+                numbers.filter(|number| number >= first),
+                None,
+                ce,
+            );
         }
         if !(pending.acked.is_empty() && pending.lost.is_empty() && pending.marked == 0) {
             self.controller.on_feedback(&Feedback {
@@ -440,15 +445,15 @@ impl Bridge {
         }
         self.tick_if(|due| due <= now, now);
         self.set_limit();
-        self.qlog_state(now);
+        self.qlog_state();
     }
 
-    /// Tells the log what has changed.
+    /// Tells the log what has changed. Times of the log ascend: a datagram may have come before one left that was told of first.
     #[inline]
-    fn qlog_state(&mut self, now: Time) {
+    fn qlog_state(&mut self) {
         if let Some((qlog, _)) = &mut self.qlog {
             let in_flight = Bytes::new(self.in_flight);
-            qlog.state(now, &*self.controller, in_flight, &self.rtt);
+            qlog.state(self.last_event, &*self.controller, in_flight, &self.rtt);
         }
     }
 
