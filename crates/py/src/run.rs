@@ -203,6 +203,8 @@ pub(crate) struct Runs {
     ended: Mutex<mpsc::Receiver<(usize, Result<Outcome, Error>)>>,
     workers: Mutex<Vec<thread::JoinHandle<()>>>,
     columns: bool,
+    /// What went wrong with one of them, to be raised once the others that had ended are told of.
+    failed: Mutex<Option<PyErr>>,
 }
 
 /// What the threads of [`Runs`] share.
@@ -288,15 +290,20 @@ impl Runs {
             work,
             ended: Mutex::new(ended),
             columns,
+            failed: Mutex::new(None),
         })
     }
 }
 
 #[pymethods]
 impl Runs {
-    /// Index and outcome of those that have ended since the last call. It waits for one, but no longer than `timeout_s`.
+    /// Index and outcome of those that have ended since the last call. It waits for one, but no longer than `timeout_s`. What
+    /// went wrong with one is raised once the others of its batch have been told of.
     fn ended<'py>(&self, py: Python<'py>, timeout_s: f64) -> PyResult<Bound<'py, PyList>> {
         controller::watch(py);
+        if let Some(error) = lock(&self.failed).take() {
+            return Err(error);
+        }
         let timeout = Duration::try_from_secs_f64(timeout_s).map_err(error::value)?;
         let found: Vec<_> = py.detach(|| {
             let ended = lock(&self.ended);
@@ -304,13 +311,17 @@ impl Runs {
             first.into_iter().chain(ended.try_iter()).collect()
         });
         let outcomes = PyList::empty(py);
+        let mut failed = lock(&self.failed);
         for (index, outcome) in found {
-            outcomes.append((
-                index,
-                told_of(py, outcome, self.columns, self.work.logs.as_ref())?,
-            ))?;
+            match told_of(py, outcome, self.columns, self.work.logs.as_ref()) {
+                Ok(told) => outcomes.append((index, told))?,
+                Err(error) => drop(failed.get_or_insert(error)),
+            }
         }
-        Ok(outcomes)
+        match failed.take_if(|_| outcomes.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(outcomes),
+        }
     }
 
     /// The share of all the work that is done.
