@@ -36,9 +36,7 @@ use crate::dice::Dice;
 use crate::statistics::Statistics;
 use crate::trace::Trace;
 
-mod cache;
 mod channels;
-pub(crate) use cache::CACHE;
 pub use channels::CHANNELS;
 
 /// The bytes an opportunity stands for in every rate of this module, as in the recordings.

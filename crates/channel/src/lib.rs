@@ -5,6 +5,7 @@
 //! loss, links, propagation. The caller passes the time to each call, so that a simulator, a real-time emulator and
 //! fault tests drive the same code.
 
+mod cache;
 pub mod catalogue;
 pub mod delays;
 mod dice;

@@ -8,8 +8,9 @@ use verus_core::{Duration, Rate};
 use verus_words::near::near;
 use verus_words::quantity::{self, Unit};
 
+use crate::cache::CACHE;
 use crate::error::{Error, FASTEST_MBPS};
-use crate::generate::{self, CACHE};
+use crate::generate;
 use crate::rates;
 use crate::recordings::{Recording, recording, recordings};
 use crate::trace::Trace;

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use verus_core::units::Duration;
 
-use super::Channel;
 use crate::error::Error;
+use crate::generate::Channel;
 use crate::trace::Trace;
 
 /// How many traces are kept: a comparison asks for the seeds of a channel in turn, on as many threads as there are cores.
