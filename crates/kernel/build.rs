@@ -7,11 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Each source becomes an object: its name, and what is defined. The bare one is for `bpftool struct_ops register`, of which
-/// versions before 7.2 know no links.
-const PROGRAMS: [(&str, &str, &str); 3] = [
-    ("forward", "forward", "OPERATIONS=\".struct_ops.link\""),
-    ("forward", "forward-bare", "OPERATIONS=\".struct_ops\""),
-    ("flows", "flows", "FLOWS"),
+/// versions before 7.2 know no links, and `unregister`, which takes out all of one name.
+const PROGRAMS: [(&str, &str, &[&str]); 3] = [
+    ("forward", "forward", &["OPERATIONS=\".struct_ops.link\""]),
+    (
+        "forward",
+        "forward-bare",
+        &[
+            "OPERATIONS=\".struct_ops\"",
+            "forward_operations=forward_bare",
+        ],
+    ),
+    ("flows", "flows", &[]),
 ];
 /// What Debian has, the plain name first.
 const CLANGS: [&str; 9] = [
@@ -87,7 +94,7 @@ fn compile(
     clang: &str,
     headers: &Path,
     name: &str,
-    defined: &str,
+    defined: &[&str],
     object: &Path,
 ) -> Result<(), String> {
     // Of debug information only what the kernel and libbpf read (BTF) is kept: libbpf's linker would strip the rest, too,
@@ -96,7 +103,7 @@ fn compile(
         .args([
             "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror",
         ])
-        .arg(format!("-D{defined}"))
+        .args(defined.iter().map(|one| format!("-D{one}")))
         .arg("-I")
         .arg(headers)
         .arg("-c")

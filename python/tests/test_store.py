@@ -64,7 +64,7 @@ def test_the_same_command_runs_only_what_is_missing_and_ends_in_the_same_bytes(
     there = len(kept(tmp_path))
     assert 3 <= there < 12
     if number == signal.SIGINT:
-        assert code == 130
+        assert code == 130, err
         assert err.startswith(f"verus: interrupted; {there} of 12 runs are kept in `")
         assert err.endswith(".unfinished`; the same command goes on from there\n")
     ran = verus(*MANY, *out)

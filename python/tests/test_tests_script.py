@@ -20,6 +20,8 @@ failures:
 
 ---- a::long stdout ----
 {lines}
+thread 'a::long' panicked at a.rs:1:1:
+it was too long
 ---- a::late stdout ----
 the machine was too busy to say: a thread that slept woke 90 ms late
 failures:
@@ -35,6 +37,7 @@ error: 2 targets failed:
 PYTHON = """
 _____________ test_b[x y] _____________
 {lines}
+E   assert 1 == 2
 =========== short test summary info ============
 FAILED python/tests/test_b.py::test_b[x y] - assert 1 == 2
 ======= 1 failed, 2 passed, 1 skipped in 5.19s =======
@@ -67,9 +70,10 @@ def test_it_goes_on_and_lists_what_failed_with_the_command_that_runs_it_alone(tm
     assert "1 passed, 2 failed, 3 ignored" in counts
     assert "1 failed, 2 passed, 1 skipped" in counts
     failed, _, busy = failed.partition("The machine was too busy")
-    assert "cargo test --locked -p verus-core --lib -- --exact a::long --include-ignored\n" in failed
+    alone = "cargo test --locked -p verus-core --lib -- --exact a::long --include-ignored\n"
+    assert f"{alone}      thread 'a::long' panicked at a.rs:1:1:\n      it was too long\n" in failed
     assert "cargo test --locked -p verus-probe --test probe\n" in failed, "it ended before it could tell"
-    assert ".venv/bin/python -m pytest 'python/tests/test_b.py::test_b[x y]'\n" in failed
+    assert ".venv/bin/python -m pytest 'python/tests/test_b.py::test_b[x y]'\n      E   assert 1 == 2\n" in failed
     assert "a::late" not in failed
     assert "--exact a::late" in busy
     assert found.stdout.count("again, alone: a::late") == 3

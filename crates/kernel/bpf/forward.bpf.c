@@ -186,9 +186,9 @@ u32 forward_burst(u64 *context __attribute__((unused)))
 	return PAIR;
 }
 
-/* `.struct_ops.link`, or `.struct_ops`: build.rs. */
+/* `.struct_ops.link`, or `.struct_ops` under another name: build.rs. */
 SEC(OPERATIONS)
-struct tcp_congestion_ops forward = {
+struct tcp_congestion_ops forward_operations = {
 	.flags = TCP_CONG_NON_RESTRICTED,
 	.init = (void *)forward_init,
 	.release = (void *)forward_release,

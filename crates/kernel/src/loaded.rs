@@ -20,7 +20,7 @@ const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 /// The maps of `forward.bpf.c`; its program that uses all of them, and the one that hears acknowledgements.
-const OPERATIONS: &str = "forward";
+const OPERATIONS: &str = "forward_operations";
 const CONFIG: &str = ".rodata.config";
 const COUNT: &str = ".data.count";
 const FLOWS: &str = "flows";

@@ -76,9 +76,18 @@ def gunzipped(path: Path, most: int) -> bytes:
         OSError: It cannot be read.
         ValueError: It is not gzip, is damaged, or holds more.
     """
+    return gunzip(content(path, most), most)
+
+
+def gunzip(packed: bytes, most: int) -> bytes:
+    """The same of what was read.
+
+    Raises:
+        ValueError: It is not gzip, is damaged, or holds more.
+    """
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        found = unpacker.decompress(content(path, most), most + 1)
+        found = unpacker.decompress(packed, most + 1)
     except zlib.error as error:
         raise ValueError(f"not gzip, or damaged: {error}") from error
     if len(found) > most:

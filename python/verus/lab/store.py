@@ -8,12 +8,12 @@ one of this. A file is written whole or not at all; a damaged one counts as miss
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import math
 import shutil
-import zipfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
@@ -28,7 +28,7 @@ from verus.lab.runner import Ended, Outcome
 from verus.lab.scenario import Run
 
 #: Version of the files and of the keys; a change of either raises it.
-FORMAT = 3
+FORMAT = 4
 
 #: How long the digest is that stands before a packed outcome.
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -182,7 +182,7 @@ def kept(store: Store, keys: Sequence[str]) -> Iterator[None]:
 
 
 def pack(outcome: Outcome) -> bytes:
-    """An outcome as one compressed file: plain values as JSON, each array beside them.
+    """An outcome, compressed: a line of JSON with the plain values, then each array as `numpy.save` writes it.
 
     Example:
         >>> unpack(pack({"metrics": {"power": 0.1, "late": None}, "phases": ["drain", None]}))
@@ -190,72 +190,54 @@ def pack(outcome: Outcome) -> bytes:
     """
     import numpy as np
 
-    arrays: dict[str, Any] = {}
+    arrays: list[Any] = []
 
-    def plain(value: Any, place: str) -> Any:
+    def plain(value: Any) -> Any:
         if isinstance(value, np.ndarray):
-            arrays[place] = value
-            return {_ARRAY: place}
+            arrays.append(value)
+            return {_ARRAY: len(arrays) - 1}
         if isinstance(value, Mapping):
-            return {name: plain(inner, f"{place}.{name}" if place else name) for name, inner in value.items()}
+            return {name: plain(inner) for name, inner in value.items()}
         return value
 
-    text = json.dumps(plain(outcome, ""), allow_nan=False)
-    into = io.BytesIO()
-    with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as file:
-        _put(file, _PLAIN, text.encode())
-        for place, array in arrays.items():
-            content = io.BytesIO()
-            np.save(content, array, allow_pickle=False)
-            _put(file, place, content.getvalue())
-    return into.getvalue()
+    content = io.BytesIO()
+    content.write(json.dumps(plain(outcome), allow_nan=False).encode() + b"\n")
+    for array in arrays:
+        np.save(content, array, allow_pickle=False)
+    return gzip.compress(content.getvalue(), compresslevel=6, mtime=0)
 
 
-#: The member of a file that has the plain values, and what stands in them for an array.
-_PLAIN, _ARRAY = "outcome.json", "\0array"
+#: What stands in the plain values for an array: its number.
+_ARRAY = "\0array"
 
 
-def _put(file: zipfile.ZipFile, name: str, content: bytes) -> None:
-    # Dated alike: the same outcome is the same bytes.
-    entry = zipfile.ZipInfo(name)
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    file.writestr(entry, content)
-
-
-def unpack(content: bytes) -> Outcome:
+def unpack(packed: bytes) -> Outcome:
     """What `pack` packed.
 
     Raises:
-        ValueError: It is nothing of that kind, damaged, or holds more than a file of ours; likewise `KeyError`,
-            `EOFError` and `zipfile.BadZipFile`.
+        ValueError: It is nothing of that kind, damaged, or holds more than a file of ours; likewise `IndexError`.
     """
-    with zipfile.ZipFile(io.BytesIO(content)) as file:
-        # No more than it says is read of a member, each once.
-        if sum(member.file_size for member in file.infolist()) > bounded_reading.most_unpacked(len(content)):
-            raise ValueError("it holds more than its size allows")
-        arrays: dict[str, Any] = {}
-
-        def whole(value: dict[str, Any]) -> Any:
-            if value.keys() != {_ARRAY}:
-                return value
-            place = value[_ARRAY]
-            if place not in arrays:
-                arrays[place] = _array(file.read(place))
-            return arrays[place]
-
-        found: Outcome = json.loads(file.read(_PLAIN), object_hook=whole)
-        return found
+    unpacked = bounded_reading.gunzip(packed, bounded_reading.most_unpacked(len(packed)))
+    content = io.BytesIO(unpacked)
+    plain = content.readline()
+    arrays = []
+    while content.tell() < len(unpacked):
+        arrays.append(_array(content, len(unpacked)))
+    found: Outcome = json.loads(
+        plain, object_hook=lambda value: arrays[value[_ARRAY]] if value.keys() == {_ARRAY} else value
+    )
+    return found
 
 
-def _array(content: bytes) -> Any:
-    """What `numpy.save` wrote; its header is believed as far as there is content for it."""
+def _array(content: io.BytesIO, end: int) -> Any:
+    """The next that `numpy.save` wrote; its header is believed as far as there is content for it."""
     import numpy as np
 
-    file = io.BytesIO(content)
-    if np.lib.format.read_magic(file) != (1, 0):
+    begin = content.tell()
+    if np.lib.format.read_magic(content) != (1, 0):
         raise ValueError("an array of another version than ours")
-    shape, _, kind = np.lib.format.read_array_header_1_0(file)
-    if math.prod(shape) * kind.itemsize > len(content):
+    shape, _, kind = np.lib.format.read_array_header_1_0(content)
+    if math.prod(shape) * kind.itemsize > end - content.tell():
         raise ValueError("an array of more than there is")
-    file.seek(0)
-    return np.load(file, allow_pickle=False)
+    content.seek(begin)
+    return np.load(content, allow_pickle=False)

@@ -1,7 +1,7 @@
 //! The bare object and the unit of systemd, as packages have them: registered and taken out by bpftool.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
@@ -24,47 +24,66 @@ fn comes_to(there: bool) -> bool {
     })
 }
 
-/// Does what the unit says under `key`, with the object that was built.
+/// Does what the unit says under `key`, with the object that was built; a shell takes its quotes as systemd does.
 fn done(key: &str) {
     let line = UNIT
         .lines()
         .find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     let line = line.expect("the unit says it");
     let line = line.replace("/usr/lib/verus/forward.bpf.o", OBJECT);
-    let mut words = line.split_whitespace();
-    let output = Command::new(words.next().expect("a program"))
-        .args(words)
+    let output = Command::new("sh").args(["-c", &line]).output();
+    let output = output.expect("there is a shell");
+    assert!(
+        output.status.success(),
+        "{line}: {output:?}; the kernel has {}",
+        struct_ops()
+    );
+}
+
+/// What bpftool says that the kernel has.
+fn struct_ops() -> String {
+    let output = Command::new("bpftool")
+        .args(["struct_ops", "show"])
         .output();
     let output = output.expect("bpftool is there (apt install bpftool)");
-    assert!(output.status.success(), "{line}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A connection to oneself that runs on it.
+fn connection() -> (Socket, TcpStream) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("TCP");
+    socket
+        .set_tcp_congestion(b"forward")
+        .expect("a program may choose it");
+    let to = listener.local_addr().expect("it has one");
+    socket.connect(&to.into()).expect("it listens");
+    (socket, listener.accept().expect("it came").0)
+}
+
+/// Carries a megabyte, and ends it.
+fn carry((mut socket, mut from): (Socket, TcpStream)) {
+    std::thread::scope(|scope| {
+        scope.spawn(move || socket.write_all(&[7; 1 << 20]).expect("it stands"));
+        let mut all = Vec::new();
+        from.read_to_end(&mut all).expect("it stands");
+        assert_eq!(all, [7; 1 << 20]);
+    });
 }
 
 #[test]
 #[ignore = "takes root and BPF: make test-root"]
-fn the_unit_registers_the_bare_object_and_takes_it_out() {
-    assert!(
-        comes_to(false),
-        "this machine has `forward` already: {}",
-        available()
-    );
+fn the_unit_registers_the_bare_object_and_takes_it_out_beside_connections_of_an_earlier_start() {
+    assert!(comes_to(false), "it has one already: {}", struct_ops());
     done("ExecStart");
     assert!(comes_to(true), "{}", available());
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("TCP");
-    let set = socket.set_tcp_congestion(b"forward");
-    let to = listener.local_addr().expect("it has one");
-    socket.connect(&to.into()).expect("it listens");
-    let (mut from, _) = listener.accept().expect("it came");
-    let carried = std::thread::scope(|scope| {
-        scope.spawn(move || {
-            (&socket).write_all(&[7; 1 << 20]).expect("it stands");
-        });
-        let mut all = Vec::new();
-        from.read_to_end(&mut all).expect("it stands");
-        all
-    });
+    carry(connection());
+    let old = connection();
     done("ExecStop");
-    set.expect("a program may choose it");
-    assert_eq!(carried, [7; 1 << 20]);
     assert!(comes_to(false), "{}", available());
+    done("ExecStart");
+    carry(connection());
+    done("ExecStop");
+    assert!(comes_to(false), "{}", available());
+    carry(old);
 }
