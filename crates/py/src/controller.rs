@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration as Span, Instant};
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
@@ -27,7 +27,7 @@ use verus_core::{
 use verus_senders::{Elsewhere, Value};
 use verus_words::spec::{Given, Problem};
 
-use crate::events;
+use crate::{events, lock};
 
 /// Where the Python half is.
 const MODULE: &str = "verus.controller";
@@ -100,10 +100,6 @@ impl fmt::Debug for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.state.place)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
@@ -577,17 +573,14 @@ pub(crate) fn watch(py: Python<'_>) {
     });
 }
 
-/// Does `work` with each of `items`, one after another, in a thread that Python knows: it need not be made known at each call.
+/// Does `work` with each of `runs`, one after another, in a thread that Python knows: it need not be made known at each call.
 /// Nothing of the kind is done by another thread meanwhile: the interpreter lock would make them take turns, and each turn
 /// would cost more than a call.
-pub(crate) fn in_one_interpreter<I: Sync, T: Send>(
-    items: &[I],
-    work: impl Fn(&I) -> T + Sync,
-) -> Vec<T> {
-    if items.is_empty() {
-        return Vec::new();
+pub(crate) fn in_one_interpreter(runs: &[usize], work: impl Fn(usize) + Sync) {
+    if runs.is_empty() {
+        return;
     }
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = lock(&TURN);
-    Python::attach(|py| py.detach(|| items.iter().map(&work).collect()))
+    Python::attach(|py| py.detach(|| runs.iter().copied().for_each(&work)));
 }

@@ -11,8 +11,12 @@ mod controller;
 mod convert;
 mod error;
 mod events;
+mod logs;
 mod model;
 mod run;
+mod sweep;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -20,6 +24,11 @@ use pyo3::wrap_pyfunction;
 use verus_channel::queue;
 use verus_measure::{FlowMetrics, Metrics};
 use verus_senders::Registry;
+
+/// What a panic left locked is taken as it is.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Puts everything into `module`. Schemes can name what `algorithms` has, and classes written in Python; the texts of queues
 /// what `queues` has.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use numpy::{PyArray1, PyArrayLike1, PyArrayMethods, TypeMustMatch};
 use pyo3::prelude::*;
@@ -14,7 +14,8 @@ use verus_model::{self as model, About, Grid, MAX_BYTES, Model, Sampler, TrainEr
 use verus_sim::{Outcome, Scenario};
 
 use crate::convert::array;
-use crate::{error, run};
+use crate::sweep::Sweep;
+use crate::{error, lock, run};
 
 type Column<'py, T> = PyArrayLike1<'py, T, TypeMustMatch>;
 
@@ -49,22 +50,21 @@ impl Trainer {
             return Ok(Trainer(trainer));
         }
         // Counted as each run ends, so that no more than the runs under way are in memory.
-        let trainer = Mutex::new((trainer, None));
-        let ran = run::on_all_cores(py, &scenarios, threads, run::told(progress), |outcome| {
-            let mut guard = trainer
-                .lock()
-                .expect("nothing panics while it holds this lock");
-            let (trainer, failed) = &mut *guard;
+        let counted = Arc::new(Mutex::new((trainer, None)));
+        let into = Arc::clone(&counted);
+        let sweep = Sweep::start(scenarios, threads, move |_, scenario, progress| {
+            let outcome = verus_sim::run(scenario, progress)?;
+            let (trainer, failed) = &mut *lock(&into);
             if failed.is_none() {
                 *failed = add_simulated(trainer, &outcome).err();
             }
+            Ok(())
         })?;
+        let ran = sweep.wait(py, run::told(py, progress))?;
         if let Some(failed) = ran.iter().find_map(|ran| ran.as_ref().err()) {
             return Err(error::simulation(failed));
         }
-        let (trainer, failed) = trainer
-            .into_inner()
-            .expect("nothing panicked while it held this lock");
+        let (trainer, failed) = std::mem::take(&mut *lock(&counted));
         failed.map_or(Ok(Trainer(trainer)), |failed| Err(error::value(failed)))
     }
 

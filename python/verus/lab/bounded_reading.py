@@ -7,6 +7,7 @@ that nobody writes to, a hole of a terabyte. What is too large for any run of ou
 from __future__ import annotations
 
 import errno
+import io
 import os
 import stat
 import zlib
@@ -27,6 +28,9 @@ MOST_UNPACKED = 4 << 30
 
 #: A smaller file may still become so large; beyond, what is ours is at most `_EXPANDS` times its file.
 _LEAST_UNPACKED, _EXPANDS = 256 << 20, 100
+
+#: What is unpacked at once, bytes.
+_PIECE = 16 << 20
 
 #: What a value takes in memory at the least, bytes.
 _VALUE = 8
@@ -76,24 +80,29 @@ def gunzipped(path: Path, most: int) -> bytes:
         OSError: It cannot be read.
         ValueError: It is not gzip, is damaged, or holds more.
     """
-    return gunzip(content(path, most), most)
+    return gunzip(content(path, most), most).getvalue()
 
 
-def gunzip(packed: bytes, most: int) -> bytes:
+def gunzip(packed: bytes, most: int) -> io.BytesIO:
     """The same of what was read.
 
     Raises:
         ValueError: It is not gzip, is damaged, or holds more.
     """
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    found = io.BytesIO()
     try:
-        found = unpacker.decompress(packed, most + 1)
+        while packed and not unpacker.eof:
+            if found.write(unpacker.decompress(packed, _PIECE)) == 0:
+                break
+            packed = unpacker.unconsumed_tail
+            if found.tell() > most:
+                raise ValueError(f"it expands to more than {most} bytes")
     except zlib.error as error:
         raise ValueError(f"not gzip, or damaged: {error}") from error
-    if len(found) > most:
-        raise ValueError(f"it expands to more than {most} bytes")
     if not unpacker.eof:
         raise ValueError("it is cut short")
+    found.seek(0)
     return found
 
 

@@ -217,12 +217,12 @@ def unpack(packed: bytes) -> Outcome:
     Raises:
         ValueError: It is nothing of that kind, damaged, or holds more than a file of ours; likewise `IndexError`.
     """
-    unpacked = bounded_reading.gunzip(packed, bounded_reading.most_unpacked(len(packed)))
-    content = io.BytesIO(unpacked)
+    content = bounded_reading.gunzip(packed, bounded_reading.most_unpacked(len(packed)))
+    end = content.getbuffer().nbytes
     plain = content.readline()
     arrays = []
-    while content.tell() < len(unpacked):
-        arrays.append(_array(content, len(unpacked)))
+    while content.tell() < end:
+        arrays.append(_array(content, end))
     found: Outcome = json.loads(
         plain, object_hook=lambda value: arrays[value[_ARRAY]] if value.keys() == {_ARRAY} else value
     )
