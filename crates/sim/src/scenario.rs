@@ -87,13 +87,14 @@ pub struct Scenario {
     /// The same for acknowledgements.
     #[schemars(extend("x-names" = "file"))]
     pub ack_size_offsets: Option<String>,
-    /// Random additional delay of data packets behind the bottleneck, such as `gauss:mean_ms=5`; they keep their order.
+    /// Random additional delay of data packets behind the bottleneck, such as `gauss:mean_ms=5` (`verus list jitter`); they
+    /// keep their order.
     #[schemars(extend("x-names" = "nothing"))]
     pub jitter: String,
     /// The same for acknowledgements.
     #[schemars(extend("x-names" = "nothing"))]
     pub ack_jitter: String,
-    /// Which data packets arrive late, behind later ones, such as `late:p=0.05,ms=10`.
+    /// Which data packets arrive late, behind later ones, such as `late:p=0.05,ms=10` (`verus list reorder`).
     #[schemars(extend("x-names" = "nothing"))]
     pub reorder: String,
     /// Probability that a data packet is lost on its way to the bottleneck.

@@ -59,7 +59,7 @@ def compare(
 ) -> int:
     """Run controllers over channels, print a table, write results; with `--report`, draw them.
 
-    Without arguments: Verus at R = 2, 4 and 6, Cubic, NewReno and Vegas on three built-in channels
+    Without arguments: `forward`, Verus at R = 2 and 6, Cubic, BBR and Copa on three built-in channels
     over the paper's shared RED queue. `verus list schemes`, `queues` and `channels` show what there is.
 
     Parameters

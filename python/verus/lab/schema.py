@@ -89,12 +89,12 @@ class PathOptions(TypedDict, total=False):
     size_offsets: str | None
     #: The same for acknowledgements.
     ack_size_offsets: str | None
-    #: Random additional delay of data packets behind the bottleneck, such as `gauss:mean_ms=5`; they keep
-    #: their order.
+    #: Random additional delay of data packets behind the bottleneck, such as `gauss:mean_ms=5` (`verus list
+    #: jitter`); they keep their order.
     jitter: str
     #: The same for acknowledgements.
     ack_jitter: str
-    #: Which data packets arrive late, behind later ones, such as `late:p=0.05,ms=10`.
+    #: Which data packets arrive late, behind later ones, such as `late:p=0.05,ms=10` (`verus list reorder`).
     reorder: str
     #: Probability that a data packet is lost on its way to the bottleneck.
     loss: float
