@@ -19,7 +19,6 @@ from attacks.endpoint import Process, Server, until
 from attacks.stage import Stage, mounted
 
 MIB = 1 << 20
-NOBODY = 65534
 #: Slow enough to do something meanwhile: 32 MiB take more than a second.
 SLOWLY = ("--scheme", "constant:rate_mbps=200")
 
@@ -62,28 +61,6 @@ def under_way(stage: Stage, folder: Path, name: str, size: int = 4 * MIB) -> boo
 def same(one: Path, other: Path) -> bool:
     """Whether two files have the same bytes."""
     return one.is_file() and other.is_file() and one.read_bytes() == other.read_bytes()
-
-
-@attack("files-sender-killed", quick=True)
-def sender_killed(stage: Stage) -> None:
-    """The sender is killed (-9) midway, and the source changes in the part that was sent, before it is sent again.
-
-    Nobody sees half a file under its name; the second time it arrives as it is then.
-    """
-    server, served = serving(stage)
-    source = random_file(stage.work / "big", 32 * MIB)
-    process = sending(stage, source, server, *SLOWLY)
-    under_way(stage, served, "big")
-    process.stop(signal.SIGKILL)
-    stage.expect(not (served / "big").exists(), "nothing under its name yet")
-    with source.open("r+b") as file:
-        file.seek(MIB)
-        file.write(b"CHANGED")
-    ran = stage.run("send", source, server.name, *server.client_options)
-    stage.expect(
-        ran.code == 0 and same(source, served / "big"), f"sent again: exit {ran.code}, equal to the source now"
-    )
-    stage.lives(server)
 
 
 @attack("files-sender-interrupted", quick=True)
@@ -185,15 +162,6 @@ def source_replaced(stage: Stage) -> None:
     changed_meanwhile(stage, replace)
 
 
-@attack("files-source-rewritten", quick=True)
-def source_rewritten(stage: Stage) -> None:
-    """The source is rewritten while it is sent, and its time of modification put back (touch -r, cp -p).
-
-    A message and exit code 1: the time of change tells.
-    """
-    changed_meanwhile(stage, rewrite)
-
-
 @attack("files-source-mapped", quick=True)
 def source_mapped(stage: Stage) -> None:
     """The source is written through a mapping while it is sent.
@@ -250,33 +218,6 @@ def many_small(stage: Stage) -> None:
     peak = server.process.peak_mb()
     stage.figure(peak_mb=round(peak, 1))
     stage.expect(peak < 128, f"the server took {peak:.0f} MB at most")
-
-
-@attack("files-disk-full", needs=("root", "mount"), quick=True)
-def disk_full(stage: Stage) -> None:
-    """A file larger than the server's disk, and a hole of 1 TiB, which takes no room.
-
-    The first is refused with exit code 1, says why, and leaves room: a small file arrives afterwards.
-    """
-    with mounted(stage.work / "full", "16m") as full:
-        server = stage.serve(full, honest=False, shared=False)
-        big = random_file(stage.work / "big", 40 * MIB)
-        ran = stage.run("send", big, server.name, *server.client_options)
-        stage.expect(ran.code == 1, f"40 MiB: exit {ran.code}: {ran.last_line[:100]}")
-        small = random_file(stage.work / "small", 100_000)
-        ran = stage.run("send", small, server.name, *server.client_options)
-        stage.expect(
-            ran.code == 0,
-            "a small file arrives afterwards",
-            f"a small file afterwards: exit {ran.code}: {ran.last_line[:100]}",
-        )
-        sparse = stage.work / "sparse"
-        sparse.touch()
-        os.truncate(sparse, 1 << 40)
-        ran = stage.run("send", sparse, server.name, *server.client_options, seconds=12)
-        stage.expect(ran.code in (0, 1), f"1 TiB of nothing: exit {ran.code}", "1 TiB of nothing: no end in 12 s")
-        stage.lives(server)
-        server.process.stop()
 
 
 @attack("files-receiver-disk-full", needs=("root", "mount"), quick=True)
@@ -374,38 +315,3 @@ def folder_swapped(stage: Stage) -> None:
     outside = sorted(path.name for path in secret.iterdir())
     stage.expect(not outside, f"nothing outside; {codes.count(0)} of 30 arrived", f"outside: {outside}")
     stage.lives(server)
-
-
-@attack("files-planted-part", needs=("root",), quick=True)
-def planted_part(stage: Stage) -> None:
-    """In a folder that all may write to, another user plants the unfinished file's name before root receives a file.
-
-    Root's file is root's and nobody else can write to it: as a file of the other user's, as a link, and as a hard link.
-    """
-    server, served = serving(stage)
-    shared = stage.work / "shared"
-    shared.mkdir()
-    shared.chmod(0o1777)
-    victim = stage.work / "victim"
-    victim.write_text("victim\n")
-    as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "sh", "-c"]
-    for name, plant in (
-        ("tool", "umask 0; : > shared/.tool.verus-part; chmod 777 shared/.tool.verus-part"),
-        ("linked", "ln -s ../victim shared/.linked.verus-part"),
-    ):
-        random_file(served / name, 2 * MIB).chmod(0o755)
-        subprocess.run([*as_nobody, plant], cwd=stage.work, check=True)
-        ran = stage.run("receive", f"{server.name}/{name}", "--into", shared, *server.client_options)
-        arrived = shared / name
-        if not arrived.exists():
-            stage.expect(ran.code == 1, f"{name}: refused: {ran.last_line[:90]}")
-            continue
-        subprocess.run([*as_nobody, f"echo pwned > shared/{name}"], cwd=stage.work, check=False, capture_output=True)
-        whole = same(served / name, arrived)
-        owner = arrived.lstat().st_uid
-        stage.expect(
-            whole and owner == 0 and not arrived.is_symlink(),
-            f"{name}: root's own, and whole",
-            f"{name}: of user {owner}, {'whole' if whole else 'rewritten by the other user'}",
-        )
-    stage.expect(victim.read_text() == "victim\n", "no other file was touched", "another file was overwritten")

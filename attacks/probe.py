@@ -7,17 +7,14 @@ import math
 import os
 import random
 import select
-import signal
 import socket
-import struct
-import subprocess
 import time
 from pathlib import Path
 
 from attacks import probe_wire as wire
 from attacks.attack import attack
-from attacks.endpoint import Process, Server, controls, printable, until
-from attacks.network import Peer, from_port_zero, ip, outgoing_packets_refused
+from attacks.endpoint import Process, Server, controls
+from attacks.network import Peer, ip, outgoing_packets_refused
 from attacks.probe_wire import Client, RefusedError, Request, answer_seconds
 from attacks.stage import ATTACKER, HERE, Stage
 
@@ -100,21 +97,6 @@ def amplification(stage: Stage) -> None:
             f"{back} B in 0.7 s for a proven hello of {len(client.second_hello)} B",
         )
     stage.lives(server)
-
-
-@attack("probe-source-port-0", needs=("root",), quick=True, soak=True)
-def source_port_zero(stage: Stage) -> None:
-    """Hellos from UDP port 0, which nobody can answer.
-
-    They are ignored; the server lives and answers others.
-    """
-    server = stage.probe_server()
-    for source in (ATTACKER, HERE):
-        for _ in range(20):
-            from_port_zero(server.address, wire.hello(wire.handshake_key(), os.urandom(16), Request()), source)
-    time.sleep(0.3)
-    stage.lives(server)
-    another_is_answered(stage, server)
 
 
 @attack("probe-oversized-packets", needs=NETWORK, quick=True)
@@ -266,37 +248,6 @@ def load(process: Process, seconds: float) -> float:
     return (process.cpu_s() - before) / (time.monotonic() - began)
 
 
-@attack("probe-absurd-rate", quick=True, soak=True)
-def absurd_rate(stage: Stage) -> None:
-    """Hellos ask for flows whose sources yield 2^61, 10^12 and 99 million bit/s each.
-
-    The work is not in proportion to the number: the request is refused, or the server stays below half a processor
-    and answers others at once.
-    """
-    server = stage.probe_server()
-    for flows, rate_bps in ((1, wire.LARGEST), (8, wire.LARGEST), (8, 10**12), (8, 99_000_000)):
-        client = client_of_ours(stage, server)
-        request = Request(
-            up=0,
-            down=flows,
-            packet_bytes=200,
-            rate_bps=rate_bps,
-            scheme=b"newreno",
-            duration_ns=30 * 10**9,
-        )
-        try:
-            client.connect(request)
-        except RefusedError as refused:
-            stage.expect(True, f"refused: {refused}")
-            continue
-        client.status()
-    share = load(server.process, 1)
-    stage.figure(server_cpu=round(share, 2))
-    if not stage.shared:
-        stage.expect(share < 0.5, f"the server takes {share:.0%} of a processor")
-    another_is_answered(stage, server)
-
-
 @attack("probe-ordinary-client-at-absurd-rate", quick=True)
 def ordinary_client_at_absurd_rate(stage: Stage) -> None:
     """The ordinary client with `--rate-mbps 1000000 --flows 8` against a server with limits of 5 Mbit/s.
@@ -315,30 +266,6 @@ def ordinary_client_at_absurd_rate(stage: Stage) -> None:
     stage.expect(code in (0, 1, 2), f"the client ends with {code}", "the client hangs")
 
 
-@attack("probe-control-characters", quick=True)
-def control_characters(stage: Stage) -> None:
-    """Strangers name schemes and reasons that drive a terminal or forge a line of the log.
-
-    Nothing of them reaches the server's output as it is.
-    """
-    server = stage.probe_server("--verbose")
-    client = client_of_ours(stage, server)
-    with contextlib.suppress(RefusedError):
-        client.connect(Request(scheme=b"model:file=" + ESCAPES))
-        client.status()
-        time.sleep(0.1)
-        client.close(4, ESCAPES)
-    with contextlib.suppress(RefusedError):
-        client_of_ours(stage, server).connect(Request(scheme=b"nosuch" + ESCAPES))
-    client = client_of_ours(stage, server).connect(Request())
-    client.status()
-    time.sleep(0.1)
-    client.close(4, ESCAPES)
-    time.sleep(0.3)
-    stage.expect("FORGED" in server.process.said, "the log tells of them", "the log says nothing of them")
-    clean(stage, server.process.said, "the server's log")
-
-
 def hostile_server(stage: Stage, *options: object) -> tuple[socket.socket, Process, wire.Packet, wire.Address]:
     """A socket of ours to which the ordinary client has said hello."""
     ours = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -351,21 +278,6 @@ def hostile_server(stage: Stage, *options: object) -> tuple[socket.socket, Proce
         heard = wire.Packet.parsed(datagram)
         if heard.kind == wire.HELLO:
             return ours, client, heard, address
-
-
-@attack("probe-evil-server-refuses", quick=True)
-def evil_server_refuses(stage: Stage) -> None:
-    """A server refuses the ordinary client with a text that drives a terminal.
-
-    The client exits with 1 and prints nothing of it as it is.
-    """
-    ours, client, hello, address = hostile_server(stage)
-    nonce, _, _ = wire.hello_parts(hello.body)
-    ours.sendto(wire.packet(wire.handshake_key(), wire.REFUSE, wire.refuse_body(nonce, 2, ESCAPES)), address)
-    code = client.wait(10)
-    stage.expect(code == 1, "the client exits with 1", f"the client exits with {code}")
-    stage.expect("FORGED" in client.said, "it tells the reason", "it does not tell the reason")
-    clean(stage, client.said, "the client's output")
 
 
 def accepted(ours: socket.socket, hello: wire.Packet, address: wire.Address) -> tuple[bytes, int]:
@@ -606,29 +518,6 @@ def served_after(stage: Stage, server: Server, seconds: float) -> float | None:
     return None
 
 
-@attack("probe-places-of-one-address", soak=True, quick=True)
-def places_of_one_address(stage: Stage) -> None:
-    """One address takes every place that it gets, some having spoken and some not, and keeps them.
-
-    Another client is served at once.
-    """
-    server = stage.probe_server()
-    taken = 0
-    with contextlib.suppress(RefusedError, TimeoutError):
-        for index in range(200):
-            client = client_of_ours(stage, server).connect(Request(duration_ns=wire.HOUR_NS))
-            if index % 2:
-                client.status()
-            taken += 1
-    after = served_after(stage, server, 5)
-    stage.figure(places=taken, served_after_s=after)
-    stage.expect(
-        after is not None and after < 2,
-        f"it took {taken} places; another was served after {after or 0:.1f} s",
-        f"it took {taken} places; another was kept out for {after or 5:.0f} s or longer",
-    )
-
-
 @attack("probe-places-of-many-addresses", soak=True, quick=True)
 def places_of_many_addresses(stage: Stage) -> None:
     """80 addresses prove themselves, take every place, and never say a word.
@@ -695,46 +584,6 @@ def vanishing_client(stage: Stage) -> None:
     stage.lives(server)
 
 
-@attack("probe-unread-log", quick=True)
-def unread_log(stage: Stage) -> None:
-    """The server's output is a pipe that nobody reads, and a stranger makes it write.
-
-    It goes on serving, and ends when it is told to.
-    """
-    from attacks.endpoint import free_port
-
-    port = free_port()
-    popen = subprocess.Popen(
-        [stage.binary, "probe", "server", "--bind", HERE, "--port", str(port)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    process = Process(popen, Path(os.devnull))
-    stage.ending.callback(process.stop, signal.SIGKILL)
-    server = Server(process, HERE, port)
-    until(lambda: answer_seconds(server.address, patience_s=0.2) is not None, 5)
-    refused = 0
-    for index in range(400):
-        client = Client(server.address, bind=f"127.66.5.{1 + index % 200}", patience_s=1)
-        try:
-            client.connect(Request(scheme=b"x" * 500))
-        except RefusedError:
-            refused += 1
-        except TimeoutError:
-            break
-        finally:
-            client.socket.close()
-    stage.figure(refused=refused)
-    ran = stage.run("probe", "client", server.name, "--duration", 0.3, "-q", seconds=8)
-    stage.expect(
-        ran.code == 0,
-        f"after {refused} refusals another is served",
-        f"after {refused} refusals another gets {ran.last_line}",
-    )
-    popen.terminate()
-    stage.expect(process.wait(2) is not None, "SIGTERM ends it", "SIGTERM does not end it")
-
-
 @attack("probe-sprout-receivers", soak=True, quick=True)
 def sprout_receivers(stage: Stage) -> None:
     """8 clients with 32 flows each whose receiver half has the most to compute, one packet each.
@@ -757,59 +606,3 @@ def sprout_receivers(stage: Stage) -> None:
     stage.figure(clients=taken, server_cpu=round(share, 2))
     stage.expect(taken > 0, f"{taken} clients: {share:.0%} of a processor")
     another_is_answered(stage, server)
-
-
-@attack("probe-optimistic-acknowledgements", soak=True, quick=True)
-def optimistic_acknowledgements(stage: Stage) -> None:
-    """A receiver acknowledges every packet up to the newest number, whether it came or not.
-
-    The server closes the test and does not speed up for it.
-    """
-    server = stage.probe_server()
-    client = client_of_ours(stage, server).connect(Request(up=0, down=1, duration_ns=20 * 10**9))
-    client.status()
-    began, number, closed, got = time.monotonic(), 0, None, 0
-    client.socket.settimeout(0.5)
-    while time.monotonic() - began < 6 and closed is None:
-        try:
-            heard = wire.Packet.parsed(client.socket.recv(65535))
-        except TimeoutError:
-            client.status()
-            continue
-        if heard.kind == wire.CLOSE:
-            closed = heard.body[16:18]
-            break
-        if heard.kind == wire.DATA:
-            got += 1
-            (newest,) = struct.unpack(">Q", heard.body[:8])
-            number += 1
-            body = wire.ack_body(number, time.monotonic_ns(), (newest + 1) * 1400, newest, [newest + 1], 1)
-            client.send(wire.ACK, body)
-    stage.figure(packets=got)
-    stage.expect(
-        closed == b"\0\5",
-        f"closed after {got} packets: acknowledged what never arrived",
-        f"not closed after {got} packets",
-    )
-    stage.lives(server)
-
-
-@attack("probe-server-dies", quick=True)
-def server_dies(stage: Stage) -> None:
-    """The server is killed in the middle of a test.
-
-    The client says so and exits with 1; it does not pass its result off as whole.
-    """
-    server = stage.probe_server(honest=False)
-    client = stage.endpoint("probe", "client", server.name, "--duration", 3, "--rate-mbps", 4)
-    time.sleep(1.2)
-    server.process.stop(signal.SIGKILL)
-    began = time.monotonic()
-    code = client.wait(30)
-    stage.expect(
-        code == 1, f"the client exits with 1 after {time.monotonic() - began:.1f} s", f"the client exits with {code}"
-    )
-    stage.expect(
-        any(word in client.said for word in ("answer", "silent", "unanswered", "cut", "refused")),
-        f"it says: {printable(client.last_line[:140])}",
-    )

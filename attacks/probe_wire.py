@@ -114,11 +114,6 @@ def close_body(reason: int = 0, text: bytes = b"") -> bytes:
     return bytes(16) + struct.pack(">HB", reason, len(text)) + text
 
 
-def refuse_body(nonce: bytes, reason: int, text: bytes) -> bytes:
-    """The body of a refusal."""
-    return nonce + struct.pack(">HB", reason, len(text)) + text
-
-
 def status_body(number: int, flows: Sequence[bytes] = ()) -> bytes:
     """The body of a status about some flows."""
     return struct.pack(">QB", number, len(flows)) + b"".join(flows)

@@ -64,108 +64,6 @@ def known(stage: Stage, folder: Path, *options: object, honest: bool = True) -> 
     return stage.serve(folder, "--no-token", *options, honest=honest)
 
 
-@attack("transfer-names", quick=True, soak=True)
-def names(stage: Stage) -> None:
-    """Paths that leave the folder, name devices or other systems' roots, or are too long, straight into each request.
-
-    Each is refused or taken for a plain name; nothing outside of the folder is read or written.
-    """
-    served = stage.folder("served") if not stage.shared else stage.work
-    secret = stage.folder("secret")
-    (secret / "f").write_text("secret")
-    server = known(stage, served)
-    if not stage.shared:
-        (served / "inner").mkdir()
-        (served / "out").symlink_to("../secret")
-        (served / "file").symlink_to("../secret/f")
-    before = {path: path.stat().st_mtime_ns for path in secret.rglob("*")}
-    bad = [
-        *(b"../x", b"/etc/passwd", b"a/../../secret/f", b"..", b".", b"a//b", b"a\0b", b"out/new", b"out/f", b"file"),
-        *(b"x" * 241, b"d/" * 70 + b"x", b".y.verus-part", b"\xff\xfe", "a\u202egpj.exe".encode(), b"", b"x" * 4097),
-    ]
-    # Any bytes are a name here, as for the kernel; the empty one is the folder itself.
-    harmless = (b"", b"\xff\xfe", "a\u202egpj.exe".encode())
-    if stage.shared:
-        bad = [name for name in bad if not name.startswith((b"out/", b"file"))]  # no links are there
-    refused, other = 0, []
-
-    async def ask(name: bytes, connection: QuicConnectionProtocol) -> None:
-        nonlocal refused
-        for kind, request in (
-            ("get", wire.get(name)),
-            ("put", wire.put(name, 0)),
-            ("mkdir", wire.make_folder(name)),
-            ("list", wire.list_folder(name)),
-        ):
-            reader, writer = await connection.create_stream()
-            writer.write(request)
-            answer = await asyncio.wait_for(wire.hear(reader), 3)
-            good = {"get": 5, "put": 0, "mkdir": 6, "list": None}[kind]
-            granted = answer[0] in (1, 2, 4) if kind == "list" else answer[0] == good
-            if kind == "put" and answer[0] == 5:
-                granted = False
-            if granted:
-                other.append((f"{kind} {name[:12]!r}", name))
-            else:
-                refused += 1
-            connection._quic.reset_stream(writer.get_extra_info("stream_id"), 0)
-
-    async def all_of_them() -> None:
-        closed = 0
-        for name in bad:
-            try:
-                async with wire.connected(server.address, bind=ATTACKER) as connection:
-                    await wire.greeted(connection)
-                    await ask(name, connection)
-            except (OSError, TimeoutError, asyncio.IncompleteReadError):
-                closed += 1  # the request itself was refused, with the connection
-        stage.figure(refused=refused, granted=[text for text, _ in other], connections_closed=closed)
-
-    asyncio.run(all_of_them())
-    stage.expect(refused > 20, f"{refused} requests refused")
-    wrong = [granted for granted, name in other if name not in harmless]
-    stage.expect(not wrong, "none granted that leads out", f"granted: {', '.join(wrong)[:160]}")
-    after = {path: path.stat().st_mtime_ns for path in secret.rglob("*")}
-    stage.expect(before == after, "nothing outside was touched")
-    stage.lives(server)
-
-
-@attack("transfer-strangers", quick=True, soak=True)
-def strangers(stage: Stage) -> None:
-    """One address makes 100 QUIC connections that say nothing, and new ones as they are turned away.
-
-    An ordinary client is served beside them; memory stays.
-    """
-    server = stage.serve(stage.folder("served"))
-    before, made = server.process.rss_mb(), 0
-
-    async def one(end: float) -> None:
-        nonlocal made
-        while time.monotonic() < end:
-            try:
-                async with wire.connected(server.address, bind=ATTACKER, patience_s=2) as connection:
-                    made += 1
-                    await asyncio.wait_for(connection.wait_closed(), max(0.1, end - time.monotonic()))
-            except (OSError, TimeoutError):
-                pass
-            await asyncio.sleep(0.5)
-
-    async def crowd() -> None:
-        end = time.monotonic() + 6
-        tasks = [asyncio.create_task(one(end)) for _ in range(100)]
-        await asyncio.sleep(3)
-        await asyncio.to_thread(still_serves, stage, server, 2, "strangers")
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    asyncio.run(crowd())
-    grown = server.process.rss_mb() - before
-    stage.figure(connections=made, rss_growth_mb=round(grown, 1))
-    stage.expect(made > 0 and grown < 48, f"{made} connections, memory grew by {grown:.0f} MB")
-    stage.lives(server)
-
-
 @attack("transfer-close-reason", quick=True)
 def close_reason(stage: Stage) -> None:
     """A stranger closes a QUIC connection with a reason that drives a terminal, before and after greeting.
@@ -313,15 +211,6 @@ def hold_places(stage: Stage, mode: str) -> None:
     stage.lives(server)
 
 
-@attack("transfer-idle-clients", quick=True, soak=True)
-def idle_clients(stage: Stage) -> None:
-    """40 clients of one address greet and then do nothing, alive in QUIC.
-
-    Another client is served beside them.
-    """
-    hold_places(stage, "idle")
-
-
 @attack("transfer-half-read-lists", soak=True)
 def half_read_lists(stage: Stage) -> None:
     """40 clients of one address hold 16 half-read lists each.
@@ -442,56 +331,6 @@ def optimistic_acknowledgements(stage: Stage) -> None:
     stage.lives(server)
 
 
-@attack("transfer-stalled-server", timeout_s=120, patient=True)
-def stalled_server(stage: Stage) -> None:
-    """A server greets and then never answers, alive in QUIC.
-
-    `send` and `receive` give it up within 90 s, with exit code 1 and a message.
-    """
-
-    def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async def answer() -> None:
-            with contextlib.suppress(asyncio.IncompleteReadError):
-                if (await wire.hear(reader))[0] == 0:
-                    writer.write(wire.WELCOME)
-                await asyncio.sleep(10_000)
-
-        tasks.append(asyncio.create_task(answer()))
-
-    tasks: list[asyncio.Task[None]] = []
-    file, _ = client_files(stage)
-
-    async def trap() -> None:
-        server = await aioquic_serve(HERE, 0, configuration=server_configuration(stage), stream_handler=handler)
-        port = port_of(server)
-        config = stage.config()
-        config.mkdir()
-        (config / "token").write_text("0123456789abcdef0123456789abcdef\n")
-        (config / "token").chmod(0o600)
-        print_of = await asyncio.to_thread(stage.run, "send", file, f"{HERE}:{port}", "--config", config, seconds=10)
-        options: list[object] = ["--config", config]
-        if print_of.code is not None:  # it wants a proof; it has none to give, so it is named by its fingerprint
-            options += ["--fingerprint", fingerprint(stage.work / "cert.pem")]
-        began = time.monotonic()
-
-        async def one(*words: object) -> None:
-            ran = await asyncio.to_thread(stage.run, *words, *options, seconds=90)
-            took = time.monotonic() - began
-            stage.figure(**{f"{words[0]}_s": round(took, 1)})
-            stage.expect(
-                ran.code == 1,
-                f"{words[0]} gives up after {took:.0f} s: {ran.last_line[:90]}",
-                f"{words[0]}: exit {ran.code} after {took:.0f} s: {ran.last_line[:90]}",
-            )
-
-        await asyncio.gather(
-            one("send", file, f"{HERE}:{port}"), one("receive", f"{HERE}:{port}/x", "--into", stage.work / "into")
-        )
-        server.close()
-
-    asyncio.run(trap())
-
-
 def fingerprint(certificate_file: Path) -> str:
     """What `--fingerprint` takes: the first 160 bits of the certificate's BLAKE3 hash, in base 32."""
     from blake3 import blake3
@@ -542,28 +381,6 @@ def garbage(stage: Stage) -> None:
     stage.lives(server)
 
 
-@attack("transfer-amplification", quick=True, soak=True)
-def amplification(stage: Stage) -> None:
-    """Good and bad first datagrams of all sizes from an address that has proven nothing, then silence.
-
-    At most three times what was sent comes back (RFC 9000 §8.1), whatever the time.
-    """
-    server = stage.serve(stage.folder("served"))
-    rng, worst = random.Random(3), 0.0
-    for size in (20, 21, 40, 100, 600, 1199, 1200, 1252, 1400, 9000, 60_000):
-        for first in (0x40, 0xC0, 0xC3, 0xE0, 0x00, 0xFF):
-            version = rng.choice([b"\0\0\0\1", b"\xfa\xce\xb0\x0c", b"\0\0\0\0"])
-            head = bytes([first]) + version + b"\x08" + rng.randbytes(8) + b"\x08" + rng.randbytes(8)
-            datagram = (head + rng.randbytes(size))[:size]
-            worst = max(worst, bytes_back(server, datagram, 0.004) / size)
-    stage.expect(worst <= 3, f"bad first packets: at most {worst:.2f} times")
-    datagram = wire.initial(server.address)
-    ratio = bytes_back(server, datagram, 4) / len(datagram)
-    stage.figure(worst_of_bad=round(worst, 2), ratio=round(ratio, 2))
-    stage.expect(0 < ratio <= 3, f"a good one, then 4 s of silence: {ratio:.2f} times")
-    stage.lives(server)
-
-
 def bytes_back(server: Server, datagram: bytes, seconds: float) -> int:
     """What comes back within so long for a datagram from an address that says no more."""
     total, end = 0, time.monotonic() + seconds
@@ -589,75 +406,3 @@ def source_port_zero(stage: Stage) -> None:
     time.sleep(0.3)
     stage.lives(server)
     still_serves(stage, server, name="port0")
-
-
-@attack("transfer-wrong-token", quick=True, soak=True)
-def wrong_token(stage: Stage) -> None:
-    """A client with another token, and one with none at all.
-
-    Nothing is listed, read or written for either.
-    """
-    served = stage.folder("served")
-    (served / "private").write_text("private")
-    server = stage.serve(served)
-    token = stage.work / "wrong"
-    token.write_text("not-the-token-that-the-server-has\n")
-    token.chmod(0o600)
-    other = stage.folder("other")
-    ran = stage.run(
-        *("receive", f"{server.name}/private", "--into", other, "--token-file", token),
-        *("--config", other / "config"),
-        seconds=10,
-    )
-    stage.expect(ran.code not in (0, None), f"another token: exit {ran.code}")
-    stage.expect(not (other / "private").exists(), "nothing arrives")
-
-    async def unproven() -> bytes:
-        async with wire.connected(server.address, bind=ATTACKER) as connection:
-            reader, writer = await connection.create_stream()
-            writer.write(wire.HELLO)
-            answers = await asyncio.wait_for(reader.read(2000), 3)
-            reader, writer = await connection.create_stream()
-            writer.write(wire.get(b"private"))
-            with contextlib.suppress(TimeoutError, OSError):
-                answers += await asyncio.wait_for(reader.read(2000), 2)
-            return answers
-
-    answers = b""
-    with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
-        answers = asyncio.run(unproven())
-    stage.expect(b"private" not in answers, "no token: nothing is told")
-    stage.lives(server)
-
-
-@attack("transfer-readable-secrets", quick=True)
-def readable_secrets(stage: Stage) -> None:
-    """The token, the server's key, or a probe's key can be read by others on the machine.
-
-    Each command refuses to use it, with exit code 2.
-    """
-    served = stage.folder("served")
-    server = stage.serve(served, honest=False)
-    server.process.stop()
-    file, _ = client_files(stage)
-    for name in ("token", "server.pem"):
-        path = stage.config() / name
-        mode = path.stat().st_mode
-        path.chmod(0o644)
-        process = stage.endpoint("serve", served, "--bind", HERE, "--port", 0, "--config", stage.config())
-        code = process.wait(2)
-        stage.expect(code == 2, f"serve refuses a readable {name}", f"serve takes a readable {name}: exit {code}")
-        process.stop()
-        if name == "token":
-            ran = stage.run("send", file, server.name, "--config", stage.config(), seconds=8)
-            stage.expect(
-                ran.code == 2 and "token" in ran.err, "send refuses a readable token", f"send with it: exit {ran.code}"
-            )
-        path.chmod(mode)
-    key = stage.work / "key"
-    key.write_text("a pre-shared key that is long enough\n")
-    key.chmod(0o644)
-    process = stage.endpoint("probe", "server", "--bind", HERE, "--port", 0, "--key-file", key)
-    code = process.wait(2)
-    stage.expect(code == 2, "probe server refuses a readable key", f"probe server takes a readable key: exit {code}")
-    process.stop()

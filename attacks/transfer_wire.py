@@ -55,7 +55,6 @@ def frame(body: bytes) -> bytes:
 
 
 HELLO = frame(varint(0) + b"\0")
-WELCOME = frame(b"\0\0\1")
 END_OF_PIECES = frame(varint(2))
 
 

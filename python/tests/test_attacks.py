@@ -84,7 +84,7 @@ def test_an_attack_that_a_server_does_not_withstand_falls(tmp_path: Path) -> Non
         "print('listening', flush=True); time.sleep(30)\n"
     )
     impostor.chmod(0o755)
-    verdict = sandbox.perform(ATTACKS["probe-absurd-rate"], impostor)
+    verdict = sandbox.perform(ATTACKS["probe-idle-clients"], impostor)
     assert not verdict.held
     assert verdict.word == "FELL"
 
