@@ -89,8 +89,8 @@ test: ## Build, then run every test that gives the same answer on every machine
 	@$(PYTHON) scripts/tests test-rust test-python
 
 .PHONY: test-rest
-test-rest: ## What `make test` leaves out: new seeds, the clock, attacks; as root, and with recordings, what takes these
-	@targets='test-seeds test-clock'; left=''; \
+test-rest: ## What `make test` leaves out: pages, new seeds, the clock, attacks; as root, and with recordings, what takes these
+	@targets='test-pages test-seeds test-clock'; left=''; \
 	if why=$$(scripts/why-not-test-root); then left+="Not run: make test-root ($$why)"$$'\n'; else targets+=' test-root'; fi; \
 	if [ -f "$${VERUS_SHARED:-../shared}/traces/MANIFEST.csv" ]; then targets+=' test-recordings'; \
 	else left+='Not run: make test-recordings (no recordings beside the checkout)'$$'\n'; fi; \
@@ -104,9 +104,16 @@ CARGO_TEST = cargo test --workspace $(KERNEL) --locked --no-fail-fast
 test-rust: $(STAMPS)/packages
 	RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) $(CARGO_TEST)
 
+PYTEST = $(BIN)/python -m pytest --numprocesses=logical --dist=loadfile --no-loadscope-reorder
+
 .PHONY: test-python
 test-python: build
-	$(BIN)/python -m pytest --numprocesses=logical --dist=loadfile --no-loadscope-reorder -m 'not real_time'
+	$(PYTEST) -m 'not real_time and not pages'
+
+# What a reader sees.
+.PHONY: test-pages
+test-pages: build ## What documents print runs, what they claim holds, and pages are looked at in a browser
+	$(PYTEST) -m 'pages and not real_time'
 
 # Ignored tests take more than a checkout, and nobody takes them for passed where they cannot run.
 .PHONY: test-seeds

@@ -34,11 +34,21 @@ def pytest_xdist_auto_num_workers() -> int:
     return 2 * (os.cpu_count() or 1)
 
 
+#: What a reader sees, which takes minutes: `make test-pages`.
+PAGES = ("test_printed_commands", "test_claims")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What emulates links is marked `real_time`, and runs while nothing else does (`make test-clock`)."""
+    """What emulates links is marked `real_time`, and runs while nothing else does (`make test-clock`).
+
+    What takes a browser is marked `pages` (`make test-pages`), as documents and claims are.
+    """
     for item in items:
-        if "emulator" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "emulator" in fixtures:
             item.add_marker(pytest.mark.real_time)
+        if "browser" in fixtures or item.path.stem in PAGES:
+            item.add_marker(pytest.mark.pages)
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
 
