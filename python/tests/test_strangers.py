@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from verus import papers
 from verus.commands.play import server
 from verus.lab import cluster, store
 from verus.lab.scenario import Contestant, make_run
@@ -320,6 +321,18 @@ def test_a_hole_is_no_content(saved: Path, verus: Command) -> None:
     ran = verus("report", saved)
     assert ran.code == 2
     assert "at most" in ran.err
+
+
+@pytest.mark.parametrize("kind", [*papers.NAMES, "record", "shell", "probe"])
+def test_a_folder_that_says_another_kind_than_it_holds_is_drawn_or_refused(
+    kind: str, saved: Path, verus: Command
+) -> None:
+    config = json.loads((saved / "run.json").read_text())
+    (saved / "run.json").write_text(json.dumps(config | {"kind": kind}))
+    ran = verus("report", saved)
+    assert ran.code in (0, 2)
+    assert ran.err.count("\n") <= 1
+    assert "Traceback" not in ran.err
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000])

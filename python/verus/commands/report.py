@@ -90,7 +90,11 @@ def report(
 
             path = write_study_page(Folder(folder))
         else:
-            path = write_page(Results.read(folder), folder)
+            try:
+                path = write_page(Results.read(folder), folder)
+            except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError) as error:
+                # What stands there need not be what wrote it left.
+                raise ValueError(f"`{folder}` is no whole result of `{kind}`: {error!r}") from error
             own(folder, [path, *(folder / "figures").glob("*")])
     talk.say(f"Report: {path}")
     return 0
