@@ -18,8 +18,8 @@ from verus.lab.schema import Change, PathSettings, RunSettings
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
-#: The units of numbers, by what the help says that an option takes, and how the help says that they may be written where the
-#: schema says the unit.
+#: The units of numbers, by what the help says that an option takes; and what the help says in place of a unit that the
+#: schema states.
 _UNITS = {"MS": "ms", "TIME": "s", "SIZE": "bytes", "SHARE": "share"}
 _WRITTEN = {"MS": (", ms", ", in ms or as `0.02s`"), "TIME": (", s", ", in seconds or as `2m`")}
 
