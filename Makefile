@@ -113,7 +113,8 @@ test-python: build
 # What a reader sees.
 .PHONY: test-pages
 test-pages: build ## What documents print runs, what they claim holds, and pages are looked at in a browser
-	$(PYTEST) -m 'pages and not real_time'
+	status=0; $(CARGO_TEST) $$(scripts/which_tests.py test-pages) || status=1; \
+	$(PYTEST) -m 'pages and not real_time' || status=1; exit $$status
 
 # Ignored tests take more than a checkout, and nobody takes them for passed where they cannot run.
 .PHONY: test-seeds

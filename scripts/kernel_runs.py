@@ -212,7 +212,7 @@ PAGE_BYTES = 2_000_000
 
 def page(options: argparse.Namespace) -> Iterator[str]:
     """How long a page takes beside a bulk flow of the same host, which both leave through one queue."""
-    loads = 2 if options.short else 30
+    loads = 1 if options.short else 30
     yield f"A page of 2 MB, {loads} times, beside a bulk flow of the same host, through `{CHANNEL}`."
     yield ""
     yield "| sender | page, median s | p95 s | link, Mbit/s | mean queueing delay, ms | p95, ms |"

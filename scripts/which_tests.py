@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-TARGETS = ("test-root", "test-clock", "test-recordings")
+TARGETS = ("test-pages", "test-root", "test-clock", "test-recordings")
 
 PROPERTY = re.compile(r"#\[test\]\s*(?:#\[[^\]]*\]\s*)*fn\s+(\w+)\(\s*[^)\s]")
 IGNORED = re.compile(r"#\[ignore\b(?P<why>[^\]]*)\]\s*(?:#\[[^\]]*\]\s*)*(?:async\s+)?fn\s+(?P<test>\w+)")

@@ -101,6 +101,7 @@ fn misses(name: &str, recorded: &Figures, generated: &Figures) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "an hour of each channel: make test-pages"]
 fn generated_statistics_match_the_recorded_ones() {
     let compare = |channel: &Channel| {
         let row = channel.calibration(seed(), pieces(channel));
@@ -123,6 +124,7 @@ fn generated_statistics_match_the_recorded_ones() {
 }
 
 #[test]
+#[ignore = "an hour of each channel: make test-pages"]
 fn channels_without_a_recording_keep_their_mean_rate() {
     for channel in CHANNELS.iter().filter(|c| c.recording.is_none()) {
         let row = channel.calibration(seed(), pieces(channel));

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 #[test]
+#[ignore = "compiles a crate with all that it takes: make test-pages"]
 fn a_crate_outside_the_workspace_runs_its_own_controller_in_the_simulator() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/own-controller");
     let run = Command::new(env!("CARGO"))
