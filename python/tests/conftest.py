@@ -25,17 +25,16 @@ from verus import _verus, cli
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+#: What a reader sees, which takes minutes: `make test-pages`.
+PAGES = ("test_printed_commands", "test_own_controller_page", "test_claims", "test_arena")
+
 #: Files that take longest, which begin first: each stays on one worker, and for the last one all others would wait.
-LONGEST = ("test_printed_commands", "test_claims", "test_endpoint", "test_attacks", "test_emulation", "test_sweep")
+LONGEST = (*PAGES, "test_endpoint", "test_sweep")
 
 
 def pytest_xdist_auto_num_workers() -> int:
     """Twice as many as processors, for `--numprocesses=logical`: half of their time, workers wait for programs."""
     return 2 * (os.cpu_count() or 1)
-
-
-#: What a reader sees, which takes minutes: `make test-pages`.
-PAGES = ("test_printed_commands", "test_claims")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
