@@ -229,6 +229,7 @@ APART int verus_on_timeout(struct verus *v, u64 now)
 	if (!v)
 		return 0;
 	v->now = larger(v->now, now);
+	close_epochs(v);
 	cut(v);
 	v->phase = VERUS_SILENT;
 	return 0;

@@ -13,6 +13,8 @@ mod program;
 mod replay;
 mod vectors;
 mod verus;
+mod verus_law;
+mod verus_vectors;
 
 #[test]
 fn what_fuzzing_found_is_the_same_in_both_laws() {

@@ -1,9 +1,28 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Verus as a program: an event a line, and what the law says of it. verus.rs, beside this, drives it. */
+/* Verus as a program: an event a line, and what the law says of it. verus_law.rs, beside this, drives it. */
 #include <stdio.h>
 #include <string.h>
 
 #include "../../bpf/verus.h"
+
+/* Whether the curve never falls, and each of its windows has its delay: the two look-ups are inverse. */
+static int is_sound(const struct profile *profile)
+{
+	u64 at, window;
+
+	for (at = 1; at < profile->count; at++)
+		if (profile->curve[at] < profile->curve[at - 1])
+			return 0;
+	window = profile_window(profile, LONGEST_DELAY * 500);
+	for (; window > ONE_PACKET; window = window * 7 / 8) {
+		u64 delay = profile_delay(profile, window);
+
+		/* To a us, as the curve has them, and to what a window is rounded by: 2^-10 of a packet, where a point holds 64. */
+		if (apart(profile_delay(profile, profile_window(profile, delay)), delay) > 1000 + delay / 1000)
+			return 0;
+	}
+	return 1;
+}
 
 int main(void)
 {
@@ -32,9 +51,9 @@ int main(void)
 		default:
 			return 1;
 		}
-		printf("%llu %llu %llu %llu %llu %llu %d %llu\n", law.window, verus_allowed(&law), verus_pace(&law, 1448),
+		printf("%llu %llu %llu %llu %llu %llu %d %llu %d\n", law.window, verus_allowed(&law), verus_pace(&law, 1448),
 		       law.estimate, law.delay_min, law.delay_max, law.phase,
-		       law.epoch_end);
+		       law.epoch_end, is_sound(&law.profile));
 		fflush(stdout);
 	}
 	return 0;
