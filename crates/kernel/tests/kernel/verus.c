@@ -5,10 +5,13 @@
 
 #include "../../bpf/verus.h"
 
-/* Whether the curve never falls, and each of its windows has its delay: the two look-ups are inverse. */
+/*
+ * Whether the curve never falls, and each of its windows has its delay: the two look-ups are inverse, but for what a window and a
+ * delay are rounded by, 2^-16 of a point and a us.
+ */
 static int is_sound(const struct profile *profile)
 {
-	u64 at, window;
+	u64 at, window, unit = 2ull << profile->width;
 
 	for (at = 1; at < profile->count; at++)
 		if (profile->curve[at] < profile->curve[at - 1])
@@ -16,9 +19,10 @@ static int is_sound(const struct profile *profile)
 	window = profile_window(profile, LONGEST_DELAY * 500);
 	for (; window > ONE_PACKET; window = window * 7 / 8) {
 		u64 delay = profile_delay(profile, window);
+		u64 back = profile_window(profile, delay);
 
-		/* To a us, as the curve has them, and to what a window is rounded by: 2^-10 of a packet, where a point holds 64. */
-		if (apart(profile_delay(profile, profile_window(profile, delay)), delay) > 1000 + delay / 1000)
+		if (profile_delay(profile, less(back, unit)) > delay + 1000 ||
+		    profile_delay(profile, back + unit) + 1000 < delay)
 			return 0;
 	}
 	return 1;
