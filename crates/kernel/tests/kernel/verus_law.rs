@@ -3,9 +3,6 @@
 use crate::law::Event;
 use crate::program::Program;
 
-/// Bytes of payload in a packet; what the pace counts.
-pub const PAYLOAD: u64 = 1448;
-
 /// An acknowledgement; see `struct answer` in verus.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Answer {
