@@ -50,7 +50,7 @@ impl Law {
             Law::Forward => Setting {
                 key: "budget_ms",
                 default: 90.0,
-                fits: |ms| ms >= 6.0 && ms <= 1000.0,
+                fits: |ms| (6.0..=1000.0).contains(&ms),
                 range: "between 6 and 1000 ms",
                 example: "budget_ms=50",
             },
