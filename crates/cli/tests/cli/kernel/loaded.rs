@@ -351,14 +351,15 @@ fn while_data_flows_it_is_swapped_unloaded_and_loaded_again() {
             }
             rounds
         });
-        for _ in 0..10 {
+        // By turns, so that each follows the other under one name.
+        for law in ["verus", "forward"].repeat(5) {
             for name in ["verus_test_run", "cubic", "verus_test_run"] {
                 choose(name);
                 std::thread::sleep(Duration::from_millis(20));
             }
             done("unload verus_test_run");
             std::thread::sleep(Duration::from_millis(20));
-            done("load forward --name verus_test_run");
+            done(&format!("load {law} --name verus_test_run"));
             choose("verus_test_run");
         }
         over.store(true, Ordering::Relaxed);
