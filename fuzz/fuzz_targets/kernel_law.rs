@@ -1,9 +1,13 @@
-//! `forward` in C, as Linux runs it, beside the core's.
+//! `forward` in C, as Linux runs it, beside the core's; and Verus in C.
 #![no_main]
 
 #[path = "../checks/kernel_law.rs"]
 mod check;
 #[path = "../../crates/kernel/tests/kernel/law.rs"]
 mod law;
+#[path = "../../crates/kernel/tests/kernel/program.rs"]
+mod program;
+#[path = "../../crates/kernel/tests/kernel/verus_law.rs"]
+mod verus_law;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| check::check(bytes));

@@ -79,6 +79,7 @@ const VERBS: &[(&str, &[&str], &str)] = &[
         &[
             "sudo \"$(which verus)\" kernel load forward",
             "sudo \"$(which verus)\" kernel load forward --set budget_ms=50 --name forward_50",
+            "sudo \"$(which verus)\" kernel load verus --set ratio=4 --name verus_r4",
         ],
         "docs/kernel.md",
     ),

@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* What a flow has, and where: what forward.bpf.c writes and flows.bpf.c reads. crates/kernel/src/flows.rs has the record. */
+/*
+ * Where a flow's state is, and what is told of it: what a congestion control writes and flows.bpf.c reads. Included by the
+ * header of a law's flow, which has `struct flow`. crates/kernel/src/flows.rs has the record, too.
+ */
 #ifndef VERUS_FLOW_H
 #define VERUS_FLOW_H
-
-#include "kernel.h"
-#include "forward.h"
-
-struct flow {
-	struct forward law;
-	/* Marks (ECN) that the law has not heard of yet: windows in which the receiver told of any. */
-	u32 marks;
-	u32 timeouts;
-};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
@@ -19,5 +12,44 @@ struct {
 	__type(key, int);
 	__type(value, struct flow);
 } flows SEC(".maps");
+
+#define NO_SHARE (~0u)
+
+/* Little of it is more than 8 bytes, so that no compiler puts gaps in between. */
+struct record {
+	u8 local[16];
+	u8 remote[16];
+	u64 at_ns;
+	u64 acked_bytes;
+	u64 rate_bps;
+	u64 pace_bps;
+	u64 window_bytes;
+	u64 base_ns;
+	u64 queue_ns;
+	u64 target_ns;
+	u64 smoothed_rtt_ns;
+	u64 packet_bytes;
+	u64 newest_rtt_ns;
+	u32 in_flight_packets;
+	u32 sent_packets;
+	u32 resent_packets;
+	u32 lost_packets;
+	u32 delivered_packets;
+	u32 timeouts;
+	/* In 2^-16; NO_SHARE: the law keeps none. */
+	u32 loss_share;
+	u16 local_port;
+	u16 remote_port;
+	u16 family;
+	u16 header_bytes;
+	u8 phase;
+	u8 reserved[3];
+};
+
+/* What a full packet takes on the wire (IP). */
+static inline u64 packet_of(const struct tcp_sock *tcp, u16 family)
+{
+	return tcp->mss_cache + tcp->tcp_header_len + (family == AF_INET6 ? 40 : 20);
+}
 
 #endif

@@ -1,36 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Reads the flows of one loaded congestion control out, as records: those of the reader's network namespace. */
-#include "flow.h"
-
-/* Little of it is more than 8 bytes, so that no compiler puts gaps in between. */
-struct record {
-	u8 local[16];
-	u8 remote[16];
-	u64 at_ns;
-	u64 acked_bytes;
-	u64 rate_bps;
-	u64 pace_bps;
-	u64 window_bytes;
-	u64 base_ns;
-	u64 queue_ns;
-	u64 target_ns;
-	u64 smoothed_rtt_ns;
-	u64 packet_bytes;
-	u64 newest_rtt_ns;
-	u32 in_flight_packets;
-	u32 sent_packets;
-	u32 resent_packets;
-	u32 lost_packets;
-	u32 delivered_packets;
-	u32 timeouts;
-	u32 loss_share;
-	u16 local_port;
-	u16 remote_port;
-	u16 family;
-	u16 header_bytes;
-	u8 phase;
-	u8 reserved[3];
-};
+/* The header of a law's flow: build.rs. */
+#include FLOW
 
 SEC("iter/tcp")
 int tell_flows(struct bpf_iter__tcp *context)
@@ -50,23 +21,12 @@ int tell_flows(struct bpf_iter__tcp *context)
 		return 0;
 	record.at_ns = bpf_ktime_get_ns();
 	record.acked_bytes = tcp->bytes_acked;
-	record.rate_bps = flow->law.estimates.rate;
-	record.pace_bps = flow->law.pace;
-	record.window_bytes = flow->law.window;
-	record.base_ns = flow->law.estimates.base;
-	record.queue_ns = flow->law.estimates.queue;
-	record.target_ns = flow->law.estimates.wanted;
-	record.smoothed_rtt_ns = flow->law.estimates.smoothed_rtt;
-	record.packet_bytes = flow->law.packet;
-	record.newest_rtt_ns = path_base(&flow->law.estimates.path) + flow->law.estimates.path.delay * 1000ull;
-	record.header_bytes = flow->law.packet - tcp->mss_cache;
 	record.sent_packets = tcp->data_segs_out;
 	record.resent_packets = tcp->total_retrans;
 	record.in_flight_packets = tcp->packets_out - (tcp->sacked_out + tcp->lost_out) + tcp->retrans_out;
 	record.lost_packets = tcp->lost;
 	record.delivered_packets = tcp->delivered;
 	record.timeouts = flow->timeouts;
-	record.loss_share = share_get(&flow->law.estimates.lost);
 	record.family = common->skc_family;
 	record.local_port = common->skc_num;
 	record.remote_port = (common->skc_dport >> 8) | (common->skc_dport << 8);
@@ -77,7 +37,7 @@ int tell_flows(struct bpf_iter__tcp *context)
 		*(u32 *)record.local = common->skc_rcv_saddr;
 		*(u32 *)record.remote = common->skc_daddr;
 	}
-	record.phase = forward_phase(&flow->law);
+	tell(&record, flow, tcp);
 	bpf_seq_write(context->meta->seq, &record, sizeof(record));
 	return 0;
 }

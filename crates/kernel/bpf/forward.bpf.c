@@ -1,21 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* What the kernel's TCP calls: `forward` as a congestion control (struct_ops tcp_congestion_ops). The law is forward.h. */
-#include "flow.h"
+#include "forward_flow.h"
+#include "glue.h"
 
-/* As sock.h has them: TCP's own timer paces unless a queue discipline (fq) does. */
-enum { SK_PACING_NONE, SK_PACING_NEEDED };
-/* As tcp.h has them. */
-enum { TCP_CA_CWR = 2, TCP_CA_LOSS = 4 };
-/* Root need not allow it to users by name: with it alone can another network namespace have it as its default. */
-enum { TCP_CONG_NON_RESTRICTED = 1 };
-
-/*
- * A receiver answers every second packet at once, and one alone after up to 40 ms (delayed ACK, RFC 1122): the round trip of
- * that says nothing. So packets leave in pairs. A pair takes a window of two pairs, as TCP sends half a window at once at the
- * most; a small window is enforced by its pace.
- */
-#define PAIR 2
-#define LEAST_WINDOW (2 * PAIR)
 /* In a drain a pair is in flight at the most, and its packets leave within 10 ms: with the law's pace the second would leave
  * when the drain is over, and Q would be as if the drain had not moved it. */
 #define DRAIN_BYTES_PER_S (1200000 / 8)
@@ -27,24 +14,6 @@ const volatile struct {
 	/* The delay budget. */
 	u64 budget_ns;
 } config SEC(".rodata.config") = { .name = "forward", .budget_ns = 90 * MS };
-
-/* Flows that began and ended. */
-struct {
-	u64 begun;
-	u64 ended;
-} count SEC(".data.count");
-
-#define ARGUMENT(type, n) ((type)context[n])
-/* The kernel hands a struct tcp_sock over where its type says struct sock. */
-#define TCP(sock) ((struct tcp_sock *)(sock))
-
-/* What a full packet takes on the wire (IP). */
-static inline u64 packet_of(struct sock *sock)
-{
-	struct tcp_sock *tcp = TCP(sock);
-
-	return tcp->mss_cache + tcp->tcp_header_len + (sock->__sk_common.skc_family == AF_INET6 ? 40 : 20);
-}
 
 /* Hands window and pace to TCP, which counts packets and bytes of payload. */
 static inline void apply(struct sock *sock, const struct forward *law)
@@ -70,13 +39,11 @@ void forward_init(u64 *context)
 {
 	struct sock *sock = ARGUMENT(struct sock *, 0);
 	struct tcp_sock *tcp = TCP(sock);
-	struct flow *flow = bpf_sk_storage_get(&flows, sock, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	struct flow *flow = begin(sock);
 
 	if (!flow)
 		return;
-	__sync_fetch_and_add(&count.begun, 1);
-	__builtin_memset(flow, 0, sizeof(*flow));
-	forward_start(&flow->law, tcp->tcp_mstamp * 1000, packet_of(sock), config.budget_ns);
+	forward_start(&flow->law, tcp->tcp_mstamp * 1000, packet_of(tcp, sock->__sk_common.skc_family), config.budget_ns);
 	if (tcp->srtt_us) {
 		/* A connection that had another congestion control goes on from its window. */
 		u64 window = tcp->snd_cwnd * flow->law.packet;
@@ -95,15 +62,6 @@ void forward_init(u64 *context)
 }
 
 SEC("struct_ops")
-void forward_release(u64 *context)
-{
-	struct sock *sock = ARGUMENT(struct sock *, 0);
-
-	if (!bpf_sk_storage_delete(&flows, sock))
-		__sync_fetch_and_add(&count.ended, 1);
-}
-
-SEC("struct_ops")
 void forward_heard(u64 *context)
 {
 	struct sock *sock = ARGUMENT(struct sock *, 0);
@@ -112,12 +70,12 @@ void forward_heard(u64 *context)
 	struct flow *flow = bpf_sk_storage_get(&flows, sock, 0, 0);
 	struct forward *law;
 	struct heard heard = {};
-	u64 packet;
+	u64 packet, known, rtt;
 
 	if (!flow)
 		return;
 	law = &flow->law;
-	packet = packet_of(sock);
+	packet = packet_of(tcp, sock->__sk_common.skc_family);
 	if (packet != law->packet)
 		forward_on_packet_size(law, packet);
 	packet = law->packet;
@@ -129,18 +87,9 @@ void forward_heard(u64 *context)
 	heard.smoothed_rtt = (tcp->srtt_us >> 3) * 1000ull;
 	heard.in_flight = sample->prior_in_flight * packet;
 	heard.app_limited = sample->is_app_limited;
-	/*
-	 * Of a packet that was sent twice, and of one that the receiver may have kept unanswered for a while since no other
-	 * followed (delayed ACK), the round trip is not known: it says nothing new.
-	 */
-	heard.rtt = law->estimates.base + law->estimates.queue;
-	if (sample->rtt_us > 0) {
-		u64 rtt = sample->rtt_us * 1000ull;
-		int alone = sample->is_ack_delayed || (sample->acked_sacked == 1 && sample->prior_in_flight <= 1);
-
-		if (!alone || !heard.rtt || rtt < heard.rtt)
-			heard.rtt = rtt;
-	}
+	known = law->estimates.base + law->estimates.queue;
+	rtt = round_trip(sample, known);
+	heard.rtt = rtt ? rtt : known;
 	heard.sent = less(heard.now, heard.rtt);
 	if (!heard.rtt)
 		heard.acked = 0;
@@ -167,36 +116,17 @@ void forward_state(u64 *context)
 	}
 }
 
-/* A loss cuts no window, so none is given back where there was no loss. */
-SEC("struct_ops")
-u32 forward_undo(u64 *context)
-{
-	return TCP(ARGUMENT(struct sock *, 0))->snd_cwnd;
-}
-
-SEC("struct_ops")
-u32 forward_ssthresh(u64 *context)
-{
-	return TCP(ARGUMENT(struct sock *, 0))->snd_ssthresh;
-}
-
-SEC("struct_ops")
-u32 forward_burst(u64 *context __attribute__((unused)))
-{
-	return PAIR;
-}
-
 /* `.struct_ops.link`, or `.struct_ops` under another name: build.rs. */
 SEC(OPERATIONS)
 struct tcp_congestion_ops forward_operations = {
 	.flags = TCP_CONG_NON_RESTRICTED,
 	.init = (void *)forward_init,
-	.release = (void *)forward_release,
+	.release = (void *)flow_release,
 	.cong_control = (void *)forward_heard,
 	.set_state = (void *)forward_state,
-	.undo_cwnd = (void *)forward_undo,
-	.ssthresh = (void *)forward_ssthresh,
-	.min_tso_segs = (void *)forward_burst,
+	.undo_cwnd = (void *)flow_undo,
+	.ssthresh = (void *)flow_ssthresh,
+	.min_tso_segs = (void *)flow_burst,
 	.name = "forward",
 };
 

@@ -23,6 +23,11 @@ enum bpf_map_type { BPF_MAP_TYPE_SK_STORAGE = 24 };
 #define BPF_F_NO_PREALLOC 1
 #define BPF_SK_STORAGE_GET_F_CREATE 1
 
+/* Of a loop that is verified once. */
+struct bpf_iter_num {
+	u64 __opaque[1];
+} __attribute__((aligned(8)));
+
 #include <bpf/bpf_helpers.h>
 
 #define AF_INET6 10
@@ -80,6 +85,9 @@ struct tcp_sock {
 	u32 delivered;
 	u32 data_segs_out;
 	u32 total_retrans;
+	/* TCP's own delivery rate: packets, in a span. */
+	u32 rate_delivered;
+	u32 rate_interval_us;
 	u64 tcp_mstamp;
 	u64 bytes_acked;
 };
@@ -92,6 +100,11 @@ struct rate_sample {
 	long rtt_us;
 	_Bool is_app_limited;
 	_Bool is_ack_delayed;
+};
+
+struct ack_sample {
+	/* Bytes that were in flight when the newest packet left, itself included; 0: not known. */
+	u32 in_flight;
 };
 
 struct seq_file;
@@ -116,6 +129,7 @@ struct tcp_congestion_ops {
 	u32 flags;
 	void (*init)(struct sock *sk);
 	void (*release)(struct sock *sk);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 };
 
 #pragma clang attribute pop

@@ -80,8 +80,8 @@ pub fn running(one: &Loaded) -> u64 {
 fn as_json((one, flows): &(Loaded, Vec<Flow>)) -> Value {
     json!({
         "name": one.config.name,
-        "law": "forward",
-        "settings": {"budget_ms": one.config.budget_ms},
+        "law": one.config.law.name(),
+        "settings": {one.config.law.key(): one.config.setting},
         "registered": one.registered,
         "flows_begun": one.begun,
         "flows_running": running(one),
@@ -115,9 +115,11 @@ fn as_lines(all: &[(Loaded, Vec<Flow>)]) -> Vec<String> {
     for (one, flows) in all {
         let unloaded = if one.registered { "" } else { ", unloaded" };
         lines.push(format!(
-            "{}: forward, budget_ms={}{unloaded}; {} flows, {} here",
+            "{}: {}, {}={}{unloaded}; {} flows, {} here",
             one.config.name,
-            one.config.budget_ms,
+            one.config.law.name(),
+            one.config.law.key(),
+            one.config.setting,
             running(one),
             flows.len(),
         ));

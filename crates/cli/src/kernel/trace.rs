@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use verus_core::{Bytes, Duration, Time};
-use verus_kernel::{Flow, Loaded, Reader};
+use verus_kernel::{Flow, Law, Loaded, Reader};
 use verus_measure::{PathFlow, PathMeter, PathTotals};
 use verus_probe::results::{FlowRow, Responsiveness, Row, SCHEMA, SeriesRow};
 
@@ -224,7 +224,7 @@ impl Traced {
         }
     }
 
-    fn series(&self, run: usize, index: usize) -> impl Iterator<Item = Value> + '_ {
+    fn series(&self, law: Law, run: usize, index: usize) -> impl Iterator<Item = Value> + '_ {
         self.bins.iter().map(move |(bin, flow)| {
             let seen = self.meter.bins().get(*bin).copied().unwrap_or_default();
             let told = value(&SeriesRow {
@@ -238,19 +238,32 @@ impl Traced {
                 window_bytes: Some(flow.window_bytes as f64),
                 lost: seen.lost,
             });
-            // Under the names that the law's own series have in a simulation.
-            let law = json!({
-                "rate_mbps": mbps(flow.rate_bps),
-                "pacing_mbps": mbps(flow.pace_bps),
-                "delay_min_ms": ms(flow.base),
-                "queue_ms": ms(flow.queue),
-                "target_ms": ms(flow.target),
-                "loss_share": flow.loss_share,
-                "in_flight_packets": flow.in_flight_packets,
-            });
-            joined([told, law])
+            joined([told, own(law, flow)])
         })
     }
+}
+
+/// What a law itself tells, under the names that its series have in a simulation.
+fn own(law: Law, flow: &Flow) -> Value {
+    let all = json!({
+        "pacing_mbps": mbps(flow.pace_bps),
+        "delay_min_ms": ms(flow.base),
+        "in_flight_packets": flow.in_flight_packets,
+    });
+    let own = match law {
+        Law::Forward => json!({
+            "rate_mbps": mbps(flow.rate_bps),
+            "queue_ms": ms(flow.queue),
+            "target_ms": ms(flow.target),
+            "loss_share": flow.loss_share,
+        }),
+        Law::Verus => json!({
+            "window_packets": flow.window_bytes as f64 / flow.packet_bytes.max(1) as f64,
+            "delay_max_ms": ms(flow.base + flow.queue),
+            "delay_estimate_ms": ms(flow.base + flow.target),
+        }),
+    };
+    joined([all, own])
 }
 
 /// Of the bins since then, the one in which the flow was looked at.
@@ -271,7 +284,7 @@ fn contents(traces: &[Trace], interval: Duration) -> Contents {
             "run": run, "trace": row.trace, "queue": row.queue, "label": trace.label(), "seed": row.seed,
         });
         for (index, flow) in trace.flows.iter().enumerate() {
-            let series = flow.series(run, index);
+            let series = flow.series(trace.loaded.config.law, run, index);
             contents
                 .series
                 .extend(series.map(|told| joined([identity.clone(), told])));
@@ -306,7 +319,7 @@ fn contents(traces: &[Trace], interval: Duration) -> Contents {
 fn row(trace: &Trace, host: &str, interval: Duration) -> Row {
     let config = &trace.loaded.config;
     let seen: Vec<PathFlow<'_>> = trace.flows.iter().map(Traced::seen).collect();
-    let scheme = format!("kernel:forward:budget_ms={}", config.budget_ms);
+    let scheme = format!("kernel:{}", config.words());
     let each = trace.flows.iter().zip(&seen).enumerate();
     let per_flow = each.map(|(index, (flow, seen))| FlowRow {
         flow: index,
@@ -324,7 +337,7 @@ fn row(trace: &Trace, host: &str, interval: Duration) -> Row {
         transport: "tcp",
         trace: host.to_owned(),
         scheme: "kernel".to_owned(),
-        params: json!({"law": "forward", "budget_ms": config.budget_ms}),
+        params: json!({"law": config.law.name(), config.law.key(): config.setting}),
         queue: "path",
         ack: "path",
         flows: trace.flows.len(),

@@ -17,7 +17,7 @@ fn number() -> impl Strategy<Value = u64> {
 }
 
 /// Steps that a path could take, and steps that none could.
-fn event() -> impl Strategy<Value = (bool, Event)> {
+pub fn event() -> impl Strategy<Value = (bool, Event)> {
     let heard = (
         (number(), number(), number()),
         (
@@ -65,7 +65,7 @@ fn event() -> impl Strategy<Value = (bool, Event)> {
 }
 
 /// Relative times follow what came before.
-fn placed(clock: &mut u64, relative: bool, event: Event) -> Event {
+pub fn placed(clock: &mut u64, relative: bool, event: Event) -> Event {
     match event {
         Event::Heard(heard) if relative => {
             *clock = clock.saturating_add(heard.now);

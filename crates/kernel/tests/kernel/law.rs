@@ -1,10 +1,9 @@
-//! The law in C, compiled natively and under sanitizers, and the core's, both behind the same events and answers.
-
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+//! `forward` in C, compiled natively and under sanitizers, and the core's, both behind the same events and answers.
 
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Phase, Time, Timeout};
 use verus_protocol::forward::{Config, Forward};
+
+use crate::program::Program;
 
 /// An acknowledgement; see `struct heard` in forward.h.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -126,56 +125,17 @@ impl Core {
     }
 }
 
-/// The program that law.c is.
+/// The law in C.
 pub struct Native {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
+    program: Program,
     packet: u64,
-    _folder: tempfile::TempDir,
-}
-
-impl Drop for Native {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Native {
-    /// Compiles it with the system's C compiler; what is undefined in C, or reads where it must not, ends it.
     pub fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let program = folder.path().join("law");
-        // The fuzz target, which has this file too, is another crate.
-        let above = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
-        let source = above
-            .map(|folder| folder.join("crates/kernel/tests/kernel/law.c"))
-            .find(|source| source.exists())
-            .expect("the repository has it");
-        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-        let done = Command::new(compiler)
-            .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"])
-            .args(["-fsanitize=undefined,address", "-fno-sanitize-recover=all"])
-            .arg(source)
-            .arg("-o")
-            .arg(&program)
-            .status()
-            .expect("a C compiler");
-        assert!(done.success(), "law.c does not compile");
-        let mut child = Command::new(program)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let to = child.stdin.take().expect("piped");
-        let from = BufReader::new(child.stdout.take().expect("piped"));
         Native {
-            child,
-            to,
-            from,
+            program: Program::start("law.c"),
             packet: 0,
-            _folder: folder,
         }
     }
 
@@ -208,13 +168,7 @@ impl Native {
     }
 
     fn ask(&mut self, line: &str) -> Answer {
-        writeln!(self.to, "{line}").expect("it reads");
-        let mut told = String::new();
-        self.from.read_line(&mut told).expect("it answers");
-        let numbers: Vec<u64> = told
-            .split_whitespace()
-            .map(|number| number.parse().expect("a number"))
-            .collect();
+        let told = self.program.ask(line);
         let [
             window,
             allowed,
@@ -228,11 +182,11 @@ impl Native {
             empty,
             late,
             phase,
-        ] = numbers[..]
+        ] = told[..]
         else {
-            panic!("`{line}` was answered by `{told}`");
+            panic!("`{line}` was answered by {told:?}");
         };
-        assert!(window > 0 && allowed > 0 && pace > 0, "{line}: {told}");
+        assert!(window > 0 && allowed > 0 && pace > 0, "{line}: {told:?}");
         Answer {
             window: window.max(self.packet),
             allowed: Some(allowed),

@@ -19,16 +19,30 @@ const SCHEMES: [&str; 2] = ["cubic", "bbr"];
 const PACKET: Bytes = Bytes::new(1500);
 const SEED: u64 = 1;
 
-/// The path: the rate in kbit/s, by turns of 2 s; the round trip without a queue; the longest queue; each so many packets one
-/// is lost by chance; how long it lasts.
-const RATES_KBPS: [u64; 2] = [800, 400];
+/// A path on which a flow is told of.
+pub struct Way {
+    /// In kbit/s, by turns of 2 s.
+    pub rates_kbps: [u64; 2],
+    /// Each way, without a queue.
+    pub delay: Duration,
+    /// The longest queue.
+    pub queue: Duration,
+    /// Each so many packets one is lost by chance.
+    pub one_lost_of: u64,
+    pub lasts: Time,
+    /// Nothing arrives of what leaves then, until the retransmission timeout has come.
+    pub silent: std::ops::Range<Time>,
+}
+
 const TURN: Duration = Duration::from_secs(2);
-const WAY: Duration = Duration::from_millis(20);
-const QUEUE: Duration = Duration::from_millis(250);
-const ONE_LOST_OF: u64 = 150;
-const LASTS: Time = Time::from_millis(9_000);
-/// Nothing arrives from then on, until the retransmission timeout has come.
-const SILENT: std::ops::Range<Time> = Time::from_millis(6_500)..Time::from_millis(7_500);
+const WAY: Way = Way {
+    rates_kbps: [800, 400],
+    delay: Duration::from_millis(20),
+    queue: Duration::from_millis(250),
+    one_lost_of: 150,
+    lasts: Time::from_millis(9_000),
+    silent: Time::from_millis(6_500)..Time::from_millis(7_500),
+};
 
 fn file(scheme: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("vectors");
@@ -144,57 +158,66 @@ fn written(scheme: &str) -> String {
         .expect("there is one")
         .config()
         .build(SEED);
-    let logged = Box::new(Logged {
+    let logged = Logged {
         inner,
         lines: Arc::clone(&lines),
-    });
-    let mut sender = Sender::new(logged, PACKET, Time::ZERO);
-    sender.offer_bulk();
-    let mut receiver = Receiver::new(ReceiverConfig::default());
-    let mut going: VecDeque<(Time, u64, DataRange)> = VecDeque::new();
-    let mut coming: VecDeque<(Time, Ack)> = VecDeque::new();
-    let (mut now, mut free) = (Time::ZERO, Time::ZERO);
-    while now < LASTS {
-        while let Some(packet) = sender.poll_transmit(now) {
-            let begins = now.max(free);
-            let turn = (now.as_nanos() / TURN.as_nanos()) as usize;
-            let rate = verus_core::Rate::from_bps(1000 * RATES_KBPS[turn % RATES_KBPS.len()]);
-            let lost = begins.since(now) > QUEUE
-                || packet.number % ONE_LOST_OF == ONE_LOST_OF - 1
-                || SILENT.contains(&now);
-            if !lost {
-                free = begins + rate.time_for(packet.size);
-                going.push_back((free + WAY, packet.number, packet.data));
-            }
-        }
-        let next = [
-            going.front().map(|(at, ..)| *at),
-            coming.front().map(|(at, _)| *at),
-            sender.next_timer(),
-        ];
-        now = now.max(
-            next.into_iter()
-                .flatten()
-                .min()
-                .expect("it sends, or waits"),
-        );
-        while going.front().is_some_and(|(at, ..)| *at <= now) {
-            let (at, number, data) = going.pop_front().expect("there is one");
-            receiver.on_packet(at, number, data);
-            if let Some(ack) = receiver.poll_ack(at) {
-                coming.push_back((at + WAY, ack));
-            }
-        }
-        while coming.front().is_some_and(|(at, _)| *at <= now) {
-            let (_, ack) = coming.pop_front().expect("there is one");
-            sender
-                .on_ack(now, &ack, None)
-                .expect("the receiver is honest");
-        }
-        sender.on_timer_if_due(now);
-    }
+    };
+    WAY.play(Box::new(logged));
     let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
     lines.clone()
+}
+
+impl Way {
+    /// Runs a flow of a controller over it.
+    pub fn play(&self, controller: Box<dyn Controller>) {
+        let way = self;
+        let mut sender = Sender::new(controller, PACKET, Time::ZERO);
+        sender.offer_bulk();
+        let mut receiver = Receiver::new(ReceiverConfig::default());
+        let mut going: VecDeque<(Time, u64, DataRange)> = VecDeque::new();
+        let mut coming: VecDeque<(Time, Ack)> = VecDeque::new();
+        let (mut now, mut free) = (Time::ZERO, Time::ZERO);
+        while now < way.lasts {
+            while let Some(packet) = sender.poll_transmit(now) {
+                let begins = now.max(free);
+                let turn = (now.as_nanos() / TURN.as_nanos()) as usize;
+                let rate =
+                    verus_core::Rate::from_bps(1000 * way.rates_kbps[turn % way.rates_kbps.len()]);
+                let lost = begins.since(now) > way.queue
+                    || packet.number % way.one_lost_of == way.one_lost_of - 1
+                    || way.silent.contains(&now);
+                if !lost {
+                    free = begins + rate.time_for(packet.size);
+                    going.push_back((free + way.delay, packet.number, packet.data));
+                }
+            }
+            let next = [
+                going.front().map(|(at, ..)| *at),
+                coming.front().map(|(at, _)| *at),
+                sender.next_timer(),
+            ];
+            now = now.max(
+                next.into_iter()
+                    .flatten()
+                    .min()
+                    .expect("it sends, or waits"),
+            );
+            while going.front().is_some_and(|(at, ..)| *at <= now) {
+                let (at, number, data) = going.pop_front().expect("there is one");
+                receiver.on_packet(at, number, data);
+                if let Some(ack) = receiver.poll_ack(at) {
+                    coming.push_back((at + way.delay, ack));
+                }
+            }
+            while coming.front().is_some_and(|(at, _)| *at <= now) {
+                let (_, ack) = coming.pop_front().expect("there is one");
+                sender
+                    .on_ack(now, &ack, None)
+                    .expect("the receiver is honest");
+            }
+            sender.on_timer_if_due(now);
+        }
+    }
 }
 
 /// What a fresh controller says of the lines' events, line by line, beside what they say.
