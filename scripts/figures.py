@@ -51,6 +51,7 @@ BENCHMARKS = "../BENCHMARKS.md"
 REPRODUCED = {
     "claims.csv": ("reproduce all --modes paper,prototype", "claims.md"),
     "ablation.csv": ("reproduce ablation", "verus.md"),
+    "elimination.csv": ("reproduce elimination", "verus.md"),
     "arena.csv": ("reproduce arena", "arena.md"),
     "check.csv": ("check cubic bbr1 bbr c4 prague copa ledbatpp forward scream verus:ratio=2", "check.md"),
 }

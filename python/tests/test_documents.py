@@ -117,7 +117,7 @@ def test_the_ablation_of_the_page_is_the_result() -> None:
     assert heads == ["without", "test", "found"]
     cells = [
         [name, head, cell]
-        for (_, _, *heads), *lines in tables("verus.md")
+        for (_, _, *heads), *lines in tables("results/ablation.md")
         for _, name, *found in lines
         for head, cell in zip(heads, found, strict=True)
     ]

@@ -22,8 +22,7 @@ use verus_core::receiver::{Ack, NumberRange};
 use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Time};
 use verus_peers::sprout::{self, TICK, receiver::Forecaster};
 use verus_protocol::verus::config::Config;
-use verus_protocol::verus::profile::{Bounds, Profile};
-use verus_protocol::verus::robust::capacity::Capacity;
+use verus_protocol::verus::profile::Profile;
 use verus_senders::Scheme;
 use verus_senders::Sender;
 use verus_sim::{FlowSpec, Scenario};
@@ -315,25 +314,18 @@ fn micro() {
     println!("|---|---|---|");
     println!("| acknowledgement (with the departure) | {ack:.0} | 100 |");
     println!("| epoch | {:.0} | 60 |", epoch_and_ack - ack);
-    let (mut profile, mut capacity) = (Profile::new(), Capacity::default());
+    let mut profile = Profile::new();
     let config = Config::default();
     let mut unfitted = Profile::new();
     let mut now = Time::ZERO;
     let refit = nanoseconds(200, || {
         now += Duration::from_secs(1);
         for window in 1..=500 {
-            capacity.on_acked();
             let jitter = (window * 7919 % 13) as f64;
             let rtt = Duration::from_millis_f64(40.0 + window as f64 * 0.2 + jitter);
             profile.add(now, window as f64, rtt, 0.875);
         }
-        capacity.end_interval(now);
-        let bounds = capacity.packets_per_ms().map(|rate| Bounds {
-            delay_min: 40.0,
-            at_most: 1.0 / rate,
-            at_least: capacity.least_slope(),
-        });
-        profile.refit(now, config.fit, config.robust.point_memory, bounds);
+        profile.refit(now, config.fit, config.point_memory, 0.2);
     }) - nanoseconds(200, || {
         for window in 1..=500 {
             let jitter = (window * 7919 % 13) as f64;

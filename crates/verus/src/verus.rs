@@ -20,16 +20,16 @@
 //! In slow start and recovery the window is filled as acknowledgements make room. In tracking each
 //! epoch grants a budget of packets (Eq. 5), and the window is only what the budget aims at.
 //!
-//! Paper mode is this file. The default mode adds [`robust`] to it, which is off in paper mode and takes part by the
-//! hooks named there. The authors' prototype differs in more than parameters and is a [controller](prototype) of its own.
+//! Paper mode is this file. The default mode adds [`parts`] to it, a list that is empty in paper mode. The authors'
+//! prototype differs in more than parameters and is a [controller](prototype) of its own.
 
 pub mod config;
 pub mod delay;
 pub mod epochs;
 mod keys;
+pub mod parts;
 pub mod profile;
 pub mod prototype;
-pub mod robust;
 pub mod window;
 
 use verus_core::controller::{
@@ -45,10 +45,9 @@ use config::WindowReference;
 pub use config::{Config, Mode};
 use delay::DelayEstimator;
 use epochs::{Epochs, Turn};
+use parts::{Flow, Hold, Leave, NEAR, Part};
 use profile::Profile;
 pub use prototype::Prototype;
-use robust::loss::Lost;
-use robust::{Answer, Hold, Robust, View};
 
 /// After a timeout, this many packets probe the path until one is acknowledged.
 const SILENT_WINDOW_PACKETS: u64 = 2;
@@ -66,19 +65,11 @@ enum Phase {
     Silent,
 }
 
-/// What a cut changes, and what gives it back if nothing was lost.
-#[derive(Clone, Copy, Debug)]
-struct Before {
-    window: f64,
-    estimate: f64,
-    phase: Phase,
-    answer: Answer,
-}
-
 /// The Verus controller, in paper and in default mode.
 #[derive(Debug)]
 pub struct Verus {
     config: Config,
+    parts: Vec<Box<dyn Part>>,
     phase: Phase,
     packet_size: Bytes,
     delay: DelayEstimator,
@@ -86,38 +77,59 @@ pub struct Verus {
     /// W, in packets.
     window: f64,
     /// D_est, in ms.
-    estimate: f64,
-    /// D_min, in ms.
-    delay_min: Option<f64>,
+    d_est: f64,
+    d_min: Option<Duration>,
+    /// When a delay near D_min was last seen.
+    met: Time,
+    /// When the last outage ended.
+    outage: Time,
     /// S: what is left of the open epoch's budget, in packets. A fraction of a packet carries over to the next epoch.
     budget: f64,
+    /// How many packets a part lets be in flight while it holds the window.
+    held: Option<u64>,
+    /// Whether the window, rather than a budget, bounds the open epoch: acknowledged packets make room for others within it.
+    refills: bool,
+    /// The rate that spreads the budget over its epoch.
+    pace: Option<Rate>,
     epochs: Epochs,
     refit_at: Time,
     rtt: Duration,
-    /// The last loss episode, and the state before it where its cut may be undone.
+    /// The last loss episode, and what taking back its cut gives back. In paper mode that is nothing: the paper says nothing of
+    /// it, and waits three delays before it declares a loss.
     episode: Episode<Option<Before>>,
-    robust: Robust,
+}
+
+/// The state before a cut.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    window: f64,
+    d_est: f64,
 }
 
 impl Verus {
-    /// A controller at the beginning of its slow start. `seed` is that of the random part of when its epochs end.
+    /// A controller at the beginning of its slow start, whose random numbers begin with `seed`.
     ///
     /// # Errors
     /// Names the parameter that is out of range.
     pub fn new(config: Config, seed: u64) -> Result<Self, OutOfRange> {
         config.validate()?;
         Ok(Verus {
-            epochs: Epochs::new(config.epoch, seed),
-            robust: Robust::new(config.robust),
+            epochs: Epochs::new(config.epoch),
+            parts: config.parts(seed),
             config,
             phase: Phase::SlowStart,
             packet_size: Bytes::new(1),
             delay: DelayEstimator::new(),
             profile: Profile::new(),
             window: 1.0,
-            estimate: 0.0,
-            delay_min: None,
+            d_est: 0.0,
+            d_min: None,
+            met: Time::ZERO,
+            outage: Time::ZERO,
             budget: 0.0,
+            held: None,
+            refills: false,
+            pace: None,
             refit_at: Time::ZERO,
             rtt: Duration::ZERO,
             episode: Episode::new(Period::Round),
@@ -128,48 +140,64 @@ impl Verus {
     /// how many packets leave in the epoch that begins (Eq. 5).
     #[inline]
     fn decide(&mut self, now: Time, turn: Turn, in_flight: Bytes) {
-        let (Some(report), Some(delay_min)) =
-            (self.delay.end_epoch(now, &self.config), self.delay_min)
+        let (Some(report), Some(d_min)) = (self.delay.end_epoch(now, &self.config), self.d_min)
         else {
             return;
         };
         if self.phase != Phase::Tracking {
             return;
         }
-        let under_way = in_flight.get() / self.packet_size.get();
-        if self.is_held(now, delay_min, under_way) {
+        let in_flight = in_flight.get() / self.packet_size.get();
+        let mut flow = self.flow(now, d_min, in_flight);
+        if self.is_held(&mut flow) {
             self.budget = 0.0;
             return;
         }
-        let estimate =
-            window::next_estimate(self.estimate, &report, delay_min, turn.ended, &self.config);
-        let wanted = match self.profile.window_at(estimate) {
-            Some(window) => window.max(1.0) + self.config.robust.additive_increase,
-            // After a long outage all points are too old to count. The window stays until there are new ones: slow
-            // start would learn D_min from the queue that the outage left.
-            None => self.window,
-        };
+        self.d_est = window::next_d_est(self.d_est, &report, flow.d_min, turn.ended, &self.config);
         let current = match self.config.window_reference {
             WindowReference::CurrentWindow => self.window,
-            WindowReference::InFlight => under_way as f64,
+            WindowReference::InFlight => in_flight as f64,
         };
-        let robust = &mut self.robust;
-        (self.window, self.estimate) =
-            robust.bound(now, wanted, estimate, delay_min, &self.profile);
-        let granted = window::budget(self.window, current, under_way as f64, self.rtt, turn.next);
+        // After a long outage all points are too old to count. The window stays until there are new ones: slow start would
+        // learn D_min from the queue that the outage left.
+        if let Some(wanted) = self.profile.window_at(self.d_est) {
+            self.aim_at(wanted.max(1.0), &flow);
+        }
+        let granted = window::budget(self.window, current, in_flight as f64, self.rtt, turn.next);
         // What is left of less than a packet is saved for the next epoch.
         let left = self.budget.max(0.0);
         self.budget = granted + if left < 1.0 { left } else { 0.0 };
-        robust.on_grant(self.budget, self.packet_size, self.rtt, turn.next);
+        self.leave(&flow, turn.next);
+    }
+
+    /// How the packets that may leave in an epoch of this length do.
+    #[inline]
+    fn leave(&mut self, flow: &Flow, epoch: Duration) {
+        let told = (self.parts.iter().map(|part| part.leaves(flow, self.budget)))
+            .find(|leave| *leave != Leave::AtOnce);
+        self.refills = told == Some(Leave::Refilled);
+        let spread = told == Some(Leave::Spread);
+        self.pace = spread.then(|| self.packet_size.mul_f64(self.budget) / epoch);
+    }
+
+    /// The window that the profile gives for D_est, within what bounds it. D_est does not run ahead of a bound.
+    #[inline]
+    fn aim_at(&mut self, wanted: f64, flow: &Flow) {
+        self.window = (self.parts.iter()).fold(wanted, |window, part| part.bounds(flow, window));
+        if self.window < wanted
+            && let Some(delay) = self.profile.delay_at(self.window)
+        {
+            let at_least = flow.d_min.as_millis_f64();
+            self.d_est = self.d_est.min(delay.max(at_least));
+        }
     }
 
     /// Something is acknowledged (§4, §5.1).
     #[inline]
     fn on_acked(&mut self, now: Time, acked: &Acked) {
         let packet = &acked.packet;
-        self.robust.on_delivered();
         if self.phase == Phase::SlowStart
-            && (self.config.slow_start_exit).is_exceeded(acked.rtt, self.delay_min)
+            && (self.config.slow_start_exit).is_exceeded(acked.rtt, self.d_min)
         {
             // The window under which this packet left was too large, and is cut as after a loss.
             self.cut(now, packet.window);
@@ -179,16 +207,16 @@ impl Verus {
         // than or equal to the current sending window" (§4).
         if self.phase == Phase::Recovery && self.packets(packet.window) <= self.window {
             self.phase = Phase::Tracking;
-            self.robust.refill_within(self.rtt, self.config.epoch);
+            let flow = self.flow(now, self.d_min.unwrap_or_default(), 0);
+            self.leave(&flow, self.config.epoch);
         }
-        self.delay.on_sample(now, acked.rtt);
-        self.learn_delay_min(now, acked);
+        self.on_delay(now, acked);
         if self.phase == Phase::Recovery {
             self.window += 1.0 / self.window;
             self.follow_window();
             return;
         }
-        if !packet.app_limited && self.robust.teaches(packet.number) {
+        if !packet.app_limited && self.parts.iter().all(|part| part.charts(packet)) {
             let window = self.packets(self.config.charted_window.of(packet));
             self.profile
                 .add(now, window, acked.rtt, self.config.point_weight);
@@ -198,13 +226,28 @@ impl Verus {
         }
     }
 
-    /// D_min, "the minimum delay experienced by Verus" (§4).
+    /// A packet's delay, whether it had been declared lost or not: D_min is "the minimum delay experienced by Verus" (§4).
     #[inline]
-    fn learn_delay_min(&mut self, now: Time, acked: &Acked) {
-        let delay_ms = acked.rtt.as_millis_f64();
-        let delay_ms = (self.robust).on_delay(now, acked.packet.at, delay_ms, self.delay_min);
-        let least = self.delay_min.map_or(delay_ms, |least| least.min(delay_ms));
-        self.delay_min = self.config.told_delay_min_ms.or(Some(least));
+    fn on_delay(&mut self, now: Time, acked: &Acked) {
+        self.delay.on_sample(now, acked.rtt);
+        let d_min = self.d_min.map_or(acked.rtt, |least| least.min(acked.rtt));
+        let least = (self
+            .parts
+            .iter()
+            .map(|part| part.least_delay(self.config.epoch)))
+        .fold(Duration::ZERO, Duration::max);
+        let d_min = self.config.told_d_min.unwrap_or(d_min.max(least));
+        self.d_min = Some(d_min);
+        if acked.rtt <= d_min.mul_f64(NEAR) {
+            self.met = now;
+        }
+        let flow = self.flow(now, d_min, 0);
+        for part in &mut self.parts {
+            part.on_acked(&flow, acked);
+            if part.ends_outage(&flow) {
+                self.outage = now;
+            }
+        }
     }
 
     /// Eq. 6: W = M · W_loss, the window that the lost packet left under. Recovery begins.
@@ -217,103 +260,98 @@ impl Verus {
         self.follow_window();
         self.phase = Phase::Recovery;
         self.budget = 0.0;
-        self.robust.stop();
+        self.refills = false;
         self.epochs.begin(now);
     }
 
     /// Losses, or the first acknowledgements since: one cut for all that was in flight when the first loss was detected,
     /// since it was lost for the same reason.
     fn on_lost(&mut self, feedback: &Feedback<'_>) {
-        self.robust.on_lost(feedback.lost.len());
-        let before = self.before();
         // Marks are not losses; Verus asks for none, but a QUIC stack may tell of some.
         let unmarked = Feedback {
             marked: 0,
             ..*feedback
         };
+        let in_slow_start = self.phase == Phase::SlowStart;
+        let flow = self.flow(feedback.now, self.d_min.unwrap_or_default(), 0);
+        for part in &mut self.parts {
+            part.on_lost(&flow, feedback.lost.len());
+        }
+        let before = self.before();
         if !self.episode.begun_by(&unmarked, before) {
             return;
         }
-        let (now, first) = (feedback.now, feedback.lost[0]);
-        let in_slow_start = self.phase == Phase::SlowStart;
-        self.cut(now, first.window);
+        self.cut(feedback.now, feedback.lost[0].window);
         // Slow start sends in bursts of twice the rate: what they overfill says little of the window that the path holds.
-        if let Some(delay_min) = self.delay_min
+        if let Some(d_min) = self.d_min
             && !in_slow_start
         {
-            let lost = Lost {
-                window: self.packets(first.window),
-                decrease_factor: self.config.decrease_factor,
-                delay_ms: self.delay.delay_max(),
-                delay_min,
-            };
-            self.robust.on_cut(now, lost, self.window);
+            let flow = self.flow(feedback.now, d_min, 0);
+            for part in &mut self.parts {
+                part.on_cut(&flow, self.window);
+            }
         }
     }
 
-    /// A packet that had been declared lost has arrived after all.
-    fn on_recovered(&mut self, now: Time, acked: &Acked) {
-        self.delay.on_sample(now, acked.rtt);
-        self.learn_delay_min(now, acked);
+    /// What is given back if a cut proves groundless; the end of slow start stays.
+    fn before(&self) -> Option<Before> {
+        let undoes = self.config.undo && self.phase != Phase::SlowStart;
+        undoes.then_some(Before {
+            window: self.window,
+            d_est: self.d_est,
+        })
     }
 
-    /// The last cut was for nothing. What epochs have decided since stays.
-    fn undo(&mut self, before: Before) {
-        if matches!(self.phase, Phase::Recovery | Phase::Silent) {
-            self.window = before.window;
-            self.estimate = before.estimate;
-            self.phase = before.phase;
-        }
-        self.robust.undo(before.answer);
-    }
-
-    /// Whether the default mode's additions hold the window in the epoch that begins.
+    /// Whether a part holds the window in the epoch that begins.
     #[inline]
-    fn is_held(&mut self, now: Time, delay_min: f64, under_way: u64) -> bool {
-        let view = View {
-            under_way,
-            delay_min,
-            rtt: self.rtt,
-            estimate: self.estimate,
-            ratio: self.config.ratio,
-        };
-        match self.robust.hold(now, &view) {
-            Hold::Held => return true,
-            Hold::Free => {}
-            Hold::Drained(risen) => {
-                self.delay.discard_epoch();
-                if self.config.told_delay_min_ms.is_none() {
-                    self.delay_min = risen.or(self.delay_min);
+    fn is_held(&mut self, flow: &mut Flow) -> bool {
+        self.held = None;
+        for part in &mut self.parts {
+            match part.holds(flow) {
+                Hold::Free => {}
+                Hold::Held { packets } => self.held = Some(packets),
+                Hold::Released { risen } => {
+                    self.delay.discard_epoch();
+                    flow.d_min = self.config.told_d_min.or(risen).unwrap_or(flow.d_min);
+                    self.d_min = Some(flow.d_min);
                 }
             }
         }
-        false
+        self.held.is_some()
     }
 
     /// Sets D_est to the delay that the profile gives for the current window.
     fn follow_window(&mut self) {
         if let Some(delay) = self.profile.delay_at(self.window) {
-            self.estimate = delay;
+            self.d_est = delay;
         }
     }
 
     fn refit(&mut self, now: Time) {
-        let delay_min = self.delay_min.unwrap_or_default();
-        let bounds = self.robust.look_around(now, delay_min, self.config.ratio);
-        let memory = self.config.robust.point_memory;
-        self.profile.refit(now, self.config.fit, memory, bounds);
+        let flow = self.flow(now, self.d_min.unwrap_or_default(), 0);
+        let slopes = self.parts.iter_mut().map(|part| part.teaches(&flow));
+        let least_slope = slopes.fold(0.0, f64::max);
+        self.profile
+            .refit(now, self.config.fit, self.config.point_memory, least_slope);
         self.refit_at = now + self.config.update_interval;
     }
 
-    /// What an undo gives back; `None` where there is none. The end of slow start stays.
-    fn before(&self) -> Option<Before> {
-        let undoes = self.config.undo && self.phase != Phase::SlowStart;
-        undoes.then(|| Before {
-            window: self.window,
-            estimate: self.estimate,
-            phase: self.phase,
-            answer: self.robust.answer(),
-        })
+    /// What parts see.
+    #[inline]
+    fn flow(&self, now: Time, d_min: Duration, in_flight: u64) -> Flow {
+        Flow {
+            now,
+            ratio: self.config.ratio,
+            epoch: self.config.epoch,
+            decrease_factor: self.config.decrease_factor,
+            d_min,
+            d_est: self.d_est,
+            rtt: self.rtt,
+            met: self.met,
+            outage: self.outage,
+            in_flight,
+            settled: self.phase != Phase::SlowStart,
+        }
     }
 
     fn packets(&self, bytes: Bytes) -> f64 {
@@ -325,7 +363,6 @@ impl Controller for Verus {
     fn on_start(&mut self, now: Time, packet_size: Bytes) {
         self.packet_size = packet_size;
         self.refit_at = now + self.config.update_interval;
-        self.robust.on_start(now);
     }
 
     #[inline]
@@ -343,16 +380,19 @@ impl Controller for Verus {
             self.phase = Phase::Recovery;
         }
         for acked in feedback.recovered {
-            self.on_recovered(now, acked);
+            self.on_delay(now, acked);
         }
         let in_trouble = !self.episode.is_over() || !feedback.recovered.is_empty();
-        if in_trouble && let Some(Some(before)) = self.episode.undone_by(feedback) {
-            self.undo(before);
-        }
-        if !feedback.acked.is_empty() {
-            let in_slow_start = self.phase == Phase::SlowStart;
-            let next_number = self.episode.next_number();
-            self.robust.on_acks(now, in_slow_start, next_number);
+        if in_trouble {
+            // Losses that were none end their episode; others of its packets may yet be lost.
+            if let Some(Some(before)) = self.episode.undone_by(feedback) {
+                self.window = self.window.max(before.window);
+                self.d_est = before.d_est;
+                self.phase = Phase::Tracking;
+                for part in &mut self.parts {
+                    part.takes_back();
+                }
+            }
         }
         for acked in feedback.acked {
             self.on_acked(now, acked);
@@ -373,14 +413,21 @@ impl Controller for Verus {
 
     #[inline]
     fn on_tick(&mut self, now: Time, in_flight: Bytes) {
-        let Some(turn) = self.epochs.turn(now, self.robust.jitter()) else {
+        let flow = self.flow(now, self.d_min.unwrap_or_default(), 0);
+        let parts = &mut self.parts;
+        let late = || {
+            parts
+                .iter_mut()
+                .map(|part| part.is_late(&flow))
+                .fold(0.0, f64::max)
+        };
+        let Some(turn) = self.epochs.turn(now, late) else {
             return;
         };
         if now >= self.refit_at && self.phase == Phase::Tracking {
             // In recovery and silence the profile is frozen (§4).
             self.refit(now);
         }
-        self.robust.on_epoch(self.delay_min, self.config.ratio);
         self.decide(now, turn, in_flight);
     }
 
@@ -391,7 +438,9 @@ impl Controller for Verus {
         self.window = (self.window * factor).max(1.0);
         self.budget *= factor;
         self.profile.rescale(factor);
-        self.robust.rescale(factor);
+        for part in &mut self.parts {
+            part.rescale(factor);
+        }
         self.episode.settle();
     }
 
@@ -406,8 +455,9 @@ impl Controller for Verus {
         match self.phase {
             Phase::SlowStart | Phase::Recovery => Allowance::window(self.window()),
             Phase::Silent => Allowance::window(size * SILENT_WINDOW_PACKETS),
-            Phase::Tracking => match self.robust.filled(|| self.window(), size) {
-                Some(window) => Allowance::window(window),
+            Phase::Tracking => match self.held {
+                Some(packets) => Allowance::window(size * packets),
+                None if self.refills => Allowance::window(self.window()),
                 None if self.budget < 1.0 => Allowance::budget(Bytes::ZERO),
                 None => Allowance::budget(size.mul_f64(self.budget)),
             },
@@ -416,7 +466,8 @@ impl Controller for Verus {
 
     #[inline]
     fn pacing_rate(&self) -> Option<Rate> {
-        self.robust.pace().filter(|_| self.phase == Phase::Tracking)
+        let budgeted = self.phase == Phase::Tracking && self.held.is_none();
+        self.pace.filter(|_| budgeted)
     }
 
     #[inline]
@@ -438,13 +489,17 @@ impl Controller for Verus {
     }
 
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        let delay_min = self.delay_min.unwrap_or(f64::NAN);
+        let known = |delay: Option<f64>| delay.unwrap_or(f64::NAN);
         record("window_packets", self.window);
-        record("delay_estimate_ms", self.estimate);
-        record("delay_max_ms", self.delay.delay_max().unwrap_or(f64::NAN));
-        record("delay_min_ms", delay_min);
-        if self.config.robust != robust::Config::OFF {
-            self.robust.probe(delay_min, record);
+        record("delay_estimate_ms", self.d_est);
+        record("delay_max_ms", known(self.delay.d_max()));
+        record(
+            "delay_min_ms",
+            known(self.d_min.map(Duration::as_millis_f64)),
+        );
+        let flow = self.flow(Time::ZERO, self.d_min.unwrap_or_default(), 0);
+        for part in &self.parts {
+            part.probe(&flow, record);
         }
     }
 
@@ -518,14 +573,6 @@ mod tests {
         path
     }
 
-    /// Sends what it may, and all of it is acknowledged.
-    fn go_round(path: &mut Path<Verus>) {
-        path.fill();
-        path.wait_ms(40);
-        let all = path.in_flight_numbers();
-        path.ack(all);
-    }
-
     #[test]
     fn slow_start_adds_a_packet_for_each_acknowledgement() {
         slow_start_at_20(Config::preset(Mode::Paper));
@@ -573,80 +620,16 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_is_undone_once_all_that_was_lost_has_arrived() {
-        let mut path = tracking(Config::preset(Mode::Robust));
-        path.fill();
-        let before = window(&path);
-        path.feedback([], [40, 41], []);
-        assert!(window(&path) < before);
-        path.feedback([], [], [40]);
-        assert!(window(&path) < before);
-        path.feedback([], [], [41]);
-        assert_eq!(window(&path), before);
-        assert_eq!(path.controller.phase, Phase::Tracking);
-    }
-
-    #[test]
-    fn an_undo_gives_back_what_the_loss_taught_and_keeps_what_epochs_have_decided_since() {
-        let mut path = tracking(Config::preset(Mode::Robust));
-        path.fill();
-        path.feedback([], [40, 41], []);
-        go_round(&mut path);
-        go_round(&mut path);
-        assert_eq!(path.controller.phase, Phase::Tracking);
-        for _ in 0..2 {
-            path.wait_ms(5);
-            path.tick();
+    fn a_cut_is_taken_back_once_what_was_lost_arrives_after_all_but_not_in_paper_mode() {
+        for (mode, taken_back) in [(Mode::Paper, false), (Mode::Robust, true)] {
+            let mut path = tracking(Config::preset(mode));
+            path.fill();
+            let before = window(&path);
+            path.feedback([], [40], []);
+            assert!(window(&path) < before, "{mode:?}");
+            path.feedback([], [], [40]);
+            assert_eq!(window(&path) == before, taken_back, "{mode:?}");
         }
-        assert!(probe(&path, "ceiling_packets").is_finite());
-        let decided = window(&path);
-        path.feedback([], [], [40, 41]);
-        assert_eq!(window(&path), decided);
-        path.wait_ms(5);
-        path.tick();
-        assert!(probe(&path, "ceiling_packets").is_nan());
-    }
-
-    #[test]
-    fn only_the_default_mode_undoes() {
-        let mut path = tracking(Config::preset(Mode::Paper));
-        path.fill();
-        let before = window(&path);
-        path.feedback([], [40], []);
-        path.feedback([], [], [40]);
-        assert!(window(&path) < before);
-    }
-
-    #[test]
-    fn a_packet_of_another_episode_undoes_nothing() {
-        // Packet 31 was lost in slow start, and arrives after a cut of its own for packet 40.
-        let mut path = tracking(Config::preset(Mode::Robust));
-        path.fill();
-        path.feedback([], [40], []);
-        let cut = window(&path);
-        path.feedback([], [], [31]);
-        assert_eq!(window(&path), cut);
-    }
-
-    #[test]
-    fn a_cut_for_real_losses_is_not_given_back_after_a_later_timeout() {
-        let mut path = tracking(Config::preset(Mode::Robust));
-        path.fill();
-        let large = window(&path);
-        path.feedback([], [40, 41], []);
-        go_round(&mut path);
-        go_round(&mut path);
-        assert_eq!(path.controller.phase, Phase::Tracking);
-        path.wait_ms(5);
-        path.tick();
-        path.fill();
-        path.controller.window = 3.0; // as Eq. 4 may have made it
-        path.wait_ms(1000);
-        path.time_out();
-        let late = path.lost_numbers();
-        path.feedback([], [], [*late.last().expect("presumed lost")]);
-        assert_eq!(path.controller.phase, Phase::Tracking);
-        assert!(window(&path) < large.min(3.1), "{}", window(&path));
     }
 
     #[test]
@@ -658,16 +641,6 @@ mod tests {
             path.feedback([], [33, 34], []);
             assert_eq!(window(&path), cut, "{mode:?}");
         }
-    }
-
-    #[test]
-    fn a_late_packet_does_not_take_d_min_below_its_floor() {
-        let mut path = path(Config::preset(Mode::Robust));
-        path.fill();
-        path.wait_ms(1);
-        path.feedback([], [0], []);
-        path.feedback([], [], [0]);
-        assert_eq!(probe(&path, "delay_min_ms"), 5.0);
     }
 
     #[test]
@@ -719,42 +692,6 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_refilled_all_through_an_epoch_that_is_longer_than_a_round_trip() {
-        for (mode, round_trip_ms, refilled) in [
-            (Mode::Robust, 1, true),
-            (Mode::Robust, 20, false),
-            (Mode::Paper, 1, false),
-        ] {
-            let mut path = path(Config::preset(mode));
-            let go_round = |path: &mut Path<Verus>| {
-                path.wait_ms(round_trip_ms);
-                let all = path.in_flight_numbers();
-                path.ack(all);
-                path.fill();
-            };
-            for _ in 0..6 {
-                go_round(&mut path);
-            }
-            path.fill();
-            path.wait_ms(round_trip_ms);
-            let all = path.in_flight_numbers();
-            path.feedback(all[1..].iter().copied(), [all[0]], []);
-            path.fill();
-            go_round(&mut path);
-            assert_eq!(path.controller.phase, Phase::Tracking);
-            path.now = path.controller.next_tick().expect("epochs run");
-            path.tick();
-            path.fill();
-            let tick = path.controller.next_tick();
-            go_round(&mut path);
-            go_round(&mut path);
-            let full = (path.in_flight().get() / SIZE.get()) as f64 > window(&path) - 1.0;
-            assert_eq!(full, refilled, "{mode:?}, {round_trip_ms} ms");
-            assert_eq!(path.controller.next_tick(), tick, "it is the same epoch");
-        }
-    }
-
-    #[test]
     fn a_profile_that_was_forgotten_in_an_outage_is_no_reason_to_begin_again() {
         let mut path = tracking(Config::preset(Mode::Robust));
         let all = path.in_flight_numbers();
@@ -772,7 +709,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_cuts_to_a_trickle_and_a_late_acknowledgement_undoes_it() {
+    fn a_timeout_cuts_to_a_trickle() {
         let mut path = tracking(Config::preset(Mode::Robust));
         let before = window(&path);
         path.wait_ms(1000);
@@ -783,10 +720,6 @@ mod tests {
             path.controller.allowance().sendable(Bytes::ZERO),
             SIZE * SILENT_WINDOW_PACKETS
         );
-        let late = path.lost_numbers()[1]; // the first is that which ended slow start
-        path.feedback([], [], [late]);
-        assert_eq!(window(&path), before);
-        assert_eq!(path.controller.phase, Phase::Tracking);
     }
 
     #[test]
@@ -815,7 +748,8 @@ mod tests {
                 path.now = due + late;
                 path.tick();
                 let next = path.controller.next_tick().expect("epochs run");
-                assert!(next > path.now && next <= path.now + path.controller.config.epoch);
+                // An epoch may end late by another's length.
+                assert!(next > path.now && next <= path.now + path.controller.config.epoch * 2);
                 let window = window(&path);
                 assert!(window.is_finite() && window >= 1.0);
             }

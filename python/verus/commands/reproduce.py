@@ -73,7 +73,7 @@ def reproduce(
     jobs
         Emulated (real-time) runs at the same time.
     modes
-        Modes of Verus such as `paper,prototype`, or settings of it such as `delay_min=ever`, in which every claim is
+        Modes of Verus such as `paper,prototype`, or settings of it such as `without=drains`, in which every claim is
         measured, too; each takes another run of every flow of Verus.
     short
         Fewer and shorter runs; only `arena` has this form.

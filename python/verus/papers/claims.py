@@ -110,7 +110,7 @@ def causes_of(experiment: str) -> dict[str, str]:
 
     Example:
         >>> causes_of("sigcomm-fig08")["throughput-cubic-lte"].partition(". ")[2]
-        '`verus reproduce sigcomm-fig08 --modes delay_min=ever` shows it.'
+        '`verus reproduce sigcomm-fig08 --modes without=drains` shows it.'
     """
     return {
         row["claim"]: row["cause"]

@@ -21,8 +21,8 @@ def in_mode(scheme: str, mode: str) -> str:
     """Verus in another mode, or with another setting where that is what `mode` says.
 
     Example:
-        >>> in_mode("verus:ratio=4", "paper"), in_mode("verus", "delay_min=ever")
-        ('verus:mode=paper,ratio=4', 'verus:delay_min=ever')
+        >>> in_mode("verus:ratio=4", "paper"), in_mode("verus", "without=drains")
+        ('verus:mode=paper,ratio=4', 'verus:without=drains')
     """
     name, _, settings = scheme.partition(":")
     return f"{name}:{mode if '=' in mode else f'mode={mode}'}{',' if settings else ''}{settings}"

@@ -1,8 +1,8 @@
 //! Verus's parameters, and the three modes as presets of them.
 //!
 //! The paper leaves holes and its authors' released prototype fills them, at times against the text. Each such
-//! difference is a field here, so a mode is a preset and every field can be set by itself. The default mode's additions
-//! have a [configuration of their own](robust::Config). What only the prototype does is not a field here but a
+//! difference is a field here, so a mode is a preset and every field can be set by itself. What the default mode adds is a
+//! list of [parts](super::parts). What only the prototype does is not a field here but a
 //! [controller of its own](super::prototype).
 
 use verus_core::controller::Departure;
@@ -10,14 +10,14 @@ use verus_core::recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
 use verus_core::units::{Bytes, Duration};
 use verus_words::range::OutOfRange;
 
+use super::parts::{Listed, PARTS, Part};
 use super::profile::Fit;
-use super::robust::{self, Part};
 
 /// A preset of Verus's configuration and of its sender's recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The default: the paper's equations with a monotone profile and a timeout that cuts the window and backs off.
-    /// Late acknowledgements undo cuts, D_min can rise again, and nothing restarts the flow.
+    /// The default: the paper's loop with a monotone profile that forgets, an earlier end of slow start, and a list of
+    /// [parts](super::parts).
     #[default]
     Robust,
     /// The text of the paper, with the smallest sensible completion of its holes.
@@ -84,12 +84,13 @@ pub enum SlowStartExit {
 }
 
 impl SlowStartExit {
-    /// Whether `delay` ends slow start; `delay_min` is D_min in ms, where it is known.
-    pub fn is_exceeded(self, delay: Duration, delay_min: Option<f64>) -> bool {
-        let delay_ms = delay.as_millis_f64();
+    /// Whether `delay` ends slow start; D_min is `d_min`, where it is known.
+    pub fn is_exceeded(self, delay: Duration, d_min: Option<Duration>) -> bool {
         match self {
-            SlowStartExit::Multiple(n) => delay_min.is_some_and(|least| delay_ms > n * least),
-            SlowStartExit::Delay(limit) => delay_ms > limit.as_millis_f64(),
+            SlowStartExit::Multiple(n) => {
+                d_min.is_some_and(|least| delay.as_millis_f64() > n * least.as_millis_f64())
+            }
+            SlowStartExit::Delay(limit) => delay > limit,
         }
     }
 }
@@ -117,6 +118,8 @@ pub struct Config {
     pub update_interval: Duration,
     /// Weight of history in a point of the profile (the prototype: 0.875).
     pub point_weight: f64,
+    /// Half-life of the weight of a point that gets no new samples; `None`: points keep their weight (the paper).
+    pub point_memory: Option<Duration>,
     /// How the points become a curve.
     pub fit: Fit,
     /// W_i of Eq. 5.
@@ -131,14 +134,14 @@ pub struct Config {
     pub floor: bool,
     /// D_max of an epoch without acknowledgements.
     pub silent_epoch: SilentEpoch,
-    /// D_min in ms, given rather than measured: for research into the effect of a wrong D_min.
-    pub told_delay_min_ms: Option<f64>,
-    /// Whether a cut is undone once all that was declared lost has arrived after all.
+    /// D_min, given rather than measured: for research into the effect of a wrong D_min.
+    pub told_d_min: Option<Duration>,
+    /// Whether a cut is taken back once all that was declared lost has arrived after all.
     pub undo: bool,
     /// How the sender detects losses and timeouts.
     pub recovery: Recovery,
-    /// What the default mode adds.
-    pub robust: robust::Config,
+    /// The default mode's parts that are left out, for research.
+    pub without: Vec<&'static str>,
 }
 
 impl Default for Config {
@@ -161,6 +164,7 @@ impl Config {
             slow_start_exit: SlowStartExit::Multiple(15.0),
             update_interval: Duration::from_secs(1),
             point_weight: 0.875,
+            point_memory: None,
             fit: Fit::Interpolation,
             window_reference: WindowReference::CurrentWindow,
             charted_window: ChartedWindow::InFlight,
@@ -168,7 +172,7 @@ impl Config {
             change_threshold_ms: 0.0,
             floor: false,
             silent_epoch: SilentEpoch::Hold,
-            told_delay_min_ms: None,
+            told_d_min: None,
             undo: false,
             recovery: Recovery {
                 // §5.2: "a timeout timer of 3 × delay" for every missing packet.
@@ -179,24 +183,22 @@ impl Config {
                 tail_probe: false,
                 probe_with_new_data: false,
             },
-            robust: robust::Config::OFF,
+            without: Vec::new(),
         };
         match mode {
             Mode::Paper => paper,
             Mode::Robust => Config {
                 mode,
                 fit: Fit::Monotone,
+                point_memory: Some(Duration::from_secs(1)),
                 window_reference: WindowReference::InFlight,
+                slow_start_exit: SlowStartExit::Multiple(4.0),
                 floor: true,
                 silent_epoch: SilentEpoch::SinceLastAck,
-                slow_start_exit: SlowStartExit::Multiple(4.0),
                 undo: true,
-                robust: robust::Config::ON,
                 recovery: Recovery {
-                    // A packet that is lost but not yet declared so counts as in flight, and so enters the profile as
-                    // part of a window that the path seems to hold. Waiting for three delays doubles the losses at a
-                    // full queue; waiting for one risks little, since a cut for a packet that arrives after all is
-                    // undone.
+                    // A missing packet counts as in flight, and enters the profile as part of a window that the path seems
+                    // to hold. To wait for one delay risks little, since a cut is taken back.
                     loss: LossRule::DelayTimer { factor: 1.0 },
                     timeout: TimeoutRule {
                         max: Duration::from_secs(1),
@@ -238,36 +240,16 @@ impl Config {
     }
 
     /// Leaves out a part of the default mode, in favour of what the paper does.
-    pub fn leave_out(&mut self, part: robust::Part) {
-        let paper = Config::preset(Mode::Paper);
-        match part {
-            Part::Monotone => self.fit = paper.fit,
-            Part::InFlight => self.window_reference = paper.window_reference,
-            Part::Floor => self.floor = paper.floor,
-            Part::SilentEpochs => self.silent_epoch = paper.silent_epoch,
-            Part::EarlyExit => self.slow_start_exit = paper.slow_start_exit,
-            Part::OneDelay => self.recovery.loss = paper.recovery.loss,
-            Part::NewData => self.recovery.probe_with_new_data = paper.recovery.probe_with_new_data,
-            Part::ShortTimeout => self.recovery.timeout = paper.recovery.timeout,
-            Part::Undo => self.undo = paper.undo,
-            Part::Memory => self.robust.point_memory = None,
-            Part::Outages => self.robust.skip_stalls = false,
-            Part::Regrowth => self.robust.regrowth = None,
-            Part::AdditiveIncrease => self.robust.additive_increase = 0.0,
-            Part::Jitter => self.robust.epoch_jitter = 0.0,
-            Part::Refill => self.robust.refill = false,
-            Part::Pacing => self.robust.pacing = false,
-            Part::Drains => self.robust.drains = false,
-            Part::LeastDelay => self.robust.least_delay_ms = 0.0,
-            Part::CurveAbove
-            | Part::CurveSlope
-            | Part::FullPipe
-            | Part::Chance
-            | Part::SharedRegrowth
-            | Part::Company
-            | Part::Suspicion
-            | Part::GentleDrains => self.robust.without |= 1 << part as u32,
-        }
+    pub(super) fn leave_out(&mut self, part: &Listed) {
+        (part.leave_out)(self, Config::preset(Mode::Paper));
+        self.without.push(part.name);
+    }
+
+    /// The boxes that run in this mode, as at the beginning of a flow whose seed is given.
+    pub(super) fn parts(&self, seed: u64) -> Vec<Box<dyn Part>> {
+        let runs = |part: &&Listed| self.mode == Mode::Robust && !self.without.contains(&part.name);
+        let made = PARTS.iter().filter(runs).filter_map(|part| part.make);
+        made.map(|make| make(seed)).collect()
     }
 
     pub(super) fn validate_recovery(&self) -> Result<(), OutOfRange> {

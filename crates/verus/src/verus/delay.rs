@@ -9,9 +9,9 @@ use super::config::{Config, DelayChange, SilentEpoch};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelayReport {
     /// The delay that the ratio test compares with D_min (Eq. 4, case 1), in ms.
-    pub tested: f64,
+    pub d_max: f64,
     /// ΔD, in ms: positive while delay rises.
-    pub change: f64,
+    pub delta_d: f64,
 }
 
 /// Tracks the maximum delay within the open epoch and its average over past ones.
@@ -20,7 +20,7 @@ pub struct DelayEstimator {
     /// max(D⃗_i) so far in the open epoch, in ms.
     epoch_max: Option<f64>,
     /// D_max,i: the averaged maximum, in ms.
-    delay_max: Option<f64>,
+    d_max: Option<f64>,
     last_ack: Time,
 }
 
@@ -44,14 +44,14 @@ impl DelayEstimator {
     }
 
     /// The averaged maximum D_max, in ms, once there is one.
-    pub fn delay_max(&self) -> Option<f64> {
-        self.delay_max
+    pub fn d_max(&self) -> Option<f64> {
+        self.d_max
     }
 
     /// Ends the open epoch at `now`. `None` until the first sample.
     #[inline]
     pub fn end_epoch(&mut self, now: Time, config: &Config) -> Option<DelayReport> {
-        let latest = match (self.epoch_max.take(), self.delay_max) {
+        let latest = match (self.epoch_max.take(), self.d_max) {
             (Some(max), _) => max,
             (None, None) => return None,
             (None, Some(average)) => match config.silent_epoch {
@@ -60,21 +60,21 @@ impl DelayEstimator {
                 SilentEpoch::SinceLastAck => average.max(now.since(self.last_ack).as_millis_f64()),
             },
         };
-        let previous = self.delay_max.unwrap_or(latest);
+        let previous = self.d_max.unwrap_or(latest);
         // Eq. 2, α · previous + (1 − α) · latest, written so that an unchanged delay leaves it exactly as it was: Eq. 4 asks
         // for the sign of its change.
         let average = previous + (1.0 - config.history_weight) * (latest - previous);
-        self.delay_max = Some(average);
+        self.d_max = Some(average);
         Some(match config.delay_change {
             // Eq. 3, both terms averaged; Eq. 4 tests the newest average.
             DelayChange::Averaged => DelayReport {
-                tested: average,
-                change: average - previous,
+                d_max: average,
+                delta_d: average - previous,
             },
             // The prototype compares the raw maximum with the average before it.
             DelayChange::Raw => DelayReport {
-                tested: previous,
-                change: latest - previous,
+                d_max: previous,
+                delta_d: latest - previous,
             },
         })
     }
@@ -100,10 +100,10 @@ mod tests {
         estimator.on_sample(ms(1), Duration::from_millis(50));
         estimator.on_sample(ms(2), Duration::from_millis(40));
         let first = estimator.end_epoch(ms(5), &config).expect("a sample came");
-        assert_eq!((first.tested, first.change), (50.0, 0.0));
+        assert_eq!((first.d_max, first.delta_d), (50.0, 0.0));
         estimator.on_sample(ms(6), Duration::from_millis(100));
         let second = estimator.end_epoch(ms(10), &config).expect("a sample came");
-        assert_eq!((second.tested, second.change), (90.0, 40.0));
+        assert_eq!((second.d_max, second.delta_d), (90.0, 40.0));
     }
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
             for epoch in 1..4 {
                 estimator.on_sample(ms(epoch), Duration::from_micros(micros));
                 let report = estimator.end_epoch(ms(5 * epoch), &config);
-                assert_eq!(report.expect("a sample came").change, 0.0);
+                assert_eq!(report.expect("a sample came").delta_d, 0.0);
             }
         }
     }
@@ -131,7 +131,7 @@ mod tests {
         estimator.end_epoch(ms(5), &config);
         estimator.on_sample(ms(6), Duration::from_millis(100));
         let report = estimator.end_epoch(ms(10), &config).expect("a sample came");
-        assert_eq!((report.tested, report.change), (50.0, 50.0));
+        assert_eq!((report.d_max, report.delta_d), (50.0, 50.0));
     }
 
     #[test]
@@ -148,10 +148,10 @@ mod tests {
         let silent = estimator
             .end_epoch(ms(15), &config)
             .expect("an average exists");
-        assert_eq!(silent.change, 0.0);
+        assert_eq!(silent.delta_d, 0.0);
         let outage = estimator
             .end_epoch(ms(110), &config)
             .expect("an average exists");
-        assert_eq!(outage.change, 60.0);
+        assert_eq!(outage.delta_d, 60.0);
     }
 }

@@ -3,8 +3,8 @@
 use super::config::{
     ChartedWindow, Config, DelayChange, Mode, SilentEpoch, SlowStartExit, WindowReference,
 };
+use super::parts::PARTS;
 use super::profile::Fit;
-use super::robust::{self, Part};
 use super::{Prototype, Verus};
 use verus_core::configuration::Configured;
 use verus_core::controller::Controller;
@@ -40,7 +40,6 @@ const SILENT_EPOCHS: Words<SilentEpoch> = &[
     ("hold", SilentEpoch::Hold),
     ("since_last_ack", SilentEpoch::SinceLastAck),
 ];
-const DRAINS: Words<bool> = &[("ever", false), ("rising", true)];
 
 const RATIO: Within = Within {
     words: "above 1 and at most 1000000",
@@ -58,17 +57,15 @@ const DELAY: Within = Within {
     words: "at least 0 and at most 1000 ms",
     valid: |ms| (0.0..=1e3).contains(&ms),
 };
-const REGROWTH: Within = Within {
-    words: "at least 0 and at most a million packets/ms",
-    valid: |rate| (0.0..=1e6).contains(&rate),
-};
-const INCREASE: Within = Within {
-    words: "at least 0 and at most 1000 packets",
-    valid: |packets| (0.0..=1e3).contains(&packets),
-};
-const TOLD_DELAY: Within = Within {
-    words: "at least 0 and at most 1000000 ms",
-    valid: |ms| (0.0..=1e6).contains(&ms),
+/// The parts' names, as words.
+const NAMES: Words<()> = &{
+    let mut names = [("", ()); PARTS.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at].0 = PARTS[at].name;
+        at += 1;
+    }
+    names
 };
 
 impl Configuration for Config {
@@ -116,9 +113,7 @@ impl Configuration for Config {
         time!(update_interval, "update_interval_ms").millis("how often the profile is fitted (§5.3)"),
         words!(fit, FITS, "how the points become a curve (§5.1)"),
         field!(point_weight).within("", "weight of history in a point of the profile", WEIGHT),
-        Field::new("point_memory_ms", |c: &Self| c.robust.point_memory.unwrap_or(Duration::ZERO).into(), |c, v: std::time::Duration| c.robust.point_memory = (!v.is_zero()).then_some(v.into())).millis("age at which a point has lost half its weight; 0: never"),
-        field!(robust.capacity_bounds).flag("whether the delivery rate of the last seconds bounds curve and window"),
-        field!(robust.skip_stalls).flag("whether outages longer than R × D_min are kept out of profile and decisions"),
+        Field::new("point_memory_ms", |c: &Self| c.point_memory.unwrap_or(Duration::ZERO).into(), |c, v: std::time::Duration| c.point_memory = (!v.is_zero()).then_some(v.into())).millis("age at which a point has lost half its weight; 0: never"),
         Row::other(
             "window_reference",
             || either(WINDOW_REFERENCES),
@@ -135,9 +130,6 @@ impl Configuration for Config {
         field!(change_threshold_ms).within("ms", "a smaller ΔD is no rise", DELAY),
         field!(floor).flag("whether case 1 of Eq. 4 stops at D_min"),
         words!(silent_epoch, SILENT_EPOCHS, "D_max of an epoch without ACKs"),
-        words!(robust.drains, "delay_min", DRAINS, "whether D_min can rise again"),
-        field!(robust.least_delay_ms).within("ms", "D_min is never shorter", DELAY),
-        field!(robust.epoch_jitter).within("", "largest share of an epoch by which its end is late at random, so that flows do not keep step", WEIGHT),
         Row::other(
             "loss_delays",
             String::new,
@@ -182,29 +174,26 @@ impl Configuration for Config {
         field!(recovery.timeout.backoff, "timeout_backoff").flag("whether each timeout in a row doubles the next (RFC 6298 §5.5)"),
         field!(recovery.tail_probe).flag("whether the end of a flight is probed before the timeout (RFC 8985 §7)"),
         field!(recovery.probe_with_new_data, "new_data_first").flag("whether new data leaves before lost data between a timeout and the next ACK (as F-RTO, RFC 5682)"),
-        Field::new("regrowth", |c: &Self| c.robust.regrowth.unwrap_or(0.0), |c, v| c.robust.regrowth = (v != 0.0).then_some(v)).within("packets/ms", "rate that a flow alone may regain each second after a loss; 0: no limit", REGROWTH),
-        field!(robust.additive_increase).within("packets", "what a window has beyond the curve's, so that shares even out", INCREASE),
-        field!(robust.refill).flag("whether a window is kept full, not filled once, in an epoch longer than a round trip"),
-        field!(robust.pacing).flag("whether a budget above 32 packets is spread over its epoch"),
         field!(undo).flag("whether a cut is undone once all that was declared lost has arrived after all"),
         field!(recovery.retransmit).flag("whether lost data is sent again"),
-        Field::new("told_delay_min_ms", |c: &Self| c.told_delay_min_ms.unwrap_or(0.0), |c, v| c.told_delay_min_ms = (v != 0.0).then_some(v)).within("ms", "D_min, told rather than learned, for research (not in prototype mode); 0: learned", TOLD_DELAY),
+        Field::new("told_delay_min_ms", |c: &Self| c.told_d_min.unwrap_or_default().into(), |c, v: std::time::Duration| c.told_d_min = (!v.is_zero()).then_some(v.into())).millis("D_min, told rather than learned, for research (not in prototype mode); 0: learned"),
         Row::other(
             "without",
-            || format!("none, {}", either(&Part::ALL)),
+            || format!("none, {}", either(NAMES)),
             "leaves a part of the default mode out, for research; several are joined by +",
             |_| "none".to_owned(),
             |c, setting| {
-                if setting.text() != "none" {
-                    if c.mode != Mode::Robust {
-                        return Err(setting.bad("left out, or none, in every mode but robust"));
-                    }
-                    for name in setting.text().split('+') {
-                        let Some((_, part)) = Part::ALL.iter().find(|(word, _)| *word == name) else {
-                            return setting.word(&Part::ALL).map(|_| ());
-                        };
-                        c.leave_out(*part);
-                    }
+                if setting.text() == "none" {
+                    return Ok(());
+                }
+                if c.mode != Mode::Robust {
+                    return Err(setting.bad("left out, or none, in every mode but robust"));
+                }
+                for name in setting.text().split('+') {
+                    let Some(part) = PARTS.iter().find(|part| part.name == name) else {
+                        return setting.word(NAMES);
+                    };
+                    c.leave_out(part);
                 }
                 Ok(())
             },
@@ -226,12 +215,6 @@ impl Configuration for Config {
             "between an epoch and an hour",
             update,
         )?;
-        OutOfRange::unless(
-            self.told_delay_min_ms != Some(0.0),
-            "told_delay_min_ms",
-            "above 0",
-            0.0,
-        )?;
         self.validate_recovery()?;
         match self.slow_start_exit {
             SlowStartExit::Multiple(n) => {
@@ -246,9 +229,13 @@ impl Configuration for Config {
 
     fn check(&self) -> Result<(), String> {
         self.validate().map_err(|error| error.to_string())?;
-        let told = self.told_delay_min_ms.is_some();
-        if self.mode == Mode::Prototype && (told || self.robust != robust::Config::OFF) {
-            return Err("verus: prototype mode takes no part of the default mode".to_owned());
+        if self.mode == Mode::Prototype
+            && (self.told_d_min.is_some() || self.point_memory.is_some())
+        {
+            return Err(
+                "verus: prototype mode takes no told D_min, and nothing of the default mode"
+                    .to_owned(),
+            );
         }
         Ok(())
     }
@@ -267,7 +254,7 @@ impl Configured for Config {
     fn build(&self, seed: u64) -> Box<dyn Controller> {
         let config = self.clone();
         match self.mode {
-            Mode::Prototype => Box::new(Prototype::new(config, seed).expect(CHECKED)),
+            Mode::Prototype => Box::new(Prototype::new(config).expect(CHECKED)),
             Mode::Paper | Mode::Robust => Box::new(Verus::new(config, seed).expect(CHECKED)),
         }
     }
@@ -319,16 +306,16 @@ mod tests {
             applied.map_err(|problem| problem.to_string())
         };
         for (mode, _) in &MODES[1..] {
-            let words = "without must be left out, or none, in every mode but robust, not `floor`";
+            let words = "without must be left out, or none, in every mode but robust, not `drains`";
             assert_eq!(
-                read(&format!("verus:without=floor,mode={mode}")),
+                read(&format!("verus:without=drains,mode={mode}")),
                 Err(words.to_owned())
             );
             assert_eq!(read(&format!("verus:without=none,mode={mode}")), Ok(()));
         }
-        assert_eq!(read("verus:without=floor"), Ok(()));
-        assert_eq!(read("verus:without=floor+chance"), Ok(()));
-        assert!(read("verus:without=floor+roof").is_err());
+        assert_eq!(read("verus:without=drains"), Ok(()));
+        assert_eq!(read("verus:without=drains+losses"), Ok(()));
+        assert!(read("verus:without=drains+roof").is_err());
     }
 
     #[test]

@@ -52,17 +52,6 @@ const NEVER: Kept = Kept {
     updated: None,
 };
 
-/// Bounds of the curve, where they are known.
-#[derive(Clone, Copy, Debug)]
-pub struct Bounds {
-    /// D_min, in ms.
-    pub delay_min: f64,
-    /// The most that each packet adds to the delay, in ms.
-    pub at_most: f64,
-    /// The least that each packet beyond the bandwidth-delay product adds to the delay, in ms.
-    pub at_least: f64,
-}
-
 /// The fitted curve as a lookup table.
 #[derive(Debug, Default)]
 struct Curve {
@@ -71,7 +60,6 @@ struct Curve {
     table: Vec<u32>,
     /// The fit's own values at the last two windows, for the slope beyond.
     last: [f64; 2],
-    bounds: Option<Bounds>,
 }
 
 impl Curve {
@@ -82,11 +70,7 @@ impl Curve {
 
     /// Adds the delay in ms of the next window.
     #[inline]
-    fn push(&mut self, mut delay_ms: f64) {
-        if let Some(bounds) = &self.bounds {
-            let window = (self.table.len() + 1) as f64;
-            delay_ms = delay_ms.min(bounds.delay_min + bounds.at_most * window);
-        }
+    fn push(&mut self, delay_ms: f64) {
         self.last = [self.last[1], delay_ms];
         // Saturates below zero and above 71 minutes.
         let micros = (delay_ms * 1000.0) as u32;
@@ -151,8 +135,9 @@ impl Profile {
         self.kept.len().saturating_sub(1)
     }
 
-    /// Fits the curve anew to the points, within `bounds`. A point loses half its weight in each `memory`, if at all.
-    pub fn refit(&mut self, now: Time, fit: Fit, memory: Option<Duration>, bounds: Option<Bounds>) {
+    /// Fits the curve anew to the points. A point loses half its weight in each `memory`, if at all. Each packet of window
+    /// adds at least `least_slope` ms to a monotone curve.
+    pub fn refit(&mut self, now: Time, fit: Fit, memory: Option<Duration>, least_slope: f64) {
         self.points.clear();
         for (window, kept) in self.kept.iter_mut().enumerate() {
             let Some(updated) = kept.updated else {
@@ -179,8 +164,6 @@ impl Profile {
             self.kept.pop();
         }
         let largest = self.largest();
-        self.curve.bounds = bounds;
-        let least_slope = bounds.map_or(0.0, |bounds| bounds.at_least);
         match fit {
             Fit::Monotone => {
                 self.monotone
@@ -219,7 +202,6 @@ impl Profile {
             .filter_map(|window| self.delay_at(window as f64 / factor))
             .collect();
         self.curve.clear();
-        self.curve.bounds = None;
         delays.into_iter().for_each(|delay| self.curve.push(delay));
         self.cursor = 0;
     }
@@ -370,7 +352,7 @@ mod tests {
                 0.875,
             );
         }
-        profile.refit(Time::ZERO, fit, None, None);
+        profile.refit(Time::ZERO, fit, None, 0.0);
         profile
     }
 
@@ -392,7 +374,7 @@ mod tests {
         profile.add(Time::ZERO, 2.0, old, 0.0);
         let later = Time::ZERO + memory * 9;
         profile.add(later, 1.0, Duration::from_millis(40), 0.0);
-        profile.refit(later, Fit::Monotone, Some(memory), None);
+        profile.refit(later, Fit::Monotone, Some(memory), 0.0);
         assert_eq!(profile.snapshot().points, [(1.0, 40.0)]);
         assert_eq!(profile.largest(), 1);
     }
@@ -448,20 +430,6 @@ mod tests {
         let flat = (1..=30).map(|w| (f64::from(w), 40.0));
         let mut profile = fitted(flat, Fit::Monotone);
         assert_eq!(profile.whole_window_at(42.0), None);
-    }
-
-    #[test]
-    fn the_curve_keeps_within_its_bounds() {
-        // 1 packet/ms and D_min = 40: W packets take at most 40 + W ms, whatever was charted.
-        let bounds = Bounds {
-            delay_min: 40.0,
-            at_most: 1.0,
-            at_least: 0.0,
-        };
-        let mut profile = Profile::new();
-        profile.add(Time::ZERO, 10.0, Duration::from_millis(500), 0.0);
-        profile.refit(Time::ZERO, Fit::Monotone, None, Some(bounds));
-        assert_eq!(profile.delay_at(10.0), Some(50.0));
     }
 
     fn points() -> impl Strategy<Value = Vec<(f64, f64)>> {

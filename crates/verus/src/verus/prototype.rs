@@ -31,9 +31,9 @@ use super::window;
 
 /// A loss does not end slow start while the window is at most this many packets.
 const LOSSES_COUNT_ABOVE: f64 = 20.0;
-/// By how much D_min is raised, in ms, when D_est has come down to it, the delay is still above R · D_min, and few packets
+/// By how much D_min is raised when D_est has come down to it, the delay is still above R · D_min, and few packets
 /// are in flight.
-const RAISED_BY_MS: f64 = 10.0;
+const RAISED_BY: Duration = Duration::from_millis(10);
 /// "Few in flight" is fewer packets than this.
 const FEW_IN_FLIGHT: u64 = 2;
 /// When a delay has ended slow start, D_est begins at this share of R · D_min.
@@ -61,9 +61,8 @@ pub struct Prototype {
     /// W, in packets.
     window: f64,
     /// D_est, in ms.
-    estimate: f64,
-    /// D_min, in ms.
-    delay_min: Option<f64>,
+    d_est: f64,
+    d_min: Option<Duration>,
     /// Packets that epochs have granted and that have not left yet.
     budget: f64,
     /// Packets that slow start has granted and that have not left yet.
@@ -83,18 +82,18 @@ impl Prototype {
     ///
     /// # Errors
     /// Names the parameter that is out of range.
-    pub fn new(config: Config, seed: u64) -> Result<Self, OutOfRange> {
+    pub fn new(config: Config) -> Result<Self, OutOfRange> {
         config.validate()?;
         Ok(Prototype {
-            epochs: Epochs::new(config.epoch, seed),
+            epochs: Epochs::new(config.epoch),
             config,
             phase: Phase::SlowStart,
             packet_size: Bytes::new(1),
             delay: DelayEstimator::new(),
             profile: Profile::new(),
             window: 1.0,
-            estimate: 0.0,
-            delay_min: None,
+            d_est: 0.0,
+            d_min: None,
             budget: 0.0,
             granted: 1,
             in_flight: 0,
@@ -110,8 +109,7 @@ impl Prototype {
     #[inline]
     fn decide(&mut self, now: Time, turn: Turn) {
         let config = &self.config;
-        let (Some(report), Some(delay_min)) = (self.delay.end_epoch(now, config), self.delay_min)
-        else {
+        let (Some(report), Some(d_min)) = (self.delay.end_epoch(now, config), self.d_min) else {
             return;
         };
         let by_threshold = match self.phase {
@@ -119,17 +117,16 @@ impl Prototype {
             Phase::Tracking => false,
             Phase::Recovery { by_threshold } => by_threshold,
         };
-        let above = report.tested / delay_min > config.ratio;
+        let above = report.d_max / d_min.as_millis_f64() > config.ratio;
         if !(above && by_threshold) {
-            self.estimate =
-                window::next_estimate(self.estimate, &report, delay_min, turn.ended, config);
+            self.d_est = window::next_d_est(self.d_est, &report, d_min, turn.ended, config);
         }
-        let at_floor = above && !by_threshold && self.estimate <= delay_min;
+        let at_floor = above && !by_threshold && self.d_est <= d_min.as_millis_f64();
         let few = self.in_flight < FEW_IN_FLIGHT;
         if at_floor && few {
-            self.delay_min = Some(delay_min + RAISED_BY_MS);
+            self.d_min = Some(d_min + RAISED_BY);
         }
-        let Some(wanted) = self.profile.whole_window_at(self.estimate) else {
+        let Some(wanted) = self.profile.whole_window_at(self.d_est) else {
             return self.restart();
         };
         let current = match config.window_reference {
@@ -152,11 +149,11 @@ impl Prototype {
         }
         self.in_flight = self.in_flight.saturating_sub(1);
         if self.phase == Phase::SlowStart
-            && (self.config.slow_start_exit).is_exceeded(acked.rtt, self.delay_min)
+            && (self.config.slow_start_exit).is_exceeded(acked.rtt, self.d_min)
         {
             self.cut(now, packet.window, true);
-            if let Some(least) = self.delay_min {
-                self.estimate = SHARE_OF_TOLERATED * least * self.config.ratio;
+            if let Some(least) = self.d_min {
+                self.d_est = SHARE_OF_TOLERATED * least.as_millis_f64() * self.config.ratio;
             }
         }
         if let Phase::Recovery { .. } = self.phase
@@ -166,12 +163,11 @@ impl Prototype {
             self.delay.discard_epoch();
         }
         self.delay.on_sample(now, acked.rtt);
-        let delay_ms = acked.rtt.as_millis_f64();
-        self.delay_min = Some(self.delay_min.map_or(delay_ms, |least| least.min(delay_ms)));
+        self.d_min = Some(self.d_min.map_or(acked.rtt, |least| least.min(acked.rtt)));
         if let Phase::Recovery { .. } = self.phase {
             self.window += 1.0 / self.window;
             if let Some(delay) = self.profile.delay_at(self.window) {
-                self.estimate = self.estimate.min(delay);
+                self.d_est = self.d_est.min(delay);
             }
             return;
         }
@@ -195,7 +191,7 @@ impl Prototype {
             self.refit(now);
         }
         if let Some(delay) = self.profile.delay_at(self.window) {
-            self.estimate = delay;
+            self.d_est = delay;
         }
         self.phase = Phase::Recovery { by_threshold };
         self.budget = 0.0;
@@ -226,8 +222,8 @@ impl Prototype {
         self.delay = DelayEstimator::new();
         self.profile.clear();
         self.window = 1.0;
-        self.estimate = 0.0;
-        self.delay_min = None;
+        self.d_est = 0.0;
+        self.d_min = None;
         self.budget = 0.0;
         self.granted = 1;
         self.in_flight = 0;
@@ -237,7 +233,7 @@ impl Prototype {
     }
 
     fn refit(&mut self, now: Time) {
-        self.profile.refit(now, self.config.fit, None, None);
+        self.profile.refit(now, self.config.fit, None, 0.0);
         self.refit_at = now + self.config.update_interval;
     }
 
@@ -279,8 +275,8 @@ impl Controller for Prototype {
     fn on_timeout(&mut self, _timeout: &Timeout<'_>) {
         self.in_flight = 0;
         self.session_start = self.next_number;
-        if let Some(least) = self.delay_min {
-            self.estimate = least;
+        if let Some(least) = self.d_min {
+            self.d_est = least.as_millis_f64();
         }
         if self.phase == Phase::SlowStart {
             self.granted = self.granted.max(1);
@@ -289,7 +285,7 @@ impl Controller for Prototype {
 
     #[inline]
     fn on_tick(&mut self, now: Time, _in_flight: Bytes) {
-        let Some(turn) = self.epochs.turn(now, 0.0) else {
+        let Some(turn) = self.epochs.turn(now, || 0.0) else {
             return;
         };
         if now >= self.refit_at && self.phase == Phase::Tracking {
@@ -338,9 +334,12 @@ impl Controller for Prototype {
 
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
         record("window_packets", self.window);
-        record("delay_estimate_ms", self.estimate);
-        record("delay_max_ms", self.delay.delay_max().unwrap_or(f64::NAN));
-        record("delay_min_ms", self.delay_min.unwrap_or(f64::NAN));
+        record("delay_estimate_ms", self.d_est);
+        record("delay_max_ms", self.delay.d_max().unwrap_or(f64::NAN));
+        record(
+            "delay_min_ms",
+            self.d_min.map_or(f64::NAN, Duration::as_millis_f64),
+        );
         record("restarts", self.restarts as f64);
     }
 
@@ -357,7 +356,7 @@ mod tests {
     use verus_core::testing::{self, Path};
 
     fn path() -> Path<Prototype> {
-        Path::new(Prototype::new(Config::preset(Mode::Prototype), 1).expect("in range"))
+        Path::new(Prototype::new(Config::preset(Mode::Prototype)).expect("in range"))
     }
 
     /// One packet at a time, each answered after 40 ms, until the window has grown.
@@ -434,7 +433,7 @@ mod tests {
             steps in testing::steps(),
         ) {
             let config = Config { ratio, ..Config::preset(Mode::Prototype) };
-            stays_sound(|| Prototype::new(config.clone(), 1).expect("in range"), &steps);
+            stays_sound(|| Prototype::new(config.clone()).expect("in range"), &steps);
         }
     }
 }

@@ -9,25 +9,22 @@ use super::delay::DelayReport;
 /// D_est,i+1 in ms from D_est,i (Eq. 4). `times` is the length of the epoch that ends, in ε: above 1 if it ended late,
 /// by jitter or by a late tick. The step is multiplied by it.
 #[inline]
-pub fn next_estimate(
-    estimate: f64,
+pub fn next_d_est(
+    d_est: f64,
     report: &DelayReport,
-    delay_min: f64,
+    d_min: Duration,
     times: f64,
     config: &Config,
 ) -> f64 {
-    if report.tested / delay_min > config.ratio {
-        let lower = estimate - times * config.increment_ms;
+    let (delta_1, delta_2) = (times * config.decrement_ms, times * config.increment_ms);
+    let d_min = d_min.as_millis_f64();
+    if report.d_max / d_min > config.ratio {
         // The paper states no floor here; without any, the estimate would go below zero.
-        if config.floor {
-            lower.max(delay_min)
-        } else {
-            lower.max(0.0)
-        }
-    } else if report.change > config.change_threshold_ms {
-        (estimate - times * config.decrement_ms).max(delay_min)
+        (d_est - delta_2).max(if config.floor { d_min } else { 0.0 })
+    } else if report.delta_d > config.change_threshold_ms {
+        (d_est - delta_1).max(d_min)
     } else {
-        estimate + times * config.increment_ms
+        d_est + delta_2
     }
 }
 
@@ -52,27 +49,28 @@ mod tests {
     use super::*;
     use crate::verus::config::Mode;
 
-    fn estimate(tested: f64, change: f64, from: f64) -> f64 {
+    fn next(d_max: f64, delta_d: f64, from: f64) -> f64 {
         let config = Config {
             ratio: 2.0,
-            ..Config::preset(Mode::Robust)
+            floor: true,
+            ..Config::preset(Mode::Paper)
         };
-        let report = DelayReport { tested, change };
-        next_estimate(from, &report, 40.0, 1.0, &config)
+        let report = DelayReport { d_max, delta_d };
+        next_d_est(from, &report, Duration::from_millis(40), 1.0, &config)
     }
 
     #[test]
     fn above_the_ratio_the_estimate_falls_by_delta_2_and_stops_at_the_minimum() {
-        assert_eq!(estimate(80.1, -5.0, 70.0), 68.0);
-        assert_eq!(estimate(80.1, -5.0, 41.0), 40.0);
+        assert_eq!(next(80.1, -5.0, 70.0), 68.0);
+        assert_eq!(next(80.1, -5.0, 41.0), 40.0);
     }
 
     #[test]
     fn at_the_ratio_itself_the_sign_of_the_change_decides() {
-        assert_eq!(estimate(80.0, 1.0, 70.0), 69.0);
-        assert_eq!(estimate(80.0, 0.0, 70.0), 72.0);
-        assert_eq!(estimate(60.0, -1.0, 70.0), 72.0);
-        assert_eq!(estimate(60.0, 1.0, 40.5), 40.0);
+        assert_eq!(next(80.0, 1.0, 70.0), 69.0);
+        assert_eq!(next(80.0, 0.0, 70.0), 72.0);
+        assert_eq!(next(60.0, -1.0, 70.0), 72.0);
+        assert_eq!(next(60.0, 1.0, 40.5), 40.0);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 """What each part of Verus's default mode is worth: all of it but one, over recordings, paths and crowds.
 
 Not a published result but a question to our own additions to one. Each part that the default mode adds to the paper
-is left out by itself (`verus:without=PART`); paper and prototype mode stand below. A part that makes no number worse
-by leaving has no reason to stay.
+is left out by itself (`verus:without=PART`, or the paper's reading of a key); paper and prototype mode stand below.
+With one seed; `elimination` has intervals, and says how few parts are enough.
 """
 
 from __future__ import annotations
@@ -42,8 +42,15 @@ CHANNELS = {
     "highway down": Place("highway-driving-lte-down", "verus-2015/highway-driving.down"),
 }
 
-#: The default mode whole, without each part, and what it is built on.
-PARTS: tuple[str, ...] = tuple(
+#: Where the default mode reads the paper otherwise, and the key that reads it as the paper does.
+READINGS = {
+    "monotone": "fit=interpolation",
+    "memory": "point_memory_ms=0",
+    "in-flight": "window_reference=current_window",
+    "early-exit": "exit_multiple=15",
+}
+#: What the default mode adds, by the names that `without` takes.
+ADDITIONS: tuple[str, ...] = tuple(
     part
     for scheme in json.loads(_verus.list_schemes())
     if scheme["name"] == "verus"
@@ -52,9 +59,26 @@ PARTS: tuple[str, ...] = tuple(
     for part in re.split(", | or ", key["unit"])
     if part != "none"
 )
+#: Both are the parts of the default mode.
+PARTS = (*READINGS, *ADDITIONS)
+
+
+def left_out(parts: Sequence[str]) -> str:
+    """The keys that leave these parts out, after another key.
+
+    Example:
+        >>> left_out([]), left_out(["memory", "drains", "losses"])
+        ('', ',point_memory_ms=0,without=drains+losses')
+    """
+    keys = [READINGS[part] for part in parts if part in READINGS]
+    added = [part for part in parts if part not in READINGS]
+    return "".join(f",{key}" for key in [*keys, *([f"without={'+'.join(added)}"] if added else [])])
+
+
+#: The default mode whole, without each part, and what it is built on.
 VARIANTS = {
     "(nothing)": "",
-    **{part: f",without={part}" for part in PARTS},
+    **{part: left_out([part]) for part in PARTS},
     "(paper mode)": ",mode=paper",
     "(paper mode, a silence counts as delay)": ",mode=paper,silent_epoch=since_last_ack",
     "(prototype mode)": ",mode=prototype",
@@ -206,8 +230,7 @@ CAUSES = {
     "default mode": "",
     "+ D_min told": _TOLD,
     "+ Eq. 5 with the current window": _CURRENT,
-    "+ without full-pipe": f"{_CURRENT},without=full-pipe",
-    "+ 6 packets on top": f"{_CURRENT},without=full-pipe,additive_increase=6",
+    "+ without capacity": f"{_CURRENT},without=capacity",
     "paper mode": ",mode=paper",
     "paper mode, D_min told": f",mode=paper{_TOLD}",
 }

@@ -27,6 +27,10 @@ def runs(column: Column) -> list[Run]:
     return learnt.runs(column, duration_s=DURATION_S)
 
 
+#: Steps of the curve's delays.
+RESOLUTION_MS = 1e-3
+
+
 def _steepness(known: Sequence[Profile]) -> Array:
     """Of each curve, ms a packet: from end to end of the windows that all of them cover."""
     low, high = max(one.curve_window[0] for one in known), min(one.curve_window[-1] for one in known)
@@ -46,7 +50,8 @@ def _of_run(found: Found, row: Mapping[str, Any]) -> Mapping[str, float]:
     before = _seconds_before(found, row, known)
     high, low = np.percentile(steepness, [90, 10])
     return {
-        "evolves": float(high / low),
+        # The curve is kept in steps of 1 µs: it may be flat for all that can be told.
+        "evolves": float(high / max(low, RESOLUTION_MS)),
         **{key: float(stats.spearmanr(values, steepness).statistic) for key, values in before.items()},
     }
 

@@ -24,7 +24,6 @@ SENDERS = {"Verus": "verus:ratio=2", "Cubic": "cubic", "NewReno": "newreno", "Ve
 BESIDE = {
     "Verus, paper mode": "verus:ratio=2,mode=paper",
     "Verus, prototype mode": "verus:ratio=2,mode=prototype",
-    "Verus, robust mode with regrowth=0": "verus:ratio=2,regrowth=0",
 }
 
 
@@ -161,7 +160,7 @@ EXPERIMENT = Reproduction(
         "0 to 1 %. Each is drawn uniformly every 5 s, five times over, the same for every sender; a change of delay "
         "leaves packets under way in order. One flow at a time, R = 2. Left open and chosen: 200 s; a drop-tail "
         "buffer of 1000 packets of 1500 bytes, which is what netem holds unless told otherwise. Delay is time in "
-        "that buffer. The table also has Verus's other modes, and robust mode without its limit on regrowth."
+        "that buffer. The table also has Verus's other modes."
     ),
     channels={},
     runs=runs,

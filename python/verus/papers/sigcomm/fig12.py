@@ -19,7 +19,7 @@ DURATION_S = PHASES * STEP_S
 OLDEST, NEWEST = "the oldest leaves first", "the newest leaves first"
 #: As we ship it; for the table, without its bounds from the delivery rate, and as the authors released it.
 CHECKED = "robust"
-MODES = {CHECKED: "", "capacity_bounds=no": ",capacity_bounds=no", "prototype": ",mode=prototype"}
+MODES = {CHECKED: "", "without=capacity": ",without=capacity", "prototype": ",mode=prototype"}
 
 
 def _flows(order: str) -> list[dict[str, Any]]:

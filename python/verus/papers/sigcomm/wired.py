@@ -36,7 +36,7 @@ RATIOS = (2, 4, 6)
 BUFFERS = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 #: Each of these decisions as paper or prototype mode has it, the others as robust mode has them.
-DECISIONS = ("capacity_bounds=no", "window_reference=current_window", "fit=penalised", "epoch_jitter=0")
+DECISIONS = ("without=capacity", "window_reference=current_window", "fit=penalised", "without=losses")
 _DECIDED = "decisions"
 
 #: How often the checked setting is run, with seeds one after the other.

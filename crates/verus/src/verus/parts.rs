@@ -1,0 +1,243 @@
+//! What the default mode adds to the paper's loop: a list of parts.
+//!
+//! Half of the parts are other readings of what the paper leaves open, fields of the [configuration](super::config). The
+//! other half are boxes behind one trait: a box answers some of a few questions, each a method of [`Part`]: what **holds**
+//! the window for an epoch, what **bounds** it, how its packets **leave**, what the path **teaches** of the curve, what a
+//! **loss** says beyond Eq. 6. Whatever no box answers, the paper answers. [`PARTS`] is the mode: without a line of it (and
+//! the file that the line names), the part is gone. In paper mode there is none.
+//!
+//! What each is worth, `verus reproduce ablation` and `verus reproduce elimination` measure; `docs/verus.md` has the table.
+
+pub mod capacity;
+pub mod departures;
+pub mod drains;
+pub mod losses;
+pub mod outages;
+
+use std::fmt;
+
+use verus_core::controller::{Acked, Departure};
+use verus_core::units::{Duration, Time};
+
+use super::config::Config;
+use capacity::Capacity;
+use departures::Departures;
+use drains::Drains;
+use losses::Losses;
+use outages::Outages;
+
+/// A line of the default mode's list.
+pub struct Listed {
+    /// Its name in a scheme.
+    pub name: &'static str,
+    /// Makes the box, as at the beginning of a flow whose seed is given; `None` of a reading.
+    pub make: Option<fn(u64) -> Box<dyn Part>>,
+    /// Leaves its fields as the paper has them.
+    pub leave_out: fn(&mut Config, Config),
+}
+
+/// The default mode's parts, the boxes in the order in which they bound the window.
+pub const PARTS: [Listed; 10] = [
+    Listed {
+        name: "monotone",
+        make: None,
+        leave_out: |config, paper| config.fit = paper.fit,
+    },
+    Listed {
+        name: "memory",
+        make: None,
+        leave_out: |config, paper| config.point_memory = paper.point_memory,
+    },
+    Listed {
+        name: "in-flight",
+        make: None,
+        leave_out: |config, paper| config.window_reference = paper.window_reference,
+    },
+    Listed {
+        name: "floor",
+        make: None,
+        leave_out: |config, paper| config.floor = paper.floor,
+    },
+    Listed {
+        name: "early-exit",
+        make: None,
+        leave_out: |config, paper| config.slow_start_exit = paper.slow_start_exit,
+    },
+    Listed {
+        name: "capacity",
+        make: Some(|_| Box::<Capacity>::default()),
+        leave_out: |_, _| {},
+    },
+    Listed {
+        name: "drains",
+        make: Some(|_| Box::<Drains>::default()),
+        leave_out: |_, _| {},
+    },
+    Listed {
+        name: "losses",
+        make: Some(|_| Box::<Losses>::default()),
+        leave_out: |config, paper| {
+            config.undo = paper.undo;
+            config.recovery.loss = paper.recovery.loss;
+        },
+    },
+    Listed {
+        name: "outages",
+        make: Some(|_| Box::<Outages>::default()),
+        leave_out: |config, paper| {
+            config.silent_epoch = paper.silent_epoch;
+            config.recovery.timeout.max = paper.recovery.timeout.max;
+            config.recovery.probe_with_new_data = paper.recovery.probe_with_new_data;
+        },
+    },
+    Listed {
+        name: "departures",
+        make: Some(|seed| Box::new(Departures::new(seed))),
+        leave_out: |_, _| {},
+    },
+];
+
+/// What a part knows of the flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// Now.
+    pub now: Time,
+    /// R.
+    pub ratio: f64,
+    /// ε.
+    pub epoch: Duration,
+    /// M.
+    pub decrease_factor: f64,
+    /// D_min.
+    pub d_min: Duration,
+    /// D_est, in ms.
+    pub d_est: f64,
+    /// The smoothed round-trip time.
+    pub rtt: Duration,
+    /// When a packet's delay last was no more than [`NEAR`] · D_min: its own queue, and that of all others, was empty.
+    pub met: Time,
+    /// When the last [outage](outages) ended. What is learned over time learns nothing from an outage.
+    pub outage: Time,
+    /// Packets in flight.
+    pub in_flight: u64,
+    /// Whether slow start is over.
+    pub settled: bool,
+}
+
+/// A flow is alone if it has met D_min within [`ALONE_WITHIN`] + R · [`ALONE_WITHIN_PER_RATIO`]. Alone, D_est swings between
+/// D_min and R · D_min: it falls by δ₂ = 2 ms in each epoch of 5 ms, which with a D_min of 40 ms takes about 100 ms for each
+/// unit of R − 1, and as long to rise again; a few round trips pass meanwhile. Where flows share a path, the queue stands.
+const ALONE_WITHIN: Duration = Duration::from_millis(40);
+/// See [`ALONE_WITHIN`].
+const ALONE_WITHIN_PER_RATIO: Duration = Duration::from_millis(180);
+
+/// What the path takes longer than D_min is its own jitter up to this much: a drain watches for so long, and a silence of so
+/// much is no outage.
+pub const WATCH: Duration = Duration::from_millis(50);
+
+/// Delays whose ratio is at most this are the same: a slow link's own jitter is about as large.
+pub const NEAR: f64 = 1.1;
+
+impl Flow {
+    /// Whether the flow has the path to itself, as far as it can tell: it has met D_min lately.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        self.unmet_for() < ALONE_WITHIN + ALONE_WITHIN_PER_RATIO.mul_f64(self.ratio)
+    }
+
+    /// How long ago the flow has met D_min.
+    #[inline]
+    pub fn unmet_for(&self) -> Duration {
+        self.now.since(self.met)
+    }
+}
+
+/// Whether an epoch decides.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Hold {
+    /// It does.
+    Free,
+    /// It does not: in place of a budget, so many packets may be in flight.
+    Held {
+        /// How many.
+        packets: u64,
+    },
+    /// It does, and its delays say nothing of the window: it was held just now. D_min, where it has risen.
+    Released {
+        /// What it has risen to.
+        risen: Option<Duration>,
+    },
+}
+
+/// How the packets of an epoch leave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Leave {
+    /// At once, as far as the budget goes.
+    AtOnce,
+    /// Spread over the epoch.
+    Spread,
+    /// As acknowledgements make room in the window.
+    Refilled,
+}
+
+/// A box of the default mode.
+pub trait Part: fmt::Debug + Send {
+    /// A packet was acknowledged.
+    fn on_acked(&mut self, _flow: &Flow, _acked: &Acked) {}
+
+    /// So many packets were declared lost.
+    fn on_lost(&mut self, _flow: &Flow, _packets: usize) {}
+
+    /// Losses were answered: Eq. 6 has cut the window to `kept` packets.
+    fn on_cut(&mut self, _flow: &Flow, _kept: f64) {}
+
+    /// A cut is taken back, of losses or of a timeout: all that was declared lost has arrived after all. So does what the last
+    /// losses taught: what has held up these packets has most likely held up those too.
+    fn takes_back(&mut self) {}
+
+    /// Whether this acknowledgement has ended an outage.
+    fn ends_outage(&self, _flow: &Flow) -> bool {
+        false
+    }
+
+    /// What holds the window in the epoch that begins.
+    fn holds(&mut self, _flow: &Flow) -> Hold {
+        Hold::Free
+    }
+
+    /// The window within what bounds it, in packets.
+    fn bounds(&self, _flow: &Flow, window: f64) -> f64 {
+        window
+    }
+
+    /// How the packets of the epoch that begins leave, if so many may.
+    fn leaves(&self, _flow: &Flow, _packets: f64) -> Leave {
+        Leave::AtOnce
+    }
+
+    /// By which share of ε the epoch that begins ends late.
+    fn is_late(&mut self, _flow: &Flow) -> f64 {
+        0.0
+    }
+
+    /// D_min is never less.
+    fn least_delay(&self, _epoch: Duration) -> Duration {
+        Duration::ZERO
+    }
+
+    /// The curve is about to be fitted: the least slope that it may have, in ms a packet.
+    fn teaches(&mut self, _flow: &Flow) -> f64 {
+        0.0
+    }
+
+    /// Whether the delay of this packet depends on its window, so that it belongs in the profile.
+    fn charts(&self, _packet: &Departure) -> bool {
+        true
+    }
+
+    /// Packets are `factor` times as many from now on, for the same bytes.
+    fn rescale(&mut self, _factor: f64) {}
+
+    /// Reports to a recorder what is to be seen over time.
+    fn probe(&self, _flow: &Flow, _record: &mut dyn FnMut(&'static str, f64)) {}
+}

@@ -1,0 +1,378 @@
+"""How many parts Verus's default mode needs: the part whose absence costs least is left out, again and again.
+
+Leaving out one part at a time (`ablation`) overlooks that two parts may do the same: each alone seems to be worth
+nothing. So the least valuable part goes first, then the least valuable of those that remain, until none is left. Each
+step is chosen on one half of the channels and seeds; what it costs is measured on the other half, with intervals, and
+so is each part left out by itself. What it does to the papers' claims, `verus reproduce all --modes KEYS` says; that
+takes longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import RenderableType
+
+from verus.lab import metric_rows
+from verus.lab.interval import INTERVAL_NOTE, half_width
+from verus.lab.results import Results
+from verus.lab.runner import Progress, run_all
+from verus.lab.scenario import Run
+from verus.papers.experiment import Experiment, Options, Work
+from verus.papers.own.ablation import PARTS, left_out
+from verus.papers.reproduction import Column, Place, columns_for
+from verus.report.grid import Grid, to_csv
+from verus.report.page import Page, Section
+
+NAME = "elimination"
+
+#: Where one flow is alone, built-in channels and the recordings that stand for them: those on which parts are chosen,
+#: and those on which the choice is judged.
+CHOSEN_ON = {
+    "campus up": Place("campus-pedestrian-3g-up", "cs244-2017/camp_ped_2min"),
+    "city up": Place("city-driving-3g-up", "verus-2015/city-driving.up"),
+    "highway down": Place("highway-driving-lte-down", "verus-2015/highway-driving.down"),
+    "T-Mobile LTE": Place("shopping-mall-lte-down", "cs244-2017/TMobile-LTE-driving.up"),
+    "Verizon LTE": Place("city-stationary-lte-up", "mahimahi/Verizon-LTE-short.up"),
+    "city down": Place("city-driving-lte-down", "verus-2015/city-driving.down"),
+}
+JUDGED_ON = {
+    "highway up": Place("highway-driving-3g-up", "cs244-2017/highway_drive_2min"),
+    "campus down": Place("campus-pedestrian-lte-down", "verus-2015/campus-pedestrian.down"),
+    "EVDO": Place("city-waterfront-3g-up", "cs244-2017/Verizon-EVDO-driving.up"),
+    "UMTS": Place("city-waterfront-3g-down", "mahimahi/TMobile-UMTS-driving.down"),
+    "AT&T LTE": Place("city-driving-lte-up", "cs244-2017/ATT-LTE-driving-2016.up"),
+    "Times Square LTE": Place("city-waterfront-lte-down", "nyc-2019/trace-3205967-timessquare"),
+}
+#: Where flows share a link, likewise.
+SHARED_CHOSEN, SHARED_JUDGED = ("rate:20", "city down"), ("rate:12", "Times Square LTE")
+
+#: Stretches begin at these seconds of a channel, and last so long.
+OFFSETS_S, STRETCH_S = (0, 20, 40), 60
+#: Seeds on which parts are chosen, and those on which the choice is judged.
+CHOSEN_SEEDS, JUDGED_SEEDS = (1,), (6, 7, 8, 9, 10)
+#: The seconds between the starts of flows that share a link.
+APART_S = 0.5
+CROWDS = (2, 5, 10)
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Half:
+    """What is run: the half on which parts are chosen, or the one on which the choice is judged.
+
+    Attributes:
+        alone: Where one flow is alone, with the second at which each stretch begins.
+        shared: Likewise of many flows.
+        seeds: Of every run.
+    """
+
+    alone: Sequence[str]
+    shared: Sequence[str]
+    seeds: Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A number that parts are to improve.
+
+    Attributes:
+        name: Of its column.
+        read: From the rows of one seed.
+        worth: As much of it as counts for one in a score; negative where less is better.
+        suite: The runs it is read from.
+    """
+
+    name: str
+    read: Callable[[Rows], float]
+    worth: float
+    suite: str
+
+
+def _used(rows: Rows) -> float:
+    return 100.0 * float(np.mean([row["utilization"] for row in rows]))
+
+
+def _lost(rows: Rows) -> float:
+    return 100.0 * float(np.mean([row["loss_rate"] for row in rows]))
+
+
+def _p95(rows: Rows) -> float:
+    return float(np.mean([row["qdelay_p95_ms"] or 1e3 for row in rows]))
+
+
+def _delay(rows: Rows) -> float:
+    return float(np.mean([row["qdelay_mean_ms"] or 1e3 for row in rows]))
+
+
+def _fair(rows: Rows) -> float:
+    return float(np.mean([row["jain_active"] for row in rows]))
+
+
+def _shares(row: Mapping[str, Any]) -> list[float]:
+    return [flow["throughput_mbps"] for flow in row["per_flow"]]
+
+
+def _share_of_first(rows: Rows) -> float:
+    return float(np.mean([2 * _shares(row)[0] / sum(_shares(row)) for row in rows]))
+
+
+def _largest_over_smallest(rows: Rows) -> float:
+    return float(np.mean([max(_shares(row)) / max(min(_shares(row)), 1e-3) for row in rows]))
+
+
+#: What a score weighs, each by how much of it counts as much as a point of the capacity of a recording.
+MEASURES = (
+    Measure(name="alone, used %", read=_used, worth=1.0, suite="alone"),
+    Measure(name="alone, p95 ms", read=_p95, worth=-5.0, suite="alone"),
+    *(
+        measure
+        for count in CROWDS
+        for measure in (
+            Measure(name=f"{count} flows, Jain", read=_fair, worth=0.02, suite=f"{count} flows"),
+            Measure(name=f"{count} flows, ms", read=_delay, worth=-5.0, suite=f"{count} flows"),
+        )
+    ),
+    Measure(name="buffers, used %", read=_used, worth=2.0, suite="buffers"),
+    Measure(name="buffers, lost %", read=_lost, worth=-1.0, suite="buffers"),
+    Measure(name="outages, used %", read=_used, worth=2.0, suite="outages"),
+    Measure(name="outages, p95 ms", read=_p95, worth=-10.0, suite="outages"),
+    Measure(name="longer path, used %", read=_used, worth=4.0, suite="longer"),
+    Measure(name="chance loss, used %", read=_used, worth=4.0, suite="chance"),
+    Measure(name="beside Cubic, share", read=_share_of_first, worth=0.1, suite="cubic"),
+    Measure(name="three round trips", read=_largest_over_smallest, worth=-0.2, suite="trips"),
+)
+
+
+def _change(
+    at_s: float, rate_mbps: float | None = None, delay_ms: float | None = None, loss: float | None = None
+) -> dict[str, Any]:
+    return {"at_s": at_s, "rate_mbps": rate_mbps, "delay_ms": delay_ms, "loss": loss}
+
+
+def _outages(*spans: tuple[float, float]) -> list[dict[str, Any]]:
+    return [change for start, end in spans for change in (_change(start, 0.0), _change(end, 8.0))]
+
+
+def _drop_tail(packets: int) -> str:
+    return f"droptail:bytes={1500 * packets}"
+
+
+def _flows(count: int) -> list[dict[str, Any]]:
+    return [{"start_s": APART_S * at} for at in range(count)]
+
+
+#: Paths of a constant rate: suite → what is run on each.
+PATHS: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "buffers": [
+        {"place": "rate:10", "queue": _drop_tail(8)},
+        {"place": "rate:10", "queue": _drop_tail(33)},
+        {"place": "rate:10", "queue": "codel"},
+        {"place": "rate:300", "queue": _drop_tail(150), "duration_s": 10.0},
+    ],
+    "outages": [
+        {"place": "rate:8", "changes": _outages((5, 5.5), (10, 14), (20, 20.2))},
+        {"place": "rate:8", "changes": [_change(5.0, loss=1.0), _change(9.0, loss=0.0)]},
+    ],
+    "longer": [{"place": "rate:10", "duration_s": 45.0, "changes": [_change(15.0, delay_ms=45.0)]}],
+    "chance": [{"place": "rate:20", "loss": 0.01}],
+    "cubic": [{"place": "rate:20", "flows": [{}, {"scheme": "cubic"}], "duration_s": 60.0}],
+    "trips": [
+        {
+            "place": "rate:30",
+            "flows": [{"delay_ms": trip / 2} for trip in (20, 50, 100)],
+            "queue": _drop_tail(125),
+            "duration_s": 60.0,
+            "ratio": 6,
+        }
+    ],
+}
+
+
+def _at(place: str, offset_s: int) -> str:
+    return place if place.startswith("rate:") else f"{place} from {offset_s} s"
+
+
+def _places() -> dict[str, Place]:
+    """Every stretch of every channel: of a built-in one another realisation, of a recording the next seconds."""
+    return {
+        _at(name, offset): Place(f"{place.built_in}@{number}", f"{place.recording}[{offset}:{offset + STRETCH_S}]")
+        for name, place in {**CHOSEN_ON, **JUDGED_ON}.items()
+        for number, offset in enumerate(OFFSETS_S, start=1)
+    }
+
+
+def _runs(column: Column, keys: str, half: Half, part: str) -> list[Run]:
+    """Those of one sender, each under its suite's name and `part`."""
+    made = []
+
+    def add(suite: str, place: str, *, seed: int, ratio: int = 2, **fields: Any) -> None:
+        told = {"duration_s": 30.0, **fields}
+        scheme = f"verus:ratio={ratio}{keys}"
+        made.append(column.run(place, scheme, seed=seed, part=f"{part}|{suite}", series=False, **told))
+
+    for seed in half.seeds:
+        for place in half.alone:
+            add("alone", place, seed=seed, duration_s=STRETCH_S)
+        for count in CROWDS:
+            for place in half.shared:
+                add(f"{count} flows", place, seed=seed, duration_s=STRETCH_S, flows=_flows(count))
+        for suite, paths in PATHS.items():
+            for path in paths:
+                add(suite, seed=seed, **path)
+    return made
+
+
+def _values(made: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Each measure, seed by seed, of the rows of one sender."""
+    suites: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for row in made:
+        suites.setdefault((row["part"].rpartition("|")[2], row["seed"]), []).append(row)
+    seeds = sorted({seed for _, seed in suites})
+    return {each.name: [each.read(suites[each.suite, seed]) for seed in seeds] for each in MEASURES}
+
+
+#: A gain in one measure makes up for as much of a loss in another.
+MOST_GAINED, MOST_LOST = 1.0, 10.0
+
+
+def cost(values: Mapping[str, Sequence[float]], whole: Mapping[str, Sequence[float]]) -> float:
+    """What is lost against the whole default mode, in points of the capacity of a recording."""
+    lost = [float(np.mean(whole[each.name]) - np.mean(values[each.name])) / each.worth for each in MEASURES]
+    return float(np.sum(np.clip(lost, -MOST_GAINED, MOST_LOST)))
+
+
+def _half(places: Iterable[str], shared: Iterable[str], seeds: Sequence[int]) -> Half:
+    """Each place with one stretch, another one for each: with all three it takes the better part of an hour."""
+    alone = [_at(place, OFFSETS_S[at % len(OFFSETS_S)]) for at, place in enumerate(places)]
+    return Half(alone=alone, shared=[_at(place, OFFSETS_S[0]) for place in shared], seeds=seeds)
+
+
+CHOSEN = _half(CHOSEN_ON, SHARED_CHOSEN, CHOSEN_SEEDS)
+JUDGED = _half(JUDGED_ON, SHARED_JUDGED, JUDGED_SEEDS)
+
+
+def eliminate(cost_of: Callable[[Sequence[Sequence[str]]], Sequence[float]], parts: Sequence[str]) -> list[str]:
+    """The order in which parts go: of those left, always the one without which the cost is least.
+
+    Args:
+        cost_of: The cost without each of these lists of parts.
+        parts: All.
+
+    Example:
+        >>> worth = {"a": 3.0, "b": 1.0, "c": 2.0}
+        >>> eliminate(lambda lists: [sum(worth[part] for part in parts) for parts in lists], list("abc"))
+        ['b', 'c', 'a']
+    """
+    gone: list[str] = []
+    while left := [part for part in parts if part not in gone]:
+        costs = cost_of([[*gone, part] for part in left])
+        gone.append(left[int(np.argmin(costs))])
+    return gone
+
+
+def prepare(options: Options) -> Work:
+    """Looks for the recordings; built-in channels do without."""
+    columns, missing = columns_for(NAME, _places(), options)
+    column = columns[-1]
+
+    def measured(lists: Sequence[Sequence[str]]) -> list[dict[str, list[float]]]:
+        planned = [run for at, parts in enumerate(lists) for run in _runs(column, left_out(parts), CHOSEN, str(at))]
+        found: dict[int, list[Mapping[str, Any]]] = {}
+        for row in metric_rows.rows(planned, run_all(planned)):
+            found.setdefault(int(row["part"].split("|")[-2]), []).append(row)
+        return [_values(found[at]) for at in range(len(lists))]
+
+    def work(progress: Progress | None) -> Results:
+        (whole,) = measured([[]])
+        order = eliminate(lambda lists: [cost(values, whole) for values in measured(lists)], PARTS)
+        steps = [order[:count] for count in range(len(order) + 1)]
+        senders = {"+".join(parts): left_out(parts) for parts in [*steps, *([part] for part in PARTS)]}
+        planned = [run for name, keys in senders.items() for run in _runs(column, keys, JUDGED, name)]
+        settings = {"experiment": NAME, "order": order, "channels": column.name, "missing": missing}
+        return Results.collect(planned, run_all(planned, progress=progress), kind=NAME, settings=settings)
+
+    return work
+
+
+#: What the tables' numbers are.
+LEGENDS = {
+    "curve": (
+        "each row leaves out one more part than the row above, always the one that costs least on the other half of "
+        "the channels and seeds; cost is in points of the capacity of a recording, weighed over all columns"
+    ),
+    "single": "each row leaves out one part of the whole default mode",
+}
+
+
+def _cell(each: Measure, values: Sequence[float]) -> str:
+    digits = 2 if abs(each.worth) < 1 else 1
+    return f"{float(np.mean(values)):.{digits}f} ± {half_width(values) or 0.0:.{digits}f}"
+
+
+def tables(results: Results) -> dict[str, Grid]:
+    """Both tables by their names."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in results.rows.to_pylist():
+        found.setdefault(row["part"].split("|")[-2], []).append(row)
+    values = {name: _values(made) for name, made in found.items()}
+    order = results.config["settings"]["order"]
+    measures = [each.name for each in MEASURES]
+
+    def cells(name: str) -> list[str]:
+        worse = f"{cost(values[name], values['']):.1f}"
+        return [worse, *(_cell(each, values[name][each.name]) for each in MEASURES)]
+
+    curve = [
+        [order[count - 1] if count else "(nothing)", f"{len(order) - count}", *cells("+".join(order[:count]))]
+        for count in range(len(order) + 1)
+    ]
+    single = [[part or "(nothing)", *cells(part)] for part in ("", *PARTS)]
+    return {
+        "curve": Grid(heads=["gone", "parts left", "cost", *measures], rows=curve, title=LEGENDS["curve"]),
+        "single": Grid(heads=["left out", "cost", *measures], rows=single, title=LEGENDS["single"]),
+    }
+
+
+def summary(results: Results) -> Sequence[RenderableType]:
+    """For a terminal."""
+    settings = results.config["settings"]
+    parts: list[RenderableType] = [settings["missing"]] if settings["missing"] else []
+    shown = tables(results).values()
+    return parts + [one.terminal(title=f"{one.title} ({settings['channels']}). {INTERVAL_NOTE}") for one in shown]
+
+
+def page(results: Results) -> Page:
+    """The same as a page."""
+    sections = [Section(title=name.capitalize(), body=one.html()) for name, one in tables(results).items()]
+    lead = f"{__doc__}\n{results.config['settings']['missing']}".rstrip()
+    return Page(title="Verus: how many parts the default mode needs", lead=lead, sections=sections)
+
+
+def csv(results: Results) -> str:
+    """The same for a program: a line for each cell."""
+    cells = ([name, *cell] for name, one in tables(results).items() for cell in one.cells())
+    return to_csv([["table", "parts", "measure", "found"], *cells])
+
+
+def to_markdown(results: Results) -> str:
+    """The same for a document."""
+    lines = []
+    for one in tables(results).values():
+        lines += [f"{one.title[0].upper()}{one.title[1:]}. {INTERVAL_NOTE}", "", *one.markdown(), ""]
+    return "\n".join(lines)
+
+
+EXPERIMENT = Experiment(
+    name=NAME,
+    source="none: how many parts Verus's default mode needs",
+    prepare=prepare,
+    checks=lambda results: [],
+    page=page,
+    summary=summary,
+    files=lambda results: {"elimination.csv": csv(results), "elimination.md": to_markdown(results)},
+)
