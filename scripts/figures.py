@@ -50,8 +50,8 @@ BENCHMARKS = "../BENCHMARKS.md"
 #: `verus …` that writes a table of its own and the page's text: what is run, and the page that quotes it.
 REPRODUCED = {
     "claims.csv": ("reproduce all --modes paper,prototype", "claims.md"),
-    "ablation.csv": ("reproduce ablation", "verus.md"),
-    "elimination.csv": ("reproduce elimination", "verus.md"),
+    "ablation.csv": ("reproduce ablation", "results/ablation.md"),
+    "elimination.csv": ("reproduce elimination", "results/elimination.md"),
     "arena.csv": ("reproduce arena", "arena.md"),
     "check.csv": ("check cubic bbr1 bbr c4 prague copa ledbatpp forward scream verus:ratio=2", "check.md"),
 }
@@ -59,6 +59,7 @@ REPRODUCED = {
 SENDERS: dict[str, list[str]] = {
     "claims.csv": ["cubic", "model", "newreno", "sprout", "vegas", "verus"],
     "ablation.csv": ["cubic", "verus"],
+    "elimination.csv": ["cubic", "verus"],
     "arena.csv": sorted({scheme.partition(":")[0] for scheme in ARENA.values()}),
     "check.csv": sorted({word.partition(":")[0] for word in REPRODUCED["check.csv"][0].split()[1:]}),
     "forward.txt": ["cubic", "forward", "newreno", "verus"],
@@ -484,9 +485,8 @@ def main() -> None:
             if not name.endswith(".csv"):
                 (RESULTS / name).write_text(text)
             path = DOCS / page
-            path.write_text(
-                text if name == "claims.csv" else with_tables(path.read_text(), text, needed=name not in PRINTED)
-            )
+            whole = name == "claims.csv" or path.parent == RESULTS
+            path.write_text(text if whole else with_tables(path.read_text(), text, needed=name not in PRINTED))
             # One by one, so that what has been made is kept when a later command fails.
             sources = json.loads((RESULTS / "sources.json").read_text())
             sources[name] = {

@@ -248,8 +248,8 @@ impl Config {
     /// The boxes that run in this mode, as at the beginning of a flow whose seed is given.
     pub(super) fn parts(&self, seed: u64) -> Vec<Box<dyn Part>> {
         let runs = |part: &&Listed| self.mode == Mode::Robust && !self.without.contains(&part.name);
-        let made = PARTS.iter().filter(runs).filter_map(|part| part.make);
-        made.map(|make| make(seed)).collect()
+        let run = PARTS.iter().filter(runs);
+        run.map(|part| (part.make)(seed)).collect()
     }
 
     pub(super) fn validate_recovery(&self) -> Result<(), OutOfRange> {

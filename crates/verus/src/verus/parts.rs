@@ -30,52 +30,27 @@ use outages::Outages;
 pub struct Listed {
     /// Its name in a scheme.
     pub name: &'static str,
-    /// Makes the box, as at the beginning of a flow whose seed is given; `None` of a reading.
-    pub make: Option<fn(u64) -> Box<dyn Part>>,
+    /// Makes the box, as at the beginning of a flow whose seed is given.
+    pub make: fn(u64) -> Box<dyn Part>,
     /// Leaves its fields as the paper has them.
     pub leave_out: fn(&mut Config, Config),
 }
 
-/// The default mode's parts, the boxes in the order in which they bound the window.
-pub const PARTS: [Listed; 10] = [
-    Listed {
-        name: "monotone",
-        make: None,
-        leave_out: |config, paper| config.fit = paper.fit,
-    },
-    Listed {
-        name: "memory",
-        make: None,
-        leave_out: |config, paper| config.point_memory = paper.point_memory,
-    },
-    Listed {
-        name: "in-flight",
-        make: None,
-        leave_out: |config, paper| config.window_reference = paper.window_reference,
-    },
-    Listed {
-        name: "floor",
-        make: None,
-        leave_out: |config, paper| config.floor = paper.floor,
-    },
-    Listed {
-        name: "early-exit",
-        make: None,
-        leave_out: |config, paper| config.slow_start_exit = paper.slow_start_exit,
-    },
+/// What the default mode adds, in the order in which it bounds the window. Its readings of the paper are keys.
+pub const PARTS: [Listed; 5] = [
     Listed {
         name: "capacity",
-        make: Some(|_| Box::<Capacity>::default()),
+        make: |_| Box::<Capacity>::default(),
         leave_out: |_, _| {},
     },
     Listed {
         name: "drains",
-        make: Some(|_| Box::<Drains>::default()),
+        make: |_| Box::<Drains>::default(),
         leave_out: |_, _| {},
     },
     Listed {
         name: "losses",
-        make: Some(|_| Box::<Losses>::default()),
+        make: |_| Box::<Losses>::default(),
         leave_out: |config, paper| {
             config.undo = paper.undo;
             config.recovery.loss = paper.recovery.loss;
@@ -83,7 +58,7 @@ pub const PARTS: [Listed; 10] = [
     },
     Listed {
         name: "outages",
-        make: Some(|_| Box::<Outages>::default()),
+        make: |_| Box::<Outages>::default(),
         leave_out: |config, paper| {
             config.silent_epoch = paper.silent_epoch;
             config.recovery.timeout.max = paper.recovery.timeout.max;
@@ -92,7 +67,7 @@ pub const PARTS: [Listed; 10] = [
     },
     Listed {
         name: "departures",
-        make: Some(|seed| Box::new(Departures::new(seed))),
+        make: |seed| Box::new(Departures::new(seed)),
         leave_out: |_, _| {},
     },
 ];

@@ -361,7 +361,7 @@ def csv(results: Results) -> str:
 
 def to_markdown(results: Results) -> str:
     """The same for a document."""
-    lines = []
+    lines = ["# Verus: how few parts are enough", ""]
     for one in tables(results).values():
         lines += [f"{one.title[0].upper()}{one.title[1:]}. {INTERVAL_NOTE}", "", *one.markdown(), ""]
     return "\n".join(lines)

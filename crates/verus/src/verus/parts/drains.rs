@@ -23,9 +23,6 @@ use super::{Flow, Hold, NEAR, Part, WATCH};
 
 /// A flow that has not met D_min for this long drains. BBR's ProbeRTT comes every 5 s (draft-ietf-ccwg-bbr §5.3.4.3).
 const STALE_AFTER: Duration = Duration::from_millis(5500);
-/// Suspicion of a longer path: D_est is at its floor, D_min, and the smoothed delay nevertheless exceeds R · D_min for
-/// [`WATCH`] plus two of the flow's round trips. By then the window has been cut as far as Eq. 4 can, and the
-/// delay should have followed. The flow then drains at once, at most once every [`STALE_AFTER`].
 /// A longer path is suspected only if D_min was met at most this long before. A handover lengthens a path from one packet to
 /// the next; the queue of other flows takes seconds to grow. A drain that has seen no delay for as long, because nothing is
 /// acknowledged, ends without a result.
@@ -131,8 +128,9 @@ impl Drain {
 }
 
 impl Drains {
-    /// Whether the path seems to have become longer: D_est is at its floor, and the delay above what R tolerates
-    /// nevertheless.
+    /// Whether the path seems to have become longer: D_est is at its floor, D_min, and the smoothed delay nevertheless exceeds
+    /// R · D_min for [`WATCH`] plus two of the flow's round trips. By then the window has been cut as far as Eq. 4 can, and
+    /// the delay should have followed. The flow then drains at once, at most once every [`STALE_AFTER`].
     fn suspects(&mut self, flow: &Flow) -> bool {
         let d_min = flow.d_min.as_millis_f64();
         if flow.d_est > d_min || flow.rtt.as_millis_f64() <= flow.ratio * d_min {
