@@ -1,9 +1,8 @@
 //! Verus's keys.
 
 use super::config::{
-    ChartedWindow, Config, DelayChange, Mode, SilentEpoch, SlowStartExit, WindowReference,
+    ChartedWindow, Config, DelayChange, Mode, PARTS, SilentEpoch, SlowStartExit, WindowReference,
 };
-use super::parts::PARTS;
 use super::profile::Fit;
 use super::{Prototype, Verus};
 use verus_core::configuration::Configured;

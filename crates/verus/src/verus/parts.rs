@@ -3,7 +3,7 @@
 //! Half of the parts are other readings of what the paper leaves open, fields of the [configuration](super::config). The
 //! other half are boxes behind one trait: a box answers some of a few questions, each a method of [`Part`]: what **holds**
 //! the window for an epoch, what **bounds** it, how its packets **leave**, what the path **teaches** of the curve, what a
-//! **loss** says beyond Eq. 6. Whatever no box answers, the paper answers. [`PARTS`] is the mode: without a line of it (and
+//! **loss** says beyond Eq. 6. Whatever no box answers, the paper answers. [`PARTS`](super::config::PARTS) is the mode: without a line of it (and
 //! the file that the line names), the part is gone. In paper mode there is none.
 //!
 //! What each is worth, `verus reproduce ablation` and `verus reproduce elimination` measure; `docs/verus.md` has the table.
@@ -18,59 +18,6 @@ use std::fmt;
 
 use verus_core::controller::{Acked, Departure};
 use verus_core::units::{Duration, Time};
-
-use super::config::Config;
-use capacity::Capacity;
-use departures::Departures;
-use drains::Drains;
-use losses::Losses;
-use outages::Outages;
-
-/// A line of the default mode's list.
-pub struct Listed {
-    /// Its name in a scheme.
-    pub name: &'static str,
-    /// Makes the box, as at the beginning of a flow whose seed is given.
-    pub make: fn(u64) -> Box<dyn Part>,
-    /// Leaves its fields as the paper has them.
-    pub leave_out: fn(&mut Config, Config),
-}
-
-/// What the default mode adds, in the order in which it bounds the window. Its readings of the paper are keys.
-pub const PARTS: [Listed; 5] = [
-    Listed {
-        name: "capacity",
-        make: |_| Box::<Capacity>::default(),
-        leave_out: |_, _| {},
-    },
-    Listed {
-        name: "drains",
-        make: |_| Box::<Drains>::default(),
-        leave_out: |_, _| {},
-    },
-    Listed {
-        name: "losses",
-        make: |_| Box::<Losses>::default(),
-        leave_out: |config, paper| {
-            config.undo = paper.undo;
-            config.recovery.loss = paper.recovery.loss;
-        },
-    },
-    Listed {
-        name: "outages",
-        make: |_| Box::<Outages>::default(),
-        leave_out: |config, paper| {
-            config.silent_epoch = paper.silent_epoch;
-            config.recovery.timeout.max = paper.recovery.timeout.max;
-            config.recovery.probe_with_new_data = paper.recovery.probe_with_new_data;
-        },
-    },
-    Listed {
-        name: "departures",
-        make: |seed| Box::new(Departures::new(seed)),
-        leave_out: |_, _| {},
-    },
-];
 
 /// What a part knows of the flow.
 #[derive(Clone, Copy, Debug)]

@@ -93,7 +93,13 @@ impl Part for Capacity {
     }
 
     fn bounds(&self, flow: &Flow, window: f64) -> f64 {
-        window.max(self.most * flow.d_min.as_millis_f64())
+        // Where a round trip is within an epoch, D_min is said to be an epoch, and the path holds less.
+        let path = if flow.rtt < flow.epoch {
+            flow.rtt
+        } else {
+            flow.d_min
+        };
+        window.max(self.most * path.as_millis_f64())
     }
 
     fn teaches(&mut self, flow: &Flow) -> f64 {
