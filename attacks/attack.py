@@ -18,7 +18,7 @@ class Attack:
     name: str
     against: str
     run: Run
-    #: What it takes beyond an ordinary user: `root`, `namespaces` (of the network), `tun`, `mount`.
+    #: What it takes beyond an ordinary user: `root`, `namespaces` (of the network), `mount`.
     needs: frozenset[str]
     #: Takes a few seconds and little work: part of the test suite.
     quick: bool

@@ -79,6 +79,8 @@ pub struct Verus {
     /// D_est, in ms.
     d_est: f64,
     d_min: Option<Duration>,
+    /// D_min is never less.
+    least_d_min: Duration,
     /// When a delay near D_min was last seen.
     met: Time,
     /// When the last outage ended.
@@ -113,9 +115,12 @@ impl Verus {
     /// Names the parameter that is out of range.
     pub fn new(config: Config, seed: u64) -> Result<Self, OutOfRange> {
         config.validate()?;
+        let parts = config.parts(seed);
+        let least_delays = parts.iter().map(|part| part.least_delay(config.epoch));
         Ok(Verus {
             epochs: Epochs::new(config.epoch),
-            parts: config.parts(seed),
+            least_d_min: least_delays.fold(Duration::ZERO, Duration::max),
+            parts,
             config,
             phase: Phase::SlowStart,
             packet_size: Bytes::new(1),
@@ -231,12 +236,10 @@ impl Verus {
     fn on_delay(&mut self, now: Time, acked: &Acked) {
         self.delay.on_sample(now, acked.rtt);
         let d_min = self.d_min.map_or(acked.rtt, |least| least.min(acked.rtt));
-        let least = (self
-            .parts
-            .iter()
-            .map(|part| part.least_delay(self.config.epoch)))
-        .fold(Duration::ZERO, Duration::max);
-        let d_min = self.config.told_d_min.unwrap_or(d_min.max(least));
+        let d_min = self
+            .config
+            .told_d_min
+            .unwrap_or(d_min.max(self.least_d_min));
         self.d_min = Some(d_min);
         if acked.rtt <= d_min.mul_f64(NEAR) {
             self.met = now;

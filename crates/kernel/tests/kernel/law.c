@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* The law as a program: an event a line, and what the law says of it. law.rs, beside this, drives it. */
-#include <stdio.h>
-#include <string.h>
-
 #include "../../bpf/forward.h"
+#include "events.h"
 
 int main(void)
 {
 	static struct forward law;
-	char line[256];
+	u64 a[9];
+	char event;
 
-	while (fgets(line, sizeof(line), stdin)) {
-		u64 a[9] = { 0 };
-
-		sscanf(line + 1, "%llu %llu %llu %llu %llu %llu %llu %llu %llu", a, a + 1, a + 2, a + 3, a + 4, a + 5,
-		       a + 6, a + 7, a + 8);
-		switch (line[0]) {
+	while ((event = next_event(a))) {
+		switch (event) {
 		case 's':
 			memset(&law, 0, sizeof(law));
 			forward_start(&law, a[0], a[1], a[2]);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Verus as a program: an event a line, and what the law says of it. verus_law.rs, beside this, drives it. */
-#include <stdio.h>
-#include <string.h>
-
 #include "../../bpf/verus.h"
+#include "events.h"
 
 /*
  * Whether the curve never falls, and each of its windows has its delay: the two look-ups are inverse, but for what a window and a
@@ -31,14 +29,11 @@ static int is_sound(const struct profile *profile)
 int main(void)
 {
 	static struct verus law;
-	char line[256];
+	u64 a[9];
+	char event;
 
-	while (fgets(line, sizeof(line), stdin)) {
-		u64 a[9] = { 0 };
-
-		sscanf(line + 1, "%llu %llu %llu %llu %llu %llu %llu %llu %llu", a, a + 1, a + 2, a + 3, a + 4, a + 5,
-		       a + 6, a + 7, a + 8);
-		switch (line[0]) {
+	while ((event = next_event(a))) {
+		switch (event) {
 		case 's':
 			memset(&law, 0, sizeof(law));
 			verus_start(&law, a[0], a[1], a[2]);

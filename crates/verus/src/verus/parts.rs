@@ -3,8 +3,8 @@
 //! Half of the parts are other readings of what the paper leaves open, fields of the [configuration](super::config). The
 //! other half are boxes behind one trait: a box answers some of a few questions, each a method of [`Part`]: what **holds**
 //! the window for an epoch, what **bounds** it, how its packets **leave**, what the path **teaches** of the curve, what a
-//! **loss** says beyond Eq. 6. Whatever no box answers, the paper answers. [`PARTS`](super::config::PARTS) is the mode: without a line of it (and
-//! the file that the line names), the part is gone. In paper mode there is none.
+//! **loss** says beyond Eq. 6. Whatever no box answers, the paper answers. [`PARTS`](super::config::PARTS) is the mode:
+//! without a line of it (and the file that the line names), the part is gone. In paper mode there is none.
 //!
 //! What each is worth, `verus reproduce ablation` and `verus reproduce elimination` measure; `docs/verus.md` has the table.
 

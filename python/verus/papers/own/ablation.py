@@ -14,16 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import RenderableType
 
 from verus import _verus
 from verus.lab.results import Results
 from verus.lab.runner import Progress, run_all
 from verus.lab.scenario import PAPER_QUEUE, Run
-from verus.papers.experiment import Experiment, Options, Work
+from verus.papers.experiment import Options, Work
+from verus.papers.own.plain_tables import experiment
 from verus.papers.reproduction import Column, Place, columns_for
-from verus.report.grid import Grid, to_csv
-from verus.report.page import Page, Section
+from verus.report.grid import Grid
 from verus.report.summary import mean
 
 NAME = "ablation"
@@ -123,17 +122,18 @@ def _used_at(rows: Rows) -> str:
     return f"{_percent(rows):.1f} at {_delay(rows, 'qdelay_p95_ms'):.0f}"
 
 
-def _shares(row: Mapping[str, Any]) -> list[float]:
+def shares(row: Mapping[str, Any]) -> list[float]:
+    """Throughput of each flow of a run, Mbit/s."""
     return [flow["throughput_mbps"] for flow in row["per_flow"]]
 
 
-def _jain(shares: Sequence[float]) -> float:
-    return sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))
+def _jain(rates: Sequence[float]) -> float:
+    return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
 
 
 def _fair(rows: Rows) -> str:
     second = float(np.mean([row["jain_active"] for row in rows]))
-    whole = float(np.mean([_jain(_shares(row)) for row in rows]))
+    whole = float(np.mean([_jain(shares(row)) for row in rows]))
     return f"{second:.2f} {whole:.2f} {_delay(rows, 'qdelay_mean_ms'):.0f}"
 
 
@@ -170,17 +170,20 @@ def _alone(column: Column, scheme: Callable[[int], str], part: str) -> list[Run]
     return [column.run(place, scheme(2), part=part, duration_s=60.0, series=False) for place in CHANNELS]
 
 
-def _change(
+def change(
     at_s: float, rate_mbps: float | None = None, delay_ms: float | None = None, loss: float | None = None
 ) -> dict[str, Any]:
+    """A change of the path, as a scenario has it."""
     return {"at_s": at_s, "rate_mbps": rate_mbps, "delay_ms": delay_ms, "loss": loss}
 
 
-def _outages(*spans: tuple[float, float]) -> list[dict[str, Any]]:
-    return [change for start, end in spans for change in (_change(start, 0.0), _change(end, 8.0))]
+def outages(*spans: tuple[float, float]) -> list[dict[str, Any]]:
+    """The link of 8 Mbit/s holds its packets from one second to the other."""
+    return [one for start, end in spans for one in (change(start, 0.0), change(end, 8.0))]
 
 
-def _drop_tail(packets: int) -> str:
+def drop_tail(packets: int) -> str:
+    """A queue for so many packets."""
     return f"droptail:bytes={1500 * packets}"
 
 
@@ -189,11 +192,11 @@ def _used_lost(rows: Rows) -> str:
 
 
 def _share_of_first(rows: Rows) -> str:
-    return f"{float(np.mean([2 * _shares(row)[0] / sum(_shares(row)) for row in rows])):.2f}"
+    return f"{float(np.mean([2 * shares(row)[0] / sum(shares(row)) for row in rows])):.2f}"
 
 
 def _largest_over_smallest(rows: Rows) -> str:
-    return f"{float(np.mean([max(_shares(row)) / min(_shares(row)) for row in rows])):.2f}"
+    return f"{float(np.mean([max(shares(row)) / min(shares(row)) for row in rows])):.2f}"
 
 
 _THREE_TRIPS = [{"delay_ms": trip / 2} for trip in (20, 50, 100)]
@@ -201,13 +204,13 @@ _THREE_TRIPS = [{"delay_ms": trip / 2} for trip in (20, 50, 100)]
 SUITES = (
     Suite(name="one flow", runs=_alone, show=_used_at, table="paths"),
     _path("chance loss 1 %", "rate:20", _used_at, loss=0.01),
-    _path("outages, held", "rate:8", _used_at, changes=_outages((5, 5.5), (10, 14), (20, 20.2))),
-    _path("outage of 4 s, lost", "rate:8", _used_at, changes=[_change(5.0, loss=1.0), _change(9.0, loss=0.0)]),
-    _path("+ 50 ms at 15 s", "rate:10", _used_at, duration_s=45.0, changes=[_change(15.0, delay_ms=45.0)]),
+    _path("outages, held", "rate:8", _used_at, changes=outages((5, 5.5), (10, 14), (20, 20.2))),
+    _path("outage of 4 s, lost", "rate:8", _used_at, changes=[change(5.0, loss=1.0), change(9.0, loss=0.0)]),
+    _path("+ 50 ms at 15 s", "rate:10", _used_at, duration_s=45.0, changes=[change(15.0, delay_ms=45.0)]),
     _path("round trip 1 ms", "rate:50", _used_at, duration_s=15.0, delay_ms=0.5),
-    _path("300 Mbit/s, 150 packets", "rate:300", _used_lost, duration_s=10.0, queue=_drop_tail(150)),
-    _path("buffer of ¼ BDP", "rate:10", _used_lost, queue=_drop_tail(8)),
-    _path("buffer of 1 BDP", "rate:10", _used_lost, queue=_drop_tail(33)),
+    _path("300 Mbit/s, 150 packets", "rate:300", _used_lost, duration_s=10.0, queue=drop_tail(150)),
+    _path("buffer of ¼ BDP", "rate:10", _used_lost, queue=drop_tail(8)),
+    _path("buffer of 1 BDP", "rate:10", _used_lost, queue=drop_tail(33)),
     _path("CoDel", "rate:10", _used_lost, queue="codel"),
     _path("0.5 % come 60 ms late", "rate:10", _used_at, reorder="late:p=0.005,ms=60"),
     _path("beside Cubic", "rate:20", _share_of_first, duration_s=60.0, flows=[{}, {"scheme": "cubic"}], seeds=3),
@@ -218,7 +221,7 @@ SUITES = (
         duration_s=60.0,
         flows=_THREE_TRIPS,
         ratio=6,
-        queue=_drop_tail(125),
+        queue=drop_tail(125),
         seeds=2,
     ),
     *(_crowd(ratio, count) for ratio in (2, 4) for count in CROWDS),
@@ -324,40 +327,12 @@ def tables(results: Results) -> dict[str, Grid]:
     return made
 
 
-def summary(results: Results) -> Sequence[RenderableType]:
-    """For a terminal."""
-    settings = results.config["settings"]
-    parts: list[RenderableType] = [settings["missing"]] if settings["missing"] else []
-    return parts + [one.terminal(title=f"{one.title} ({settings['channels']})") for one in tables(results).values()]
-
-
-def page(results: Results) -> Page:
-    """The same as a page."""
-    sections = [Section(title=name.capitalize(), body=one.html()) for name, one in tables(results).items()]
-    lead = f"{__doc__}\n{results.config['settings']['missing']}".rstrip()
-    return Page(title="Verus: what each part of the default mode is worth", lead=lead, sections=sections)
-
-
-def csv(results: Results) -> str:
-    """The same for a program: a line for each cell."""
-    cells = (cell for one in tables(results).values() for cell in one.cells())
-    return to_csv([["without", "test", "found"], *cells])
-
-
-def to_markdown(results: Results) -> str:
-    """The same for a document."""
-    lines = ["# Verus: what each part of the default mode is worth", ""]
-    for one in tables(results).values():
-        lines += [f"{one.title[0].upper()}{one.title[1:]}.", "", *one.markdown(), ""]
-    return "\n".join(lines)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = experiment(
     name=NAME,
     source="none: what Verus's default mode adds to the paper",
+    title="Verus: what each part of the default mode is worth",
+    about=__doc__,
     prepare=prepare,
-    checks=lambda results: [],
-    page=page,
-    summary=summary,
-    files=lambda results: {"ablation.csv": csv(results), "ablation.md": to_markdown(results)},
+    tables=tables,
+    lines=lambda found: [["without", "test", "found"], *(cell for one in found.values() for cell in one.cells())],
 )

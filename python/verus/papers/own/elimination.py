@@ -14,18 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from rich.console import RenderableType
 
 from verus.lab import metric_rows
 from verus.lab.interval import INTERVAL_NOTE, half_width
 from verus.lab.results import Results
 from verus.lab.runner import Progress, run_all
 from verus.lab.scenario import Run
-from verus.papers.experiment import Experiment, Options, Work
-from verus.papers.own.ablation import PARTS, left_out
+from verus.papers.experiment import Options, Work
+from verus.papers.own.ablation import APART_S, CROWDS, PARTS, change, drop_tail, left_out, outages, shares
+from verus.papers.own.plain_tables import experiment
 from verus.papers.reproduction import Column, Place, columns_for
-from verus.report.grid import Grid, to_csv
-from verus.report.page import Page, Section
+from verus.report.grid import Grid
 
 NAME = "elimination"
 
@@ -54,9 +53,6 @@ SHARED_CHOSEN, SHARED_JUDGED = ("rate:20", "city down"), ("rate:12", "Times Squa
 OFFSETS_S, STRETCH_S = (0, 20, 40), 60
 #: Seeds on which parts are chosen, and those on which the choice is judged.
 CHOSEN_SEEDS, JUDGED_SEEDS = (1,), (6, 7, 8, 9, 10)
-#: The seconds between the starts of flows that share a link.
-APART_S = 0.5
-CROWDS = (2, 5, 10)
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -113,16 +109,12 @@ def _fair(rows: Rows) -> float:
     return float(np.mean([row["jain_active"] for row in rows]))
 
 
-def _shares(row: Mapping[str, Any]) -> list[float]:
-    return [flow["throughput_mbps"] for flow in row["per_flow"]]
-
-
 def _share_of_first(rows: Rows) -> float:
-    return float(np.mean([2 * _shares(row)[0] / sum(_shares(row)) for row in rows]))
+    return float(np.mean([2 * shares(row)[0] / sum(shares(row)) for row in rows]))
 
 
 def _largest_over_smallest(rows: Rows) -> float:
-    return float(np.mean([max(_shares(row)) / max(min(_shares(row)), 1e-3) for row in rows]))
+    return float(np.mean([max(shares(row)) / max(min(shares(row)), 1e-3) for row in rows]))
 
 
 #: What a score weighs, each by how much of it counts as much as a point of the capacity of a recording.
@@ -148,20 +140,6 @@ MEASURES = (
 )
 
 
-def _change(
-    at_s: float, rate_mbps: float | None = None, delay_ms: float | None = None, loss: float | None = None
-) -> dict[str, Any]:
-    return {"at_s": at_s, "rate_mbps": rate_mbps, "delay_ms": delay_ms, "loss": loss}
-
-
-def _outages(*spans: tuple[float, float]) -> list[dict[str, Any]]:
-    return [change for start, end in spans for change in (_change(start, 0.0), _change(end, 8.0))]
-
-
-def _drop_tail(packets: int) -> str:
-    return f"droptail:bytes={1500 * packets}"
-
-
 def _flows(count: int) -> list[dict[str, Any]]:
     return [{"start_s": APART_S * at} for at in range(count)]
 
@@ -169,23 +147,23 @@ def _flows(count: int) -> list[dict[str, Any]]:
 #: Paths of a constant rate: suite → what is run on each.
 PATHS: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "buffers": [
-        {"place": "rate:10", "queue": _drop_tail(8)},
-        {"place": "rate:10", "queue": _drop_tail(33)},
+        {"place": "rate:10", "queue": drop_tail(8)},
+        {"place": "rate:10", "queue": drop_tail(33)},
         {"place": "rate:10", "queue": "codel"},
-        {"place": "rate:300", "queue": _drop_tail(150), "duration_s": 10.0},
+        {"place": "rate:300", "queue": drop_tail(150), "duration_s": 10.0},
     ],
     "outages": [
-        {"place": "rate:8", "changes": _outages((5, 5.5), (10, 14), (20, 20.2))},
-        {"place": "rate:8", "changes": [_change(5.0, loss=1.0), _change(9.0, loss=0.0)]},
+        {"place": "rate:8", "changes": outages((5, 5.5), (10, 14), (20, 20.2))},
+        {"place": "rate:8", "changes": [change(5.0, loss=1.0), change(9.0, loss=0.0)]},
     ],
-    "longer": [{"place": "rate:10", "duration_s": 45.0, "changes": [_change(15.0, delay_ms=45.0)]}],
+    "longer": [{"place": "rate:10", "duration_s": 45.0, "changes": [change(15.0, delay_ms=45.0)]}],
     "chance": [{"place": "rate:20", "loss": 0.01}],
     "cubic": [{"place": "rate:20", "flows": [{}, {"scheme": "cubic"}], "duration_s": 60.0}],
     "trips": [
         {
             "place": "rate:30",
             "flows": [{"delay_ms": trip / 2} for trip in (20, 50, 100)],
-            "queue": _drop_tail(125),
+            "queue": drop_tail(125),
             "duration_s": 60.0,
             "ratio": 6,
         }
@@ -338,41 +316,16 @@ def tables(results: Results) -> dict[str, Grid]:
     }
 
 
-def summary(results: Results) -> Sequence[RenderableType]:
-    """For a terminal."""
-    settings = results.config["settings"]
-    parts: list[RenderableType] = [settings["missing"]] if settings["missing"] else []
-    shown = tables(results).values()
-    return parts + [one.terminal(title=f"{one.title} ({settings['channels']}). {INTERVAL_NOTE}") for one in shown]
-
-
-def page(results: Results) -> Page:
-    """The same as a page."""
-    sections = [Section(title=name.capitalize(), body=one.html()) for name, one in tables(results).items()]
-    lead = f"{__doc__}\n{results.config['settings']['missing']}".rstrip()
-    return Page(title="Verus: how many parts the default mode needs", lead=lead, sections=sections)
-
-
-def csv(results: Results) -> str:
-    """The same for a program: a line for each cell."""
-    cells = ([name, *cell] for name, one in tables(results).items() for cell in one.cells())
-    return to_csv([["table", "parts", "measure", "found"], *cells])
-
-
-def to_markdown(results: Results) -> str:
-    """The same for a document."""
-    lines = ["# Verus: how few parts are enough", ""]
-    for one in tables(results).values():
-        lines += [f"{one.title[0].upper()}{one.title[1:]}. {INTERVAL_NOTE}", "", *one.markdown(), ""]
-    return "\n".join(lines)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = experiment(
     name=NAME,
     source="none: how many parts Verus's default mode needs",
+    title="Verus: how few parts are enough",
+    about=__doc__,
     prepare=prepare,
-    checks=lambda results: [],
-    page=page,
-    summary=summary,
-    files=lambda results: {"elimination.csv": csv(results), "elimination.md": to_markdown(results)},
+    tables=tables,
+    lines=lambda found: [
+        ["table", "parts", "measure", "found"],
+        *([name, *cell] for name, one in found.items() for cell in one.cells()),
+    ],
+    note=INTERVAL_NOTE,
 )

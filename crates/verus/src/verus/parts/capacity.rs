@@ -69,6 +69,17 @@ impl Capacity {
         self.acked = 0.0;
         self.since = Some(flow.now);
     }
+
+    /// What the path holds without a queue, in packets: C · D_min. Where a round trip is within an epoch, D_min is said to be an
+    /// epoch, and the path holds less.
+    fn pipe(&self, flow: &Flow) -> f64 {
+        let path = if flow.rtt < flow.epoch {
+            flow.rtt
+        } else {
+            flow.d_min
+        };
+        self.most * path.as_millis_f64()
+    }
 }
 
 impl Part for Capacity {
@@ -93,13 +104,7 @@ impl Part for Capacity {
     }
 
     fn bounds(&self, flow: &Flow, window: f64) -> f64 {
-        // Where a round trip is within an epoch, D_min is said to be an epoch, and the path holds less.
-        let path = if flow.rtt < flow.epoch {
-            flow.rtt
-        } else {
-            flow.d_min
-        };
-        window.max(self.most * path.as_millis_f64())
+        window.max(self.pipe(flow))
     }
 
     fn teaches(&mut self, flow: &Flow) -> f64 {
@@ -121,7 +126,7 @@ impl Part for Capacity {
     }
 
     fn probe(&self, flow: &Flow, record: &mut dyn FnMut(&'static str, f64)) {
-        let pipe = self.most * flow.d_min.as_millis_f64();
+        let pipe = self.pipe(flow);
         record("pipe_packets", if pipe > 0.0 { pipe } else { f64::NAN });
     }
 }
@@ -197,6 +202,18 @@ mod tests {
         deliver(&mut capacity, 500, 1000);
         assert_eq!(capacity.bounds(&flow(1000, 1000), 50.0), 50.0);
         assert_eq!(capacity.bounds(&flow(1000, 1000), 1.0), 20.0);
+    }
+
+    #[test]
+    fn where_a_round_trip_is_within_an_epoch_the_path_holds_what_it_carries_in_one() {
+        let mut capacity = begun();
+        deliver(&mut capacity, 500, 1000);
+        let short = Flow {
+            d_min: Duration::from_millis(5),
+            rtt: Duration::from_millis(4),
+            ..flow(1000, 1000)
+        };
+        assert_eq!(capacity.bounds(&short, 1.0), 2.0);
     }
 
     #[test]
