@@ -41,11 +41,11 @@ use verus_core::units::{Bytes, Duration, Rate, Time};
 use verus_words::configuration::Configuration;
 use verus_words::range::OutOfRange;
 
-use config::WindowReference;
 pub use config::{Config, Mode};
+use config::{Parts, WindowReference};
 use delay::DelayEstimator;
 use epochs::{Epochs, Turn};
-use parts::{Flow, Hold, Leave, NEAR, Part};
+use parts::{Flow, Hold, Leave, NEAR};
 use profile::Profile;
 pub use prototype::Prototype;
 
@@ -69,7 +69,7 @@ enum Phase {
 #[derive(Debug)]
 pub struct Verus {
     config: Config,
-    parts: Vec<Box<dyn Part>>,
+    parts: Parts,
     phase: Phase,
     packet_size: Bytes,
     delay: DelayEstimator,
@@ -115,11 +115,12 @@ impl Verus {
     /// Names the parameter that is out of range.
     pub fn new(config: Config, seed: u64) -> Result<Self, OutOfRange> {
         config.validate()?;
-        let parts = config.parts(seed);
-        let least_delays = parts.iter().map(|part| part.least_delay(config.epoch));
+        let parts = Parts::of(&config, seed);
+        let mut least_d_min = Duration::ZERO;
+        parts.each(|part| least_d_min = least_d_min.max(part.least_delay(config.epoch)));
         Ok(Verus {
             epochs: Epochs::new(config.epoch),
-            least_d_min: least_delays.fold(Duration::ZERO, Duration::max),
+            least_d_min,
             parts,
             config,
             phase: Phase::SlowStart,
@@ -144,16 +145,13 @@ impl Verus {
     /// An epoch ends and the next begins: computes the delay to aim at (Eq. 4), the window that brings this delay, and
     /// how many packets leave in the epoch that begins (Eq. 5).
     #[inline]
-    fn decide(&mut self, now: Time, turn: Turn, in_flight: Bytes) {
-        let (Some(report), Some(d_min)) = (self.delay.end_epoch(now, &self.config), self.d_min)
-        else {
+    fn decide(&mut self, mut flow: Flow, turn: Turn) {
+        let Some(report) = self.delay.end_epoch(flow.now, &self.config) else {
             return;
         };
         if self.phase != Phase::Tracking {
             return;
         }
-        let in_flight = in_flight.get() / self.packet_size.get();
-        let mut flow = self.flow(now, d_min, in_flight);
         if self.is_held(&mut flow) {
             self.budget = 0.0;
             return;
@@ -161,14 +159,20 @@ impl Verus {
         self.d_est = window::next_d_est(self.d_est, &report, flow.d_min, turn.ended, &self.config);
         let current = match self.config.window_reference {
             WindowReference::CurrentWindow => self.window,
-            WindowReference::InFlight => in_flight as f64,
+            WindowReference::InFlight => flow.in_flight as f64,
         };
         // After a long outage all points are too old to count. The window stays until there are new ones: slow start would
         // learn D_min from the queue that the outage left.
         if let Some(wanted) = self.profile.window_at(self.d_est) {
             self.aim_at(wanted.max(1.0), &flow);
         }
-        let granted = window::budget(self.window, current, in_flight as f64, self.rtt, turn.next);
+        let granted = window::budget(
+            self.window,
+            current,
+            flow.in_flight as f64,
+            self.rtt,
+            turn.next,
+        );
         // What is left of less than a packet is saved for the next epoch.
         let left = self.budget.max(0.0);
         self.budget = granted + if left < 1.0 { left } else { 0.0 };
@@ -178,17 +182,22 @@ impl Verus {
     /// How the packets that may leave in an epoch of this length do.
     #[inline]
     fn leave(&mut self, flow: &Flow, epoch: Duration) {
-        let told = (self.parts.iter().map(|part| part.leaves(flow, self.budget)))
-            .find(|leave| *leave != Leave::AtOnce);
-        self.refills = told == Some(Leave::Refilled);
-        let spread = told == Some(Leave::Spread);
+        let mut leave = Leave::AtOnce;
+        self.parts.each(|part| {
+            if leave == Leave::AtOnce {
+                leave = part.leaves(flow, self.budget);
+            }
+        });
+        self.refills = leave == Leave::Refilled;
+        let spread = leave == Leave::Spread;
         self.pace = spread.then(|| self.packet_size.mul_f64(self.budget) / epoch);
     }
 
     /// The window that the profile gives for D_est, within what bounds it. D_est does not run ahead of a bound.
     #[inline]
     fn aim_at(&mut self, wanted: f64, flow: &Flow) {
-        self.window = (self.parts.iter()).fold(wanted, |window, part| part.bounds(flow, window));
+        self.window = wanted;
+        (self.parts).each(|part| self.window = part.bounds(flow, self.window));
         if self.window < wanted
             && let Some(delay) = self.profile.delay_at(self.window)
         {
@@ -221,7 +230,9 @@ impl Verus {
             self.follow_window();
             return;
         }
-        if !packet.app_limited && self.parts.iter().all(|part| part.charts(packet)) {
+        let mut charts = !packet.app_limited;
+        self.parts.each(|part| charts &= part.charts(packet));
+        if charts {
             let window = self.packets(self.config.charted_window.of(packet));
             self.profile
                 .add(now, window, acked.rtt, self.config.point_weight);
@@ -245,12 +256,12 @@ impl Verus {
             self.met = now;
         }
         let flow = self.flow(now, d_min, 0);
-        for part in &mut self.parts {
+        self.parts.each_mut(|part| {
             part.on_acked(&flow, acked);
             if part.ends_outage(&flow) {
                 self.outage = now;
             }
-        }
+        });
     }
 
     /// Eq. 6: W = M · W_loss, the window that the lost packet left under. Recovery begins.
@@ -277,9 +288,8 @@ impl Verus {
         };
         let in_slow_start = self.phase == Phase::SlowStart;
         let flow = self.flow(feedback.now, self.d_min.unwrap_or_default(), 0);
-        for part in &mut self.parts {
-            part.on_lost(&flow, feedback.lost.len());
-        }
+        let lost = feedback.lost.len();
+        self.parts.each_mut(|part| part.on_lost(&flow, lost));
         let before = self.before();
         if !self.episode.begun_by(&unmarked, before) {
             return;
@@ -290,9 +300,7 @@ impl Verus {
             && !in_slow_start
         {
             let flow = self.flow(feedback.now, d_min, 0);
-            for part in &mut self.parts {
-                part.on_cut(&flow, self.window);
-            }
+            self.parts.each_mut(|part| part.on_cut(&flow, self.window));
         }
     }
 
@@ -309,17 +317,15 @@ impl Verus {
     #[inline]
     fn is_held(&mut self, flow: &mut Flow) -> bool {
         self.held = None;
-        for part in &mut self.parts {
-            match part.holds(flow) {
-                Hold::Free => {}
-                Hold::Held { packets } => self.held = Some(packets),
-                Hold::Released { risen } => {
-                    self.delay.discard_epoch();
-                    flow.d_min = self.config.told_d_min.or(risen).unwrap_or(flow.d_min);
-                    self.d_min = Some(flow.d_min);
-                }
+        self.parts.each_mut(|part| match part.holds(flow) {
+            Hold::Free => {}
+            Hold::Held { packets } => self.held = Some(packets),
+            Hold::Released { risen } => {
+                self.delay.discard_epoch();
+                flow.d_min = self.config.told_d_min.or(risen).unwrap_or(flow.d_min);
+                self.d_min = Some(flow.d_min);
             }
-        }
+        });
         self.held.is_some()
     }
 
@@ -332,8 +338,8 @@ impl Verus {
 
     fn refit(&mut self, now: Time) {
         let flow = self.flow(now, self.d_min.unwrap_or_default(), 0);
-        let slopes = self.parts.iter_mut().map(|part| part.teaches(&flow));
-        let least_slope = slopes.fold(0.0, f64::max);
+        let mut least_slope = 0.0_f64;
+        (self.parts).each_mut(|part| least_slope = least_slope.max(part.teaches(&flow)));
         self.profile
             .refit(now, self.config.fit, self.config.point_memory, least_slope);
         self.refit_at = now + self.config.update_interval;
@@ -392,9 +398,7 @@ impl Controller for Verus {
                 self.window = self.window.max(before.window);
                 self.d_est = before.d_est;
                 self.phase = Phase::Tracking;
-                for part in &mut self.parts {
-                    part.takes_back();
-                }
+                self.parts.each_mut(|part| part.takes_back());
             }
         }
         for acked in feedback.acked {
@@ -416,13 +420,13 @@ impl Controller for Verus {
 
     #[inline]
     fn on_tick(&mut self, now: Time, in_flight: Bytes) {
-        let flow = self.flow(now, self.d_min.unwrap_or_default(), 0);
+        let in_flight = in_flight.get() / self.packet_size.get();
+        let flow = self.flow(now, self.d_min.unwrap_or_default(), in_flight);
         let parts = &mut self.parts;
         let late = || {
-            parts
-                .iter_mut()
-                .map(|part| part.is_late(&flow))
-                .fold(0.0, f64::max)
+            let mut late = 0.0_f64;
+            parts.each_mut(|part| late = late.max(part.is_late(&flow)));
+            late
         };
         let Some(turn) = self.epochs.turn(now, late) else {
             return;
@@ -431,7 +435,7 @@ impl Controller for Verus {
             // In recovery and silence the profile is frozen (§4).
             self.refit(now);
         }
-        self.decide(now, turn, in_flight);
+        self.decide(flow, turn);
     }
 
     /// The same bytes, counted in the new size. The window under which a packet left is in bytes already.
@@ -441,9 +445,7 @@ impl Controller for Verus {
         self.window = (self.window * factor).max(1.0);
         self.budget *= factor;
         self.profile.rescale(factor);
-        for part in &mut self.parts {
-            part.rescale(factor);
-        }
+        self.parts.each_mut(|part| part.rescale(factor));
         self.episode.settle();
     }
 
@@ -501,9 +503,7 @@ impl Controller for Verus {
             known(self.d_min.map(Duration::as_millis_f64)),
         );
         let flow = self.flow(Time::ZERO, self.d_min.unwrap_or_default(), 0);
-        for part in &self.parts {
-            part.probe(&flow, record);
-        }
+        self.parts.each(|part| part.probe(&flow, record));
     }
 
     fn profile(&self) -> Option<ProfileSnapshot> {

@@ -10,12 +10,12 @@ use verus_core::recovery::{LossRule, Recovery, TimeoutBase, TimeoutRule};
 use verus_core::units::{Bytes, Duration};
 use verus_words::range::OutOfRange;
 
-use super::parts::Part;
 use super::parts::capacity::Capacity;
 use super::parts::departures::Departures;
 use super::parts::drains::Drains;
 use super::parts::losses::Losses;
 use super::parts::outages::Outages;
+use super::parts::parts;
 use super::profile::Fit;
 
 /// A preset of Verus's configuration and of its sender's recovery.
@@ -155,51 +155,14 @@ impl Default for Config {
     }
 }
 
-/// A line of the default mode's list.
-pub struct Listed {
-    /// Its name in a scheme.
-    pub name: &'static str,
-    /// Makes the box, as at the beginning of a flow whose seed is given.
-    pub make: fn(u64) -> Box<dyn Part>,
-    /// Leaves its fields as the paper has them.
-    pub leave_out: fn(&mut Config, Config),
+parts! {
+    /// What the default mode adds, in the order in which it bounds the window. Its readings of the paper are keys.
+    capacity: Capacity,
+    drains: Drains,
+    losses: Losses,
+    outages: Outages,
+    departures: Departures,
 }
-
-/// What the default mode adds, in the order in which it bounds the window. Its readings of the paper are keys.
-pub const PARTS: [Listed; 5] = [
-    Listed {
-        name: "capacity",
-        make: |_| Box::<Capacity>::default(),
-        leave_out: |_, _| {},
-    },
-    Listed {
-        name: "drains",
-        make: |_| Box::<Drains>::default(),
-        leave_out: |_, _| {},
-    },
-    Listed {
-        name: "losses",
-        make: |_| Box::<Losses>::default(),
-        leave_out: |config, paper| {
-            config.undo = paper.undo;
-            config.recovery.loss = paper.recovery.loss;
-        },
-    },
-    Listed {
-        name: "outages",
-        make: |_| Box::<Outages>::default(),
-        leave_out: |config, paper| {
-            config.silent_epoch = paper.silent_epoch;
-            config.recovery.timeout.max = paper.recovery.timeout.max;
-            config.recovery.probe_with_new_data = paper.recovery.probe_with_new_data;
-        },
-    },
-    Listed {
-        name: "departures",
-        make: |seed| Box::new(Departures::new(seed)),
-        leave_out: |_, _| {},
-    },
-];
 
 impl Config {
     /// The configuration of a mode.
@@ -288,19 +251,6 @@ impl Config {
                 ..paper
             },
         }
-    }
-
-    /// Leaves out a part of the default mode, in favour of what the paper does.
-    pub(super) fn leave_out(&mut self, part: &Listed) {
-        (part.leave_out)(self, Config::preset(Mode::Paper));
-        self.without.push(part.name);
-    }
-
-    /// The boxes that run in this mode, as at the beginning of a flow whose seed is given.
-    pub(super) fn parts(&self, seed: u64) -> Vec<Box<dyn Part>> {
-        let runs = |part: &&Listed| self.mode == Mode::Robust && !self.without.contains(&part.name);
-        let run = PARTS.iter().filter(runs);
-        run.map(|part| (part.make)(seed)).collect()
     }
 
     pub(super) fn validate_recovery(&self) -> Result<(), OutOfRange> {

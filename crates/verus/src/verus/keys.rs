@@ -1,7 +1,7 @@
 //! Verus's keys.
 
 use super::config::{
-    ChartedWindow, Config, DelayChange, Mode, PARTS, SilentEpoch, SlowStartExit, WindowReference,
+    ChartedWindow, Config, DelayChange, Mode, Parts, SilentEpoch, SlowStartExit, WindowReference,
 };
 use super::profile::Fit;
 use super::{Prototype, Verus};
@@ -58,10 +58,10 @@ const DELAY: Within = Within {
 };
 /// The parts' names, as words.
 const NAMES: Words<()> = &{
-    let mut names = [("", ()); PARTS.len()];
+    let mut names = [("", ()); Parts::NAMES.len()];
     let mut at = 0;
     while at < names.len() {
-        names[at].0 = PARTS[at].name;
+        names[at].0 = Parts::NAMES[at];
         at += 1;
     }
     names
@@ -189,10 +189,9 @@ impl Configuration for Config {
                     return Err(setting.bad("left out, or none, in every mode but robust"));
                 }
                 for name in setting.text().split('+') {
-                    let Some(part) = PARTS.iter().find(|part| part.name == name) else {
+                    if !Parts::leave_out(c, name) {
                         return setting.word(NAMES);
-                    };
-                    c.leave_out(part);
+                    }
                 }
                 Ok(())
             },

@@ -3,8 +3,8 @@
 //! Half of the parts are other readings of what the paper leaves open, fields of the [configuration](super::config). The
 //! other half are boxes behind one trait: a box answers some of a few questions, each a method of [`Part`]: what **holds**
 //! the window for an epoch, what **bounds** it, how its packets **leave**, what the path **teaches** of the curve, what a
-//! **loss** says beyond Eq. 6. Whatever no box answers, the paper answers. [`PARTS`](super::config::PARTS) is the mode:
-//! without a line of it (and the file that the line names), the part is gone. In paper mode there is none.
+//! **loss** says beyond Eq. 6. Whatever no box answers, the paper answers. [`Parts`](super::config::Parts) is the mode:
+//! without a line of its list (and the file that the line names), the part is gone. In paper mode there is none.
 //!
 //! What each is worth, `verus reproduce ablation` and `verus reproduce elimination` measure; `docs/verus.md` has the table.
 
@@ -18,6 +18,8 @@ use std::fmt;
 
 use verus_core::controller::{Acked, Departure};
 use verus_core::units::{Duration, Time};
+
+use super::config::Config;
 
 /// What a part knows of the flow.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +66,9 @@ impl Flow {
     /// Whether the flow has the path to itself, as far as it can tell: it has met D_min lately.
     #[inline]
     pub fn is_alone(&self) -> bool {
-        self.unmet_for() < ALONE_WITHIN + ALONE_WITHIN_PER_RATIO.mul_f64(self.ratio)
+        // Hardly ever is the second test needed.
+        let unmet = self.unmet_for();
+        unmet < ALONE_WITHIN || unmet < ALONE_WITHIN + ALONE_WITHIN_PER_RATIO.mul_f64(self.ratio)
     }
 
     /// How long ago the flow has met D_min.
@@ -104,6 +108,18 @@ pub enum Leave {
 
 /// A box of the default mode.
 pub trait Part: fmt::Debug + Send {
+    /// The box at the beginning of a flow whose seed is given.
+    fn begun(seed: u64) -> Self
+    where
+        Self: Sized;
+
+    /// Sets those fields as the paper has them that belong to this box.
+    fn leave_out(_config: &mut Config, _paper: Config)
+    where
+        Self: Sized,
+    {
+    }
+
     /// A packet was acknowledged.
     fn on_acked(&mut self, _flow: &Flow, _acked: &Acked) {}
 
@@ -163,3 +179,58 @@ pub trait Part: fmt::Debug + Send {
     /// Reports to a recorder what is to be seen over time.
     fn probe(&self, _flow: &Flow, _record: &mut dyn FnMut(&'static str, f64)) {}
 }
+
+/// Makes `Parts` of a list of boxes. A box is a field rather than a pointer: an epoch asks all of them several things, and what a
+/// box does not answer costs nothing.
+macro_rules! parts {
+    ($(#[$doc:meta])* $($name:ident: $Part:ty,)*) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct Parts {
+            $($name: Option<$Part>,)*
+        }
+
+        impl Parts {
+            /// The parts' names.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// Those that run in this mode, as at the beginning of a flow whose seed is given.
+            pub fn of(config: &Config, seed: u64) -> Self {
+                let runs = |name| config.mode == Mode::Robust && !config.without.contains(&name);
+                Parts {
+                    $($name: runs(stringify!($name)).then(|| <$Part as super::parts::Part>::begun(seed)),)*
+                }
+            }
+
+            /// Leaves out a part, in favour of what the paper does.
+            ///
+            /// Returns: Whether there is a part of this name.
+            pub fn leave_out(config: &mut Config, name: &str) -> bool {
+                let paper = Config::preset(Mode::Paper);
+                $(if name == stringify!($name) {
+                    <$Part as super::parts::Part>::leave_out(config, paper);
+                    config.without.push(stringify!($name));
+                    return true;
+                })*
+                false
+            }
+
+            /// Asks each of those that run.
+            #[inline(always)]
+            pub fn each(&self, mut ask: impl FnMut(&dyn super::parts::Part)) {
+                $(if let Some(part) = &self.$name {
+                    ask(part);
+                })*
+            }
+
+            /// Tells each of those that run.
+            #[inline(always)]
+            pub fn each_mut(&mut self, mut tell: impl FnMut(&mut dyn super::parts::Part)) {
+                $(if let Some(part) = &mut self.$name {
+                    tell(part);
+                })*
+            }
+        }
+    };
+}
+pub(super) use parts;

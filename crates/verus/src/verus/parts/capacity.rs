@@ -83,6 +83,10 @@ impl Capacity {
 }
 
 impl Part for Capacity {
+    fn begun(_: u64) -> Self {
+        Capacity::default()
+    }
+
     #[inline]
     fn on_acked(&mut self, _: &Flow, acked: &Acked) {
         self.since.get_or_insert(acked.packet.at);

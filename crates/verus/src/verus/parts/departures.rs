@@ -27,16 +27,13 @@ pub struct Departures {
     random: ChaCha8Rng,
 }
 
-impl Departures {
-    /// Those of a flow whose random numbers begin with `seed`.
-    pub fn new(seed: u64) -> Self {
+impl Part for Departures {
+    fn begun(seed: u64) -> Self {
         Departures {
             random: random::stream(seed, "epochs", 0),
         }
     }
-}
 
-impl Part for Departures {
     fn is_late(&mut self, flow: &Flow) -> f64 {
         if flow.is_alone() {
             0.0
@@ -87,7 +84,7 @@ mod tests {
     #[test]
     fn epochs_of_a_flow_that_shares_its_path_end_late_and_each_flow_has_its_own() {
         let late = |seed, met_ms| {
-            let mut departures = Departures::new(seed);
+            let mut departures = Departures::begun(seed);
             [(); 3].map(|()| departures.is_late(&flow(40, met_ms)))
         };
         assert_eq!(late(1, 9900), [0.0; 3]);
@@ -97,7 +94,7 @@ mod tests {
 
     #[test]
     fn many_packets_are_spread_and_a_short_path_is_kept_full() {
-        let departures = Departures::new(1);
+        let departures = Departures::begun(1);
         let leaves = |rtt_ms, packets| departures.leaves(&flow(rtt_ms, 9900), packets);
         assert_eq!(leaves(40, 32.0), Leave::AtOnce);
         assert_eq!(leaves(40, 33.0), Leave::Spread);

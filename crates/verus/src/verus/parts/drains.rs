@@ -170,6 +170,10 @@ impl Drains {
 }
 
 impl Part for Drains {
+    fn begun(_: u64) -> Self {
+        Drains::default()
+    }
+
     #[inline]
     fn on_acked(&mut self, flow: &Flow, acked: &Acked) {
         self.ever = Some(self.ever.map_or(flow.d_min, |ever| ever.min(flow.d_min)));
@@ -180,11 +184,14 @@ impl Part for Drains {
         }
     }
 
+    #[inline]
     fn holds(&mut self, flow: &Flow) -> Hold {
         let now = flow.now;
         let suspected = self.suspects(flow);
         // What is seen across an outage is not the path's delay.
-        self.drain = self.drain.filter(|drain| flow.outage <= drain.began);
+        if (self.drain.as_ref()).is_some_and(|drain| drain.began < flow.outage) {
+            self.drain = None;
+        }
         let Some(drain) = &mut self.drain else {
             let stale = now.since(flow.met.max(self.looked).max(flow.outage)) > STALE_AFTER;
             let due = self.found.is_some_and(|found| now >= found.next);

@@ -19,7 +19,7 @@
 use verus_core::controller::Acked;
 use verus_core::units::{Duration, Time};
 
-use super::{Flow, Part};
+use super::{Config, Flow, Part};
 
 /// Packets that a window has beyond what the curve gives for D_est.
 const ADDED: f64 = 2.0;
@@ -69,6 +69,15 @@ impl Losses {
 }
 
 impl Part for Losses {
+    fn begun(_: u64) -> Self {
+        Losses::default()
+    }
+
+    fn leave_out(config: &mut Config, paper: Config) {
+        config.undo = paper.undo;
+        config.recovery.loss = paper.recovery.loss;
+    }
+
     #[inline]
     fn on_acked(&mut self, flow: &Flow, _: &Acked) {
         self.arrived += 1.0;

@@ -11,7 +11,7 @@
 use verus_core::controller::{Acked, Departure};
 use verus_core::units::Time;
 
-use super::{Flow, Hold, Part, WATCH};
+use super::{Config, Flow, Hold, Part, WATCH};
 
 /// The last outage.
 #[derive(Debug, Default)]
@@ -27,17 +27,25 @@ impl Outages {
     /// the drain is there to find out.
     #[inline]
     fn is_silent(&self, flow: &Flow) -> bool {
-        let own = flow
-            .d_min
-            .mul_f64(flow.ratio)
-            .max(flow.rtt)
-            .max(flow.d_min + WATCH);
-        let heard = self.heard.unwrap_or(flow.now);
-        flow.settled && flow.now.since(heard) > own
+        let silence = flow.now.since(self.heard.unwrap_or(flow.now));
+        flow.settled
+            && silence > flow.rtt
+            && silence > flow.d_min + WATCH
+            && silence > flow.d_min.mul_f64(flow.ratio)
     }
 }
 
 impl Part for Outages {
+    fn begun(_: u64) -> Self {
+        Outages::default()
+    }
+
+    fn leave_out(config: &mut Config, paper: Config) {
+        config.silent_epoch = paper.silent_epoch;
+        config.recovery.timeout.max = paper.recovery.timeout.max;
+        config.recovery.probe_with_new_data = paper.recovery.probe_with_new_data;
+    }
+
     #[inline]
     fn on_acked(&mut self, flow: &Flow, _: &Acked) {
         if self.is_silent(flow) {
