@@ -51,7 +51,6 @@ BENCHMARKS = "../BENCHMARKS.md"
 REPRODUCED = {
     "claims.csv": ("reproduce all --modes paper,prototype", "claims.md"),
     "ablation.csv": ("reproduce ablation", "results/ablation.md"),
-    "elimination.csv": ("reproduce elimination", "results/elimination.md"),
     "arena.csv": ("reproduce arena", "arena.md"),
     "check.csv": ("check cubic bbr1 bbr c4 prague copa ledbatpp forward scream verus:ratio=2", "check.md"),
 }
@@ -59,7 +58,6 @@ REPRODUCED = {
 SENDERS: dict[str, list[str]] = {
     "claims.csv": ["cubic", "model", "newreno", "sprout", "vegas", "verus"],
     "ablation.csv": ["cubic", "verus"],
-    "elimination.csv": ["cubic", "verus"],
     "arena.csv": sorted({scheme.partition(":")[0] for scheme in ARENA.values()}),
     "check.csv": sorted({word.partition(":")[0] for word in REPRODUCED["check.csv"][0].split()[1:]}),
     "forward.txt": ["cubic", "forward", "newreno", "verus"],

@@ -6,7 +6,7 @@
 //! **loss** says beyond Eq. 6. Whatever no box answers, the paper answers. [`Parts`](super::config::Parts) is the mode:
 //! without a line of its list (and the file that the line names), the part is gone. In paper mode there is none.
 //!
-//! What each is worth, `verus reproduce ablation` and `verus reproduce elimination` measure; `docs/verus.md` has the table.
+//! What each is worth, `verus reproduce ablation` measures; `docs/results/ablation.md` has the tables.
 
 pub mod capacity;
 pub mod departures;
