@@ -68,9 +68,9 @@ def left_out(parts: Sequence[str]) -> str:
 
 #: What the default mode is built on, and what the prototype made of that.
 MODES = {
-    "(paper mode)": ",mode=paper",
-    "(paper mode, a silence counts as delay)": ",mode=paper,silent_epoch=since_last_ack",
-    "(prototype mode)": ",mode=prototype",
+    "(paper)": ",mode=paper",
+    "(paper, silence is delay)": ",mode=paper,silent_epoch=since_last_ack",
+    "(prototype)": ",mode=prototype",
 }
 
 #: Where one flow is alone, built-in channels and the recordings that stand for them: those on which parts are chosen,
@@ -442,15 +442,30 @@ def tables(results: Results) -> dict[str, Grid]:
 
 
 def _titled(name: str, one: Grid) -> str:
-    return one.title if name == "causes" else f"{one.title}. {INTERVAL_NOTE}"
+    title = f"{one.title[0].upper()}{one.title[1:]}"
+    return title if name == "causes" else f"{title}. {INTERVAL_NOTE}"
+
+
+#: Columns that a terminal has room for begin with these.
+IN_TERMINAL = ("gone", "parts left", "left out", "cost", "alone", "10 flows")
+
+
+def _narrow(one: Grid) -> Grid:
+    shown = [at for at, head in enumerate(one.heads) if not head or head.startswith(IN_TERMINAL)]
+    rows = [[row[at] for at in shown] for row in one.rows]
+    return Grid(heads=[one.heads[at] for at in shown], rows=rows, title=one.title)
 
 
 def summary(results: Results) -> Sequence[RenderableType]:
-    """For a terminal."""
+    """For a terminal, which has no room for all columns."""
     settings = results.config["settings"]
     missing: list[RenderableType] = [settings["missing"]] if settings["missing"] else []
-    shown = tables(results).items()
-    return missing + [one.terminal(title=f"{_titled(name, one)} ({settings['channels']})") for name, one in shown]
+    shown = {_titled(name, one): _narrow(one) for name, one in tables(results).items()}
+    return [
+        *missing,
+        *(one.terminal(title=f"{title} ({settings['channels']})") for title, one in shown.items()),
+        "These are some of the columns; the page has all of them.",
+    ]
 
 
 def page(results: Results) -> Page:
@@ -465,8 +480,7 @@ def files(results: Results) -> dict[str, str]:
     lines = ([name, *cell] for name, one in found.items() for cell in one.cells())
     document = [f"# {TITLE}", ""]
     for name, one in found.items():
-        title = _titled(name, one).rstrip(".")
-        document += [f"{title[0].upper()}{title[1:]}.", "", *one.markdown(), ""]
+        document += [f"{_titled(name, one).rstrip('.')}.", "", *one.markdown(), ""]
     return {
         "ablation.csv": to_csv([["table", "parts", "measure", "found"], *lines]),
         "ablation.md": "\n".join(document),
