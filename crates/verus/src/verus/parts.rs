@@ -19,8 +19,6 @@ use std::fmt;
 use verus_core::controller::{Acked, Departure};
 use verus_core::units::{Duration, Time};
 
-use super::config::Config;
-
 /// What a part knows of the flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
@@ -113,13 +111,6 @@ pub trait Part: fmt::Debug + Send {
     where
         Self: Sized;
 
-    /// Sets those fields as the paper has them that belong to this box.
-    fn leave_out(_config: &mut Config, _paper: Config)
-    where
-        Self: Sized,
-    {
-    }
-
     /// A packet was acknowledged.
     fn on_acked(&mut self, _flow: &Flow, _acked: &Acked) {}
 
@@ -183,7 +174,7 @@ pub trait Part: fmt::Debug + Send {
 /// Makes `Parts` of a list of boxes. A box is a field rather than a pointer: an epoch asks all of them several things, and what a
 /// box does not answer costs nothing.
 macro_rules! parts {
-    ($(#[$doc:meta])* $($name:ident: $Part:ty,)*) => {
+    ($(#[$doc:meta])* $($name:ident: $Part:ident { $($($field:ident).+),* },)*) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub struct Parts {
@@ -208,7 +199,7 @@ macro_rules! parts {
             pub fn leave_out(config: &mut Config, name: &str) -> bool {
                 let paper = Config::preset(Mode::Paper);
                 $(if name == stringify!($name) {
-                    <$Part as super::parts::Part>::leave_out(config, paper);
+                    $(config.$($field).+ = paper.$($field).+;)*
                     config.without.push(stringify!($name));
                     return true;
                 })*
