@@ -451,7 +451,7 @@ IN_TERMINAL = ("gone", "parts left", "left out", "cost", "alone", "10 flows")
 
 
 def _narrow(one: Grid) -> Grid:
-    shown = [at for at, head in enumerate(one.heads) if not head or head.startswith(IN_TERMINAL)]
+    shown = [at for at, head in enumerate(one.heads) if not head or str(head).startswith(IN_TERMINAL)]
     rows = [[row[at] for at in shown] for row in one.rows]
     return Grid(heads=[one.heads[at] for at in shown], rows=rows, title=one.title)
 
