@@ -391,7 +391,7 @@ MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "kernel-queues.txt": ("kernel-queues.md", kernel_queue_rows),
     "laws.txt": ("check.md", laws),
 }
-#: Of these, those that a busy machine would falsify.
+#: Results of both kinds that a busy machine would falsify.
 TIMED = {"agreement.csv", "arena-cost.txt", "compare-rate.txt", "peers.csv", "python-rate.txt"}
 #: Those that are made only where `--only` names them: they take valgrind, or the kernel of `scripts/build-uml`.
 ASKED = {"instructions.txt", "kernel-queues.txt"}
