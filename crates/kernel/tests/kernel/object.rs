@@ -40,8 +40,8 @@ impl Systemd {
         std::fs::write(folder.join("nothing.target"), target).expect("a file");
         // Nothing of it is seen outside of the namespaces.
         let begin = format!(
-            "mount -t tmpfs none /run && mount --bind {} /etc/systemd/system && umount -R /sys/fs/cgroup && \
-             mount -t cgroup2 none /sys/fs/cgroup && exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+            "umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup && mount -t tmpfs none /run && \
+             mount --bind {} /etc/systemd/system && exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
              /lib/systemd/systemd --system --unit=nothing.target",
             folder.display()
         );
