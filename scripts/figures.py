@@ -51,7 +51,8 @@ BENCHMARKS = "../BENCHMARKS.md"
 REPRODUCED = {
     "claims.csv": ("reproduce all --modes paper,prototype", "claims.md"),
     "ablation.csv": ("reproduce ablation", "results/ablation.md"),
-    "elimination.csv": ("reproduce elimination", "results/elimination.md"),
+    "agreement.csv": ("reproduce agreement --jobs 7 --repeat 3", "agreement.md"),
+    "peers.csv": ("reproduce peers --jobs 7", "agreement.md"),
     "arena.csv": ("reproduce arena", "arena.md"),
     "check.csv": ("check cubic bbr1 bbr c4 prague copa ledbatpp forward scream verus:ratio=2", "check.md"),
 }
@@ -59,7 +60,6 @@ REPRODUCED = {
 SENDERS: dict[str, list[str]] = {
     "claims.csv": ["cubic", "model", "newreno", "sprout", "vegas", "verus"],
     "ablation.csv": ["cubic", "verus"],
-    "elimination.csv": ["cubic", "verus"],
     "arena.csv": sorted({scheme.partition(":")[0] for scheme in ARENA.values()}),
     "check.csv": sorted({word.partition(":")[0] for word in REPRODUCED["check.csv"][0].split()[1:]}),
     "forward.txt": ["cubic", "forward", "newreno", "verus"],
@@ -391,8 +391,8 @@ MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "kernel-queues.txt": ("kernel-queues.md", kernel_queue_rows),
     "laws.txt": ("check.md", laws),
 }
-#: Of these, those that a busy machine would falsify.
-MADE_TIMED = {"arena-cost.txt", "compare-rate.txt", "python-rate.txt"}
+#: Results of both kinds that a busy machine would falsify.
+TIMED = {"agreement.csv", "arena-cost.txt", "compare-rate.txt", "peers.csv", "python-rate.txt"}
 #: Those that are made only where `--only` names them: they take valgrind, or the kernel of `scripts/build-uml`.
 ASKED = {"instructions.txt", "kernel-queues.txt"}
 
@@ -459,8 +459,8 @@ def main() -> None:
     told = parser.parse_args()
     names = told.only or [
         *(name for name, entry in PRINTED.items() if entry.timed == told.timed),
-        *([] if told.timed else REPRODUCED),
-        *(name for name in MADE if (name in MADE_TIMED) == told.timed and name not in ASKED),
+        *(name for name in REPRODUCED if (name in TIMED) == told.timed),
+        *(name for name in MADE if (name in TIMED) == told.timed and name not in ASKED),
     ]
     known = [*REPRODUCED, *PRINTED, *MADE]
     if unknown := set(names) - set(known):

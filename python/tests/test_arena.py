@@ -216,6 +216,7 @@ def test_without_recordings_it_runs_on_built_in_channels(
     monkeypatch.setenv("VERUS_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("VERUS_TRACES", raising=False)
     monkeypatch.setattr(module, "run_all", lambda *_, **__: [])
+    monkeypatch.setattr(ablation, "order_on", lambda _: list(ablation.PARTS))
     monkeypatch.setattr(module.Results, "collect", lambda runs, _, *, settings, **__: (runs, settings))
     planned, settings = module.prepare(Options())(None)
     assert settings["channels"] == "built-in"
@@ -232,7 +233,7 @@ def test_without_recordings_it_runs_on_built_in_channels(
 def test_the_ablation_says_that_it_ran_without_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ablation, "tables", lambda _: {})
     found: Any = SimpleNamespace(config={"settings": {"missing": "Built-in channels only: none."}})
-    assert ablation.summary(found) == ["Built-in channels only: none."]
+    assert ablation.summary(found)[0] == "Built-in channels only: none."
     assert ablation.page(found).lead.endswith("Built-in channels only: none.")
 
 

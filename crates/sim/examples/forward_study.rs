@@ -1,8 +1,7 @@
 //! What `forward` does, in numbers: the tables of docs/forward.md, each row with what was asked of it.
 //!
 //! ```sh
-//! cargo run --release -p verus-sim --features parts --example forward_study -- [--scheme forward] [--tables one,many,…]
-//!     [--half tuned|judged|both] [--seeds 1-5] [--threads 1] [--quick] [--brief] [--parts]
+//! cargo run --release -p verus-sim --features parts --example forward_study -- --help
 //! ```
 //!
 //! Recordings come from `VERUS_SHARED` (a folder with `traces/` and `reference/causal-limit.csv`), else from `../shared`.
@@ -12,12 +11,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::Poisson;
+use rayon::prelude::*;
 use verus_channel::trace::Trace;
 use verus_core::random;
 use verus_measure::jain;
@@ -154,16 +154,45 @@ struct Row {
     judge: Judge,
 }
 
+/// The tables of docs/forward.md, each row with what was asked of it.
+#[derive(Clone, Parser)]
 struct Options {
+    /// Whose tables.
+    #[arg(long, default_value = "forward")]
     scheme: String,
+    /// Which tables, in this order.
+    #[arg(long, value_delimiter = ',', default_values_t = TABLES.map(|(name, _)| name.to_owned()),
+        value_parser = PossibleValuesParser::new(TABLES.map(|(name, _)| name)))]
     tables: Vec<String>,
+    /// Of the recordings.
+    #[arg(long, default_value = "both", value_parser = ["tuned", "judged", "both"])]
     half: String,
-    seeds: Vec<u64>,
+    /// `FIRST-LAST`, or one.
+    #[arg(long, default_value = "1-5", value_parser = seeds)]
+    seeds: Seeds,
+    /// How many runs at the same time.
+    #[arg(long, default_value_t = 1)]
     threads: usize,
+    /// Fewer runs.
+    #[arg(long)]
     quick: bool,
+    /// The sums alone.
+    #[arg(long)]
     brief: bool,
+    /// Then without each of its parts, the sums alone.
+    #[arg(long)]
     parts: bool,
+    /// A folder with `traces` and `reference/causal-limit.csv`.
+    #[arg(long, env = "VERUS_SHARED", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared"))]
     shared: PathBuf,
+}
+
+#[derive(Clone)]
+struct Seeds(Vec<u64>);
+
+fn seeds(text: &str) -> Result<Seeds, std::num::ParseIntError> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Ok(Seeds((first.parse()?..=last.parse()?).collect()))
 }
 
 fn flows(scheme: &str, count: usize, apart_s: f64) -> Vec<FlowSpec> {
@@ -265,9 +294,8 @@ fn from_offset(path: &Path, offset_s: u64) -> String {
     }
 }
 
-fn one_flow(options: &Options, scheme: &str, recording: &Recording) -> Vec<Scenario> {
-    let traces = options.shared.join("traces");
-    let offsets: &[u64] = if options.quick { &[0] } else { &[0, 20, 40] };
+fn one_flow(shared: &Path, offsets: &[u64], scheme: &str, recording: &Recording) -> Vec<Scenario> {
+    let traces = shared.join("traces");
     let ack = PAIRS.iter().find(|pair| pair.0 == recording.name);
     offsets
         .iter()
@@ -292,7 +320,8 @@ fn table_one(options: &Options, rows: &mut Vec<Row>) {
         if options.half != "both" && options.half != half {
             continue;
         }
-        let scenarios = one_flow(options, &options.scheme, &recording);
+        let offsets: &[u64] = if options.quick { &[0] } else { &[0, 20, 40] };
+        let scenarios = one_flow(&options.shared, offsets, &options.scheme, &recording);
         rows.push(Row {
             table: "one",
             group: half.to_owned(),
@@ -393,12 +422,7 @@ fn table_peers(options: &Options, rows: &mut Vec<Row>) {
         }
         let others = ["verus:ratio=2", "verus:ratio=4", "vegas", "cubic", "sprout"];
         for scheme in [&*options.scheme].into_iter().chain(others) {
-            let quick = Options {
-                quick: true,
-                shared: options.shared.clone(),
-                ..bare()
-            };
-            let scenarios = one_flow(&quick, scheme, &recording);
+            let scenarios = one_flow(&options.shared, &[0], scheme, &recording);
             row(scheme, &recording.name, scenarios, None);
         }
     }
@@ -437,12 +461,7 @@ fn table_knob(options: &Options, rows: &mut Vec<Row>) {
                     ':'
                 };
                 let scheme = format!("{}{join}budget_ms={knob}", options.scheme);
-                let quick = Options {
-                    quick: true,
-                    shared: options.shared.clone(),
-                    ..bare()
-                };
-                one_flow(&quick, &scheme, &recording).remove(0)
+                one_flow(&options.shared, &[0], &scheme, &recording).remove(0)
             })
             .collect();
         rows.push(Row {
@@ -470,26 +489,13 @@ fn table_knob(options: &Options, rows: &mut Vec<Row>) {
     }
 }
 
-fn bare() -> Options {
-    Options {
-        scheme: "forward".to_owned(),
-        tables: Vec::new(),
-        half: "both".to_owned(),
-        seeds: vec![1],
-        threads: 1,
-        quick: false,
-        brief: false,
-        parts: false,
-        shared: PathBuf::new(),
-    }
-}
-
 /// Built-in channels: 3.1's question where no recording is needed.
 fn table_built_in(options: &Options, rows: &mut Vec<Row>) {
     for place in ["campus-pedestrian", "city-driving", "highway-driving"] {
         for kind in ["3g-up", "3g-down", "lte-up", "lte-down"] {
             let scenarios = options
                 .seeds
+                .0
                 .iter()
                 .map(|&seed| Scenario {
                     seed,
@@ -657,7 +663,7 @@ fn table_headline(options: &Options, rows: &mut Vec<Row>) {
     for place in ["campus-pedestrian", "city-driving", "highway-driving"] {
         let mut scenarios = Vec::new();
         for scheme in [&options.scheme, "cubic", "newreno"] {
-            for &seed in &options.seeds {
+            for &seed in &options.seeds.0 {
                 scenarios.push(Scenario {
                     seed,
                     ..base(
@@ -669,7 +675,7 @@ fn table_headline(options: &Options, rows: &mut Vec<Row>) {
                 });
             }
         }
-        let seeds = options.seeds.len();
+        let seeds = options.seeds.0.len();
         rows.push(Row {
             table: "headline",
             group: String::new(),
@@ -936,7 +942,7 @@ fn table_jitter(options: &Options, rows: &mut Vec<Row>) {
                     30.0,
                     flows(scheme, 1, 0.0),
                 );
-                (scenario.delay_ms, scenario.seed) = (delay_ms, options.seeds[0]);
+                (scenario.delay_ms, scenario.seed) = (delay_ms, options.seeds.0[0]);
                 model(&mut scenario);
                 scenario
             });
@@ -1089,6 +1095,7 @@ fn table_paths(options: &Options, rows: &mut Vec<Row>) {
         for mbps in [5.0, 20.0, 100.0] {
             let scenarios = options
                 .seeds
+                .0
                 .iter()
                 .map(|&seed| Scenario {
                     seed,
@@ -1271,44 +1278,29 @@ fn table_video(options: &Options, rows: &mut Vec<Row>) {
 
 // --- The loop over rows.
 
-fn options() -> Options {
-    let mut options = bare();
-    options.tables = [
-        "one", "knob", "peers", "built-in", "many", "headline", "buffers", "marks", "company",
-        "paths", "jitter", "files", "video",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    options.seeds = (1..=5).collect();
-    options.shared = std::env::var_os("VERUS_SHARED").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
-        PathBuf::from,
-    );
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        let mut value = || args.next().unwrap_or_else(|| panic!("{arg} needs a value"));
-        match arg.as_str() {
-            "--scheme" => options.scheme = value(),
-            "--tables" => options.tables = value().split(',').map(str::to_owned).collect(),
-            "--half" => options.half = value(),
-            "--threads" => options.threads = value().parse().expect("a number"),
-            "--seeds" => {
-                let text = value();
-                let (first, last) = text.split_once('-').unwrap_or((&text, &text));
-                options.seeds =
-                    (first.parse().expect("a number")..=last.parse().expect("a number")).collect();
-            }
-            "--quick" => options.quick = true,
-            "--brief" => options.brief = true,
-            "--parts" => options.parts = true,
-            other => panic!("unknown option {other}"),
-        }
-    }
-    options
-}
+/// Adds the rows of a table.
+type Table = fn(&Options, &mut Vec<Row>);
+
+const TABLES: [(&str, Table); 13] = [
+    ("one", table_one),
+    ("knob", table_knob),
+    ("peers", table_peers),
+    ("built-in", table_built_in),
+    ("many", table_many),
+    ("headline", table_headline),
+    ("buffers", table_buffers),
+    ("marks", table_marks),
+    ("company", table_company),
+    ("paths", table_paths),
+    ("jitter", table_jitter),
+    ("files", table_files),
+    ("video", table_video),
+];
 
 fn main() {
-    let mut options = options();
+    let mut options = Options::parse();
+    let threads = rayon::ThreadPoolBuilder::new().num_threads(options.threads);
+    threads.build_global().expect("no other pool");
     if !options.parts {
         return study(&options);
     }
@@ -1332,56 +1324,28 @@ struct Tally {
 /// Runs the tables with one scheme and prints them.
 fn study(options: &Options) {
     let mut rows = Vec::new();
-    for table in &options.tables {
-        match table.as_str() {
-            "one" => table_one(options, &mut rows),
-            "knob" => table_knob(options, &mut rows),
-            "peers" => table_peers(options, &mut rows),
-            "built-in" => table_built_in(options, &mut rows),
-            "many" => table_many(options, &mut rows),
-            "headline" => table_headline(options, &mut rows),
-            "buffers" => table_buffers(options, &mut rows),
-            "marks" => table_marks(options, &mut rows),
-            "company" => table_company(options, &mut rows),
-            "paths" => table_paths(options, &mut rows),
-            "jitter" => table_jitter(options, &mut rows),
-            "files" => table_files(options, &mut rows),
-            "video" => table_video(options, &mut rows),
-            other => panic!("unknown table {other}"),
+    for (name, table) in TABLES {
+        if options.tables.iter().any(|wanted| wanted == name) {
+            table(options, &mut rows);
         }
     }
     let rank = |row: &Row| options.tables.iter().position(|table| table == row.table);
     rows.sort_by(|a, b| (rank(a), &a.group).cmp(&(rank(b), &b.group)));
-    let jobs: Vec<(usize, usize)> = rows
-        .iter()
-        .enumerate()
-        .flat_map(|(row, of)| (0..of.scenarios.len()).map(move |run| (row, run)))
+    let runs: Vec<Vec<Run>> = rows
+        .par_iter()
+        .map(|row| {
+            let run = |scenario| {
+                let outcome = verus_sim::run(scenario, &mut |_| true);
+                reduce(outcome.unwrap_or_else(|error| panic!("{}: {error}", row.name)))
+            };
+            row.scenarios.par_iter().map(run).collect()
+        })
         .collect();
-    let next = AtomicUsize::new(0);
-    let done: Mutex<BTreeMap<(usize, usize), Run>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..options.threads {
-            scope.spawn(|| {
-                while let Some(&(row, run)) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = verus_sim::run(&rows[row].scenarios[run], &mut |_| true)
-                        .unwrap_or_else(|error| panic!("{}: {error}", rows[row].name));
-                    let reduced = reduce(outcome);
-                    done.lock()
-                        .expect("no thread panicked")
-                        .insert((row, run), reduced);
-                }
-            });
-        }
-    });
-    let mut done = done.into_inner().expect("no thread panicked");
     let mut heading = String::new();
     let mut summary: BTreeMap<String, Tally> = BTreeMap::new();
     println!("scheme {}", options.scheme);
-    for (index, row) in rows.iter().enumerate() {
-        let runs: Vec<Run> = (0..row.scenarios.len())
-            .map(|run| done.remove(&(index, run)).expect("it was run"))
-            .collect();
-        let line = (row.judge)(&runs);
+    for (row, runs) in rows.iter().zip(&runs) {
+        let line = (row.judge)(runs);
         let here = format!("{} {}", row.table, row.group);
         if here != heading && !options.brief {
             println!("\n{here}");

@@ -50,14 +50,13 @@ NAMES = {
     "later-alcc": "ALCC's bound: what half the feedback changes of a controller",
     "calibration": "Built-in channels beside the recordings they stand for: rate, variation, outages",
     "arena": "Every sender over recordings, queues, flows and company: which dominates which (by name only; minutes)",
-    "ablation": "What each part of Verus's default mode is worth: all of it but one (by name only)",
-    "elimination": "How few parts Verus's default mode needs: the least valuable goes, again and again (by name only)",
+    "ablation": "What each part of Verus's default mode is worth, and how few are enough (by name only; minutes)",
     "agreement": "Emulated against simulated, sender by sender, in real time (by name only; takes root)",
     "peers": "Kernel senders and the prototype behind our emulator and behind Mahimahi's (by name only; takes root)",
 }
 
 #: Those that run when none is named: they check what was published, and take no rights.
-ALL = tuple(name for name in NAMES if name not in ("arena", "ablation", "elimination", "agreement", "peers"))
+ALL = tuple(name for name in NAMES if name not in ("arena", "ablation", "agreement", "peers"))
 
 
 def find(name: str) -> Experiment:

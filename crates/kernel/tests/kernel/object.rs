@@ -1,8 +1,9 @@
-//! The bare object and the unit of systemd, as packages have them: registered and taken out by bpftool.
+//! The bare object and the unit of systemd, as packages have them: started and stopped by a systemd of the test's own.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::Command;
+use std::path::Path;
+use std::process::{Child, Command, Output};
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
@@ -24,20 +25,87 @@ fn comes_to(there: bool) -> bool {
     })
 }
 
-/// Does what the unit says under `key`, with the object that was built; a shell takes its quotes as systemd does.
-fn done(key: &str) {
-    let line = UNIT
-        .lines()
-        .find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-    let line = line.expect("the unit says it");
-    let line = line.replace("/usr/lib/verus/forward.bpf.o", OBJECT);
-    let output = Command::new("sh").args(["-c", &line]).output();
-    let output = output.expect("there is a shell");
-    assert!(
-        output.status.success(),
-        "{line}: {output:?}; the kernel has {}",
-        struct_ops()
-    );
+/// A systemd that is the first process of namespaces of its own, and knows one unit.
+struct Systemd {
+    unshare: Child,
+    process: String,
+}
+
+impl Systemd {
+    /// Starts it, in the folder in which the unit is to lie.
+    fn start(folder: &Path) -> Self {
+        let unit = UNIT.replace("/usr/lib/verus/forward.bpf.o", OBJECT);
+        std::fs::write(folder.join("verus-forward.service"), unit).expect("a file");
+        let target = "[Unit]\nDefaultDependencies=no\n";
+        std::fs::write(folder.join("nothing.target"), target).expect("a file");
+        // Nothing of it is seen outside of the namespaces.
+        let begin = format!(
+            "umount -R /sys/fs/cgroup; mount -t cgroup2 none /sys/fs/cgroup && mount -t tmpfs none /run && \
+             mount --bind {} /etc/systemd/system && exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+             /lib/systemd/systemd --system --unit=nothing.target",
+            folder.display()
+        );
+        let unshare = Command::new("unshare")
+            .args(
+                "--pid --fork --kill-child --mount-proc --mount --cgroup --uts --ipc sh -c"
+                    .split(' '),
+            )
+            .arg(&begin)
+            .spawn();
+        let unshare = unshare.expect("unshare is there (apt install util-linux)");
+        let children = format!("/proc/{0}/task/{0}/children", unshare.id());
+        let mut systemd = Systemd {
+            unshare,
+            process: String::new(),
+        };
+        let runs = (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            let of = std::fs::read_to_string(&children).unwrap_or_default();
+            systemd.process = of.trim().to_owned();
+            !systemd.process.is_empty()
+                && systemd
+                    .ctl("is-system-running")
+                    .stdout
+                    .starts_with(b"running")
+        });
+        assert!(runs, "no systemd came up (apt install systemd): {begin}");
+        systemd
+    }
+
+    fn ctl(&self, words: &str) -> Output {
+        Command::new("nsenter")
+            .args([
+                "-t",
+                &self.process,
+                "-m",
+                "-p",
+                "-C",
+                "-u",
+                "-i",
+                "systemctl",
+            ])
+            .args(words.split(' '))
+            .output()
+            .expect("nsenter is there (apt install util-linux)")
+    }
+
+    /// Does it with the unit.
+    fn done(&self, verb: &str) {
+        let output = self.ctl(&format!("{verb} verus-forward"));
+        let journal = self.ctl("status --full verus-forward");
+        assert!(
+            output.status.success(),
+            "systemctl {verb}: {output:?}; {journal:?}; the kernel has {}",
+            struct_ops()
+        );
+    }
+}
+
+impl Drop for Systemd {
+    fn drop(&mut self) {
+        _ = self.unshare.kill();
+        _ = self.unshare.wait();
+    }
 }
 
 /// What bpftool says that the kernel has.
@@ -74,16 +142,21 @@ fn carry((mut socket, mut from): (Socket, TcpStream)) {
 #[test]
 #[ignore = "takes root and BPF: make test-root"]
 fn the_unit_registers_the_bare_object_and_takes_it_out_beside_connections_of_an_earlier_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let systemd = Systemd::start(folder.path());
     assert!(comes_to(false), "it has one already: {}", struct_ops());
-    done("ExecStart");
+    systemd.done("enable --now");
     assert!(comes_to(true), "{}", available());
     carry(connection());
     let old = connection();
-    done("ExecStop");
+    systemd.done("stop");
     assert!(comes_to(false), "{}", available());
-    done("ExecStart");
+    systemd.done("start");
     carry(connection());
-    done("ExecStop");
+    systemd.done("restart");
+    assert!(comes_to(true), "{}", available());
+    carry(connection());
+    systemd.done("disable --now");
     assert!(comes_to(false), "{}", available());
     carry(old);
 }

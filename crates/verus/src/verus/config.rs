@@ -156,12 +156,13 @@ impl Default for Config {
 }
 
 parts! {
-    /// What the default mode adds, in the order in which it bounds the window. Its readings of the paper are keys.
-    capacity: Capacity,
-    drains: Drains,
-    losses: Losses,
-    outages: Outages,
-    departures: Departures,
+    /// What the default mode adds, in the order in which it bounds the window, each with the fields that go with it: who leaves it
+    /// out has them as the paper has. The mode's readings of the paper are keys.
+    capacity: Capacity {},
+    drains: Drains {},
+    losses: Losses { undo, recovery.loss },
+    outages: Outages { silent_epoch, recovery.timeout.max, recovery.probe_with_new_data },
+    departures: Departures {},
 }
 
 impl Config {

@@ -6,7 +6,7 @@
 //! **loss** says beyond Eq. 6. Whatever no box answers, the paper answers. [`Parts`](super::config::Parts) is the mode:
 //! without a line of its list (and the file that the line names), the part is gone. In paper mode there is none.
 //!
-//! What each is worth, `verus reproduce ablation` and `verus reproduce elimination` measure; `docs/verus.md` has the table.
+//! What each is worth, `verus reproduce ablation` measures; `docs/results/ablation.md` has the tables.
 
 pub mod capacity;
 pub mod departures;
@@ -18,8 +18,6 @@ use std::fmt;
 
 use verus_core::controller::{Acked, Departure};
 use verus_core::units::{Duration, Time};
-
-use super::config::Config;
 
 /// What a part knows of the flow.
 #[derive(Clone, Copy, Debug)]
@@ -113,13 +111,6 @@ pub trait Part: fmt::Debug + Send {
     where
         Self: Sized;
 
-    /// Sets those fields as the paper has them that belong to this box.
-    fn leave_out(_config: &mut Config, _paper: Config)
-    where
-        Self: Sized,
-    {
-    }
-
     /// A packet was acknowledged.
     fn on_acked(&mut self, _flow: &Flow, _acked: &Acked) {}
 
@@ -183,7 +174,7 @@ pub trait Part: fmt::Debug + Send {
 /// Makes `Parts` of a list of boxes. A box is a field rather than a pointer: an epoch asks all of them several things, and what a
 /// box does not answer costs nothing.
 macro_rules! parts {
-    ($(#[$doc:meta])* $($name:ident: $Part:ty,)*) => {
+    ($(#[$doc:meta])* $($name:ident: $Part:ident { $($($field:ident).+),* },)*) => {
         $(#[$doc])*
         #[derive(Debug)]
         pub struct Parts {
@@ -208,7 +199,7 @@ macro_rules! parts {
             pub fn leave_out(config: &mut Config, name: &str) -> bool {
                 let paper = Config::preset(Mode::Paper);
                 $(if name == stringify!($name) {
-                    <$Part as super::parts::Part>::leave_out(config, paper);
+                    $(config.$($field).+ = paper.$($field).+;)*
                     config.without.push(stringify!($name));
                     return true;
                 })*

@@ -1,45 +1,36 @@
-"""What each part of Verus's default mode is worth: all of it but one, over recordings, paths and crowds.
+"""What each part of Verus's default mode is worth, and how few of them are enough.
 
-Not a published result but a question to our own additions to one. Each part that the default mode adds to the paper
-is left out by itself (`verus:without=PART`, or the paper's reading of a key); paper and prototype mode stand below.
-With one seed; `elimination` has intervals, and says how few parts are enough.
+Leaving out one part at a time overlooks that two parts may do the same: each alone seems to be worth nothing. So the
+part whose absence costs least goes first, then the least valuable of those that remain, until none is left. Each step
+is chosen on one half of the channels and seeds; what it costs is measured on the other half, with intervals, and so is
+each part left out by itself. What it does to the papers' claims, `verus reproduce all --modes KEYS` says; that takes
+longer.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from rich.console import RenderableType
 
 from verus import _verus
+from verus.lab import metric_rows
+from verus.lab.interval import INTERVAL_NOTE, half_width
 from verus.lab.results import Results
 from verus.lab.runner import Progress, run_all
 from verus.lab.scenario import PAPER_QUEUE, Run
-from verus.papers.experiment import Options, Work
-from verus.papers.own.plain_tables import experiment
+from verus.papers.experiment import Experiment, Options, Work
 from verus.papers.reproduction import Column, Place, columns_for
-from verus.report.grid import Grid
-from verus.report.summary import mean
+from verus.report.grid import Grid, to_csv
+from verus.report.page import Page, Section
 
 NAME = "ablation"
-
-#: Where one flow is alone: built-in channels, and the recordings that stand for them.
-CHANNELS = {
-    "campus up": Place("campus-pedestrian-3g-up", "cs244-2017/camp_ped_2min"),
-    "city up": Place("city-driving-3g-up", "cs244-2017/city_drive_2min"),
-    "highway up": Place("highway-driving-3g-up", "cs244-2017/highway_drive_2min"),
-    "EVDO": Place("city-waterfront-3g-up", "cs244-2017/Verizon-EVDO-driving.up"),
-    "T-Mobile LTE": Place("shopping-mall-lte-down", "cs244-2017/TMobile-LTE-driving.up"),
-    "UMTS": Place("city-driving-3g-down", "mahimahi/TMobile-UMTS-driving.down"),
-    "Verizon LTE": Place("city-stationary-lte-up", "mahimahi/Verizon-LTE-short.up"),
-    "pedestrian down": Place("campus-pedestrian-lte-down", "verus-2015/campus-pedestrian.down"),
-    "city down": Place("city-driving-lte-down", "verus-2015/city-driving.down"),
-    "highway down": Place("highway-driving-lte-down", "verus-2015/highway-driving.down"),
-}
+TITLE = "Verus: what each part is worth, and how few are enough"
 
 #: Where the default mode reads the paper otherwise, and the key that reads it as the paper does.
 READINGS = {
@@ -75,157 +66,257 @@ def left_out(parts: Sequence[str]) -> str:
     return "".join(f",{key}" for key in [*keys, *([f"without={'+'.join(added)}"] if added else [])])
 
 
-#: The default mode whole, without each part, and what it is built on.
-VARIANTS = {
-    "(nothing)": "",
-    **{part: left_out([part]) for part in PARTS},
-    "(paper mode)": ",mode=paper",
-    "(paper mode, a silence counts as delay)": ",mode=paper,silent_epoch=since_last_ack",
-    "(prototype mode)": ",mode=prototype",
+#: What the default mode is built on, and what the prototype made of that.
+MODES = {
+    "(paper)": ",mode=paper",
+    "(paper, silence is delay)": ",mode=paper,silent_epoch=since_last_ack",
+    "(prototype)": ",mode=prototype",
 }
 
-#: How many flows share a link, and where.
-CROWDS, SHARED = (2, 5, 10), ("rate:20", "city down")
-#: The seconds between their starts.
-APART_S = 0.5
+#: Where one flow is alone, built-in channels and the recordings that stand for them: those on which parts are chosen,
+#: and those on which the choice is judged.
+CHOSEN_ON = {
+    "campus up": Place("campus-pedestrian-3g-up", "cs244-2017/camp_ped_2min"),
+    "city up": Place("city-driving-3g-up", "verus-2015/city-driving.up"),
+    "highway down": Place("highway-driving-lte-down", "verus-2015/highway-driving.down"),
+    "T-Mobile LTE": Place("shopping-mall-lte-down", "cs244-2017/TMobile-LTE-driving.up"),
+    "Verizon LTE": Place("city-stationary-lte-up", "mahimahi/Verizon-LTE-short.up"),
+    "city down": Place("city-driving-lte-down", "verus-2015/city-driving.down"),
+}
+JUDGED_ON = {
+    "highway up": Place("highway-driving-3g-up", "cs244-2017/highway_drive_2min"),
+    "campus down": Place("campus-pedestrian-lte-down", "verus-2015/campus-pedestrian.down"),
+    "EVDO": Place("city-waterfront-3g-up", "cs244-2017/Verizon-EVDO-driving.up"),
+    "UMTS": Place("city-waterfront-3g-down", "mahimahi/TMobile-UMTS-driving.down"),
+    "AT&T LTE": Place("city-driving-lte-up", "cs244-2017/ATT-LTE-driving-2016.up"),
+    "Times Square LTE": Place("city-waterfront-lte-down", "nyc-2019/trace-3205967-timessquare"),
+}
+#: Where flows share a link, likewise.
+SHARED_CHOSEN, SHARED_JUDGED = ("rate:20", "city down"), ("rate:12", "Times Square LTE")
+
+#: How many flows share a link, and the seconds between their starts.
+CROWDS, APART_S = (2, 5, 10), 0.5
+#: Stretches begin at these seconds of a channel, and last so long.
+OFFSETS_S, STRETCH_S = (0, 20, 40), 60
+#: Seeds on which parts are chosen, and those on which the choice is judged.
+CHOSEN_SEEDS, JUDGED_SEEDS = (1,), (6, 7, 8, 9, 10)
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suite:
-    """Runs of one kind, and what is read off them.
+class Half:
+    """What is run: the half on which parts are chosen, or the one on which the choice is judged.
 
     Attributes:
-        name: Names its runs, and heads its column.
-        runs: Those of one variant, whose scheme for an R is given, under a part's name.
-        show: What a table shows of them.
-        table: Which.
+        alone: Where one flow is alone, with the second at which each stretch begins.
+        shared: Likewise of many flows.
+        seeds: Of every run.
+    """
+
+    alone: Sequence[str]
+    shared: Sequence[str]
+    seeds: Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A number that parts are to improve.
+
+    Attributes:
+        name: Of its column.
+        read: From the rows of one seed.
+        worth: As much of it as counts for one in a score; negative where less is better.
+        suite: The runs it is read from.
     """
 
     name: str
-    runs: Callable[[Column, Callable[[int], str], str], Sequence[Run]]
-    show: Callable[[Rows], str]
-    table: str
+    read: Callable[[Rows], float]
+    worth: float
+    suite: str
 
 
-def _percent(rows: Rows, key: str = "utilization") -> float:
-    return 100.0 * float(np.mean([row[key] for row in rows]))
-
-
-def _delay(rows: Rows, key: str) -> float:
-    found = mean([row[key] for row in rows])
-    return float("nan") if found is None else found
-
-
-def _used_at(rows: Rows) -> str:
-    return f"{_percent(rows):.1f} at {_delay(rows, 'qdelay_p95_ms'):.0f}"
-
-
-def shares(row: Mapping[str, Any]) -> list[float]:
-    """Throughput of each flow of a run, Mbit/s."""
+def _shares(row: Mapping[str, Any]) -> list[float]:
     return [flow["throughput_mbps"] for flow in row["per_flow"]]
 
 
-def _jain(rates: Sequence[float]) -> float:
-    return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
+def _used(rows: Rows) -> float:
+    return 100.0 * float(np.mean([row["utilization"] for row in rows]))
 
 
-def _fair(rows: Rows) -> str:
-    second = float(np.mean([row["jain_active"] for row in rows]))
-    whole = float(np.mean([_jain(shares(row)) for row in rows]))
-    return f"{second:.2f} {whole:.2f} {_delay(rows, 'qdelay_mean_ms'):.0f}"
+def _lost(rows: Rows) -> float:
+    return 100.0 * float(np.mean([row["loss_rate"] for row in rows]))
 
 
-def _crowd(ratio: int, count: int) -> Suite:
-    flows = [{"start_s": APART_S * at} for at in range(count)]
-
-    def runs(column: Column, scheme: Callable[[int], str], part: str) -> list[Run]:
-        return [
-            column.run(place, scheme(ratio), flows=flows, part=part, duration_s=60.0, series=False) for place in SHARED
-        ]
-
-    return Suite(name=f"{count}, R = {ratio}", runs=runs, show=_fair, table="crowds")
+def _p95(rows: Rows) -> float:
+    return float(np.mean([row["qdelay_p95_ms"] or 1e3 for row in rows]))
 
 
-def _path(
-    name: str,
-    place: str,
-    show: Callable[[Rows], str],
-    *,
-    duration_s: float = 30.0,
-    flows: Sequence[Mapping[str, Any]] | int = 1,
-    ratio: int = 2,
-    seeds: int = 1,
-    **fields: Any,
-) -> Suite:
-    def runs(column: Column, scheme: Callable[[int], str], part: str) -> list[Run]:
-        told = {"flows": flows, "part": part, "duration_s": duration_s, "series": False, **fields}
-        return [column.run(place, scheme(ratio), seed=seed, **told) for seed in column.seeds(seeds)]
-
-    return Suite(name=name, runs=runs, show=show, table="paths")
+def _delay(rows: Rows) -> float:
+    return float(np.mean([row["qdelay_mean_ms"] or 1e3 for row in rows]))
 
 
-def _alone(column: Column, scheme: Callable[[int], str], part: str) -> list[Run]:
-    return [column.run(place, scheme(2), part=part, duration_s=60.0, series=False) for place in CHANNELS]
+def _fair(rows: Rows) -> float:
+    return float(np.mean([row["jain_active"] for row in rows]))
 
 
-def change(
+def _share_of_first(rows: Rows) -> float:
+    return float(np.mean([2 * _shares(row)[0] / sum(_shares(row)) for row in rows]))
+
+
+def _largest_over_smallest(rows: Rows) -> float:
+    return float(np.mean([max(_shares(row)) / max(min(_shares(row)), 1e-3) for row in rows]))
+
+
+#: What a score weighs, each by how much of it counts as much as a point of the capacity of a recording.
+MEASURES = (
+    Measure(name="alone, used %", read=_used, worth=1.0, suite="alone"),
+    Measure(name="alone, p95 ms", read=_p95, worth=-5.0, suite="alone"),
+    *(
+        measure
+        for count in CROWDS
+        for measure in (
+            Measure(name=f"{count} flows, Jain", read=_fair, worth=0.02, suite=f"{count} flows"),
+            Measure(name=f"{count} flows, ms", read=_delay, worth=-5.0, suite=f"{count} flows"),
+        )
+    ),
+    Measure(name="buffers, used %", read=_used, worth=2.0, suite="buffers"),
+    Measure(name="buffers, lost %", read=_lost, worth=-1.0, suite="buffers"),
+    Measure(name="outages, used %", read=_used, worth=2.0, suite="outages"),
+    Measure(name="outages, p95 ms", read=_p95, worth=-10.0, suite="outages"),
+    Measure(name="longer path, used %", read=_used, worth=4.0, suite="longer"),
+    Measure(name="chance loss, used %", read=_used, worth=4.0, suite="chance"),
+    Measure(name="beside Cubic, share", read=_share_of_first, worth=0.1, suite="cubic"),
+    Measure(name="three round trips", read=_largest_over_smallest, worth=-0.2, suite="trips"),
+)
+
+
+def _change(
     at_s: float, rate_mbps: float | None = None, delay_ms: float | None = None, loss: float | None = None
 ) -> dict[str, Any]:
-    """A change of the path, as a scenario has it."""
     return {"at_s": at_s, "rate_mbps": rate_mbps, "delay_ms": delay_ms, "loss": loss}
 
 
-def outages(*spans: tuple[float, float]) -> list[dict[str, Any]]:
-    """The link of 8 Mbit/s holds its packets from one second to the other."""
-    return [one for start, end in spans for one in (change(start, 0.0), change(end, 8.0))]
+def _outages(*spans: tuple[float, float]) -> list[dict[str, Any]]:
+    return [change for start, end in spans for change in (_change(start, 0.0), _change(end, 8.0))]
 
 
-def drop_tail(packets: int) -> str:
-    """A queue for so many packets."""
+def _drop_tail(packets: int) -> str:
     return f"droptail:bytes={1500 * packets}"
 
 
-def _used_lost(rows: Rows) -> str:
-    return f"{_percent(rows):.1f}, {_percent(rows, 'loss_rate'):.1f} lost"
+def _flows(count: int) -> list[dict[str, Any]]:
+    return [{"start_s": APART_S * at} for at in range(count)]
 
 
-def _share_of_first(rows: Rows) -> str:
-    return f"{float(np.mean([2 * shares(row)[0] / sum(shares(row)) for row in rows])):.2f}"
+#: Paths of a constant rate: suite → what is run on each.
+PATHS: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "buffers": [
+        {"place": "rate:10", "queue": _drop_tail(8)},
+        {"place": "rate:10", "queue": _drop_tail(33)},
+        {"place": "rate:10", "queue": "codel"},
+        {"place": "rate:300", "queue": _drop_tail(150), "duration_s": 10.0},
+    ],
+    "outages": [
+        {"place": "rate:8", "changes": _outages((5, 5.5), (10, 14), (20, 20.2))},
+        {"place": "rate:8", "changes": [_change(5.0, loss=1.0), _change(9.0, loss=0.0)]},
+    ],
+    "longer": [{"place": "rate:10", "duration_s": 45.0, "changes": [_change(15.0, delay_ms=45.0)]}],
+    "chance": [{"place": "rate:20", "loss": 0.01}],
+    "cubic": [{"place": "rate:20", "flows": [{}, {"scheme": "cubic"}], "duration_s": 60.0}],
+    "trips": [
+        {
+            "place": "rate:30",
+            "flows": [{"delay_ms": trip / 2} for trip in (20, 50, 100)],
+            "queue": _drop_tail(125),
+            "duration_s": 60.0,
+            "ratio": 6,
+        }
+    ],
+}
 
 
-def _largest_over_smallest(rows: Rows) -> str:
-    return f"{float(np.mean([max(shares(row)) / min(shares(row)) for row in rows])):.2f}"
+def _at(place: str, offset_s: int) -> str:
+    return place if place.startswith("rate:") else f"{place} from {offset_s} s"
 
 
-_THREE_TRIPS = [{"delay_ms": trip / 2} for trip in (20, 50, 100)]
+def _places() -> dict[str, Place]:
+    """Every stretch of every channel: of a built-in one another realisation, of a recording the next seconds."""
+    return {
+        _at(name, offset): Place(f"{place.built_in}@{number}", f"{place.recording}[{offset}:{offset + STRETCH_S}]")
+        for name, place in {**CHOSEN_ON, **JUDGED_ON}.items()
+        for number, offset in enumerate(OFFSETS_S, start=1)
+    }
 
-SUITES = (
-    Suite(name="one flow", runs=_alone, show=_used_at, table="paths"),
-    _path("chance loss 1 %", "rate:20", _used_at, loss=0.01),
-    _path("outages, held", "rate:8", _used_at, changes=outages((5, 5.5), (10, 14), (20, 20.2))),
-    _path("outage of 4 s, lost", "rate:8", _used_at, changes=[change(5.0, loss=1.0), change(9.0, loss=0.0)]),
-    _path("+ 50 ms at 15 s", "rate:10", _used_at, duration_s=45.0, changes=[change(15.0, delay_ms=45.0)]),
-    _path("round trip 1 ms", "rate:50", _used_at, duration_s=15.0, delay_ms=0.5),
-    _path("300 Mbit/s, 150 packets", "rate:300", _used_lost, duration_s=10.0, queue=drop_tail(150)),
-    _path("buffer of ¼ BDP", "rate:10", _used_lost, queue=drop_tail(8)),
-    _path("buffer of 1 BDP", "rate:10", _used_lost, queue=drop_tail(33)),
-    _path("CoDel", "rate:10", _used_lost, queue="codel"),
-    _path("0.5 % come 60 ms late", "rate:10", _used_at, reorder="late:p=0.005,ms=60"),
-    _path("beside Cubic", "rate:20", _share_of_first, duration_s=60.0, flows=[{}, {"scheme": "cubic"}], seeds=3),
-    _path(
-        "three round trips",
-        "rate:30",
-        _largest_over_smallest,
-        duration_s=60.0,
-        flows=_THREE_TRIPS,
-        ratio=6,
-        queue=drop_tail(125),
-        seeds=2,
-    ),
-    *(_crowd(ratio, count) for ratio in (2, 4) for count in CROWDS),
-)
+
+def _runs(column: Column, keys: str, half: Half, part: str) -> list[Run]:
+    """Those of one sender, each under its suite's name and `part`."""
+    made = []
+
+    def add(suite: str, place: str, *, seed: int, ratio: int = 2, **fields: Any) -> None:
+        told = {"duration_s": 30.0, **fields}
+        scheme = f"verus:ratio={ratio}{keys}"
+        made.append(column.run(place, scheme, seed=seed, part=f"{part}|{suite}", series=False, **told))
+
+    for seed in half.seeds:
+        for place in half.alone:
+            add("alone", place, seed=seed, duration_s=STRETCH_S)
+        for count in CROWDS:
+            for place in half.shared:
+                add(f"{count} flows", place, seed=seed, duration_s=STRETCH_S, flows=_flows(count))
+        for suite, paths in PATHS.items():
+            for path in paths:
+                add(suite, seed=seed, **path)
+    return made
+
+
+def _values(made: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
+    """Each measure, seed by seed, of the rows of one sender."""
+    suites: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for row in made:
+        suites.setdefault((row["part"].rpartition("|")[2], row["seed"]), []).append(row)
+    seeds = sorted({seed for _, seed in suites})
+    return {each.name: [each.read(suites[each.suite, seed]) for seed in seeds] for each in MEASURES}
+
+
+#: A gain in one measure makes up for as much of a loss in another.
+MOST_GAINED, MOST_LOST = 1.0, 10.0
+
+
+def cost(values: Mapping[str, Sequence[float]], whole: Mapping[str, Sequence[float]]) -> float:
+    """What is lost against the whole default mode, in points of the capacity of a recording."""
+    lost = [float(np.mean(whole[each.name]) - np.mean(values[each.name])) / each.worth for each in MEASURES]
+    return float(np.sum(np.clip(lost, -MOST_GAINED, MOST_LOST)))
+
+
+def _half(places: Iterable[str], shared: Iterable[str], seeds: Sequence[int]) -> Half:
+    """Each place with one stretch, another one for each: with all three it takes the better part of an hour."""
+    alone = [_at(place, OFFSETS_S[at % len(OFFSETS_S)]) for at, place in enumerate(places)]
+    return Half(alone=alone, shared=[_at(place, OFFSETS_S[0]) for place in shared], seeds=seeds)
+
+
+CHOSEN = _half(CHOSEN_ON, SHARED_CHOSEN, CHOSEN_SEEDS)
+JUDGED = _half(JUDGED_ON, SHARED_JUDGED, JUDGED_SEEDS)
+
+
+def eliminate(cost_of: Callable[[Sequence[Sequence[str]]], Sequence[float]], parts: Sequence[str]) -> list[str]:
+    """The order in which parts go: of those left, always the one without which the cost is least.
+
+    Args:
+        cost_of: The cost without each of these lists of parts.
+        parts: All.
+
+    Example:
+        >>> worth = {"a": 3.0, "b": 1.0, "c": 2.0}
+        >>> eliminate(lambda lists: [sum(worth[part] for part in parts) for parts in lists], list("abc"))
+        ['b', 'c', 'a']
+    """
+    gone: list[str] = []
+    while left := [part for part in parts if part not in gone]:
+        costs = cost_of([[*gone, part] for part in left])
+        gone.append(left[int(np.argmin(costs))])
+    return gone
+
 
 #: Why flows are unfair: label → keys, each cause taken away on top of those before it.
 _TOLD = ",told_delay_min_ms=41"
@@ -248,7 +339,7 @@ def _causes(column: Column) -> list[Run]:
             "rate:20",
             f"verus:ratio={ratio}{keys}",
             flows=[{"start_s": APART_S * at} for at in range(count)],
-            part=f"causes|{ratio}|{label}|{name}|{count}",
+            part=f"causes|R = {ratio}, {label}|{name}|{count}",
             queue=queue,
             duration_s=CAUSE_S,
             series=False,
@@ -260,79 +351,148 @@ def _causes(column: Column) -> list[Run]:
     ]
 
 
-#: What the tables' numbers are.
-LEGENDS = {
-    "paths": (
-        "share of the capacity used in % at the 95th percentile of queueing delay in ms, R = 2, or packets lost in %; "
-        "beside Cubic: 1 is a fair share; three round trips (20, 50, 100 ms, R = 6): largest over smallest throughput"
-    ),
-    "crowds": (
-        f"flows that start {APART_S:g} s apart, mean over {' and '.join(SHARED)}: Jain's index in windows of 1 s, "
-        "of the whole run, and the mean queueing delay in ms"
-    ),
-    "causes": (
-        f"why flows are unfair: the same three numbers of flows that start {APART_S:g} s apart on 20 Mbit/s, in a "
-        "queue that drops nothing and in the paper's; each line that begins with + takes one more cause away"
-    ),
-}
+def order_on(column: Column) -> list[str]:
+    """The order in which parts go on the half on which they are chosen."""
 
+    def measured(lists: Sequence[Sequence[str]]) -> list[dict[str, list[float]]]:
+        planned = [run for at, parts in enumerate(lists) for run in _runs(column, left_out(parts), CHOSEN, str(at))]
+        found: dict[int, list[Mapping[str, Any]]] = {}
+        for row in metric_rows.rows(planned, run_all(planned)):
+            found.setdefault(int(row["part"].split("|")[-2]), []).append(row)
+        return [_values(found[at]) for at in range(len(lists))]
 
-def _scheme(keys: str) -> Callable[[int], str]:
-    return lambda ratio: f"verus:ratio={ratio}{keys}"
+    (whole,) = measured([[]])
+    return eliminate(lambda lists: [cost(values, whole) for values in measured(lists)], PARTS)
 
 
 def prepare(options: Options) -> Work:
     """Looks for the recordings; built-in channels do without."""
-    columns, missing = columns_for(NAME, CHANNELS, options)
+    columns, missing = columns_for(NAME, _places(), options)
     column = columns[-1]
 
     def work(progress: Progress | None) -> Results:
-        planned = [
-            run
-            for variant, keys in VARIANTS.items()
-            for suite in SUITES
-            for run in suite.runs(column, _scheme(keys), f"{suite.name}|{variant}")
-        ]
+        order = order_on(column)
+        steps = [order[:count] for count in range(len(order) + 1)]
+        senders = {"+".join(parts): left_out(parts) for parts in [*steps, *([part] for part in PARTS)]} | MODES
+        planned = [run for name, keys in senders.items() for run in _runs(column, keys, JUDGED, name)]
         planned += _causes(column)
-        settings = {
-            "experiment": NAME,
-            "seed": options.seed,
-            "repeat": options.repeat,
-            "channels": column.name,
-            "missing": missing,
-        }
+        settings = {"experiment": NAME, "order": order, "channels": column.name, "missing": missing}
         return Results.collect(planned, run_all(planned, progress=progress), kind=NAME, settings=settings)
 
     return work
 
 
+def _fair_and_short(row: Mapping[str, Any]) -> str:
+    rates = _shares(row)
+    whole = sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
+    return f"{row['jain_active']:.2f} {whole:.2f} {row['qdelay_mean_ms'] or float('nan'):.0f}"
+
+
+#: What the tables' numbers are.
+LEGENDS = {
+    "curve": (
+        "each row leaves out one more part than the row above, always the one that costs least on the other half of "
+        "the channels and seeds; cost is in points of the capacity of a recording, weighed over all columns"
+    ),
+    "single": "each row leaves out one part of the whole default mode; below them, what that is built on",
+    "causes": (
+        "why flows are unfair: Jain's index in windows of 1 s, of the whole run, and the mean queueing delay in ms, "
+        f"of flows that start {APART_S:g} s apart on 20 Mbit/s, in a queue that drops nothing and in the paper's; each "
+        "line that begins with + takes one more cause away"
+    ),
+}
+
+
+def _cell(each: Measure, values: Sequence[float]) -> str:
+    digits = 2 if abs(each.worth) < 1 else 1
+    return f"{float(np.mean(values)):.{digits}f} ± {half_width(values) or 0.0:.{digits}f}"
+
+
 def tables(results: Results) -> dict[str, Grid]:
     """Each table by its name."""
-    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    causes: dict[str, list[str]] = {}
     for row in results.rows.to_pylist():
         _, _, *names = row["part"].split("|")
-        found.setdefault(tuple(names), []).append(row)
-    made = {}
-    for name in ("paths", "crowds"):
-        own = [suite for suite in SUITES if suite.table == name]
-        lines = [[variant, *(suite.show(found[suite.name, variant]) for suite in own)] for variant in VARIANTS]
-        made[name] = Grid(heads=["without", *(suite.name for suite in own)], rows=lines, title=LEGENDS[name])
-    heads = [f"{count} flows, {name}" for name in CAUSE_QUEUES for count in CAUSE_COUNTS]
-    cells: dict[tuple[str, str], list[str]] = {}
-    for names, rows in found.items():
         if names[0] == "causes":
-            cells.setdefault((names[1], names[2]), []).append(_fair(rows))
-    lines = [[f"R = {ratio}, {label}", *row] for (ratio, label), row in cells.items()]
-    made["causes"] = Grid(heads=["", *heads], rows=lines, title=LEGENDS["causes"])
-    return made
+            causes.setdefault(names[1], []).append(_fair_and_short(row))
+        else:
+            found.setdefault(names[0], []).append(row)
+    values = {name: _values(made) for name, made in found.items()}
+    order = results.config["settings"]["order"]
+    measures = [each.name for each in MEASURES]
+
+    def cells(name: str) -> list[str]:
+        worse = f"{cost(values[name], values['']):.1f}"
+        return [worse, *(_cell(each, values[name][each.name]) for each in MEASURES)]
+
+    curve = [
+        [order[count - 1] if count else "(nothing)", f"{len(order) - count}", *cells("+".join(order[:count]))]
+        for count in range(len(order) + 1)
+    ]
+    single = [[name or "(nothing)", *cells(name)] for name in ("", *PARTS, *MODES)]
+    crowds = [f"{count} flows, {queue}" for queue in CAUSE_QUEUES for count in CAUSE_COUNTS]
+    return {
+        "curve": Grid(heads=["gone", "parts left", "cost", *measures], rows=curve, title=LEGENDS["curve"]),
+        "single": Grid(heads=["left out", "cost", *measures], rows=single, title=LEGENDS["single"]),
+        "causes": Grid(
+            heads=["", *crowds], rows=[[label, *row] for label, row in causes.items()], title=LEGENDS["causes"]
+        ),
+    }
 
 
-EXPERIMENT = experiment(
+def _titled(name: str, one: Grid) -> str:
+    title = f"{one.title[0].upper()}{one.title[1:]}"
+    return title if name == "causes" else f"{title}. {INTERVAL_NOTE}"
+
+
+#: Columns that a terminal has room for begin with these.
+IN_TERMINAL = ("gone", "parts left", "left out", "cost", "alone", "10 flows")
+
+
+def _narrow(one: Grid) -> Grid:
+    shown = [at for at, head in enumerate(one.heads) if not head or str(head).startswith(IN_TERMINAL)]
+    rows = [[row[at] for at in shown] for row in one.rows]
+    return Grid(heads=[one.heads[at] for at in shown], rows=rows, title=one.title)
+
+
+def summary(results: Results) -> Sequence[RenderableType]:
+    """For a terminal, which has no room for all columns."""
+    settings = results.config["settings"]
+    missing: list[RenderableType] = [settings["missing"]] if settings["missing"] else []
+    shown = {_titled(name, one): _narrow(one) for name, one in tables(results).items()}
+    return [
+        *missing,
+        *(one.terminal(title=f"{title} ({settings['channels']})") for title, one in shown.items()),
+        "These are some of the columns; the page has all of them.",
+    ]
+
+
+def page(results: Results) -> Page:
+    """The same as a page."""
+    sections = [Section(title=name.capitalize(), body=one.html()) for name, one in tables(results).items()]
+    return Page(title=TITLE, lead=f"{__doc__}\n{results.config['settings']['missing']}".rstrip(), sections=sections)
+
+
+def files(results: Results) -> dict[str, str]:
+    """The same for a program, and for a document."""
+    found = tables(results)
+    lines = ([name, *cell] for name, one in found.items() for cell in one.cells())
+    document = [f"# {TITLE}", ""]
+    for name, one in found.items():
+        document += [f"{_titled(name, one).rstrip('.')}.", "", *one.markdown(), ""]
+    return {
+        "ablation.csv": to_csv([["table", "parts", "measure", "found"], *lines]),
+        "ablation.md": "\n".join(document),
+    }
+
+
+EXPERIMENT = Experiment(
     name=NAME,
     source="none: what Verus's default mode adds to the paper",
-    title="Verus: what each part of the default mode is worth",
-    about=__doc__,
     prepare=prepare,
-    tables=tables,
-    lines=lambda found: [["without", "test", "found"], *(cell for one in found.values() for cell in one.cells())],
+    checks=lambda results: [],
+    page=page,
+    summary=summary,
+    files=files,
 )

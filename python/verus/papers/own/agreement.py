@@ -278,6 +278,7 @@ EXPERIMENT = side_by_side.experiment(
     checks=checks,
     tables=_tables,
     headings=_HEADINGS,
+    apart="channel",
     title="Verus: emulated against simulated",
     lead=lambda results: (
         f"One flow for {DURATION_S:g} s, RED 375/1125 kB, 20 ms each way; means of "

@@ -201,6 +201,7 @@ EXPERIMENT = side_by_side.experiment(
     checks=checks,
     tables=_tables,
     headings=_HEADINGS,
+    apart="sender",
     title="Verus: other senders behind two emulators",
     lead=lambda _: "The same senders, traces and queues behind our emulator and behind Mahimahi's.",
     targets=("sender", "Traces"),

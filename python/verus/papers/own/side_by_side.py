@@ -1,4 +1,4 @@
-"""Tables of what was emulated beside what it is set against, for a terminal and for a page."""
+"""Tables of what was emulated beside what it is set against: for a terminal, a page, a program and a document."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ def experiment(
     checks: Callable[[Results], list[Check]],
     tables: Callable[[Results], Tables],
     headings: Sequence[str],
+    apart: str,
     title: str,
     lead: Callable[[Results], str],
     targets: tuple[str, str],
 ) -> Experiment:
-    """An experiment whose tables, verdict and timing are what it shows; `targets` heads and titles their table."""
+    """An experiment whose tables, verdict and timing are what it shows; `targets` heads and titles their table.
+
+    Its files are `NAME.csv` and `NAME.md`, one table each, whose first column `apart` heads: the titles of the tables.
+    """
 
     def grids(results: Results) -> list[Grid]:
         return [Grid(heads=headings, rows=lines, title=title) for title, lines in tables(results).items()]
@@ -49,8 +53,9 @@ def experiment(
         return Page(title=title, lead=lead(results), sections=sections)
 
     def cells(results: Results) -> Mapping[str, str]:
-        lines = ([title, *own] for title, rows in tables(results).items() for own in rows)
-        return {f"{name}.csv": to_csv(lines)}
+        lines = [[title, *own] for title, rows in tables(results).items() for own in rows]
+        document = Grid(heads=[apart, *headings], rows=lines).markdown()
+        return {f"{name}.csv": to_csv(lines), f"{name}.md": "\n".join([*document, ""])}
 
     return Experiment(name=name, source=source, prepare=prepare, checks=checks, page=page, summary=summary, files=cells)
 

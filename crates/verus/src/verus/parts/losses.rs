@@ -19,7 +19,7 @@
 use verus_core::controller::Acked;
 use verus_core::units::{Duration, Time};
 
-use super::{Config, Flow, Part};
+use super::{Flow, Part};
 
 /// Packets that a window has beyond what the curve gives for D_est.
 const ADDED: f64 = 2.0;
@@ -71,11 +71,6 @@ impl Losses {
 impl Part for Losses {
     fn begun(_: u64) -> Self {
         Losses::default()
-    }
-
-    fn leave_out(config: &mut Config, paper: Config) {
-        config.undo = paper.undo;
-        config.recovery.loss = paper.recovery.loss;
     }
 
     #[inline]

@@ -11,7 +11,7 @@
 use verus_core::controller::{Acked, Departure};
 use verus_core::units::Time;
 
-use super::{Config, Flow, Hold, Part, WATCH};
+use super::{Flow, Hold, Part, WATCH};
 
 /// The last outage.
 #[derive(Debug, Default)]
@@ -38,12 +38,6 @@ impl Outages {
 impl Part for Outages {
     fn begun(_: u64) -> Self {
         Outages::default()
-    }
-
-    fn leave_out(config: &mut Config, paper: Config) {
-        config.silent_epoch = paper.silent_epoch;
-        config.recovery.timeout.max = paper.recovery.timeout.max;
-        config.recovery.probe_with_new_data = paper.recovery.probe_with_new_data;
     }
 
     #[inline]
