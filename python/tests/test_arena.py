@@ -233,7 +233,10 @@ def test_without_recordings_it_runs_on_built_in_channels(
 def test_the_ablation_says_that_it_ran_without_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ablation, "tables", lambda _: {})
     found: Any = SimpleNamespace(config={"settings": {"missing": "Built-in channels only: none."}})
-    assert ablation.summary(found)[0] == "Built-in channels only: none."
+    assert ablation.summary(found) == [
+        "Built-in channels only: none.",
+        "These are some of the columns; the page has all of them.",
+    ]
     assert ablation.page(found).lead.endswith("Built-in channels only: none.")
 
 

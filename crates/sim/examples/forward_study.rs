@@ -155,7 +155,7 @@ struct Row {
 }
 
 /// The tables of docs/forward.md, each row with what was asked of it.
-#[derive(Clone, Parser)]
+#[derive(Parser)]
 struct Options {
     /// Whose tables.
     #[arg(long, default_value = "forward")]

@@ -74,16 +74,8 @@ impl Systemd {
 
     fn ctl(&self, words: &str) -> Output {
         Command::new("nsenter")
-            .args([
-                "-t",
-                &self.process,
-                "-m",
-                "-p",
-                "-C",
-                "-u",
-                "-i",
-                "systemctl",
-            ])
+            .args(["-t", &self.process])
+            .args("-m -p -C -u -i systemctl".split(' '))
             .args(words.split(' '))
             .output()
             .expect("nsenter is there (apt install util-linux)")
@@ -92,10 +84,10 @@ impl Systemd {
     /// Does it with the unit.
     fn done(&self, verb: &str) {
         let output = self.ctl(&format!("{verb} verus-forward"));
-        let journal = self.ctl("status --full verus-forward");
         assert!(
             output.status.success(),
-            "systemctl {verb}: {output:?}; {journal:?}; the kernel has {}",
+            "systemctl {verb}: {output:?}; {:?}; the kernel has {}",
+            self.ctl("status --full verus-forward"),
             struct_ops()
         );
     }
