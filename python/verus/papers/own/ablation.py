@@ -1,10 +1,9 @@
-"""What each part of Verus's default mode is worth, and how few of them are enough.
+"""What each part of Verus's default mode is worth: left out by itself, and one after the other.
 
 Leaving out one part at a time overlooks that two parts may do the same: each alone seems to be worth nothing. So the
 part whose absence costs least goes first, then the least valuable of those that remain, until none is left. Each step
 is chosen on one half of the channels and seeds; what it costs is measured on the other half, with intervals, and so is
-each part left out by itself. What it does to the papers' claims, `verus reproduce all --modes KEYS` says; that takes
-longer.
+each part left out by itself. What it does to the papers' claims takes longer: verus reproduce all --modes KEYS.
 """
 
 from __future__ import annotations
@@ -391,16 +390,21 @@ def _fair_and_short(row: Mapping[str, Any]) -> str:
 #: What the tables' numbers are.
 LEGENDS = {
     "curve": (
-        "each row leaves out one more part than the row above, always the one that costs least on the other half of "
-        "the channels and seeds; cost is in points of the capacity of a recording, weighed over all columns"
+        "Each row leaves out one more part than the row above, always the one that costs least on the other half of "
+        "the channels and seeds; cost is in points of the capacity of a recording, weighed over all columns. "
+        + INTERVAL_NOTE
     ),
-    "single": "each row leaves out one part of the whole default mode; below them, what that is built on",
+    "single": (
+        f"Each row leaves out one part of the whole default mode; below them, what that is built on. {INTERVAL_NOTE}"
+    ),
     "causes": (
-        "why flows are unfair: Jain's index in windows of 1 s, of the whole run, and the mean queueing delay in ms, "
+        "Why flows are unfair: Jain's index in windows of 1 s, of the whole run, and the mean queueing delay in ms, "
         f"of flows that start {APART_S:g} s apart on 20 Mbit/s, in a queue that drops nothing and in the paper's; each "
-        "line that begins with + takes one more cause away"
+        "line that begins with + takes one more cause away."
     ),
 }
+#: What a page calls the tables.
+SECTIONS = {"curve": "One part after the other", "single": "Each part by itself", "causes": "Why flows are unfair"}
 
 
 def _cell(each: Measure, values: Sequence[float]) -> str:
@@ -441,11 +445,6 @@ def tables(results: Results) -> dict[str, Grid]:
     }
 
 
-def _titled(name: str, one: Grid) -> str:
-    title = f"{one.title[0].upper()}{one.title[1:]}"
-    return title if name == "causes" else f"{title}. {INTERVAL_NOTE}"
-
-
 #: Columns that a terminal has room for begin with these.
 IN_TERMINAL = ("gone", "parts left", "left out", "cost", "alone", "10 flows")
 
@@ -460,17 +459,17 @@ def summary(results: Results) -> Sequence[RenderableType]:
     """For a terminal, which has no room for all columns."""
     settings = results.config["settings"]
     missing: list[RenderableType] = [settings["missing"]] if settings["missing"] else []
-    shown = {_titled(name, one): _narrow(one) for name, one in tables(results).items()}
+    shown = [_narrow(one) for one in tables(results).values()]
     return [
         *missing,
-        *(one.terminal(title=f"{title} ({settings['channels']})") for title, one in shown.items()),
+        *(one.terminal(title=f"{one.title} ({settings['channels']})") for one in shown),
         "These are some of the columns; the page has all of them.",
     ]
 
 
 def page(results: Results) -> Page:
     """The same as a page."""
-    sections = [Section(title=name.capitalize(), body=one.html()) for name, one in tables(results).items()]
+    sections = [Section(title=SECTIONS[name], body=one.html()) for name, one in tables(results).items()]
     return Page(title=TITLE, lead=f"{__doc__}\n{results.config['settings']['missing']}".rstrip(), sections=sections)
 
 
@@ -479,8 +478,8 @@ def files(results: Results) -> dict[str, str]:
     found = tables(results)
     lines = ([name, *cell] for name, one in found.items() for cell in one.cells())
     document = [f"# {TITLE}", ""]
-    for name, one in found.items():
-        document += [f"{_titled(name, one).rstrip('.')}.", "", *one.markdown(), ""]
+    for one in found.values():
+        document += [one.title, "", *one.markdown(), ""]
     return {
         "ablation.csv": to_csv([["table", "parts", "measure", "found"], *lines]),
         "ablation.md": "\n".join(document),
