@@ -71,15 +71,19 @@ impl Capacity {
         self.since = Some(flow.now);
     }
 
-    /// What the path holds without a queue, in packets: C · D_min. Where a round trip is within an epoch, D_min is said to be an
-    /// epoch, and the path holds less.
+    /// What the path holds without a queue: C · D_min.
     fn pipe(&self, flow: &Flow) -> Packets {
-        let path = if flow.rtt < flow.epoch {
+        Packets(self.most * Self::empty_ms(flow))
+    }
+
+    /// The round trip of the empty path, in ms. Where it is within an epoch, D_min is said to be an epoch.
+    fn empty_ms(flow: &Flow) -> f64 {
+        let empty = if flow.rtt < flow.epoch {
             flow.rtt
         } else {
             flow.d_min
         };
-        Packets(self.most * path.as_millis_f64())
+        empty.as_millis_f64()
     }
 }
 
@@ -96,7 +100,7 @@ impl Part for Capacity {
 
     fn on_cut(&mut self, flow: &Flow, kept: Packets) {
         self.before = self.rates;
-        let carried = kept.0 / flow.d_min.as_millis_f64();
+        let carried = kept.0 / Self::empty_ms(flow);
         self.rates = self.rates.map(|rate| rate.min(carried));
         self.look();
     }
@@ -221,6 +225,9 @@ mod tests {
             ..flow(1000, 1000)
         };
         assert_eq!(capacity.bounds(&short, Packets(1.0)), Packets(2.0));
+        // And after a loss no more than was kept.
+        capacity.on_cut(&short, Packets(1.0));
+        assert_eq!(capacity.bounds(&short, Packets(0.5)), Packets(1.0));
     }
 
     #[test]
