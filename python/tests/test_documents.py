@@ -59,7 +59,7 @@ def test_every_result_says_where_it_comes_from() -> None:
 def test_every_result_is_of_how_its_senders_behave_now() -> None:
     digest: Callable[[list[str]], str] = runpy.run_path(str(DOCS.parent / "scripts" / "behaviour.py"))["digest"]
     known = {name: source for name, source in SOURCES.items() if "senders" in source}
-    assert {"ablation.csv", "arena.csv", "check.csv", "forward.txt", "laws.txt"} <= known.keys()
+    assert {"ablation.csv", "arena.csv", "check.csv", "forward.csv", "laws.txt"} <= known.keys()
     old = [name for name, source in known.items() if digest(source["senders"]) != source["behaviour"]]
     assert not old, f"a sender has changed since: scripts/figures.py --traces FOLDER --only {' '.join(old)}"
 

@@ -23,6 +23,7 @@ use verus_core::{Acked, Bytes, Controller, Departure, Duration, Feedback, Time};
 use verus_peers::sprout::{self, TICK, receiver::Forecaster};
 use verus_protocol::verus::config::Config;
 use verus_protocol::verus::profile::Profile;
+use verus_protocol::verus::units::Packets;
 use verus_senders::Scheme;
 use verus_senders::Sender;
 use verus_sim::{FlowSpec, Scenario};
@@ -323,14 +324,14 @@ fn micro() {
         for window in 1..=500 {
             let jitter = (window * 7919 % 13) as f64;
             let rtt = Duration::from_millis_f64(40.0 + window as f64 * 0.2 + jitter);
-            profile.add(now, window as f64, rtt, 0.875);
+            profile.add(now, Packets(window as f64), rtt, 0.875);
         }
         profile.refit(now, config.fit, config.point_memory, 0.2);
     }) - nanoseconds(200, || {
         for window in 1..=500 {
             let jitter = (window * 7919 % 13) as f64;
             let rtt = Duration::from_millis_f64(40.0 + window as f64 * 0.2 + jitter);
-            unfitted.add(now, window as f64, rtt, 0.875);
+            unfitted.add(now, Packets(window as f64), rtt, 0.875);
         }
     });
     println!("| refit of 500 points | {refit:.0} | 10000 |");

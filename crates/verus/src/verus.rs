@@ -30,6 +30,7 @@ mod keys;
 pub mod parts;
 pub mod profile;
 pub mod prototype;
+pub mod units;
 pub mod window;
 
 use verus_core::controller::{
@@ -48,6 +49,7 @@ use epochs::{Epochs, Turn};
 use parts::{Flow, Hold, Leave, NEAR};
 use profile::Profile;
 pub use prototype::Prototype;
+use units::{Millis, Packets};
 
 /// After a timeout, this many packets probe the path until one is acknowledged.
 const SILENT_WINDOW_PACKETS: u64 = 2;
@@ -74,10 +76,9 @@ pub struct Verus {
     packet_size: Bytes,
     delay: DelayEstimator,
     profile: Profile,
-    /// W, in packets.
-    window: f64,
-    /// D_est, in ms.
-    d_est: f64,
+    /// W.
+    window: Packets,
+    d_est: Millis,
     d_min: Option<Duration>,
     /// D_min is never less.
     least_d_min: Duration,
@@ -85,8 +86,8 @@ pub struct Verus {
     met: Time,
     /// When the last outage ended.
     outage: Time,
-    /// S: what is left of the open epoch's budget, in packets. A fraction of a packet carries over to the next epoch.
-    budget: f64,
+    /// S: what is left of the open epoch's budget. A fraction of a packet carries over to the next epoch.
+    budget: Packets,
     /// How many packets a part lets be in flight while it holds the window.
     held: Option<u64>,
     /// Whether the window, rather than a budget, bounds the open epoch: acknowledged packets make room for others within it.
@@ -104,8 +105,8 @@ pub struct Verus {
 /// The state before a cut.
 #[derive(Clone, Copy, Debug)]
 struct Before {
-    window: f64,
-    d_est: f64,
+    window: Packets,
+    d_est: Millis,
 }
 
 impl Verus {
@@ -127,12 +128,12 @@ impl Verus {
             packet_size: Bytes::new(1),
             delay: DelayEstimator::new(),
             profile: Profile::new(),
-            window: 1.0,
-            d_est: 0.0,
+            window: Packets(1.0),
+            d_est: Millis::ZERO,
             d_min: None,
             met: Time::ZERO,
             outage: Time::ZERO,
-            budget: 0.0,
+            budget: Packets::ZERO,
             held: None,
             refills: false,
             pace: None,
@@ -153,29 +154,29 @@ impl Verus {
             return;
         }
         if self.is_held(&mut flow) {
-            self.budget = 0.0;
+            self.budget = Packets::ZERO;
             return;
         }
-        self.d_est = window::next_d_est(self.d_est, &report, flow.d_min, turn.ended, &self.config);
+        let d_min = flow.d_min.into();
+        self.d_est = window::next_d_est(self.d_est, &report, d_min, turn.ended, &self.config);
+        let in_flight = Packets(flow.in_flight as f64);
         let current = match self.config.window_reference {
             WindowReference::CurrentWindow => self.window,
-            WindowReference::InFlight => flow.in_flight as f64,
+            WindowReference::InFlight => in_flight,
         };
         // After a long outage all points are too old to count. The window stays until there are new ones: slow start would
         // learn D_min from the queue that the outage left.
         if let Some(wanted) = self.profile.window_at(self.d_est) {
-            self.aim_at(wanted.max(1.0), &flow);
+            self.aim_at(wanted.max(Packets(1.0)), &flow);
         }
-        let granted = window::budget(
-            self.window,
-            current,
-            flow.in_flight as f64,
-            self.rtt,
-            turn.next,
-        );
+        let granted = window::budget(self.window, current, in_flight, self.rtt, turn.next);
         // What is left of less than a packet is saved for the next epoch.
-        let left = self.budget.max(0.0);
-        self.budget = granted + if left < 1.0 { left } else { 0.0 };
+        let left = self.budget.max(Packets::ZERO);
+        self.budget = if left < Packets(1.0) {
+            granted + left
+        } else {
+            granted
+        };
         self.leave(&flow, turn.next);
     }
 
@@ -190,19 +191,18 @@ impl Verus {
         });
         self.refills = leave == Leave::Refilled;
         let spread = leave == Leave::Spread;
-        self.pace = spread.then(|| self.packet_size.mul_f64(self.budget) / epoch);
+        self.pace = spread.then(|| self.packet_size.mul_f64(self.budget.0) / epoch);
     }
 
     /// The window that the profile gives for D_est, within what bounds it. D_est does not run ahead of a bound.
     #[inline]
-    fn aim_at(&mut self, wanted: f64, flow: &Flow) {
+    fn aim_at(&mut self, wanted: Packets, flow: &Flow) {
         self.window = wanted;
         (self.parts).each(|part| self.window = part.bounds(flow, self.window));
         if self.window < wanted
             && let Some(delay) = self.profile.delay_at(self.window)
         {
-            let at_least = flow.d_min.as_millis_f64();
-            self.d_est = self.d_est.min(delay.max(at_least));
+            self.d_est = self.d_est.min(delay.max(flow.d_min.into()));
         }
     }
 
@@ -226,7 +226,7 @@ impl Verus {
         }
         self.on_delay(now, acked);
         if self.phase == Phase::Recovery {
-            self.window += 1.0 / self.window;
+            self.window.0 += 1.0 / self.window.0;
             self.follow_window();
             return;
         }
@@ -238,7 +238,7 @@ impl Verus {
                 .add(now, window, acked.rtt, self.config.point_weight);
         }
         if self.phase == Phase::SlowStart {
-            self.window += 1.0;
+            self.window += Packets(1.0);
         }
     }
 
@@ -267,13 +267,13 @@ impl Verus {
     /// Eq. 6: W = M · W_loss, the window that the lost packet left under. Recovery begins.
     fn cut(&mut self, now: Time, window_at_loss: Bytes) {
         let cut = self.config.decrease_factor * self.packets(window_at_loss);
-        self.window = self.window.min(cut).max(1.0);
+        self.window = self.window.min(cut).max(Packets(1.0));
         if self.phase == Phase::SlowStart {
             self.refit(now);
         }
         self.follow_window();
         self.phase = Phase::Recovery;
-        self.budget = 0.0;
+        self.budget = Packets::ZERO;
         self.refills = false;
         self.epochs.begin(now);
     }
@@ -363,8 +363,8 @@ impl Verus {
         }
     }
 
-    fn packets(&self, bytes: Bytes) -> f64 {
-        bytes / self.packet_size
+    fn packets(&self, bytes: Bytes) -> Packets {
+        Packets(bytes / self.packet_size)
     }
 }
 
@@ -377,7 +377,7 @@ impl Controller for Verus {
     #[inline]
     fn on_sent(&mut self, packet: &Departure) {
         self.episode.on_sent(packet);
-        self.budget -= 1.0;
+        self.budget -= Packets(1.0);
     }
 
     #[inline]
@@ -442,8 +442,8 @@ impl Controller for Verus {
     fn on_packet_size(&mut self, size: Bytes) {
         let factor = self.packet_size / size;
         self.packet_size = size;
-        self.window = (self.window * factor).max(1.0);
-        self.budget *= factor;
+        self.window = (factor * self.window).max(Packets(1.0));
+        self.budget = factor * self.budget;
         self.profile.rescale(factor);
         self.parts.each_mut(|part| part.rescale(factor));
         self.episode.settle();
@@ -451,7 +451,7 @@ impl Controller for Verus {
 
     #[inline]
     fn window(&self) -> Bytes {
-        self.packet_size.mul_f64(self.window)
+        self.packet_size.mul_f64(self.window.0)
     }
 
     #[inline]
@@ -463,8 +463,8 @@ impl Controller for Verus {
             Phase::Tracking => match self.held {
                 Some(packets) => Allowance::window(size * packets),
                 None if self.refills => Allowance::window(self.window()),
-                None if self.budget < 1.0 => Allowance::budget(Bytes::ZERO),
-                None => Allowance::budget(size.mul_f64(self.budget)),
+                None if self.budget < Packets(1.0) => Allowance::budget(Bytes::ZERO),
+                None => Allowance::budget(size.mul_f64(self.budget.0)),
             },
         }
     }
@@ -494,14 +494,11 @@ impl Controller for Verus {
     }
 
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        let known = |delay: Option<f64>| delay.unwrap_or(f64::NAN);
-        record("window_packets", self.window);
-        record("delay_estimate_ms", self.d_est);
+        let known = |delay: Option<Millis>| delay.map_or(f64::NAN, |delay| delay.0);
+        record("window_packets", self.window.0);
+        record("delay_estimate_ms", self.d_est.0);
         record("delay_max_ms", known(self.delay.d_max()));
-        record(
-            "delay_min_ms",
-            known(self.d_min.map(Duration::as_millis_f64)),
-        );
+        record("delay_min_ms", known(self.d_min.map(Millis::from)));
         let flow = self.flow(Time::ZERO, self.d_min.unwrap_or_default(), 0);
         self.parts.each(|part| part.probe(&flow, record));
     }
@@ -654,7 +651,7 @@ mod tests {
         let before = path.controller.window();
         let delay = |path: &Path<Verus>, packets: f64| {
             let curve = &path.controller.profile;
-            curve.delay_at(packets).expect("fitted")
+            curve.delay_at(Packets(packets)).expect("fitted").0
         };
         let (small, large) = (delay(&path, 8.0), delay(&path, 14.0));
         path.controller.on_packet_size(SIZE / 2);

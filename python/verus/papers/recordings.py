@@ -46,7 +46,7 @@ def locate(names: Sequence[str], *, group: str, folder: Path | None) -> dict[str
     found: dict[str, str] = {}
     for name in names:
         entry = known.get(name, {})
-        inside = str(entry.get("name", name))
+        inside = str(entry.get("name", f"{group}/{name}"))
         candidates = [
             place / (way + ending) for place in folders for way in dict.fromkeys((name, inside)) for ending in _ENDINGS
         ]

@@ -68,13 +68,28 @@ def _fair_share(seen: Seen) -> float:
     return _throughput(seen) * len(seen.scenario["flows"]) / float(np.mean(seen.capacity[seen.during]))
 
 
-def _jain(seen: Seen) -> float:
-    flows = len(seen.scenario["flows"])
-    shares = [float(np.nanmean(seen.over_time("throughput_mbps", flow)[seen.during])) for flow in range(flows)]
-    index = _verus.jain(np.asarray(shares))
+def _index(shares: Array) -> float:
+    index = _verus.jain(shares)
     if index is None:
         raise NotSeenError("nothing was carried meanwhile")
     return index
+
+
+def _shares(seen: Seen) -> Array:
+    """What each flow has in each bin, Mbit/s; a line for each flow."""
+    flows = range(len(seen.scenario["flows"]))
+    return np.array([seen.over_time("throughput_mbps", flow)[seen.during] for flow in flows])
+
+
+def _jain(seen: Seen) -> float:
+    return _index(np.nanmean(_shares(seen), axis=1))
+
+
+def _jain_1s(seen: Seen) -> float:
+    shares = _shares(seen)
+    bins = round(1e3 / float(seen.scenario["bin_ms"]))
+    seconds = [shares[:, start : start + bins] for start in range(0, shares.shape[1] - bins + 1, bins)]
+    return float(np.mean([_index(np.nanmean(second, axis=1)) for second in seconds]))
 
 
 def _queue_per_rtt(seen: Seen) -> float:
@@ -107,12 +122,22 @@ def _believed_packets(seen: Seen) -> float:
     return float(np.mean([float(np.nanmean(seen.over_time("queued_packets", flow)[seen.during])) for flow in flows]))
 
 
-def _queue_ms(seen: Seen) -> float:
-    """The median over time, which short drains do not move."""
+def _waited_ms(seen: Seen) -> Array:
+    """How long a packet of any flow waited, in each bin in which one left."""
     carried, waited = _carried_and_waited(seen)
     all_carried = np.sum(carried, axis=0)
     chosen = all_carried > 0
-    return float(np.median((np.sum(carried * waited, axis=0)[chosen]) / all_carried[chosen]))
+    found: Array = np.sum(carried * waited, axis=0)[chosen] / all_carried[chosen]
+    return found
+
+
+def _queue_ms(seen: Seen) -> float:
+    """The median over time, which short drains do not move."""
+    return float(np.median(_waited_ms(seen)))
+
+
+def _queue_mean_ms(seen: Seen) -> float:
+    return float(np.mean(_waited_ms(seen)))
 
 
 def _rtt_ratio(seen: Seen) -> float:
@@ -214,6 +239,7 @@ MEASURES: Mapping[str, Measure] = {
     "throughput": Measure("Mbit/s", "what the link carried of the flow", SERIES, _throughput),
     "fair_share": Measure("", "the flow's throughput over an equal part of the link", SERIES, _fair_share),
     "jain": Measure("", "Jain's index of the flows' throughput", SERIES, _jain),
+    "jain_1s": Measure("", "Jain's index of the flows' throughput in each second, on average", SERIES, _jain_1s),
     "queue_per_rtt": Measure(
         "", "mean queueing delay of the flow's packets over its round trip without a queue", SERIES, _queue_per_rtt
     ),
@@ -224,6 +250,9 @@ MEASURES: Mapping[str, Measure] = {
         "packets", "packets that a flow believes to have queued, on average", SERIES, _believed_packets
     ),
     "queue_ms": Measure("ms", "median over time of the queueing delay of all flows' packets", SERIES, _queue_ms),
+    "queue_mean_ms": Measure(
+        "ms", "mean over time of the queueing delay of all flows' packets", SERIES, _queue_mean_ms
+    ),
     "rtt_ratio": Measure("", "mean round trip over the flow's round trip without a queue", SERIES, _rtt_ratio),
     "window_by_marks": Measure(
         "marks", "the flow's mean window times its mean share of marks: marks in a round trip", SERIES, _window_by_marks

@@ -4,23 +4,24 @@
 use verus_core::units::{Duration, Time};
 
 use super::config::{Config, DelayChange, SilentEpoch};
+use super::units::Millis;
 
 /// What one ended epoch says about the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DelayReport {
-    /// The delay that the ratio test compares with D_min (Eq. 4, case 1), in ms.
-    pub d_max: f64,
-    /// ΔD, in ms: positive while delay rises.
-    pub delta_d: f64,
+    /// The delay that the ratio test compares with D_min (Eq. 4, case 1).
+    pub d_max: Millis,
+    /// ΔD: positive while delay rises.
+    pub delta_d: Millis,
 }
 
 /// Tracks the maximum delay within the open epoch and its average over past ones.
 #[derive(Debug, Default)]
 pub struct DelayEstimator {
-    /// max(D⃗_i) so far in the open epoch, in ms.
-    epoch_max: Option<f64>,
-    /// D_max,i: the averaged maximum, in ms.
-    d_max: Option<f64>,
+    /// max(D⃗_i) so far in the open epoch.
+    epoch_max: Option<Millis>,
+    /// D_max,i: the averaged maximum.
+    d_max: Option<Millis>,
     last_ack: Time,
 }
 
@@ -33,7 +34,7 @@ impl DelayEstimator {
     /// A packet's delay D_p,i.
     #[inline]
     pub fn on_sample(&mut self, now: Time, rtt: Duration) {
-        let delay = rtt.as_millis_f64();
+        let delay = Millis::from(rtt);
         self.epoch_max = Some(self.epoch_max.map_or(delay, |max| max.max(delay)));
         self.last_ack = now;
     }
@@ -43,8 +44,8 @@ impl DelayEstimator {
         self.epoch_max = None;
     }
 
-    /// The averaged maximum D_max, in ms, once there is one.
-    pub fn d_max(&self) -> Option<f64> {
+    /// The averaged maximum D_max, once there is one.
+    pub fn d_max(&self) -> Option<Millis> {
         self.d_max
     }
 
@@ -57,7 +58,7 @@ impl DelayEstimator {
             (None, Some(average)) => match config.silent_epoch {
                 SilentEpoch::Hold => average,
                 // A packet that is still unanswered has a delay of at least this silence.
-                SilentEpoch::SinceLastAck => average.max(now.since(self.last_ack).as_millis_f64()),
+                SilentEpoch::SinceLastAck => average.max(now.since(self.last_ack).into()),
             },
         };
         let previous = self.d_max.unwrap_or(latest);
@@ -100,10 +101,10 @@ mod tests {
         estimator.on_sample(ms(1), Duration::from_millis(50));
         estimator.on_sample(ms(2), Duration::from_millis(40));
         let first = estimator.end_epoch(ms(5), &config).expect("a sample came");
-        assert_eq!((first.d_max, first.delta_d), (50.0, 0.0));
+        assert_eq!((first.d_max, first.delta_d), (Millis(50.0), Millis(0.0)));
         estimator.on_sample(ms(6), Duration::from_millis(100));
         let second = estimator.end_epoch(ms(10), &config).expect("a sample came");
-        assert_eq!((second.d_max, second.delta_d), (90.0, 40.0));
+        assert_eq!((second.d_max, second.delta_d), (Millis(90.0), Millis(40.0)));
     }
 
     #[test]
@@ -115,7 +116,7 @@ mod tests {
             for epoch in 1..4 {
                 estimator.on_sample(ms(epoch), Duration::from_micros(micros));
                 let report = estimator.end_epoch(ms(5 * epoch), &config);
-                assert_eq!(report.expect("a sample came").delta_d, 0.0);
+                assert_eq!(report.expect("a sample came").delta_d, Millis::ZERO);
             }
         }
     }
@@ -131,7 +132,7 @@ mod tests {
         estimator.end_epoch(ms(5), &config);
         estimator.on_sample(ms(6), Duration::from_millis(100));
         let report = estimator.end_epoch(ms(10), &config).expect("a sample came");
-        assert_eq!((report.d_max, report.delta_d), (50.0, 50.0));
+        assert_eq!((report.d_max, report.delta_d), (Millis(50.0), Millis(50.0)));
     }
 
     #[test]
@@ -148,10 +149,10 @@ mod tests {
         let silent = estimator
             .end_epoch(ms(15), &config)
             .expect("an average exists");
-        assert_eq!(silent.delta_d, 0.0);
+        assert_eq!(silent.delta_d, Millis::ZERO);
         let outage = estimator
             .end_epoch(ms(110), &config)
             .expect("an average exists");
-        assert_eq!(outage.delta_d, 60.0);
+        assert_eq!(outage.delta_d, Millis(60.0));
     }
 }

@@ -16,6 +16,7 @@ pub mod outages;
 
 use std::fmt;
 
+use super::units::{Millis, Packets};
 use verus_core::controller::{Acked, Departure};
 use verus_core::units::{Duration, Time};
 
@@ -32,8 +33,8 @@ pub struct Flow {
     pub decrease_factor: f64,
     /// D_min.
     pub d_min: Duration,
-    /// D_est, in ms.
-    pub d_est: f64,
+    /// D_est.
+    pub d_est: Millis,
     /// The smoothed round-trip time.
     pub rtt: Duration,
     /// When a packet's delay last was no more than [`NEAR`] · D_min: its own queue, and that of all others, was empty.
@@ -117,8 +118,8 @@ pub trait Part: fmt::Debug + Send {
     /// So many packets were declared lost.
     fn on_lost(&mut self, _flow: &Flow, _packets: usize) {}
 
-    /// Losses were answered: Eq. 6 has cut the window to `kept` packets.
-    fn on_cut(&mut self, _flow: &Flow, _kept: f64) {}
+    /// Losses were answered: Eq. 6 has cut the window to `kept`.
+    fn on_cut(&mut self, _flow: &Flow, _kept: Packets) {}
 
     /// A cut is taken back, of losses or of a timeout: all that was declared lost has arrived after all. So does what the last
     /// losses taught: what has held up these packets has most likely held up those too.
@@ -134,13 +135,13 @@ pub trait Part: fmt::Debug + Send {
         Hold::Free
     }
 
-    /// The window within what bounds it, in packets.
-    fn bounds(&self, _flow: &Flow, window: f64) -> f64 {
+    /// The window within what bounds it.
+    fn bounds(&self, _flow: &Flow, window: Packets) -> Packets {
         window
     }
 
     /// How the packets of the epoch that begins leave, if so many may.
-    fn leaves(&self, _flow: &Flow, _packets: f64) -> Leave {
+    fn leaves(&self, _flow: &Flow, _budget: Packets) -> Leave {
         Leave::AtOnce
     }
 

@@ -14,6 +14,7 @@ use interpolation::Interpolation;
 use monotone::Monotone;
 use penalised::Penalised;
 
+use super::units::{Millis, Packets};
 use verus_core::controller::ProfileSnapshot;
 use verus_core::units::{Duration, Time};
 
@@ -114,10 +115,10 @@ impl Profile {
         self.cursor = 0;
     }
 
-    /// A packet that left under `window_packets` took `rtt` (§5.1: the point's moving average).
+    /// A packet that left under `window` took `rtt` (§5.1: the point's moving average).
     #[inline]
-    pub fn add(&mut self, now: Time, window_packets: f64, rtt: Duration, history_weight: f64) {
-        let at = (window_packets as usize).clamp(1, LARGEST_WINDOW);
+    pub fn add(&mut self, now: Time, window: Packets, rtt: Duration, history_weight: f64) {
+        let at = (window.0 as usize).clamp(1, LARGEST_WINDOW);
         if at >= self.kept.len() {
             self.kept.resize(at + 1, NEVER);
         }
@@ -199,66 +200,68 @@ impl Profile {
         }
         let windows = ((count as f64 * factor).round() as usize).clamp(1, LARGEST_WINDOW);
         let delays: Vec<f64> = (1..=windows)
-            .filter_map(|window| self.delay_at(window as f64 / factor))
+            .filter_map(|window| self.delay_at(Packets(window as f64 / factor)))
+            .map(|delay| delay.0)
             .collect();
         self.curve.clear();
         delays.into_iter().for_each(|delay| self.curve.push(delay));
         self.cursor = 0;
     }
 
-    /// f(W): the delay in ms of `window_packets`. `None` without a curve.
-    pub fn delay_at(&self, window_packets: f64) -> Option<f64> {
+    /// f(W): the delay of `window`. `None` without a curve.
+    pub fn delay_at(&self, window: Packets) -> Option<Millis> {
         let count = self.curve.table.len();
         if count == 0 {
             return None;
         }
-        let x = (window_packets - 1.0).max(0.0);
+        let x = (window.0 - 1.0).max(0.0);
         let at = x as usize;
-        Some(if at + 1 < count {
+        Some(Millis(if at + 1 < count {
             let (low, high) = (self.curve.delay_ms(at), self.curve.delay_ms(at + 1));
             low + (x - at as f64) * (high - low)
         } else {
             self.curve.delay_ms(count - 1) + (x - (count - 1) as f64) * self.slope()
-        })
+        }))
     }
 
-    /// f⁻¹(D): the window in packets, at least 1, whose delay is `delay_ms`. Above its last window the curve is
+    /// f⁻¹(D): the window, at least one packet, whose delay is `delay`. Above its last window the curve is
     /// continued with the slope that it has there. `None` without a curve.
     #[inline]
-    pub fn window_at(&mut self, delay_ms: f64) -> Option<f64> {
+    pub fn window_at(&mut self, Millis(delay_ms): Millis) -> Option<Packets> {
         let count = self.curve.table.len();
         if count == 0 {
             return None;
         }
         let above = self.first_above((delay_ms * 1000.0) as u32);
         if above == 0 {
-            return Some(1.0);
+            return Some(Packets(1.0));
         }
         let low = self.curve.delay_ms(above - 1);
         if above < count {
             let high = self.curve.delay_ms(above);
-            return Some(above as f64 + ((delay_ms - low) / (high - low)).clamp(0.0, 1.0));
+            let between = ((delay_ms - low) / (high - low)).clamp(0.0, 1.0);
+            return Some(Packets(above as f64 + between));
         }
         let window = count as f64 + (delay_ms - low).max(0.0) / self.slope();
-        Some(window.min(LARGEST_WINDOW as f64))
+        Some(Packets(window.min(LARGEST_WINDOW as f64)))
     }
 
     /// f⁻¹(D) as the prototype looks it up: one less than the first window, from 2 on, whose delay exceeds D. `None`
     /// also where no window's delay does.
-    pub fn whole_window_at(&mut self, delay_ms: f64) -> Option<f64> {
+    pub fn whole_window_at(&mut self, Millis(delay_ms): Millis) -> Option<Packets> {
         let count = self.curve.table.len();
         if count == 0 {
             return None;
         }
         let above = self.first_above((delay_ms * 1000.0) as u32);
         if above < count {
-            return Some((above as f64).max(1.0));
+            return Some(Packets((above as f64).max(1.0)));
         }
         // Beyond its natural end a cubic spline continues as a straight line.
         let slope = self.curve.last[1] - self.curve.last[0];
         let beyond = (delay_ms - self.curve.last[1]) / slope;
         let window = count as f64 + beyond.max(0.0).floor();
-        (slope > 0.0 && window < LARGEST_WINDOW as f64).then_some(window)
+        (slope > 0.0 && window < LARGEST_WINDOW as f64).then_some(Packets(window))
     }
 
     /// Index of the first table entry above `micros`; the table's length if there is none. The
@@ -347,7 +350,7 @@ mod tests {
         for (window, delay_ms) in points {
             profile.add(
                 Time::ZERO,
-                window,
+                Packets(window),
                 Duration::from_millis_f64(delay_ms),
                 0.875,
             );
@@ -360,7 +363,12 @@ mod tests {
     fn a_point_is_a_moving_average() {
         let mut profile = Profile::new();
         for delay in [40, 80] {
-            profile.add(Time::ZERO, 3.9, Duration::from_millis(delay), 0.875);
+            profile.add(
+                Time::ZERO,
+                Packets(3.9),
+                Duration::from_millis(delay),
+                0.875,
+            );
         }
         // 0.875 · 40 + 0.125 · 80 = 45, under the whole window.
         assert_eq!(profile.snapshot().points, [(3.0, 45.0)]);
@@ -371,9 +379,9 @@ mod tests {
         let memory = Duration::from_secs(1);
         let mut profile = Profile::new();
         let old = Duration::from_millis(100);
-        profile.add(Time::ZERO, 2.0, old, 0.0);
+        profile.add(Time::ZERO, Packets(2.0), old, 0.0);
         let later = Time::ZERO + memory * 9;
-        profile.add(later, 1.0, Duration::from_millis(40), 0.0);
+        profile.add(later, Packets(1.0), Duration::from_millis(40), 0.0);
         profile.refit(later, Fit::Monotone, Some(memory), 0.0);
         assert_eq!(profile.snapshot().points, [(1.0, 40.0)]);
         assert_eq!(profile.largest(), 1);
@@ -395,13 +403,14 @@ mod tests {
     fn above_the_largest_window_the_curve_goes_on_with_its_slope() {
         let line = (1..=50).map(|w| (f64::from(w), 2.0 * f64::from(w)));
         let mut profile = fitted(line, Fit::Monotone);
-        let window = profile.window_at(200.0).expect("extrapolated");
+        let window = profile.window_at(Millis(200.0)).expect("extrapolated").0;
         assert!((window - 100.0).abs() < 1e-6, "{window}");
-        let delay = profile.delay_at(100.0).expect("there is a curve");
+        let delay = profile.delay_at(Packets(100.0));
+        let delay = delay.expect("there is a curve").0;
         assert!((delay - 200.0).abs() < 1e-6, "{delay}");
         assert_eq!(
-            profile.window_at(1e9),
-            Some(LARGEST_WINDOW as f64),
+            profile.window_at(Millis(1e9)),
+            Some(Packets(LARGEST_WINDOW as f64)),
             "bounded whatever is asked for"
         );
     }
@@ -409,27 +418,28 @@ mod tests {
     #[test]
     fn below_the_curve_the_window_is_one_packet_and_without_a_curve_there_is_none() {
         let mut profile = fitted([(1.0, 40.0), (10.0, 100.0)], Fit::Monotone);
-        assert_eq!(profile.window_at(10.0), Some(1.0));
+        assert_eq!(profile.window_at(Millis(10.0)), Some(Packets(1.0)));
         let mut empty = Profile::new();
-        assert_eq!(empty.window_at(10.0), None);
-        assert_eq!(empty.delay_at(10.0), None);
+        assert_eq!(empty.window_at(Millis(10.0)), None);
+        assert_eq!(empty.delay_at(Packets(10.0)), None);
     }
 
     #[test]
     fn the_prototype_takes_one_less_than_the_first_window_past_the_delay() {
         let line = (1..=30).map(|w| (f64::from(w), 10.0 * f64::from(w)));
         let mut profile = fitted(line, Fit::Penalised);
-        assert_eq!(profile.whole_window_at(55.0), Some(5.0));
-        assert_eq!(profile.whole_window_at(5.0), Some(1.0));
+        let mut at = |delay| profile.whole_window_at(Millis(delay));
+        assert_eq!(at(55.0), Some(Packets(5.0)));
+        assert_eq!(at(5.0), Some(Packets(1.0)));
         // Beyond, the line goes on by 10 ms a packet.
-        assert_eq!(profile.whole_window_at(325.0), Some(32.0));
+        assert_eq!(at(325.0), Some(Packets(32.0)));
     }
 
     #[test]
     fn a_curve_that_ends_flat_has_no_whole_window_above() {
         let flat = (1..=30).map(|w| (f64::from(w), 40.0));
         let mut profile = fitted(flat, Fit::Monotone);
-        assert_eq!(profile.whole_window_at(42.0), None);
+        assert_eq!(profile.whole_window_at(Millis(42.0)), None);
     }
 
     fn points() -> impl Strategy<Value = Vec<(f64, f64)>> {
@@ -458,18 +468,18 @@ mod tests {
             let mut profile = fitted(points, fit);
             let count = profile.largest() as f64;
             for window in windows {
-                let delay = profile.delay_at(window).expect("a curve");
+                let delay = profile.delay_at(Packets(window)).expect("a curve");
                 let back = profile.window_at(delay).expect("extrapolated");
                 let again = profile.delay_at(back).expect("a curve");
-                prop_assert!((again - delay).abs() < 2e-3, "{again} ms for {delay}");
+                prop_assert!((again - delay).0.abs() < 2e-3, "{again:?} for {delay:?}");
                 let rises = |at: f64| {
-                    let below = profile.delay_at(at.floor()).expect("a curve");
-                    let above = profile.delay_at(at.floor() + 1.0).expect("a curve");
-                    above - below > 0.1 && at.fract() > 0.05
+                    let below = profile.delay_at(Packets(at.floor())).expect("a curve");
+                    let above = profile.delay_at(Packets(at.floor() + 1.0)).expect("a curve");
+                    above - below > Millis(0.1) && at.fract() > 0.05
                 };
                 // Where the curve is flat, any window of that level will do.
                 if window > count || rises(window) {
-                    prop_assert!((back - window).abs() < 0.05, "{back} for {window}");
+                    prop_assert!((back.0 - window).abs() < 0.05, "{back:?} for {window}");
                 }
             }
         }

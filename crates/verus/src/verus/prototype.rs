@@ -27,10 +27,11 @@ use super::config::{Config, WindowReference};
 use super::delay::DelayEstimator;
 use super::epochs::{Epochs, Turn};
 use super::profile::Profile;
+use super::units::{Millis, Packets};
 use super::window;
 
 /// A loss does not end slow start while the window is at most this many packets.
-const LOSSES_COUNT_ABOVE: f64 = 20.0;
+const LOSSES_COUNT_ABOVE: Packets = Packets(20.0);
 /// By how much D_min is raised when D_est has come down to it, the delay is still above R · D_min, and few packets
 /// are in flight.
 const RAISED_BY: Duration = Duration::from_millis(10);
@@ -58,13 +59,12 @@ pub struct Prototype {
     packet_size: Bytes,
     delay: DelayEstimator,
     profile: Profile,
-    /// W, in packets.
-    window: f64,
-    /// D_est, in ms.
-    d_est: f64,
+    /// W.
+    window: Packets,
+    d_est: Millis,
     d_min: Option<Duration>,
     /// Packets that epochs have granted and that have not left yet.
-    budget: f64,
+    budget: Packets,
     /// Packets that slow start has granted and that have not left yet.
     granted: u64,
     in_flight: u64,
@@ -91,10 +91,10 @@ impl Prototype {
             packet_size: Bytes::new(1),
             delay: DelayEstimator::new(),
             profile: Profile::new(),
-            window: 1.0,
-            d_est: 0.0,
+            window: Packets(1.0),
+            d_est: Millis::ZERO,
             d_min: None,
-            budget: 0.0,
+            budget: Packets::ZERO,
             granted: 1,
             in_flight: 0,
             session_start: 0,
@@ -117,11 +117,12 @@ impl Prototype {
             Phase::Tracking => false,
             Phase::Recovery { by_threshold } => by_threshold,
         };
-        let above = report.d_max / d_min.as_millis_f64() > config.ratio;
+        let least = Millis::from(d_min);
+        let above = report.d_max / least > config.ratio;
         if !(above && by_threshold) {
-            self.d_est = window::next_d_est(self.d_est, &report, d_min, turn.ended, config);
+            self.d_est = window::next_d_est(self.d_est, &report, least, turn.ended, config);
         }
-        let at_floor = above && !by_threshold && self.d_est <= d_min.as_millis_f64();
+        let at_floor = above && !by_threshold && self.d_est <= least;
         let few = self.in_flight < FEW_IN_FLIGHT;
         if at_floor && few {
             self.d_min = Some(d_min + RAISED_BY);
@@ -129,15 +130,15 @@ impl Prototype {
         let Some(wanted) = self.profile.whole_window_at(self.d_est) else {
             return self.restart();
         };
+        let in_flight = Packets(self.in_flight as f64);
         let current = match config.window_reference {
             WindowReference::CurrentWindow => self.window,
-            WindowReference::InFlight => self.in_flight as f64,
+            WindowReference::InFlight => in_flight,
         };
         self.window = wanted;
         if !at_floor || few {
-            let under_way = self.in_flight as f64;
-            let granted = window::budget(self.window, current, under_way, self.rtt, turn.next);
-            self.budget = self.budget.max(0.0) + granted.floor();
+            let granted = window::budget(self.window, current, in_flight, self.rtt, turn.next);
+            self.budget = self.budget.max(Packets::ZERO) + Packets(granted.0.floor());
         }
     }
 
@@ -153,7 +154,7 @@ impl Prototype {
         {
             self.cut(now, packet.window, true);
             if let Some(least) = self.d_min {
-                self.d_est = SHARE_OF_TOLERATED * least.as_millis_f64() * self.config.ratio;
+                self.d_est = Millis(SHARE_OF_TOLERATED * least.as_millis_f64() * self.config.ratio);
             }
         }
         if let Phase::Recovery { .. } = self.phase
@@ -165,7 +166,7 @@ impl Prototype {
         self.delay.on_sample(now, acked.rtt);
         self.d_min = Some(self.d_min.map_or(acked.rtt, |least| least.min(acked.rtt)));
         if let Phase::Recovery { .. } = self.phase {
-            self.window += 1.0 / self.window;
+            self.window.0 += 1.0 / self.window.0;
             if let Some(delay) = self.profile.delay_at(self.window) {
                 self.d_est = self.d_est.min(delay);
             }
@@ -177,8 +178,8 @@ impl Prototype {
                 .add(now, window, acked.rtt, self.config.point_weight);
         }
         if self.phase == Phase::SlowStart {
-            self.window += 1.0;
-            let room = self.window - self.in_flight as f64;
+            self.window += Packets(1.0);
+            let room = self.window.0 - self.in_flight as f64;
             self.granted += room.max(0.0) as u64;
         }
     }
@@ -186,7 +187,7 @@ impl Prototype {
     /// Eq. 6.
     fn cut(&mut self, now: Time, window_at_loss: Bytes, by_threshold: bool) {
         let cut = self.config.decrease_factor * self.packets(window_at_loss);
-        self.window = self.window.min(cut).max(1.0);
+        self.window = self.window.min(cut).max(Packets(1.0));
         if self.phase == Phase::SlowStart {
             self.refit(now);
         }
@@ -194,7 +195,7 @@ impl Prototype {
             self.d_est = delay;
         }
         self.phase = Phase::Recovery { by_threshold };
-        self.budget = 0.0;
+        self.budget = Packets::ZERO;
         self.epochs.begin(now);
     }
 
@@ -221,10 +222,10 @@ impl Prototype {
         self.phase = Phase::SlowStart;
         self.delay = DelayEstimator::new();
         self.profile.clear();
-        self.window = 1.0;
-        self.d_est = 0.0;
+        self.window = Packets(1.0);
+        self.d_est = Millis::ZERO;
         self.d_min = None;
-        self.budget = 0.0;
+        self.budget = Packets::ZERO;
         self.granted = 1;
         self.in_flight = 0;
         self.session_start = self.next_number;
@@ -237,8 +238,8 @@ impl Prototype {
         self.refit_at = now + self.config.update_interval;
     }
 
-    fn packets(&self, bytes: Bytes) -> f64 {
-        bytes / self.packet_size
+    fn packets(&self, bytes: Bytes) -> Packets {
+        Packets(bytes / self.packet_size)
     }
 }
 
@@ -253,7 +254,7 @@ impl Controller for Prototype {
         self.next_number = packet.number + 1;
         self.in_flight += 1;
         self.granted = self.granted.saturating_sub(1);
-        self.budget -= 1.0;
+        self.budget -= Packets(1.0);
     }
 
     #[inline]
@@ -276,7 +277,7 @@ impl Controller for Prototype {
         self.in_flight = 0;
         self.session_start = self.next_number;
         if let Some(least) = self.d_min {
-            self.d_est = least.as_millis_f64();
+            self.d_est = least.into();
         }
         if self.phase == Phase::SlowStart {
             self.granted = self.granted.max(1);
@@ -297,21 +298,21 @@ impl Controller for Prototype {
     fn on_packet_size(&mut self, size: Bytes) {
         let factor = self.packet_size / size;
         self.packet_size = size;
-        self.window = (self.window * factor).round().max(1.0);
+        self.window = Packets((self.window.0 * factor).round().max(1.0));
         self.profile.rescale(factor);
     }
 
     #[inline]
     fn window(&self) -> Bytes {
-        self.packet_size.mul_f64(self.window)
+        self.packet_size.mul_f64(self.window.0)
     }
 
     #[inline]
     fn allowance(&self) -> Allowance {
         Allowance::budget(match self.phase {
             Phase::SlowStart => self.packet_size * self.granted,
-            Phase::Tracking if self.budget < 1.0 => Bytes::ZERO,
-            Phase::Tracking | Phase::Recovery { .. } => self.packet_size.mul_f64(self.budget),
+            Phase::Tracking if self.budget < Packets(1.0) => Bytes::ZERO,
+            Phase::Tracking | Phase::Recovery { .. } => self.packet_size.mul_f64(self.budget.0),
         })
     }
 
@@ -333,13 +334,11 @@ impl Controller for Prototype {
     }
 
     fn probe(&self, record: &mut dyn FnMut(&'static str, f64)) {
-        record("window_packets", self.window);
-        record("delay_estimate_ms", self.d_est);
-        record("delay_max_ms", self.delay.d_max().unwrap_or(f64::NAN));
-        record(
-            "delay_min_ms",
-            self.d_min.map_or(f64::NAN, Duration::as_millis_f64),
-        );
+        let known = |delay: Option<Millis>| delay.map_or(f64::NAN, |delay| delay.0);
+        record("window_packets", self.window.0);
+        record("delay_estimate_ms", self.d_est.0);
+        record("delay_max_ms", known(self.delay.d_max()));
+        record("delay_min_ms", known(self.d_min.map(Millis::from)));
         record("restarts", self.restarts as f64);
     }
 
@@ -361,7 +360,7 @@ mod tests {
 
     /// One packet at a time, each answered after 40 ms, until the window has grown.
     fn grow(path: &mut Path<Prototype>, window: f64) {
-        while path.controller.window < window {
+        while path.controller.window < Packets(window) {
             path.send(1);
             path.wait_ms(40);
             let all = path.in_flight_numbers();
@@ -411,7 +410,7 @@ mod tests {
         }
         assert_eq!(path.controller.restarts, 1);
         assert_eq!(path.controller.phase, Phase::SlowStart);
-        assert_eq!(path.controller.window, 1.0);
+        assert_eq!(path.controller.window, Packets(1.0));
         assert_eq!(path.controller.next_tick(), None);
     }
 
@@ -422,7 +421,7 @@ mod tests {
         path.send(5);
         path.wait_ms(500);
         path.time_out();
-        assert_eq!(path.controller.window, 20.0);
+        assert_eq!(path.controller.window, Packets(20.0));
         assert_eq!(path.controller.in_flight, 0);
     }
 

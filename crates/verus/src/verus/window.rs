@@ -5,23 +5,24 @@ use verus_core::units::Duration;
 
 use super::config::Config;
 use super::delay::DelayReport;
+use super::units::{Millis, Packets};
 
-/// D_est,i+1 in ms from D_est,i (Eq. 4). `times` is the length of the epoch that ends, in ε: above 1 if it ended late,
+/// D_est,i+1 from D_est,i (Eq. 4). `times` is the length of the epoch that ends, in ε: above 1 if it ended late,
 /// by jitter or by a late tick. The step is multiplied by it.
 #[inline]
 pub fn next_d_est(
-    d_est: f64,
+    d_est: Millis,
     report: &DelayReport,
-    d_min: Duration,
+    d_min: Millis,
     times: f64,
     config: &Config,
-) -> f64 {
-    let (delta_1, delta_2) = (times * config.decrement_ms, times * config.increment_ms);
-    let d_min = d_min.as_millis_f64();
+) -> Millis {
+    let delta_1 = times * Millis(config.decrement_ms);
+    let delta_2 = times * Millis(config.increment_ms);
     if report.d_max / d_min > config.ratio {
         // The paper states no floor here; without any, the estimate would go below zero.
-        (d_est - delta_2).max(if config.floor { d_min } else { 0.0 })
-    } else if report.delta_d > config.change_threshold_ms {
+        (d_est - delta_2).max(if config.floor { d_min } else { Millis::ZERO })
+    } else if report.delta_d > Millis(config.change_threshold_ms) {
         (d_est - delta_1).max(d_min)
     } else {
         d_est + delta_2
@@ -35,12 +36,18 @@ pub fn next_d_est(
 /// epoch's packets are acknowledged before the next begins, so the budget is the window wanted less the packets in
 /// flight (as in the prototype).
 #[inline]
-pub fn budget(wanted: f64, current: f64, under_way: f64, rtt: Duration, epoch: Duration) -> f64 {
+pub fn budget(
+    wanted: Packets,
+    current: Packets,
+    under_way: Packets,
+    rtt: Duration,
+    epoch: Duration,
+) -> Packets {
     let n = rtt.as_nanos().div_ceil(epoch.as_nanos()) as f64;
     if n > 1.0 {
-        (wanted + (2.0 - n) / (n - 1.0) * current).max(0.0)
+        (wanted + (2.0 - n) / (n - 1.0) * current).max(Packets::ZERO)
     } else {
-        (wanted - under_way).max(0.0)
+        (wanted - under_way).max(Packets::ZERO)
     }
 }
 
@@ -55,8 +62,16 @@ mod tests {
             floor: true,
             ..Config::preset(Mode::Paper)
         };
-        let report = DelayReport { d_max, delta_d };
-        next_d_est(from, &report, Duration::from_millis(40), 1.0, &config)
+        let report = DelayReport {
+            d_max: Millis(d_max),
+            delta_d: Millis(delta_d),
+        };
+        next_d_est(Millis(from), &report, Millis(40.0), 1.0, &config).0
+    }
+
+    fn granted(wanted: f64, current: f64, under_way: f64, rtt: Duration) -> f64 {
+        let [wanted, current, under_way] = [wanted, current, under_way].map(Packets);
+        budget(wanted, current, under_way, rtt, Duration::from_millis(5)).0
     }
 
     #[test]
@@ -75,37 +90,20 @@ mod tests {
 
     #[test]
     fn the_budget_spreads_the_window_over_the_round_trip() {
-        let epoch = Duration::from_millis(5);
         // n = 8: S = 14 + (2 − 8)/(8 − 1) · 14 = 14 − 12 = 2, a seventh of the window.
-        assert!((budget(14.0, 14.0, 14.0, Duration::from_millis(40), epoch) - 2.0).abs() < 1e-12);
+        assert!((granted(14.0, 14.0, 14.0, Duration::from_millis(40)) - 2.0).abs() < 1e-12);
         // n = ⌈41/5⌉ = 9: S = 14 − 7/8 · 16 = 0.
-        assert_eq!(
-            budget(14.0, 16.0, 16.0, Duration::from_millis(41), epoch),
-            0.0
-        );
+        assert_eq!(granted(14.0, 16.0, 16.0, Duration::from_millis(41)), 0.0);
         // A smaller window than what is under way sends nothing.
-        assert_eq!(
-            budget(5.0, 14.0, 14.0, Duration::from_millis(40), epoch),
-            0.0
-        );
+        assert_eq!(granted(5.0, 14.0, 14.0, Duration::from_millis(40)), 0.0);
     }
 
     #[test]
     fn within_one_epoch_a_round_trip_sends_what_is_missing() {
-        let epoch = Duration::from_millis(5);
-        assert_eq!(
-            budget(14.0, 14.0, 4.0, Duration::from_millis(5), epoch),
-            10.0
-        );
+        assert_eq!(granted(14.0, 14.0, 4.0, Duration::from_millis(5)), 10.0);
         // All is back: the whole window leaves again.
-        assert_eq!(
-            budget(14.0, 14.0, 0.0, Duration::from_micros(30), epoch),
-            14.0
-        );
+        assert_eq!(granted(14.0, 14.0, 0.0, Duration::from_micros(30)), 14.0);
         // n = 2: nothing is subtracted, since (2 − 2)/(2 − 1) = 0.
-        assert_eq!(
-            budget(14.0, 4.0, 4.0, Duration::from_millis(6), epoch),
-            14.0
-        );
+        assert_eq!(granted(14.0, 4.0, 4.0, Duration::from_millis(6)), 14.0);
     }
 }

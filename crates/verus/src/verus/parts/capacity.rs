@@ -20,6 +20,7 @@ use verus_core::controller::Acked;
 use verus_core::units::Time;
 
 use super::{Flow, Part};
+use crate::verus::units::Packets;
 
 /// C is the largest delivery rate of this many intervals. An interval lasts from one fit of the curve to the next, 1 s by
 /// default.
@@ -70,15 +71,19 @@ impl Capacity {
         self.since = Some(flow.now);
     }
 
-    /// What the path holds without a queue, in packets: C · D_min. Where a round trip is within an epoch, D_min is said to be an
-    /// epoch, and the path holds less.
-    fn pipe(&self, flow: &Flow) -> f64 {
-        let path = if flow.rtt < flow.epoch {
+    /// What the path holds without a queue: C · D_min.
+    fn pipe(&self, flow: &Flow) -> Packets {
+        Packets(self.most * Self::empty_ms(flow))
+    }
+
+    /// The round trip of the empty path, in ms. Where it is within an epoch, D_min is said to be an epoch.
+    fn empty_ms(flow: &Flow) -> f64 {
+        let empty = if flow.rtt < flow.epoch {
             flow.rtt
         } else {
             flow.d_min
         };
-        self.most * path.as_millis_f64()
+        empty.as_millis_f64()
     }
 }
 
@@ -93,9 +98,9 @@ impl Part for Capacity {
         self.acked += 1.0;
     }
 
-    fn on_cut(&mut self, flow: &Flow, kept: f64) {
+    fn on_cut(&mut self, flow: &Flow, kept: Packets) {
         self.before = self.rates;
-        let carried = kept / flow.d_min.as_millis_f64();
+        let carried = kept.0 / Self::empty_ms(flow);
         self.rates = self.rates.map(|rate| rate.min(carried));
         self.look();
     }
@@ -107,7 +112,7 @@ impl Part for Capacity {
         self.look();
     }
 
-    fn bounds(&self, flow: &Flow, window: f64) -> f64 {
+    fn bounds(&self, flow: &Flow, window: Packets) -> Packets {
         window.max(self.pipe(flow))
     }
 
@@ -130,7 +135,7 @@ impl Part for Capacity {
     }
 
     fn probe(&self, flow: &Flow, record: &mut dyn FnMut(&'static str, f64)) {
-        let pipe = self.pipe(flow);
+        let pipe = self.pipe(flow).0;
         record("pipe_packets", if pipe > 0.0 { pipe } else { f64::NAN });
     }
 }
@@ -138,6 +143,7 @@ impl Part for Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verus::units::Millis;
     use verus_core::testing::departure;
     use verus_core::units::Duration;
 
@@ -150,7 +156,7 @@ mod tests {
             epoch: Duration::from_millis(5),
             decrease_factor: 0.7,
             d_min: D_MIN,
-            d_est: 40.0,
+            d_est: Millis(40.0),
             rtt: D_MIN,
             met: Time::from_millis(met_ms),
             outage: Time::ZERO,
@@ -184,7 +190,7 @@ mod tests {
 
     /// The smallest window, in packets, of a flow that shares the path.
     fn least(capacity: &Capacity) -> f64 {
-        capacity.bounds(&flow(10_000, 0), 1.0)
+        capacity.bounds(&flow(10_000, 0), Packets(1.0)).0
     }
 
     #[test]
@@ -204,8 +210,9 @@ mod tests {
     fn a_larger_window_stays_what_it_is_and_a_smaller_one_fills_the_path() {
         let mut capacity = begun();
         deliver(&mut capacity, 500, 1000);
-        assert_eq!(capacity.bounds(&flow(1000, 1000), 50.0), 50.0);
-        assert_eq!(capacity.bounds(&flow(1000, 1000), 1.0), 20.0);
+        let bounded = |window| capacity.bounds(&flow(1000, 1000), Packets(window)).0;
+        assert_eq!(bounded(50.0), 50.0);
+        assert_eq!(bounded(1.0), 20.0);
     }
 
     #[test]
@@ -217,7 +224,10 @@ mod tests {
             rtt: Duration::from_millis(4),
             ..flow(1000, 1000)
         };
-        assert_eq!(capacity.bounds(&short, 1.0), 2.0);
+        assert_eq!(capacity.bounds(&short, Packets(1.0)), Packets(2.0));
+        // And after a loss no more than was kept.
+        capacity.on_cut(&short, Packets(1.0));
+        assert_eq!(capacity.bounds(&short, Packets(0.5)), Packets(1.0));
     }
 
     #[test]
@@ -257,7 +267,7 @@ mod tests {
     fn a_loss_limits_what_is_remembered() {
         let mut capacity = begun();
         deliver(&mut capacity, 500, 1000);
-        capacity.on_cut(&flow(1000, 1000), 12.0);
+        capacity.on_cut(&flow(1000, 1000), Packets(12.0));
         assert_eq!(least(&capacity), 12.0);
         deliver(&mut capacity, 400, 2000);
         assert_eq!(least(&capacity), 16.0);

@@ -20,6 +20,7 @@ use verus_core::random;
 use verus_core::units::Duration;
 
 use super::{Flow, Leave, Part};
+use crate::verus::units::Packets;
 
 /// Has nothing of its own but chance.
 #[derive(Debug)]
@@ -43,10 +44,10 @@ impl Part for Departures {
     }
 
     #[inline]
-    fn leaves(&self, flow: &Flow, packets: f64) -> Leave {
+    fn leaves(&self, flow: &Flow, budget: Packets) -> Leave {
         if flow.rtt <= flow.epoch {
             Leave::Refilled
-        } else if packets > f64::from(BURST_PACKETS) {
+        } else if budget > Packets(f64::from(BURST_PACKETS)) {
             Leave::Spread
         } else {
             Leave::AtOnce
@@ -61,6 +62,7 @@ impl Part for Departures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verus::units::Millis;
     use verus_core::units::Time;
 
     const EPOCH: Duration = Duration::from_millis(5);
@@ -72,7 +74,7 @@ mod tests {
             epoch: EPOCH,
             decrease_factor: 0.7,
             d_min: Duration::from_millis(40),
-            d_est: 40.0,
+            d_est: Millis(40.0),
             rtt: Duration::from_millis(rtt_ms),
             met: Time::from_millis(met_ms),
             outage: Time::ZERO,
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn many_packets_are_spread_and_a_short_path_is_kept_full() {
         let departures = Departures::begun(1);
-        let leaves = |rtt_ms, packets| departures.leaves(&flow(rtt_ms, 9900), packets);
+        let leaves = |rtt_ms, budget| departures.leaves(&flow(rtt_ms, 9900), Packets(budget));
         assert_eq!(leaves(40, 32.0), Leave::AtOnce);
         assert_eq!(leaves(40, 33.0), Leave::Spread);
         assert_eq!(leaves(5, 33.0), Leave::Refilled);

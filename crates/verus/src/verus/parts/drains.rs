@@ -20,6 +20,7 @@ use verus_core::controller::Acked;
 use verus_core::units::{Duration, Time};
 
 use super::{Flow, Hold, NEAR, Part, WATCH};
+use crate::verus::units::Millis;
 
 /// A flow that has not met D_min for this long drains. BBR's ProbeRTT comes every 5 s (draft-ietf-ccwg-bbr §5.3.4.3).
 const STALE_AFTER: Duration = Duration::from_millis(5500);
@@ -132,8 +133,8 @@ impl Drains {
     /// R · D_min for [`WATCH`] plus two of the flow's round trips. By then the window has been cut as far as Eq. 4 can, and
     /// the delay should have followed. The flow then drains at once, at most once every [`STALE_AFTER`].
     fn suspects(&mut self, flow: &Flow) -> bool {
-        let d_min = flow.d_min.as_millis_f64();
-        if flow.d_est > d_min || flow.rtt.as_millis_f64() <= flow.ratio * d_min {
+        let d_min = Millis::from(flow.d_min);
+        if flow.d_est > d_min || Millis::from(flow.rtt) <= flow.ratio * d_min {
             self.unexplained = None;
         } else if self.unexplained.is_none() && flow.unmet_for() < MET_LATELY {
             self.unexplained = Some(flow.now);
@@ -263,7 +264,7 @@ mod tests {
                 epoch: Duration::from_millis(5),
                 decrease_factor: 0.7,
                 d_min,
-                d_est: 2.0 * d_min.as_millis_f64(),
+                d_est: 2.0 * Millis::from(d_min),
                 rtt: Duration::from_millis(150),
                 met: self.met,
                 in_flight: 20,
@@ -418,7 +419,7 @@ mod tests {
         (begun..begun + 2000).step_by(5).find(|&now| {
             minimum.on_sample(now, delay_ms);
             let flow = Flow {
-                d_est: 40.0,
+                d_est: Millis(40.0),
                 rtt: Duration::from_millis(delay_ms),
                 ..minimum.flow(now)
             };

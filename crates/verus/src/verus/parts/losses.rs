@@ -20,6 +20,7 @@ use verus_core::controller::Acked;
 use verus_core::units::{Duration, Time};
 
 use super::{Flow, Part};
+use crate::verus::units::Packets;
 
 /// Packets that a window has beyond what the curve gives for D_est.
 const ADDED: f64 = 2.0;
@@ -41,9 +42,9 @@ const SHARED: f64 = 0.25;
 struct Ceiling {
     since: Time,
     /// In packets, as Eq. 6 has cut it.
-    kept: f64,
+    kept: Packets,
     /// In packets, where it ends.
-    ends: f64,
+    ends: Packets,
     /// In packets per ms.
     rises: f64,
 }
@@ -61,9 +62,10 @@ pub struct Losses {
 
 impl Losses {
     /// The largest window now, in packets.
-    fn most(&self, now: Time) -> Option<f64> {
+    fn most(&self, now: Time) -> Option<Packets> {
         let ceiling = self.ceiling?;
-        let most = ceiling.kept + ceiling.rises * now.since(ceiling.since).as_millis_f64();
+        let risen = ceiling.rises * now.since(ceiling.since).as_millis_f64();
+        let most = ceiling.kept + Packets(risen);
         (most < ceiling.ends).then_some(most)
     }
 }
@@ -87,9 +89,9 @@ impl Part for Losses {
         self.lost += packets as f64;
     }
 
-    fn on_cut(&mut self, flow: &Flow, kept: f64) {
+    fn on_cut(&mut self, flow: &Flow, kept: Packets) {
         let many = self.lost > BY_CHANCE * (self.arrived + self.lost);
-        let ends = kept / flow.decrease_factor;
+        let ends = Packets(kept.0 / flow.decrease_factor);
         let share = if flow.is_alone() { 1.0 } else { SHARED };
         let regained = REGAINED / 1e3 * flow.rtt.as_millis_f64();
         self.before = self.ceiling;
@@ -97,7 +99,7 @@ impl Part for Losses {
             since: flow.now,
             kept,
             ends,
-            rises: share * regained.max((ends - kept) / LONGEST.as_millis_f64()),
+            rises: share * regained.max((ends - kept).0 / LONGEST.as_millis_f64()),
         });
     }
 
@@ -105,27 +107,29 @@ impl Part for Losses {
         self.ceiling = self.before;
     }
 
-    fn bounds(&self, flow: &Flow, window: f64) -> f64 {
-        let most = self.most(flow.now).unwrap_or(f64::INFINITY);
-        (window + ADDED).min(most)
+    fn bounds(&self, flow: &Flow, window: Packets) -> Packets {
+        let more = window + Packets(ADDED);
+        self.most(flow.now).map_or(more, |most| more.min(most))
     }
 
     fn rescale(&mut self, factor: f64) {
         for ceiling in [&mut self.ceiling, &mut self.before].into_iter().flatten() {
-            ceiling.kept *= factor;
-            ceiling.ends *= factor;
+            ceiling.kept = factor * ceiling.kept;
+            ceiling.ends = factor * ceiling.ends;
             ceiling.rises *= factor;
         }
     }
 
     fn probe(&self, flow: &Flow, record: &mut dyn FnMut(&'static str, f64)) {
-        record("ceiling_packets", self.most(flow.now).unwrap_or(f64::NAN));
+        let most = self.most(flow.now);
+        record("ceiling_packets", most.map_or(f64::NAN, |most| most.0));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verus::units::Millis;
     use verus_core::testing::departure;
 
     fn flow(at_ms: u64, rtt_ms: u64) -> Flow {
@@ -135,7 +139,7 @@ mod tests {
             epoch: Duration::from_millis(5),
             decrease_factor: 0.7,
             d_min: Duration::from_millis(40),
-            d_est: 40.0,
+            d_est: Millis(40.0),
             rtt: Duration::from_millis(rtt_ms),
             met: Time::from_millis(at_ms),
             outage: Time::ZERO,
@@ -157,7 +161,7 @@ mod tests {
             losses.on_acked(&flow, &acked);
         }
         losses.on_lost(&flow, lost);
-        losses.on_cut(&flow, 168.0);
+        losses.on_cut(&flow, Packets(168.0));
         losses
     }
 
@@ -166,7 +170,7 @@ mod tests {
         // 240 packets in 120 ms are 2 packets/ms; 0.6 were lost and 0.3 come back each second.
         let losses = cut(100, 10);
         let close = |at_ms, packets: f64| {
-            let found = losses.bounds(&flow(at_ms, 120), 300.0);
+            let found = losses.bounds(&flow(at_ms, 120), Packets(300.0)).0;
             assert!((found - packets).abs() < 1e-9, "{found} at {at_ms} ms");
         };
         close(1000, 168.0);
@@ -195,7 +199,7 @@ mod tests {
                 met: Time::from_millis(met_ms),
                 ..flow(1000, 40)
             };
-            losses.on_cut(&flow, 7000.0);
+            losses.on_cut(&flow, Packets(7000.0));
             let at = |ms| losses.most(Time::from_millis(1000u64 + ms));
             assert!(at(longest_ms - 10).is_some());
             assert_eq!(at(longest_ms + 10), None);
@@ -206,6 +210,6 @@ mod tests {
     fn packets_of_half_the_size_are_twice_as_many() {
         let mut losses = cut(100, 10);
         losses.rescale(2.0);
-        assert_eq!(losses.most(Time::from_millis(2000)), Some(408.0));
+        assert_eq!(losses.most(Time::from_millis(2000)), Some(Packets(408.0)));
     }
 }

@@ -72,6 +72,7 @@ impl Part for Outages {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verus::units::Millis;
     use verus_core::testing::departure;
     use verus_core::units::Duration;
 
@@ -83,7 +84,7 @@ mod tests {
             epoch: Duration::from_millis(5),
             decrease_factor: 0.7,
             d_min: Duration::from_millis(40),
-            d_est: 40.0,
+            d_est: Millis(40.0),
             rtt: Duration::from_millis(rtt_ms),
             met: now,
             outage: Time::ZERO,
