@@ -76,10 +76,10 @@ WITHOUT_RECORDINGS = {
     "check.csv",
     "laws.txt",
     "arena-cost.txt",
-    "compare-rate.txt",
     "instructions.txt",
     "kernel-queues.txt",
     "python-rate.txt",
+    "sweeps.txt",
 }
 
 
@@ -216,33 +216,58 @@ def arena_cost(_: str) -> Iterator[str]:
         yield f"| {label} | {statistics.median(ratios):.2f} | {min(ratios):.2f} | {max(ratios):.2f} |"
 
 
-def compare_rate(_: str) -> Iterator[str]:
-    """What `verus compare --json` adds to a packet's cost in the bench, its start left out: CPU time, in turn."""
-    fixed = ["--queue", "droptail:bytes=500000", "--scheme", "cubic", "--json"]
-    long, short, rounds = 600, 10, 7
-    bench = ["cargo", "bench", "--quiet", "-p", "verus-sim", "--bench", "speed", "--", "--one"]
+#: The rate of htsim over that of the lean loop (`bench/lean-anchor` beside the recordings), measured in turn on another
+#: machine: of its NewReno, without metrics, SACK and recovery of single losses. It is no part of this repository.
+HTSIM = {"W1, 1 flow": 6.35 / 23.2, "W1, 10 flows": 7.4 / 10.3, "W2, 10 flows": 5.5 / 11.0}
 
-    def compare(flows: int, seconds: int) -> tuple[float, float]:
-        """CPU seconds of the whole process, and the packets that it simulated."""
-        words = [*fixed, "--flows", str(flows), "--duration", str(seconds)]
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run([VERUS, "compare", "--trace", "rate:100", *words], stdout=subprocess.PIPE, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        packets = json.loads(done.stdout)["throughput_mbps"] * 1e6 * seconds / (8 * 1500)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, packets
 
-    yield "| workload | bench, ns a packet | `verus compare --json`, ns a packet | rate of this over the bench's |"
-    yield "|---|---|---|---|"
-    for name, flows in (("W1, 1 flow", 1), ("W1, 10 flows", 10)):
-        found = []
-        for _round in range(rounds):
-            told = subprocess.run([*bench, name, "cubic"], stdout=subprocess.PIPE, text=True, check=True).stdout
-            alone = float(told.split()[-3])
-            (cpu, packets), (start, few) = compare(flows, long), compare(flows, short)
-            found.append((alone, (cpu - start) * 1e9 / (packets - few)))
-        alone, compared = (statistics.median(column) for column in zip(*found, strict=True))
-        ratio = statistics.median(one / other for one, other in found)
-        yield f"| {name} | {alone:.0f} | {compared:.0f} | {ratio:.2f} |"
+def users(traces: str) -> Iterator[str]:
+    """Packets a CPU second of `verus compare --json` as `pip install .` builds it, beside the lean loop, in turn."""
+    shared, rounds = Path(traces).parent, 5
+    highway = f"{traces}/cs244-2017/highway_drive_2min"
+    w1, w2 = ["rate:100", "droptail:bytes=500000"], [highway, "red:min=375000,max=1125000,p=0.1,preset=cs244"]
+    #: By name: channel and queue, flows, seconds of the long run and of the short one, and what the loop is told.
+    workloads: dict[str, tuple[list[str], int, int, int, list[str]]] = {
+        "W1, 1 flow": (w1, 1, 300, 10, ["w1", "lanes", "1", "300"]),
+        "W1, 10 flows": (w1, 10, 300, 10, ["w1", "lanes", "10", "300"]),
+        "W2, 10 flows": (w2, 10, 6000, 100, ["w2", "lanes", "10", "6000", highway]),
+    }
+    schemes = {"NewReno": "newreno", "Cubic": "cubic", "forward": "forward", "Verus R=2": "verus:ratio=2"}
+    yield f"| workload | lean loop, M packets/CPU s | {' | '.join(schemes)} | NewReno over htsim | Cubic over htsim |"
+    yield "|---|" + "---|" * (len(schemes) + 3)
+    with tempfile.TemporaryDirectory() as folder:
+        loop = ["cargo", "build", "--release", "--quiet", "--target-dir", folder, "--manifest-path"]
+        subprocess.run([*loop, f"{shared}/bench/lean-anchor/Cargo.toml"], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, "."], check=True
+        )
+        env = {**os.environ, "PYTHONPATH": folder}
+
+        def compare(channel: list[str], scheme: str, flows: int, seconds: int) -> tuple[float, float]:
+            """CPU seconds of the whole process, and the packets that it simulated."""
+            words = ["--trace", channel[0], "--queue", channel[1], "--scheme", scheme, "--flows", str(flows)]
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            command = [sys.executable, "-m", "verus", "compare", *words, "--duration", str(seconds), "--json"]
+            done = subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            packets = json.loads(done.stdout)["throughput_mbps"] * 1e6 * seconds / (8 * 1500)
+            return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, packets
+
+        for name, (channel, flows, long, short, told) in workloads.items():
+            rates: dict[str, list[float]] = {each: [] for each in ("lean", *schemes)}
+            for _round in range(rounds):
+                ran = subprocess.run(
+                    [f"{folder}/release/lean-anchor", *told], stdout=subprocess.PIPE, text=True, check=True
+                )
+                (rate,) = re.findall(r"pkts_per_cpu_s=(\d+)", ran.stdout)
+                rates["lean"].append(float(rate) / 1e6)
+                for each, scheme in schemes.items():
+                    (cpu, packets), (start, few) = (compare(channel, scheme, flows, s) for s in (long, short))
+                    rates[each].append((packets - few) / (cpu - start) / 1e6)
+            found = {each: statistics.median(values) for each, values in rates.items()}
+            htsim = found["lean"] * HTSIM[name]
+            cells = [*found.values(), found["NewReno"] / htsim, found["Cubic"] / htsim]
+            yield f"| {name} | {' | '.join(f'{cell:.2f}' for cell in cells)} |"
 
 
 class Each(verus.Controller):
@@ -291,6 +316,45 @@ def python_rate(_: str) -> Iterator[str]:
     for at, name in enumerate(("each acknowledgement", "those of 5 ms at once (`feedback_every_ms`)")):
         rate = statistics.median(1e-6 / row[at] for row in costs)
         yield f"| {name} | {rate:.2f} | {statistics.median(row[0] / row[at] for row in costs):.1f} |"
+
+
+#: Studies of which the speed of sweeps is measured, by name: 10,000 short runs, and runs as long as figures take.
+SWEEPS = {
+    "10,000 runs of 10 s": (10.0, 625),
+    "1,600 runs of 30 s": (30.0, 100),
+}
+
+
+def sweeps(_: str) -> Iterator[str]:
+    """How many runs a second a sweep does, and how much memory it takes: in one process, and on Dask's workers."""
+    yield "| study | on | runs/s | most memory, MB | times one core |"
+    yield "|---|---|---|---|---|"
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (duration_s, seeds) in SWEEPS.items():
+            study = Path(folder) / "study.toml"
+            study.write_text(
+                'trace = ["city-driving-lte-down", "highway-driving-3g-up", "rate:12", "campus-pedestrian-lte-up"]\n'
+                f'scheme = ["verus:ratio=2", "forward", "cubic", "bbr"]\nduration_s = {duration_s}\n'
+                f"seed = {{ from = 1, to = {seeds} }}\n"
+            )
+            alone = 0.0
+            ways = {"one core": ["--jobs", "1"], "two cores": ["--jobs", "2"]}
+            for workers in (1, 2) if duration_s > 10 else ():
+                ways[f"{workers} of Dask's workers"] = ["--cluster", f"local:{workers}"]
+            for way, words in ways.items():
+                out = Path(folder) / "out"
+                began = time.monotonic()
+                swept = subprocess.Popen(
+                    [VERUS, "sweep", study, *words, "--out", out, "--force"],
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+                _, status, usage = os.wait4(swept.pid, 0)
+                if status:
+                    sys.exit(f"{name}, {way}: the sweep failed")
+                rate, memory = 16 * seeds / (time.monotonic() - began), usage.ru_maxrss / 1024
+                alone = rate if way == "one core" else alone
+                yield f"| {name} | {way} | {rate:.0f} | {memory:.0f} | {rate / alone:.2f} |"
 
 
 #: The senders whose instructions are counted, and the lean loop of the bench beside them.
@@ -365,14 +429,22 @@ MADE: dict[str, tuple[str, Callable[[str], Iterator[str]]]] = {
     "umts.txt": (BENCHMARKS, umts),
     "forward-parts.txt": ("forward.md", forward_parts),
     "arena-cost.txt": ("arena.md", arena_cost),
-    "compare-rate.txt": (BENCHMARKS, compare_rate),
     "instructions.txt": (BENCHMARKS, instructions),
     "python-rate.txt": (BENCHMARKS, python_rate),
+    "sweeps.txt": (BENCHMARKS, sweeps),
+    "users.txt": (BENCHMARKS, users),
     "kernel-queues.txt": ("kernel-queues.md", kernel_queue_rows),
     "laws.txt": ("check.md", laws),
 }
 #: Results of both kinds that a busy machine would falsify.
-TIMED = {"agreement.csv", "arena-cost.txt", "compare-rate.txt", "peers.csv", "python-rate.txt"}
+TIMED = {
+    "agreement.csv",
+    "arena-cost.txt",
+    "peers.csv",
+    "python-rate.txt",
+    "sweeps.txt",
+    "users.txt",
+}
 #: Those that are made only where `--only` names them: they take valgrind, or the kernel of `scripts/build-uml`.
 ASKED = {"instructions.txt", "kernel-queues.txt"}
 

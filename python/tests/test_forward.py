@@ -15,12 +15,15 @@ from verus.lab.runner import run_all
 from verus.papers.claims import BUILT_IN
 from verus.papers.experiment import Options
 from verus.papers.own import forward
-from verus.papers.own.forward.field import Field, Row, named, recordings, seen
+from verus.papers.own.forward.field import OVER_CUBIC, Field, Row, named, recordings, seen
 from verus.papers.recordings import MissingRecordings
 from verus.papers.reproduction import Column
 from verus.trace import Trace
 
 from .conftest import Command
+
+#: What Cubic does of the same row.
+CUBIC = "Cubic's used %"
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -109,6 +112,32 @@ def measured(path: Path) -> list[dict[str, Any]]:
 def test_what_the_page_says_is_the_result() -> None:
     told = forward.expected(forward.Found(measured(DOCS / "results" / "forward.csv"), "forward")).markdown()
     assert "\n".join(told) in (DOCS / "forward.md").read_text(encoding="utf-8")
+
+
+def test_what_operators_are_told_is_the_result() -> None:
+    found = forward.Found(measured(DOCS / "results" / "forward.csv"), "forward")
+
+    def share(mbps: int, products: str) -> str:
+        return f"{found.one('beside one Cubic', f'{mbps} Mbit/s, {products} BDP', 'share'):.2f}"
+
+    def wifi(value: str) -> str:
+        both = sorted(found.one("jitter", f"Wi-Fi, bad, {mbps} Mbit/s", value) for mbps in (10, 50))
+        return "{:.0f} to {:.0f} %".format(*both)
+
+    page, front, own = (
+        " ".join((DOCS / name).read_text(encoding="utf-8").split())
+        for name in ("operators.md", "../README.md", "forward.md")
+    )
+    for products in ("0.5", "1", "2", "4"):
+        assert f"| {products} | {share(10, products)} | {share(50, products)} |" in page
+    deep = [f"{share(mbps, '2')} and {share(mbps, '4')}" for mbps in (10, 50)]
+    assert f"gets {deep[0]} of a fair share at 10 Mbit/s, {deep[1]} at 50" in front
+    assert f"{share(10, '1')}, {deep[0]} of a fair share at 10 Mbit/s, and {share(50, '1')}, {deep[1]} at 50" in own
+    for text in (page, front):
+        assert f"{wifi('used %')} of the link, Cubic {wifi(CUBIC)}" in text
+    short = found.one("files alone", "300 kB at 5 Mbit/s", OVER_CUBIC)
+    assert f"300 kB on 5 Mbit/s take {short:.2f} times as long as with Cubic" in page
+    assert f"300 kB on 5 Mbit/s take {short:.2f} times as long as with Cubic" in own
 
 
 def test_recordings_that_are_not_there_are_left_out_and_said_so(

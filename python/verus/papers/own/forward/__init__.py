@@ -287,7 +287,7 @@ def expected(found: Found) -> Grid:
             f"{mean('lost %', 'queues that mark, 1 flow'):.1f} % lost",
         ],
         [
-            f"{', '.join(rivals)}: share of a fair share",
+            f"beside {', '.join(rival.removeprefix('beside ') for rival in rivals)}: share of a fair share",
             ", ".join(f"{mean('share', rival):.2f}" for rival in rivals),
         ],
         ["random loss of 0.1 to 3 %", f"{mean('used %', 'losses'):.1f} % used"],

@@ -360,14 +360,20 @@ def _read_company(others: int, runs: Sequence[Seen]) -> dict[str, float]:
 
 
 def _company(field: Field) -> Iterator[Row]:
-    rivals = (("cubic", 1), ("cubic", 3), ("newreno", 1), ("verus:ratio=2", 1))
-    for (rival, others), mbps, products in itertools.product(
-        rivals[:2] if field.short else rivals, (10, 50), (0.5, 1, 2, 4, 0)
+    rivals = {
+        "one Cubic": ("cubic", 1),
+        "three Cubics": ("cubic", 3),
+        "one NewReno": ("newreno", 1),
+        "one Verus": ("verus:ratio=2", 1),
+    }
+    for name, mbps, products in itertools.product(
+        list(rivals)[:2] if field.short else rivals, (10, 50), (0.5, 1, 2, 4, 0)
     ):
+        rival, others = rivals[name]
         queue = _buffer(mbps, products) if products else PAPER_QUEUE
         flows = [{}, *({"scheme": rival, "stop_s": 60.0} for _ in range(others))]
         yield Row(
-            group=f"beside {others} {rival.partition(':')[0]}",
+            group=f"beside {name}",
             name=f"{mbps} Mbit/s, {f'{products:g} BDP' if products else 'RED'}",
             runs=[field.run(f"rate:{mbps}", queue, seed=seed, flows=flows, duration_s=80.0) for seed in field.seeds],
             read=partial(_over_seeds, partial(_read_company, others), 1),
