@@ -271,6 +271,17 @@ fn losses_by_chance_do_not_hold_verus_down() {
     assert!(verus > 3.0 * cubic, "{verus} against {cubic} Mbit/s");
 }
 
+/// The delay stays below R · D_min behind such a buffer, so that losses alone say stop.
+#[test]
+fn many_flows_of_verus_behind_a_buffer_of_one_bandwidth_delay_product_do_not_flood_it() {
+    let outcome = run(&Scenario {
+        flows: vec![FlowSpec::new("verus:ratio=2"); 20],
+        ..single("rate:20", "droptail:bytes=100000", "verus:ratio=2", 20.0)
+    });
+    let loss_rate = outcome.metrics.loss_rate.expect("packets arrived");
+    assert!(loss_rate < 0.1, "{loss_rate} of all packets were dropped");
+}
+
 #[test]
 fn loss_can_be_turned_on_and_off() {
     let outcome = run(&Scenario {

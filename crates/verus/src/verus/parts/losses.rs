@@ -6,9 +6,10 @@
 //!
 //! **A ceiling.** A queue that drops before the delay has risen to R · D_min would be overfilled again and again, since
 //! Eq. 4 raises D_est by δ₂ in every epoch whose delay is tolerable. So after a loss the window stays below a ceiling, which
-//! begins at the window that Eq. 6 keeps and rises until it is back at the window of the loss: by so much that the *rate*
-//! grows by the same amount each second, whatever the rate and the round trip. But a radio link also loses packets by
-//! chance. As long as only a small share of the packets is lost, Eq. 6 is answer enough.
+//! begins at the window that Eq. 6 keeps and rises: by so much that the *rate* grows by the same amount each second, whatever
+//! the rate and the round trip. It ends after seconds rather than where the window of the loss was: a flow of many has that
+//! back in a few round trips, its curve is flat, and it would take twenty times its share at once. But a radio link also
+//! loses packets by chance. As long as only a small share of the packets is lost, Eq. 6 is answer enough.
 //!
 //! **Two packets on top** of each window. Eq. 4 steps in delay along the flow's own curve, so a step changes the window in
 //! proportion to the flow's share, up and down, and shares would never become equal. The same addition for all makes the
@@ -30,7 +31,7 @@ const BY_CHANCE: f64 = 0.015;
 const HALVED_AFTER: Duration = Duration::from_secs(1);
 /// How much rate the ceiling gains in each second, in packets/ms: as NewReno at a round trip of 58 ms.
 const REGAINED: f64 = 0.3;
-/// The ceiling is back after this long at the latest: on fast paths, where a window falls by hundreds of packets, additive
+/// The ceiling is back, and ends, after this long: on fast paths, where a window falls by hundreds of packets, additive
 /// increase would take minutes.
 const LONGEST: Duration = Duration::from_secs(3);
 /// A flow that shares its path regains what it lost at this share of the speed: shares become more equal while the ceiling
@@ -41,10 +42,9 @@ const SHARED: f64 = 0.25;
 #[derive(Clone, Copy, Debug)]
 struct Ceiling {
     since: Time,
+    until: Time,
     /// In packets, as Eq. 6 has cut it.
     kept: Packets,
-    /// In packets, where it ends.
-    ends: Packets,
     /// In packets per ms.
     rises: f64,
 }
@@ -63,10 +63,9 @@ pub struct Losses {
 impl Losses {
     /// The largest window now, in packets.
     fn most(&self, now: Time) -> Option<Packets> {
-        let ceiling = self.ceiling?;
+        let ceiling = self.ceiling.filter(|ceiling| now < ceiling.until)?;
         let risen = ceiling.rises * now.since(ceiling.since).as_millis_f64();
-        let most = ceiling.kept + Packets(risen);
-        (most < ceiling.ends).then_some(most)
+        Some(ceiling.kept + Packets(risen))
     }
 }
 
@@ -91,15 +90,15 @@ impl Part for Losses {
 
     fn on_cut(&mut self, flow: &Flow, kept: Packets) {
         let many = self.lost > BY_CHANCE * (self.arrived + self.lost);
-        let ends = Packets(kept.0 / flow.decrease_factor);
+        let lost = Packets(kept.0 / flow.decrease_factor) - kept;
         let share = if flow.is_alone() { 1.0 } else { SHARED };
         let regained = REGAINED / 1e3 * flow.rtt.as_millis_f64();
         self.before = self.ceiling;
         self.ceiling = many.then(|| Ceiling {
             since: flow.now,
+            until: flow.now + LONGEST.mul_f64(1.0 / share),
             kept,
-            ends,
-            rises: share * regained.max((ends - kept).0 / LONGEST.as_millis_f64()),
+            rises: share * regained.max(lost.0 / LONGEST.as_millis_f64()),
         });
     }
 
@@ -115,7 +114,6 @@ impl Part for Losses {
     fn rescale(&mut self, factor: f64) {
         for ceiling in [&mut self.ceiling, &mut self.before].into_iter().flatten() {
             ceiling.kept = factor * ceiling.kept;
-            ceiling.ends = factor * ceiling.ends;
             ceiling.rises *= factor;
         }
     }
@@ -175,7 +173,8 @@ mod tests {
         };
         close(1000, 168.0);
         close(2000, 204.0);
-        close(3001, 302.0);
+        close(3999, 168.0 + 36.0 * 2.999);
+        close(4000, 302.0);
     }
 
     #[test]
