@@ -65,7 +65,7 @@ SENDERS: dict[str, list[str]] = {
     "arena.csv": sorted({scheme.partition(":")[0] for scheme in ARENA.values()}),
     "check.csv": sorted({word.partition(":")[0] for word in REPRODUCED["check.csv"][0].split()[1:]}),
     "forward.csv": ["cubic", "forward", "newreno", "verus"],
-    "forward-parts.txt": ["cubic", "forward", "newreno", "verus"],
+    "forward-parts.txt": ["cubic", "forward"],
     "recordings.txt": ["cubic", "newreno", "verus"],
     "losses.txt": ["cubic", "newreno", "verus"],
     "fairness.txt": ["cubic", "verus"],
