@@ -181,6 +181,7 @@ MEASURES = (
     ),
     Measure(name="buffers, used %", read=_used, worth=2.0, suite="buffers"),
     Measure(name="buffers, lost %", read=_lost, worth=-1.0, suite="buffers"),
+    Measure(name="20 flows in one BDP, lost %", read=_lost, worth=-1.0, suite="crowded"),
     Measure(name="outages, used %", read=_used, worth=2.0, suite="outages"),
     Measure(name="outages, p95 ms", read=_p95, worth=-10.0, suite="outages"),
     Measure(name="longer path, used %", read=_used, worth=4.0, suite="longer"),
@@ -216,6 +217,7 @@ PATHS: Mapping[str, Sequence[Mapping[str, Any]]] = {
         {"place": "rate:10", "queue": "codel"},
         {"place": "rate:300", "queue": _drop_tail(150), "duration_s": 10.0},
     ],
+    "crowded": [{"place": "rate:20", "queue": _drop_tail(67), "flows": _flows(20)}],
     "outages": [
         {"place": "rate:8", "changes": _outages((5, 5.5), (10, 14), (20, 20.2))},
         {"place": "rate:8", "changes": [_change(5.0, loss=1.0), _change(9.0, loss=0.0)]},
