@@ -7,7 +7,7 @@
 //! **A ceiling.** A queue that drops before the delay has risen to R · D_min would be overfilled again and again, since
 //! Eq. 4 raises D_est by δ₂ in every epoch whose delay is tolerable. So after a loss the window stays below a ceiling, which
 //! begins at the window that Eq. 6 keeps and rises: by so much that the *rate* grows by the same amount each second, whatever
-//! the rate and the round trip. It ends after seconds rather than where the window of the loss was: a flow of many has that
+//! the rate and the round trip. It lasts for seconds however soon the window of the loss is back: a flow of many has that
 //! back in a few round trips, its curve is flat, and it would take twenty times its share at once. But a radio link also
 //! loses packets by chance. As long as only a small share of the packets is lost, Eq. 6 is answer enough.
 //!
@@ -31,8 +31,8 @@ const BY_CHANCE: f64 = 0.015;
 const HALVED_AFTER: Duration = Duration::from_secs(1);
 /// How much rate the ceiling gains in each second, in packets/ms: as NewReno at a round trip of 58 ms.
 const REGAINED: f64 = 0.3;
-/// The ceiling is back, and ends, after this long: on fast paths, where a window falls by hundreds of packets, additive
-/// increase would take minutes.
+/// The ceiling is back after this long at the latest: on fast paths, where a window falls by hundreds of packets, additive
+/// increase would take minutes. And it lasts for so long at the least.
 const LONGEST: Duration = Duration::from_secs(3);
 /// A flow that shares its path regains what it lost at this share of the speed: shares become more equal while the ceiling
 /// rises.
@@ -94,11 +94,13 @@ impl Part for Losses {
         let share = if flow.is_alone() { 1.0 } else { SHARED };
         let regained = REGAINED / 1e3 * flow.rtt.as_millis_f64();
         self.before = self.ceiling;
+        let rises = share * regained.max(lost.0 / LONGEST.as_millis_f64());
+        let back = Duration::from_millis_f64(lost.0 / rises);
         self.ceiling = many.then(|| Ceiling {
             since: flow.now,
-            until: flow.now + LONGEST.mul_f64(1.0 / share),
+            until: flow.now + back.max(LONGEST),
             kept,
-            rises: share * regained.max(lost.0 / LONGEST.as_millis_f64()),
+            rises,
         });
     }
 
