@@ -321,7 +321,7 @@ def python_rate(_: str) -> Iterator[str]:
 #: Studies of which the speed of sweeps is measured, by name: 10,000 short runs, and runs as long as figures take.
 SWEEPS = {
     "10,000 runs of 10 s": (10.0, 625),
-    "1,600 runs of 30 s": (30.0, 100),
+    "1,120 runs of 30 s": (30.0, 70),
 }
 
 
@@ -342,10 +342,10 @@ def sweeps(_: str) -> Iterator[str]:
             for workers in (1, 2) if duration_s > 10 else ():
                 ways[f"{workers} of Dask's workers"] = ["--cluster", f"local:{workers}"]
             for way, words in ways.items():
-                out = Path(folder) / "out"
+                out = Path(folder) / f"{name}, {way}"
                 began = time.monotonic()
                 swept = subprocess.Popen(
-                    [VERUS, "sweep", study, *words, "--out", out, "--force"],
+                    [VERUS, "sweep", study, *words, "--out", out],
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                 )
