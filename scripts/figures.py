@@ -228,9 +228,9 @@ def users(traces: str) -> Iterator[str]:
     w1, w2 = ["rate:100", "droptail:bytes=500000"], [highway, "red:min=375000,max=1125000,p=0.1,preset=cs244"]
     #: By name: channel and queue, flows, seconds of the long run and of the short one, and what the loop is told.
     workloads: dict[str, tuple[list[str], int, int, int, list[str]]] = {
-        "W1, 1 flow": (w1, 1, 300, 10, ["w1", "lanes", "1", "300"]),
-        "W1, 10 flows": (w1, 10, 300, 10, ["w1", "lanes", "10", "300"]),
-        "W2, 10 flows": (w2, 10, 6000, 100, ["w2", "lanes", "10", "6000", highway]),
+        "W1, 1 flow": (w1, 1, 300, 10, ["w1", "full", "1", "300"]),
+        "W1, 10 flows": (w1, 10, 300, 10, ["w1", "full", "10", "300"]),
+        "W2, 10 flows": (w2, 10, 6000, 100, ["w2", "full", "10", "6000", highway]),
     }
     schemes = {"NewReno": "newreno", "Cubic": "cubic", "forward": "forward", "Verus R=2": "verus:ratio=2"}
     yield f"| workload | lean loop, M packets/CPU s | {' | '.join(schemes)} | NewReno over htsim | Cubic over htsim |"
