@@ -321,7 +321,7 @@ def python_rate(_: str) -> Iterator[str]:
 #: Studies of which the speed of sweeps is measured, by name: 10,000 short runs, and runs as long as figures take.
 SWEEPS = {
     "10,000 runs of 10 s": (10.0, 625),
-    "1,120 runs of 30 s": (30.0, 70),
+    "4,480 runs of 30 s": (30.0, 280),
 }
 
 

@@ -465,8 +465,8 @@ def test_a_run_that_fails_costs_none_of_the_others(verus: Command, tmp_path: Pat
     assert "broken" in first
     assert last.strip().startswith("1 of 2 runs are kept in")
     failing, _ = (one.run for one in study.read(tmp_path / "s.toml").runs)
-    text, files = cluster._packed(failing, inputs.Digests())
-    told = cluster._work(text, store.engine(), [*files], BROKEN.encode())
+    texts, files = cluster._packed([failing], inputs.Digests())
+    (told,) = cluster._work(texts, store.engine(), [*files], BROKEN.encode())
     assert isinstance(told, str)
     assert "broken" in told
     (tmp_path / "mine.py").write_text(BROKEN.replace('raise ValueError("broken")', "..."))

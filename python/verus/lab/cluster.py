@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,10 @@ _DEATHS = 10
 
 #: How long a scheduler may take to answer, in seconds.
 _PATIENCE_S = 15
+
+#: Runs are handed out in batches of so many simulated seconds of a flow: a fraction of a second of work, beside which
+#: handing it out costs little.
+_BATCH_S = 600.0
 
 
 def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = None) -> Generator[tuple[int, Ended]]:
@@ -69,32 +73,49 @@ def as_ended(runs: Sequence[Run], *, address: str, progress: Progress | None = N
         sent: dict[str, Any] = {}
         digests = Digests()
         futures = {}
-        for index, run in enumerate(runs):
-            text, files = _packed(run, digests)
+        for indices in _batches(runs, workers=len(client.nthreads())):
+            texts, files = _packed([runs[index] for index in indices], digests)
             for name, path in files.items():
                 if name not in sent:
                     sent[name] = client.submit(bytes, path.read_bytes(), key=f"verus-file-{name}")
             parts = [sent[name] for name in files]
-            futures[client.submit(_work, text, store.engine(), [*files], *parts, pure=False)] = index
-        for done, future in enumerate(completed(futures), 1):
+            futures[client.submit(_work, texts, store.engine(), [*files], *parts, pure=False)] = indices
+        done = 0
+        for future in completed(futures):
             try:
-                told = future.result()
+                ended = future.result()
             except (ValueError, OSError):
                 raise
             except Exception as error:  # what Dask itself has to say: a worker that died again and again, for one
                 raise RuntimeError(f"{address}: {error}") from error
-            end: Ended = RuntimeError(told) if isinstance(told, str) else store.unpack(told)
-            if progress is not None:
-                progress(done, len(runs), done / len(runs))
-            yield futures[future], end
+            for index, told in zip(futures[future], ended, strict=True):
+                done += 1
+                if progress is not None:
+                    progress(done, len(runs), done / len(runs))
+                yield index, RuntimeError(told) if isinstance(told, str) else store.unpack(told)
     finally:
         client.close()
         if local is not None:
             local.close()
 
 
-def _packed(run: Run, digests: Digests) -> tuple[str, dict[str, Path]]:
-    """A run as it is sent: its scenario, whose files are all in `_BOX`, and where each of them lies, by name.
+def _batches(runs: Sequence[Run], *, workers: int) -> Iterator[list[int]]:
+    """Indices of runs that are handed out together: `_BATCH_S` of work, but several batches for each worker."""
+    most = max(1, len(runs) // (4 * max(1, workers)))
+    batch: list[int] = []
+    seconds = 0.0
+    for index, run in enumerate(runs):
+        batch.append(index)
+        seconds += run.scenario["duration_s"] * len(run.scenario["flows"])
+        if seconds >= _BATCH_S or len(batch) == most:
+            yield batch
+            batch, seconds = [], 0.0
+    if batch:
+        yield batch
+
+
+def _packed(runs: Sequence[Run], digests: Digests) -> tuple[list[str], dict[str, Path]]:
+    """Runs as they are sent: scenarios, whose files are all in `_BOX`, and where each of these lies, by name.
 
     Such a name is the file's digest, and the end of its own name, which says how it is compressed.
     """
@@ -108,15 +129,15 @@ def _packed(run: Run, digests: Digests) -> tuple[str, dict[str, Path]]:
         files[name] = path
         return f"{_BOX}/{name}"
 
-    return json.dumps(respelt(run.scenario, put), allow_nan=False), files
+    return [json.dumps(respelt(run.scenario, put), allow_nan=False) for run in runs], files
 
 
 #: Stands for the folder of a worker's files in what it is sent.
 _BOX = "{verus-box}"
 
 
-def _work(text: str, engine: str, names: Sequence[str], *contents: bytes) -> bytes | str:
-    """One run, on a worker: its outcome as `verus.lab.store` packs it, or why there is none."""
+def _work(texts: Sequence[str], engine: str, names: Sequence[str], *contents: bytes) -> list[bytes | str]:
+    """A batch, on a worker: the outcome of each run as `verus.lab.store` packs it, or why there is none."""
     if engine != store.engine():
         raise RuntimeError(f"a worker has another build of the simulator: {store.engine()}, not {engine}")
     for name, content in zip(names, contents, strict=True):
@@ -128,8 +149,8 @@ def _work(text: str, engine: str, names: Sequence[str], *contents: bytes) -> byt
             draft.replace(path)
     here = json.dumps(str(_box()))[1:-1]
     with refused():
-        (end,) = _verus.simulate_many([text.replace(_BOX, here)], 1, None, columns=False)
-    return str(end) if isinstance(end, RuntimeError) else store.pack(end)
+        ended = _verus.simulate_many([text.replace(_BOX, here) for text in texts], 1, None, columns=False)
+    return [str(end) if isinstance(end, RuntimeError) else store.pack(end) for end in ended]
 
 
 @cache
