@@ -33,8 +33,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import behaviour
 import kernel_queues
+import made_of
 
 import verus
 from verus import suites
@@ -58,18 +58,38 @@ REPRODUCED = {
     "forward.csv": ("reproduce forward --seed 6", "forward.md"),
     "check.csv": ("check cubic bbr1 bbr c4 prague copa ledbatpp forward scream verus:ratio=2", "check.md"),
 }
-#: Whose behaviour a result is of that depends on no clock: where one of them changes, the result is made again.
-SENDERS: dict[str, list[str]] = {
-    "claims.csv": ["cubic", "model", "newreno", "sprout", "vegas", "verus"],
-    "ablation.csv": ["cubic", "verus"],
-    "arena.csv": sorted({scheme.partition(":")[0] for scheme in ARENA.values()}),
-    "check.csv": sorted({word.partition(":")[0] for word in REPRODUCED["check.csv"][0].split()[1:]}),
-    "forward.csv": ["cubic", "forward", "newreno", "verus"],
-    "forward-parts.txt": ["cubic", "forward"],
-    "recordings.txt": ["cubic", "newreno", "verus"],
-    "losses.txt": ["cubic", "newreno", "verus"],
-    "fairness.txt": ["cubic", "verus"],
-    "umts.txt": ["verus"],
+#: What says what is run: channels, and rows.
+CHANNELS = "crates/channel/src/generate/*.tsv"
+SUITES = "python/verus/suites/*.toml"
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a result is made of that depends on no clock: where one of these changes, it is made again."""
+
+    #: Senders, by their bare names.
+    senders: list[str]
+    #: Files that say what is run.
+    inputs: tuple[str, ...] = (CHANNELS,)
+
+
+OF: dict[str, Made] = {
+    "claims.csv": Made(
+        ["cubic", "model", "newreno", "sprout", "vegas", "verus"], (CHANNELS, "python/verus/papers/claims.csv")
+    ),
+    "ablation.csv": Made(["cubic", "verus"]),
+    "arena.csv": Made(sorted({scheme.partition(":")[0] for scheme in ARENA.values()})),
+    "check.csv": Made(
+        sorted({word.partition(":")[0] for word in REPRODUCED["check.csv"][0].split()[1:]}), (CHANNELS, SUITES)
+    ),
+    "forward.csv": Made(
+        ["cubic", "forward", "newreno", "verus"], (CHANNELS, "python/verus/papers/own/forward/recordings.csv")
+    ),
+    "forward-parts.txt": Made(["cubic", "forward"], (CHANNELS, "python/verus/papers/own/forward/recordings.csv")),
+    "recordings.txt": Made(["cubic", "newreno", "verus"]),
+    "losses.txt": Made(["cubic", "newreno", "verus"]),
+    "fairness.txt": Made(["cubic", "verus"]),
+    "umts.txt": Made(["verus"]),
 }
 #: Those that read no recordings.
 WITHOUT_RECORDINGS = {
@@ -408,7 +428,7 @@ LAWFUL = [
     "forward",
     "verus:ratio=2",
 ]
-SENDERS["laws.txt"] = sorted({scheme.partition(":")[0] for scheme in LAWFUL})
+OF["laws.txt"] = Made(sorted({scheme.partition(":")[0] for scheme in LAWFUL}), (CHANNELS, SUITES))
 
 
 def laws(_: str) -> Iterator[str]:
@@ -548,8 +568,11 @@ def main() -> None:
                 "commit": commit.strip(),
                 "machine": machine(),
             }
-            if senders := SENDERS.get(name):
-                sources[name] |= {"senders": senders, "behaviour": behaviour.digest(senders)}
+            if of := OF.get(name):
+                sources[name] |= {"senders": of.senders, "behaviour": made_of.behaviour(of.senders)}
+                sources[name] |= {"inputs": of.inputs, "read": made_of.files(of.inputs)}
+                if name not in WITHOUT_RECORDINGS:
+                    sources[name]["recordings"] = made_of.recordings(Path(told.traces))
             (RESULTS / "sources.json").write_text(json.dumps(sources, indent=1, ensure_ascii=False) + "\n")
 
 

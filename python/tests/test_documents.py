@@ -6,7 +6,6 @@ import csv
 import json
 import re
 import runpy
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,12 +55,26 @@ def test_every_result_says_where_it_comes_from() -> None:
         assert (DOCS / source["page"]).exists()
 
 
-def test_every_result_is_of_how_its_senders_behave_now() -> None:
-    digest: Callable[[list[str]], str] = runpy.run_path(str(DOCS.parent / "scripts" / "behaviour.py"))["digest"]
+MADE_OF = runpy.run_path(str(DOCS.parent / "scripts" / "made_of.py"))
+
+
+def remade(names: list[str]) -> str:
+    return f"scripts/figures.py --traces FOLDER --only {' '.join(names)}"
+
+
+def test_every_result_is_of_how_its_senders_behave_now_and_of_what_it_reads() -> None:
     known = {name: source for name, source in SOURCES.items() if "senders" in source}
-    assert {"ablation.csv", "arena.csv", "check.csv", "forward.csv", "laws.txt"} <= known.keys()
-    old = [name for name, source in known.items() if digest(source["senders"]) != source["behaviour"]]
-    assert not old, f"a sender has changed since: scripts/figures.py --traces FOLDER --only {' '.join(old)}"
+    assert {"ablation.csv", "arena.csv", "check.csv", "claims.csv", "forward.csv", "laws.txt"} <= known.keys()
+    old = [name for name, source in known.items() if MADE_OF["behaviour"](source["senders"]) != source["behaviour"]]
+    assert not old, f"a sender has changed since: {remade(old)}"
+    old = [name for name, source in known.items() if MADE_OF["files"](source["inputs"]) != source["read"]]
+    assert not old, f"what is run has changed since: {remade(old)}"
+
+
+def test_every_result_is_of_the_recordings_as_they_are(shared: Path) -> None:
+    now = MADE_OF["recordings"](shared / "traces")
+    old = [name for name, source in SOURCES.items() if source.get("recordings", now) != now]
+    assert not old, f"recordings have changed since: {remade(old)}"
 
 
 MARK = re.compile(r"<!-- from (\S+) -->")

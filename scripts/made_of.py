@@ -1,0 +1,59 @@
+"""What a result is made of: how its senders behave, and what it reads.
+
+`goldens.tsv` pins what each sender does, packet by packet, over paths of every kind. A result that depends on no clock
+keeps a digest of the lines of its senders, one of the files that say what is run, and one of the recordings, so that a
+test sees when one of them has changed since.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Collection
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+GOLDENS = ROOT / "crates" / "sim" / "tests" / "sim" / "goldens.tsv"
+
+
+def behaviour(senders: Collection[str]) -> str:
+    """Twelve hexadecimal digits of how these senders behave in this checkout.
+
+    Args:
+        senders: By their bare names: `cubic` stands for `cubic:hystart=off`, too.
+
+    Raises:
+        ValueError: No run is pinned of a sender.
+    """
+    lines = GOLDENS.read_text(encoding="utf-8").splitlines()[1:]
+    pinned = [(line.split("\t")[1].partition(":")[0], line) for line in lines]
+    if unknown := set(senders) - {sender for sender, _ in pinned}:
+        raise ValueError(f"{GOLDENS.name} has no run of {', '.join(sorted(unknown))}")
+    return _digest([line for sender, line in pinned if sender in senders])
+
+
+def files(patterns: Collection[str]) -> str:
+    """The same of the files of this checkout that fit one of the patterns.
+
+    Raises:
+        ValueError: No file fits one of them.
+    """
+    found = {pattern: sorted(ROOT.glob(pattern)) for pattern in patterns}
+    if unknown := [pattern for pattern, paths in found.items() if not paths]:
+        raise ValueError(f"no file is called {', '.join(unknown)}")
+    paths = {path for some in found.values() for path in some}
+    return _digest([f"{path.relative_to(ROOT)} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in paths])
+
+
+def recordings(folder: Path) -> str:
+    """The same of a folder of recordings, whose `MANIFEST.csv` has a digest of each.
+
+    Raises:
+        OSError: It has none.
+    """
+    with (folder / "MANIFEST.csv").open(encoding="utf-8", newline="") as manifest:
+        return _digest([f"{row['file']} {row['sha256']}" for row in csv.DictReader(manifest)])
+
+
+def _digest(lines: Collection[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:12]
