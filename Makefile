@@ -89,12 +89,12 @@ test: ## Build, then run every test that gives the same answer on every machine
 	@$(PYTHON) scripts/tests test-rust test-python
 
 .PHONY: test-rest
-test-rest: ## What `make test` leaves out: pages, new seeds, the clock, attacks; as root, and with recordings, what takes these
-	@targets='test-pages test-seeds test-clock'; left=''; \
+test-rest: ## What `make test` leaves out: pages, claims, new seeds, the clock, attacks; as root, and with recordings, what takes these
+	@targets='test-pages test-clock'; left=''; \
 	if why=$$(scripts/why-not-test-root); then left+="Not run: make test-root ($$why)"$$'\n'; else targets+=' test-root'; fi; \
 	if [ -f "$${VERUS_SHARED:-../shared}/traces/MANIFEST.csv" ]; then targets+=' test-recordings'; \
 	else left+='Not run: make test-recordings (no recordings beside the checkout)'$$'\n'; fi; \
-	status=0; $(PYTHON) scripts/tests $$targets || status=$$?; echo -n "$$left"; exit $$status
+	status=0; $(PYTHON) scripts/tests $$targets --idle test-claims test-seeds || status=$$?; echo -n "$$left"; exit $$status
 
 # The whole workspace is named everywhere, so that nothing is built another time with other features.
 CARGO_TEST = cargo test --workspace $(KERNEL) --locked --no-fail-fast
@@ -108,13 +108,17 @@ PYTEST = $(BIN)/python -m pytest --numprocesses=logical --dist=loadfile --no-loa
 
 .PHONY: test-python
 test-python: build
-	$(PYTEST) -m 'not real_time and not pages'
+	$(PYTEST) -m 'not real_time and not pages and not claims'
 
 # What a reader sees.
 .PHONY: test-pages
-test-pages: build ## What documents print runs, what they claim holds, and pages are looked at in a browser
+test-pages: build ## What documents print runs, and pages are looked at in a browser
 	status=0; $(CARGO_TEST) $$(scripts/which_tests.py test-pages) || status=1; \
 	$(PYTEST) -m 'pages and not real_time' || status=1; exit $$status
+
+.PHONY: test-claims
+test-claims: build ## What the papers and the arena claim, measured again on built-in channels
+	$(PYTEST) -m claims
 
 # Ignored tests take more than a checkout, and nobody takes them for passed where they cannot run.
 .PHONY: test-seeds

@@ -26,10 +26,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 #: What a reader sees, which takes minutes: `make test-pages`.
-PAGES = ("test_printed_commands", "test_own_controller_page", "test_claims", "test_arena")
+PAGES = ("test_printed_commands", "test_own_controller_page")
+#: What computes for minutes: `make test-claims`.
+CLAIMS = ("test_claims", "test_arena")
 
 #: Files that take longest, which begin first: each stays on one worker, and for the last one all others would wait.
-LONGEST = (*PAGES, "test_endpoint", "test_sweep")
+LONGEST = (*PAGES, *CLAIMS, "test_endpoint", "test_sweep")
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -40,7 +42,7 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What emulates links is marked `real_time`, and runs while nothing else does (`make test-clock`).
 
-    What takes a browser is marked `pages` (`make test-pages`), as documents and claims are.
+    What takes a browser is marked `pages` (`make test-pages`), as documents are.
     """
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
@@ -48,6 +50,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real_time)
         if "browser" in fixtures or item.path.stem in PAGES:
             item.add_marker(pytest.mark.pages)
+        if item.path.stem in CLAIMS:
+            item.add_marker(pytest.mark.claims)
     rank = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
 

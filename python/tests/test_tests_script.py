@@ -44,8 +44,8 @@ FAILED python/tests/test_b.py::test_b[x y] - assert 1 == 2
 """
 
 
-def ran(folder: Path, targets: dict[str, tuple[str, int]]) -> subprocess.CompletedProcess[str]:
-    """The script, where each target prints a text and ends with a code."""
+def ran(folder: Path, targets: dict[str, tuple[str, int]], *idle: str) -> subprocess.CompletedProcess[str]:
+    """The script, where each target prints a text and ends with a code; those called `idle` run beside the others."""
     (folder / "scripts").mkdir()
     shutil.copy(SCRIPT, folder / "scripts" / "tests")
     rules = []
@@ -56,7 +56,8 @@ def ran(folder: Path, targets: dict[str, tuple[str, int]]) -> subprocess.Complet
     # Its own cargo, which stays busy.
     (folder / "cargo").write_text("#!/bin/sh\necho 'the machine was too busy to say: still'; exit 101\n")
     (folder / "cargo").chmod(0o755)
-    command = [folder / "scripts" / "tests", *(f"make-{name}" for name in targets)]
+    command = [folder / "scripts" / "tests", *(f"make-{name}" for name in targets if name not in idle)]
+    command += ["--idle", *(f"make-{name}" for name in idle)] if idle else []
     path = f"{folder}:/usr/bin:/bin:{Path(shutil.which('python3') or '').parent}"
     return subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": path})
 
@@ -97,3 +98,11 @@ def test_what_was_drawn_stands_before_the_command(tmp_path: Path) -> None:
     text = f"{drawn}\ntest a ... FAILED\nerror: test failed, to rerun pass `-p x --lib`\n"
     found = ran(tmp_path, {"rust": (text, 1)})
     assert "    PROPTEST_RNG_SEED=7 PROPTEST_CASES=9 cargo test --locked -p x --lib -- --exact a " in found.stdout
+
+
+def test_what_is_idle_runs_beside_the_others_and_is_told_after_them(tmp_path: Path) -> None:
+    found = ran(tmp_path, {"waits": ("", 0), "computes": (PYTHON.format(lines="line"), 1)}, "computes")
+    assert found.returncode == 1
+    assert found.stdout.index("line") < found.stdout.index("make-waits: ") < found.stdout.index("make-computes: 1 failed")
+    assert "FAILED python/tests/test_b.py" in (tmp_path / "target" / "tests" / "make-computes.log").read_text()
+    assert ".venv/bin/python -m pytest 'python/tests/test_b.py::test_b[x y]'\n" in found.stdout
