@@ -103,6 +103,8 @@ def test_what_was_drawn_stands_before_the_command(tmp_path: Path) -> None:
 def test_what_is_idle_runs_beside_the_others_and_is_told_after_them(tmp_path: Path) -> None:
     found = ran(tmp_path, {"waits": ("", 0), "computes": (PYTHON.format(lines="line"), 1)}, "computes")
     assert found.returncode == 1
-    assert found.stdout.index("line") < found.stdout.index("make-waits: ") < found.stdout.index("make-computes: 1 failed")
+    assert (
+        found.stdout.index("line") < found.stdout.index("make-waits: ") < found.stdout.index("make-computes: 1 failed")
+    )
     assert "FAILED python/tests/test_b.py" in (tmp_path / "target" / "tests" / "make-computes.log").read_text()
     assert ".venv/bin/python -m pytest 'python/tests/test_b.py::test_b[x y]'\n" in found.stdout
