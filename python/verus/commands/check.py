@@ -160,7 +160,7 @@ def _chosen(names: list[str] | None, patterns: list[str] | None) -> list[Suite]:
         seen[found.name] = name
     if not patterns:
         return loaded
-    known = [identity for found in loaded for row in found.rows for identity in (row.id, *map(row.id_of, row.checks))]
+    known = [identity for found in loaded for row in found.rows for identity in row.ids()]
     for pattern in patterns:
         if not fnmatch.filter(known, pattern):
             raise FieldError("row", f"there is no row `{pattern}`{near_or_all(pattern, known)}")

@@ -129,12 +129,13 @@ def reproduce(
 
     parts, missed = [], 0
     for experiment, results in _results(chosen, work, folders, talk, force=force):
-        missed += sum(not check.met for check in experiment.checks(results))
-        if experiment.judged is not None:
-            parts.append((experiment.name, experiment.title, experiment.judged(results)))
+        judged = experiment.judged(results)
+        missed += sum(one.holds is False for one in judged) + sum(not one.met for one in experiment.checks(results))
+        if judged:
+            parts.append((experiment.name, experiment.title, judged))
         if json_:
             tell_rows(results.to_rows())
-        elif not several or experiment.judged is None:
+        elif not several or not judged:
             _show(experiment.summary(results), talk)
     if several:
         from verus.papers.overview import Overview
@@ -183,7 +184,7 @@ def _write(experiment: Experiment, results: Results, own: Path, *, force: bool) 
     with new_folder(own, force=force) as folder:
         results.write(folder)
         saved_run.write_page(results, folder)
-        for name, text in (experiment.files(results) if experiment.files else {}).items():
+        for name, text in experiment.files(results).items():
             replace_whole(folder / name, text.encode())
 
 

@@ -345,7 +345,6 @@ class Reproduction:
             title=self.title,
             source=self.source,
             prepare=self._prepare,
-            checks=lambda results: [one.check for one in self._judged(results) if one.runs],
             judged=self._judged,
             page=self._page,
             summary=self._summary,

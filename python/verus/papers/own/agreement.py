@@ -23,6 +23,7 @@ from verus.papers.own import side_by_side
 from verus.papers.recordings import locate
 from verus.papers.reproduction import interval
 from verus.papers.target import Check
+from verus.report.wanted import Wanted
 
 SOURCE = "this project's own promise: simulated and real differ by less than this"
 
@@ -230,7 +231,7 @@ def checks(results: Results) -> list[Check]:
             if value is None:
                 continue
             name = f"{row.trace}, {sender.label}: {what}, emulated / simulated"
-            found.append(Check(name=name, value=value, low=1 - reach, high=1 + reach, source=SOURCE))
+            found.append(Check(name=name, value=value, wanted=Wanted(1 - reach, 1 + reach)))
     return found
 
 

@@ -27,6 +27,7 @@ from verus.papers.experiment import Options, Work
 from verus.papers.own import side_by_side
 from verus.papers.recordings import locate
 from verus.papers.target import Check
+from verus.report.wanted import Wanted
 
 SOURCE = "senders measured behind Mahimahi's mm-link with the 2017 reproduction's RED"
 
@@ -163,8 +164,7 @@ def checks(results: Results) -> list[Check]:
             name=f"{label}: traces on which utilization is within {100 * UTILIZATION:g} points and p95 within "
             f"{100 * DELAY:g} %",
             value=float(sum(pair.near for pair in own)),
-            low=ENOUGH,
-            source=SOURCE,
+            wanted=Wanted(ENOUGH),
         )
         for label, own in ((label, list(own)) for label, own in itertools.groupby(pairs(results), lambda p: p.label))
     ]
