@@ -20,23 +20,23 @@ from verus.lab.runner import Progress
 from verus.lab.scenario import PAPER_QUEUE, Contestant, Run, make_run
 from verus.papers.experiment import Options, Work
 from verus.papers.own import side_by_side
-from verus.papers.recordings import locate
+from verus.papers.recordings import find_recordings
 from verus.papers.reproduction import interval
 from verus.papers.target import Check
 from verus.report.wanted import Wanted
 
 SOURCE = "this project's own promise: simulated and real differ by less than this"
 
-#: Recordings by the group that `verus trace fetch` knows them by: file name → label.
+#: Recordings, and what tables call them.
 TRACES = {
-    "camp_ped_2min": ("cs244-2017", "campus"),
-    "city_drive_2min": ("cs244-2017", "city"),
-    "highway_drive_2min": ("cs244-2017", "highway"),
-    "Verizon-LTE-short.down": ("mahimahi", "Verizon LTE"),
-    "TMobile-LTE-driving.down": ("cs244-2017", "T-Mobile LTE"),
-    "TMobile-UMTS-driving.down": ("mahimahi", "T-Mobile UMTS"),
-    "TMobile-LTE-driving.up": ("cs244-2017", "T-Mobile LTE up"),
-    "ATT-LTE-driving-2016.down": ("cs244-2017", "AT&T LTE"),
+    "cs244-2017/camp_ped_2min": "campus",
+    "cs244-2017/city_drive_2min": "city",
+    "cs244-2017/highway_drive_2min": "highway",
+    "mahimahi/Verizon-LTE-short.down": "Verizon LTE",
+    "cs244-2017/TMobile-LTE-driving.down": "T-Mobile LTE",
+    "mahimahi/TMobile-UMTS-driving.down": "T-Mobile UMTS",
+    "cs244-2017/TMobile-LTE-driving.up": "T-Mobile LTE up",
+    "cs244-2017/ATT-LTE-driving-2016.down": "AT&T LTE",
 }
 
 #: Channels that need no recording.
@@ -121,9 +121,7 @@ def prepare(options: Options) -> Work:
     if options.built_in:
         traces = {name: name for name in BUILT_IN}
     else:
-        traces = {}
-        for name, (group, label) in TRACES.items():
-            traces[label] = locate([name], group=group, folder=options.traces)[name]
+        traces = {TRACES[name]: path for name, path in find_recordings(TRACES, options.traces).items()}
     repeat = options.repeat or REPEAT
     emulated, simulated = runs(traces, seed=options.seed, repeat=repeat)
     settings = {

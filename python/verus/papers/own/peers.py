@@ -16,7 +16,6 @@ import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 from verus.endpoints import emulation
@@ -25,7 +24,7 @@ from verus.lab.runner import Progress
 from verus.lab.scenario import Contestant, Run, make_run
 from verus.papers.experiment import Options, Work
 from verus.papers.own import side_by_side
-from verus.papers.recordings import locate
+from verus.papers.recordings import find_recordings
 from verus.papers.target import Check
 from verus.report.wanted import Wanted
 
@@ -70,34 +69,22 @@ def cells() -> list[Cell]:
     ]
 
 
-def _paths(folder: Path | None) -> dict[str, str]:
-    """The file of every recording that a cell names."""
-    names = dict.fromkeys(itertools.chain.from_iterable((cell.trace, cell.ack) for cell in cells()))
-    found: dict[str, str] = {}
-    for name in names:
-        if name.startswith("rate:"):
-            found[name] = name
-        else:
-            group, _, file = name.partition("/")
-            found[name] = locate([file], group=group, folder=folder)[file]
-    return found
-
-
 def prepare(options: Options) -> Work:
     """Finds the recordings; the work is the runs."""
-    paths = _paths(options.traces)
+    names = itertools.chain.from_iterable((cell.trace, cell.ack) for cell in cells())
+    paths = find_recordings([name for name in names if not name.startswith("rate:")], options.traces)
     repeat = options.repeat or REPEAT
     planned: list[Run] = []
     for cell, number in itertools.product(cells(), range(options.seed, options.seed + repeat)):
         contestant = replace(Contestant.from_scheme(cell.scheme), transport="udp")
         run = make_run(
             trace=cell.trace,
-            path=paths[cell.trace],
+            path=paths.get(cell.trace, cell.trace),
             queue=QUEUE,
             contestant=contestant,
             seed=number,
             duration_s=DURATION_S,
-            ack=paths[cell.ack],
+            ack=paths.get(cell.ack, cell.ack),
             ack_queue=QUEUE,
             packet_bytes=_PACKET[contestant.scheme],
             # Mahimahi's opportunities carry 1504 bytes, of which each packet spends 4 on its device header.
