@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from markupsafe import Markup
 from rich import box
 from rich.console import Group, RenderableType
@@ -13,20 +12,7 @@ from rich.table import Table
 from verus.papers import claims
 from verus.papers.claims import Judged
 from verus.report.grid import Cell, Grid, Line
-
-
-def value_text(value: float | None, unit: str = "") -> str:
-    """A measured value for a table.
-
-    Example:
-        >>> value_text(25488.0), value_text(0.98765, "ms"), value_text(None)
-        ('25488', '0.9877 ms', '–')
-    """
-    if value is None or np.isnan(value):
-        return "–"
-    digits = f"{value:.0f}" if value == round(value) or abs(value) >= 1000 else f"{value:.4g}"
-    return f"{digits} {unit}".rstrip()
-
+from verus.report.numbers import value_text
 
 #: The look of a cell, by whether the claim holds that it is of.
 _LOOKS = {True: "met", False: "missed", None: "aside"}

@@ -6,12 +6,11 @@ made easier to meet.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 
+from verus.papers.published import listed
 from verus.report.wanted import Wanted
 
 #: The two sets of channels that an experiment runs on.
@@ -63,13 +62,9 @@ class Claim:
 def everything() -> tuple[Claim, ...]:
     """Every claim, in the order of the file."""
     return tuple(
-        Claim(name=row.pop("claim"), headline=row.pop("headline") == "yes", **row) for row in _listed("claims.csv")
+        Claim(name=row.pop("claim"), headline=row.pop("headline") == "yes", **row)
+        for row in listed("verus.papers", "claims.csv")
     )
-
-
-def _listed(name: str) -> Iterator[dict[str, str]]:
-    text = (resources.files("verus.papers") / name).read_text(encoding="utf-8")
-    return csv.DictReader(text.splitlines())
 
 
 def of(experiment: str) -> list[Claim]:
@@ -89,7 +84,7 @@ def causes_of(experiment: str) -> dict[str, str]:
     return {
         row["claim"]: row["cause"]
         + (f" `verus reproduce {experiment} --modes {row['modes']}` shows it." if row["modes"] else "")
-        for row in _listed("causes.csv")
+        for row in listed("verus.papers", "causes.csv")
         if row["experiment"] == experiment
     }
 

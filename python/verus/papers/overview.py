@@ -13,9 +13,10 @@ from rich.table import Table
 
 from verus.lab.atomic_write import replace_whole
 from verus.papers import claims
-from verus.papers.claim_tables import claims_html, claims_markdown, value_text
+from verus.papers.claim_tables import claims_html, claims_markdown
 from verus.papers.claims import Judged
 from verus.report.grid import paragraphs, to_csv
+from verus.report.numbers import value_text
 from verus.report.page import Page, Section, to_html
 
 _ABOUT = (
