@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, Unpack
 
-from verus.report.figures.chart import Figure, Spec, axis_of, grid, heading, short
+from verus.report.figures.chart import Figure, Spec, axis_of, colors_of, grid, heading, short
 from verus.report.style import dashes, named
 
 Rows = Sequence[Mapping[str, Any]]
@@ -43,8 +43,7 @@ _FEW = 8
 
 def _color(names: Sequence[str]) -> Spec:
     colors = named(names)
-    scale = {"domain": list(colors), "range": list(colors.values())}
-    return {"field": "name", "type": "nominal", "scale": scale, "legend": {"title": None}, "sort": None}
+    return {**colors_of("name", colors, colors.values()), "sort": None}
 
 
 def _strokes(names: Sequence[str]) -> Spec:
