@@ -1,4 +1,4 @@
-"""Claims beside what was measured, as a table for a terminal and for a page."""
+"""Claims beside what was measured, as a table for a terminal, a page and a document."""
 
 from __future__ import annotations
 

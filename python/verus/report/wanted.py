@@ -58,7 +58,7 @@ class Wanted:
         return self != Wanted()
 
     def holds(self, value: float | str | None) -> bool:
-        """Whether the value is what it must be: any where nothing is wanted, and none is nothing that was not observed.
+        """Whether the value is what it must be. Where nothing is wanted, any number is; where nothing was observed, no.
 
         Example:
             >>> Wanted(most=5).holds(4.99), Wanted(least=1).holds(1), Wanted(least=1, strict=True).holds(1)
