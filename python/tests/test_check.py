@@ -14,7 +14,8 @@ import pytest
 
 from verus import suites
 from verus.lab.scenario import Contestant
-from verus.suites import Check, bbr_states, judge
+from verus.report.wanted import Wanted
+from verus.suites import bbr_states, judge
 from verus.suites.judge import Verdict
 
 Command = Callable[..., Any]
@@ -63,8 +64,8 @@ def test_a_published_threshold_is_above_what_the_bytes_alone_take() -> None:
         if check.measure == "completion" and not scenario["changes"]:
             rate, sent = float(scenario["trace"].removeprefix("rate:")), scenario["flows"][0]
             least = sent["start_s"] + sent["bytes"] * 8e-6 / rate + scenario["delay_ms"] / 1e3
-            assert check.most is not None
-            assert least < check.most, row.id
+            assert check.wanted.most is not None
+            assert least < check.wanted.most, row.id
 
 
 def test_the_suite_that_the_page_shows_can_be_loaded(tmp_path: Path) -> None:
@@ -323,14 +324,13 @@ def test_a_sweep_counts_its_worst_path_and_a_baseline_divides(verus: Command, tm
     assert 1 < json.loads(verus("check", "cubic", "--suite", own(tmp_path, against), "--json").out)["value"] < 2
 
 
-def test_a_check_knows_what_holds_and_what_is_worst() -> None:
-    most, least = Check(name="", measure="", most=2), Check(name="", measure="", least=2)
-    near, word = Check(name="", measure="", near=10, within=0.1), Check(name="", measure="", equals="DRAIN")
+def test_what_is_wanted_says_what_holds_and_what_is_worst() -> None:
+    most, least, near, word = Wanted(most=2), Wanted(least=2), Wanted(near=10, within=0.1), Wanted(word="DRAIN")
     assert [most.holds(2), most.holds(2.01), least.holds(2), least.holds(1.99)] == [True, False, True, False]
     assert [near.holds(11), near.holds(8.9), word.holds("DRAIN"), word.holds(1.0)] == [True, False, True, False]
     assert (most.worst([1, 3, 2]), least.worst([1, 3, 2]), near.worst([9, 12, 10])) == (3, 1, 12)
     assert word.worst(["DRAIN", "STARTUP"]) == "STARTUP"
-    assert Check(name="", measure="").worst([1, 3]) == 2
+    assert Wanted().worst([1, 3]) == 2
 
 
 def test_a_row_is_explained_by_a_command_where_compare_can_say_it(verus: Command) -> None:

@@ -17,6 +17,7 @@ from verus.papers.experiment import Options
 from verus.papers.later import cs244
 from verus.papers.reproduction import Column, columns_for
 from verus.papers.target import Check, verdict
+from verus.report.wanted import Wanted
 
 Command = Callable[..., Any]
 
@@ -57,9 +58,9 @@ def test_the_claimed_ranges_are_the_published_columns_widened(
         values = [cell.throughput_mbps if what == "throughput" else cell.delay_ms for cell in columns]
         share = cubic if ratio is None else verus
         name = f"{cs244.AUTHORS[place]}-{'cubic' if ratio is None else f'r{ratio}'}-{what}"
-        check = known[name].check(None)
-        assert check.low == pytest.approx(min(values) * (1 - share), rel=1e-3)
-        assert check.high == pytest.approx(max(values) * (1 + share), rel=1e-3)
+        wanted = known[name].range()
+        assert wanted.least == pytest.approx(min(values) * (1 - share), rel=1e-3)
+        assert wanted.most == pytest.approx(max(values) * (1 + share), rel=1e-3)
 
 
 def test_the_set_up_is_that_of_2017() -> None:
@@ -102,9 +103,7 @@ def test_the_2017_claims_hold_on_the_recordings(recorded: Column) -> None:
     runs = [run for run in cs244.runs(recorded) if run.part.endswith("|cells")]
     settings = {"columns": {"recordings": {}}, "missing": ""}
     results = Results.collect(runs, run_all(runs), kind="cs244", settings=settings)
-    judged = cs244.EXPERIMENT.judged
-    assert judged is not None
-    missed = {one.claim.name for one in judged(results) if not one.check.met}
+    missed = {one.claim.name for one in cs244.EXPERIMENT.judged(results) if not one.holds}
     assert missed == set(claims.causes_of("cs244"))
 
 
@@ -139,7 +138,7 @@ def test_the_list_of_claims_never_shrinks() -> None:
     assert len({(claim.experiment, claim.name) for claim in every}) == len(every)
     assert all(claim.says and claim.metric and claim.figure for claim in every)
     for claim in every:
-        claim.check(1.0)
+        assert claim.range()
 
 
 def test_what_is_measured_is_what_is_claimed() -> None:
@@ -154,7 +153,7 @@ def test_what_is_measured_is_what_is_claimed() -> None:
 
 def test_a_missed_target_is_exit_code_3(verus: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     real = papers.find("calibration")
-    missed = Check(name="moon", value=2.0, high=1.0, unit="ms")
+    missed = Check(name="moon", value=2.0, wanted=Wanted(most=1.0), unit="ms")
     moved = papers.Experiment(
         name="calibration",
         source=real.source,

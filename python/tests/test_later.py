@@ -27,14 +27,17 @@ def test_the_published_numbers_are_those_of_the_reference(shared: Path) -> None:
 
 
 def test_the_claimed_ranges_are_the_published_numbers_widened() -> None:
-    known = {claim.name: claim.check(None) for claim in claims.of("later-abc")}
+    known = {claim.name: claim.range() for claim in claims.of("later-abc")}
     for place, end in (("Fig. 2a", "2a"), ("Fig. 2b", "2b")):
         for name in abc.ENTRIES:
             used, delay = abc.published()[place, name]
-            check = known[f"{name}-used-{end}"]
-            assert (check.low, check.high) == (pytest.approx(used - 0.08), pytest.approx(used + 0.08))
-            check = known[f"{name}-delay-{end}"]
-            assert (check.low, check.high) == (pytest.approx(0.7 * delay, abs=0.6), pytest.approx(1.3 * delay, abs=0.6))
+            found = known[f"{name}-used-{end}"]
+            assert (found.least, found.most) == (pytest.approx(used - 0.08), pytest.approx(used + 0.08))
+            found = known[f"{name}-delay-{end}"]
+            assert (found.least, found.most) == (
+                pytest.approx(0.7 * delay, abs=0.6),
+                pytest.approx(1.3 * delay, abs=0.6),
+            )
 
 
 def test_what_does_not_hold_on_the_recordings_has_its_cause_written_down(shared: Path) -> None:
@@ -44,8 +47,7 @@ def test_what_does_not_hold_on_the_recordings_has_its_cause_written_down(shared:
     assert not any(run.scenario["loop"] for run in runs)
     settings = {"columns": {claims.RECORDINGS: {}}, "missing": ""}
     results = Results.collect(runs, run_all(runs), kind="later-abc", settings=settings)
-    assert abc.EXPERIMENT.judged is not None
-    missed = {one.claim.name for one in abc.EXPERIMENT.judged(results) if not one.check.met}
+    missed = {one.claim.name for one in abc.EXPERIMENT.judged(results) if not one.holds}
     assert missed == set(claims.causes_of("later-abc"))
 
 

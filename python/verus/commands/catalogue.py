@@ -72,7 +72,7 @@ def measures(*, json_: Json = False) -> None:
 
     entries = [{"name": name, "unit": one.unit, "summary": one.about} for name, one in MEASURES.items()]
     if json_:
-        _lines(entries)
+        tell_rows(entries)
         return
     table = narrow_table("measure", "unit", "what it is", whole=2)
     for entry in entries:
@@ -90,7 +90,7 @@ def channels(*, json_: Json = False) -> None:
     """
     entries = [_with_first_minute(entry) for entry in json.loads(_verus.list_channels())]
     if json_:
-        _lines(entries)
+        tell_rows(entries)
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("channel", no_wrap=True)
@@ -170,7 +170,7 @@ def _show(verb: str, entries: Sequence[Mapping[str, Any]], names: Sequence[str] 
             raise FieldError("name", f"`verus list {verb}` has no `{wrong}`{near_or_all(wrong, known)}")
         entries = [entry for entry in entries if entry["name"] in names]
     if as_json:
-        _lines(entries)
+        tell_rows(entries)
         return
     console = table_console()
     if names is None:
@@ -191,7 +191,3 @@ def _show(verb: str, entries: Sequence[Mapping[str, Any]], names: Sequence[str] 
             shown = "" if default is None else str(default)
             table.add_row(key["key"], shown, key.get("unit") or "", key.get("meaning") or "")
         console.print(table)
-
-
-def _lines(entries: Sequence[Mapping[str, Any]]) -> None:
-    tell_rows(entries)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import fnmatch
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +15,7 @@ from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError, near_or_all
 from verus.lab.arguments import at_least, check_seed
 from verus.lab.atomic_write import refuse_existing, write_whole
-from verus.lab.results_folder import check_folder, new_folder
+from verus.lab.results_folder import check_folder, new_folder, new_name
 from verus.lab.scenario import MOST_REPETITIONS, Contestant, distinct, is_real, whose
 from verus.suites import Suite, judge
 from verus.suites.explain import explained, listed
@@ -92,7 +91,7 @@ def check(
         at_least("jobs", jobs, 1, 1000)
     if junit is not None:
         refuse_existing(junit, force=force, field="junit")
-    target = out if out is not None or json_ else _new_name()
+    target = out if out is not None or json_ else new_name("check")
     if target is not None:
         check_folder(target, force=force)
 
@@ -160,7 +159,7 @@ def _chosen(names: list[str] | None, patterns: list[str] | None) -> list[Suite]:
         seen[found.name] = name
     if not patterns:
         return loaded
-    known = [identity for found in loaded for row in found.rows for identity in (row.id, *map(row.id_of, row.checks))]
+    known = [identity for found in loaded for row in found.rows for identity in row.ids()]
     for pattern in patterns:
         if not fnmatch.filter(known, pattern):
             raise FieldError("row", f"there is no row `{pattern}`{near_or_all(pattern, known)}")
@@ -179,7 +178,3 @@ def _with_rows(suite: Suite, patterns: list[str]) -> Suite:
         if checks:
             rows.append(dataclasses.replace(row, checks=checks))
     return dataclasses.replace(suite, rows=tuple(rows))
-
-
-def _new_name() -> Path:
-    return Path("verus-results") / f"check-{datetime.datetime.now():%Y-%m-%d-%H%M%S}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
 import functools
 import hashlib
 import itertools
@@ -26,7 +25,7 @@ from verus.lab import inputs, metric_rows
 from verus.lab.arguments import at_least
 from verus.lab.interval import INTERVAL_NOTE
 from verus.lab.qlog import new_logs
-from verus.lab.results_folder import check_folder, new_folder, read_config
+from verus.lab.results_folder import check_folder, new_folder, new_name, read_config
 from verus.lab.runner import Ended, Logs, Outcome, RunError, as_ended, measure_each, sort_out
 from verus.lab.scenario import Run, Settings, warning
 from verus.lab.store import Keys, Store, complete, engine, kept
@@ -318,9 +317,6 @@ def _check_inputs(runs: list[Run], earlier: Mapping[str, Any], given: Mapping[st
 
 
 def _new_name() -> Path:
-    stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    names = (
-        Path("verus-results") / f"compare-{stamp}{suffix}"
-        for suffix in itertools.chain([""], map("-{}".format, itertools.count(2)))
-    )
-    return next(name for name in names if not name.exists())
+    first = new_name("compare")
+    others = (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))
+    return next(name for name in itertools.chain([first], others) if not name.exists())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +38,7 @@ def report(
     from verus.lab.metric_rows import CHECK, SWEEP
     from verus.lab.qlog import SUFFIXES
     from verus.lab.results import Results
-    from verus.lab.results_folder import check_folder, new_folder, own
+    from verus.lab.results_folder import check_folder, new_folder, new_name, own
     from verus.saved_run import write_log_page, write_page
 
     logs = [path for path in folders if path.suffix in SUFFIXES and not path.is_dir()]
@@ -52,18 +51,15 @@ def report(
         return 0
     kinds = [_kind(folder) for folder in folders]
     if len(folders) > 1:
-        stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
-        target = Path("verus-results") / f"report-{stamp}" if out is None else out
+        target = new_name("report") if out is None else out
         names = [folder.resolve().name for folder in folders]
         distinct = len(set(names)) == len(names)
         if len(set(folders)) < len(folders):
             raise ValueError("`verus report`: a folder is named twice")
-        if CHECK in kinds:
-            name = names[kinds.index(CHECK)]
-            raise ValueError(f"`{name}` is from `verus check`, whose page has nothing to lay over others")
-        if SWEEP in kinds:
-            name = names[kinds.index(SWEEP)]
-            raise ValueError(f"`{name}` is from `verus sweep`, whose page has nothing to lay over others")
+        for kind, verb in ((CHECK, "check"), (SWEEP, "sweep")):
+            if kind in kinds:
+                name = names[kinds.index(kind)]
+                raise ValueError(f"`{name}` is from `verus {verb}`, whose page has nothing to lay over others")
         from verus.lab.overlay import overlaid
 
         check_folder(target, force=force)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +18,7 @@ from verus.commands.talk import Talk, tell_rows
 from verus.errors import FieldError
 from verus.lab.arguments import at_least, check_seed, checked
 from verus.lab.atomic_write import replace_whole
-from verus.lab.results_folder import check_folder, new_folder
+from verus.lab.results_folder import check_folder, new_folder, new_name
 from verus.papers.experiment import Options, in_mode
 
 if TYPE_CHECKING:
@@ -120,8 +119,7 @@ def reproduce(
 
     several = len(chosen) > 1
     if out is None and not json_:
-        stamp = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
-        out = Path("verus-results") / f"{'reproduce' if several else chosen[0].name}-{stamp}"
+        out = new_name("reproduce" if several else chosen[0].name)
     folders = [out / experiment.name if out is not None and several else out for experiment in chosen]
     for own in folders:
         if own is not None:
@@ -129,12 +127,13 @@ def reproduce(
 
     parts, missed = [], 0
     for experiment, results in _results(chosen, work, folders, talk, force=force):
-        missed += sum(not check.met for check in experiment.checks(results))
-        if experiment.judged is not None:
-            parts.append((experiment.name, experiment.title, experiment.judged(results)))
+        judged = experiment.judged(results)
+        missed += sum(one.holds is False for one in judged) + sum(not one.met for one in experiment.checks(results))
+        if judged:
+            parts.append((experiment.name, experiment.title, judged))
         if json_:
             tell_rows(results.to_rows())
-        elif not several or experiment.judged is None:
+        elif not several or not judged:
             _show(experiment.summary(results), talk)
     if several:
         from verus.papers.overview import Overview
@@ -183,7 +182,7 @@ def _write(experiment: Experiment, results: Results, own: Path, *, force: bool) 
     with new_folder(own, force=force) as folder:
         results.write(folder)
         saved_run.write_page(results, folder)
-        for name, text in (experiment.files(results) if experiment.files else {}).items():
+        for name, text in experiment.files(results).items():
             replace_whole(folder / name, text.encode())
 
 

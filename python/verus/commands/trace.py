@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -15,6 +15,7 @@ from verus.commands.talk import Talk, tell, tell_rows
 from verus.errors import FieldError
 from verus.lab.arguments import above_zero, check_seed, checked
 from verus.lab.atomic_write import refuse_existing, write_whole
+from verus.report.numbers import value_text
 
 
 def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *, json_: Json = False) -> None:
@@ -35,7 +36,8 @@ def info(names: Annotated[list[str], Parameter(name="TRACE", negative="")], /, *
     for entry in found:
         table.add_column(str(entry["name"]), justify="right", overflow="fold")
     for key in dict.fromkeys(key for entry in found for key in entry if key != "name"):
-        table.add_row(key, *(_value(entry.get(key)) for entry in found))
+        values = (entry.get(key) for entry in found)
+        table.add_row(key, *(value_text(one) if isinstance(one, float | None) else str(one) for one in values))
     table_console().print(table)
 
 
@@ -184,11 +186,3 @@ def fetch(
     if failures:
         raise fetching.FetchError(failures[0])
     return 0
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
-    return str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
 import shutil
@@ -88,6 +89,11 @@ def check_folder(target: Path, *, force: bool, field: str = "out") -> None:
     except OSError as error:
         problem = f"`{target}` cannot be written (in `{nearest}`: {error.strerror or error})"
         raise FieldError(field, problem) from error
+
+
+def new_name(what: str) -> Path:
+    """A folder for results that nobody named: what they are of, and when it began."""
+    return Path("verus-results") / f"{what}-{datetime.datetime.now():%Y-%m-%d-%H%M%S}"
 
 
 def below(folder: Path, name: str) -> Path:

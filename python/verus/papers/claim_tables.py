@@ -1,10 +1,9 @@
-"""Claims beside what was measured, as a table for a terminal and for a page."""
+"""Claims beside what was measured, as a table for a terminal, a page and a document."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from markupsafe import Markup
 from rich import box
 from rich.console import Group, RenderableType
@@ -12,55 +11,40 @@ from rich.table import Table
 
 from verus.papers import claims
 from verus.papers.claims import Judged
-from verus.report.grid import Cell, Grid
+from verus.report.grid import Cell, Grid, Line
+from verus.report.numbers import value_text
+
+#: The look of a cell, by whether the claim holds that it is of.
+_LOOKS = {True: "met", False: "missed", None: "aside"}
+_COLORS = {"met": "green", "missed": "red"}
 
 
-def value_text(value: float | None, unit: str = "") -> str:
-    """A measured value for a table.
-
-    Example:
-        >>> value_text(25488.0), value_text(0.98765, "ms"), value_text(None)
-        ('25488', '0.9877 ms', '–')
-    """
-    if value is None or np.isnan(value):
-        return "–"
-    digits = f"{value:.0f}" if value == round(value) or abs(value) >= 1000 else f"{value:.4g}"
-    return f"{digits} {unit}".rstrip()
+def cells(one: Judged, modes: Sequence[str], absent: str = "") -> list[Cell]:
+    """What was measured of a claim, on both sets of channels; whether it holds, or `absent`; and what each mode has."""
+    unit = one.claim.unit
+    return [
+        Cell(value_text(one.value, unit)),
+        Cell(value_text(one.beside, unit), "aside"),
+        Cell({True: "held", False: "not held", None: absent}[one.holds], _LOOKS[one.holds]),
+        *(Cell(value_text(one.modes.get(mode), unit), _LOOKS[one.holds_in(mode)]) for mode in modes),
+    ]
 
 
 def claims_table(title: str, judged: Sequence[Judged]) -> RenderableType:
     """For a terminal."""
     holds, of = claims.held(judged)
-    grid = Table(title=f"{title}: {holds} of {of} claims held", title_justify="left", box=box.SIMPLE_HEAD)
-    grid.add_column("claim")
-    grid.add_column("wanted", no_wrap=True)
-    for head in (judged[0].claim.channels, judged[0].claim.others):
-        grid.add_column(head, justify="right", no_wrap=True)
-    grid.add_column("")
+    table = Table(title=f"{title}: {holds} of {of} claims held", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("claim")
     modes = claims.modes_of(judged)
-    for mode in modes:
-        grid.add_column(mode, justify="right", no_wrap=True)
+    for head in ("wanted", judged[0].claim.channels, judged[0].claim.others, "", *modes):
+        values = bool(head) and head != "wanted"
+        table.add_column(head, justify="right" if values else "left", no_wrap=bool(head))
     for one in judged:
-        unit = one.claim.unit
-        mark = "" if not one.runs else "[green]held[/]" if one.check.met else "[red]not held[/]"
-        grid.add_row(
-            f"{one.claim.says} [dim]({one.claim.metric})[/]",
-            one.claim.wanted,
-            value_text(one.check.value, unit),
-            value_text(one.beside, unit),
-            mark,
-            *(_mode_cell(one, mode) for mode in modes),
+        shown = (
+            f"[{_COLORS[cell.kind]}]{cell.text}[/]" if cell.kind in _COLORS else cell.text for cell in cells(one, modes)
         )
-    lines = [f"Not held: {one.claim.says}: {one.why}" for one in judged if one.missed]
-    return Group(grid, *lines, "")
-
-
-def _mode_cell(one: Judged, mode: str) -> str:
-    """For a terminal: what a mode has, and whether the claim holds in it."""
-    value = one.modes.get(mode)
-    if value is None:
-        return "–"
-    return f"[{'green' if one.holds_in(mode) else 'red'}]{value_text(value, one.claim.unit)}[/]"
+        table.add_row(f"{one.claim.says} [dim]({one.claim.metric})[/]", one.claim.wanted, *shown)
+    return Group(table, *(f"Not held: {one.claim.says}: {one.why}" for one in judged if one.why), "")
 
 
 def claims_html(judged: Sequence[Judged]) -> Markup:
@@ -72,13 +56,10 @@ def claims_html(judged: Sequence[Judged]) -> Markup:
         heads=["the source's claim", "measured", "wanted", first.channels, first.others, "", *modes],
         rows=[
             [
-                Cell(one.claim.says, "text", small=one.why if one.missed else ""),
+                Cell(one.claim.says, "text", small=one.why),
                 Cell(one.claim.metric, "text"),
                 one.claim.wanted,
-                value_text(one.check.value, one.claim.unit),
-                Cell(value_text(one.beside, one.claim.unit), "aside"),
-                _verdict("needs recordings", None) if not one.runs else _verdict("", one.check.met),
-                *(_verdict(value_text(one.modes.get(mode), one.claim.unit), one.holds_in(mode)) for mode in modes),
+                *cells(one, modes, "needs recordings"),
             ]
             for one in judged
         ],
@@ -86,7 +67,27 @@ def claims_html(judged: Sequence[Judged]) -> Markup:
     ).html()
 
 
-def _verdict(text: str, met: bool | None) -> Cell:
-    """A text, or else a word, in the colour of whether the claim holds; None where it was not checked."""
-    kind = "aside" if met is None else "met" if met else "missed"
-    return Cell(text or ("held" if met else "not held"), kind)
+def claims_markdown(judged: Sequence[Judged]) -> list[str]:
+    """For a document: the same, and below it each cause."""
+    modes = claims.modes_of(judged)
+    first = judged[0].claim
+    rows: list[Line] = [
+        [
+            f"**{one.claim.says}**" if one.claim.headline else one.claim.says,
+            one.claim.metric,
+            f"`{one.claim.wanted}`",
+            *cells(one, modes),
+        ]
+        for one in judged
+    ]
+    heads = ["claim", "measured", "wanted", first.channels, first.others, "", *modes]
+    head, *lines = Grid(heads=heads, rows=rows).markdown()
+    lines = [head.replace("|  |", "| |"), *lines, ""]
+    causes: dict[str, list[str]] = {}
+    for one in judged:
+        if one.holds is False:
+            causes.setdefault(one.cause, []).append(one.claim.says)
+    if causes:
+        told = [["; ".join(says), cause] for cause, says in causes.items()]
+        lines += [*Grid(heads=["not held", "cause"], rows=told).markdown(), ""]
+    return lines

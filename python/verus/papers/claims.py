@@ -6,19 +6,15 @@ made easier to meet.
 
 from __future__ import annotations
 
-import csv
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 
-from verus.papers.target import Check
+from verus.papers.published import listed
+from verus.report.wanted import Wanted
 
 #: The two sets of channels that an experiment runs on.
 BUILT_IN, RECORDINGS = "built-in", "recordings"
-
-_RANGE = re.compile(r"(?P<low>[\d.]+)\.\.(?P<high>[\d.]+)|(?P<sign>[<>]=?|=)(?P<end>-?[\d.]+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,50 +48,23 @@ class Claim:
         """The channels on which it is not checked, whose value stands beside."""
         return RECORDINGS if self.channels == BUILT_IN else BUILT_IN
 
-    def check(self, value: float | None) -> Check:
-        """The measured value against it.
+    def range(self) -> Wanted:
+        """What bears it out.
 
         Example:
-            >>> [claim.check(12.0).met for claim in of("sigcomm-fig08") if claim.name == "delay-cubic-lte"]
+            >>> [claim.range().holds(12.0) for claim in of("sigcomm-fig08") if claim.name == "delay-cubic-lte"]
             [True]
         """
-        found = _RANGE.fullmatch(self.wanted)
-        assert found is not None, f"{self.experiment}/{self.name}: `{self.wanted}` is no range"
-        low, high = found["low"] or found["end"], found["high"] or found["end"]
-        sign = found["sign"] or "="
-        return Check(
-            name=f"{self.says} ({self.figure})",
-            value=value,
-            low=None if sign.startswith("<") else float(low),
-            high=None if sign.startswith(">") else float(high),
-            unit=self.unit,
-            strict=sign in ("<", ">"),
-            source=self.figure,
-        )
+        return Wanted.of(self.wanted)
 
 
 @cache
 def everything() -> tuple[Claim, ...]:
     """Every claim, in the order of the file."""
     return tuple(
-        Claim(
-            experiment=row["experiment"],
-            name=row["claim"],
-            figure=row["figure"],
-            says=row["says"],
-            metric=row["metric"],
-            wanted=row["wanted"],
-            unit=row["unit"],
-            headline=row["headline"] == "yes",
-            channels=row["channels"],
-        )
-        for row in _listed("claims.csv")
+        Claim(name=row.pop("claim"), headline=row.pop("headline") == "yes", **row)
+        for row in listed("verus.papers", "claims.csv")
     )
-
-
-def _listed(name: str) -> Iterator[dict[str, str]]:
-    text = (resources.files("verus.papers") / name).read_text(encoding="utf-8")
-    return csv.DictReader(text.splitlines())
 
 
 def of(experiment: str) -> list[Claim]:
@@ -115,7 +84,7 @@ def causes_of(experiment: str) -> dict[str, str]:
     return {
         row["claim"]: row["cause"]
         + (f" `verus reproduce {experiment} --modes {row['modes']}` shows it." if row["modes"] else "")
-        for row in _listed("causes.csv")
+        for row in listed("verus.papers", "causes.csv")
         if row["experiment"] == experiment
     }
 
@@ -126,7 +95,7 @@ class Judged:
 
     Attributes:
         claim: The claim.
-        check: The value on the channels on which it is checked.
+        value: The value on the channels on which it is checked; None if nothing was observed.
         beside: The value on the other channels; None where there is none.
         runs: Whether it could be checked here: recordings may not be on this machine.
         cause: Why it does not hold, where that is known.
@@ -134,26 +103,27 @@ class Judged:
     """
 
     claim: Claim
-    check: Check
+    value: float | None
     beside: float | None
     runs: bool
     cause: str = ""
     modes: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
-    def missed(self) -> bool:
-        """Whether it was checked and does not hold."""
-        return self.runs and not self.check.met
+    def holds(self) -> bool | None:
+        """Whether it holds; None where it could not be checked."""
+        return self.claim.range().holds(self.value) if self.runs else None
 
     def holds_in(self, mode: str) -> bool | None:
         """Whether it holds in that mode of Verus; None where that was not looked at."""
         value = self.modes.get(mode)
-        return None if value is None else self.claim.check(value).met
+        return None if value is None else self.claim.range().holds(value)
 
     @property
     def why(self) -> str:
-        """By how much it is missed, and the cause."""
-        return f"{self.check.miss()}. {self.cause}".rstrip()
+        """By how much it is missed, and the cause; empty where it is not."""
+        miss = self.claim.range().miss(self.value, self.claim.unit)
+        return f"{miss}. {self.cause}".rstrip() if self.holds is False else ""
 
 
 def judge(
@@ -181,7 +151,7 @@ def judge(
     return [
         Judged(
             claim=claim,
-            check=claim.check(values.get(claim.channels, {}).get(claim.name)),
+            value=values.get(claim.channels, {}).get(claim.name),
             beside=values.get(claim.others, {}).get(claim.name),
             runs=claim.channels in values,
             cause=causes.get(claim.name, ""),
@@ -198,5 +168,5 @@ def modes_of(judged: Sequence[Judged]) -> list[str]:
 
 def held(judged: Sequence[Judged]) -> tuple[int, int]:
     """How many hold, of how many that could be checked."""
-    checked = [one for one in judged if one.runs]
-    return sum(one.check.met for one in checked), len(checked)
+    checked = [one.holds for one in judged if one.holds is not None]
+    return sum(checked), len(checked)

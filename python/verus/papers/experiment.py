@@ -69,11 +69,11 @@ class Experiment:
         source: What to cite.
         prepare: Looks for what it needs (raising `MissingRecordings` if a recording is not on this
             machine) and returns the work, which yields results.
-        checks: The measured values against their targets; those that only stand beside are marked so.
         page: Tables and figures, from saved results.
         summary: What a terminal shows.
         title: One line, for lists.
-        judged: Each claim of the source (`claims.csv`) and what became of it, where it has such.
+        checks: Measured values against targets.
+        judged: Each claim of the source (`claims.csv`) and what became of it.
         files: What else is written beside the results: name → text.
         short: Whether it has a short form, of seconds in place of minutes.
         takes_schemes: Whether it runs senders of the user's beside its own.
@@ -82,11 +82,11 @@ class Experiment:
     name: str
     source: str
     prepare: Callable[[Options], Work]
-    checks: Callable[[Results], list[Check]]
     page: Callable[[Results], Page]
     summary: Callable[[Results], Sequence[RenderableType]]
     title: str = ""
-    judged: Callable[[Results], list[Judged]] | None = None
-    files: Callable[[Results], Mapping[str, str]] | None = None
+    checks: Callable[[Results], Sequence[Check]] = lambda _: ()
+    judged: Callable[[Results], Sequence[Judged]] = lambda _: ()
+    files: Callable[[Results], Mapping[str, str]] = lambda _: {}
     short: bool = False
     takes_schemes: bool = False

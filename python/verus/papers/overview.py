@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +13,10 @@ from rich.table import Table
 
 from verus.lab.atomic_write import replace_whole
 from verus.papers import claims
-from verus.papers.claim_tables import claims_html, value_text
+from verus.papers.claim_tables import claims_html, claims_markdown
 from verus.papers.claims import Judged
-from verus.report.grid import Grid, paragraphs, to_csv
+from verus.report.grid import paragraphs, to_csv
+from verus.report.numbers import value_text
 from verus.report.page import Page, Section, to_html
 
 _ABOUT = (
@@ -38,14 +38,6 @@ class Overview:
 
     parts: Sequence[tuple[str, str, Sequence[Judged]]]
 
-    @classmethod
-    def from_csv(cls, text: str, titles: Mapping[str, str]) -> Overview:
-        """From what `to_csv` wrote, and the title of each experiment."""
-        rows: dict[str, dict[str, dict[str, str]]] = {}
-        for row in csv.DictReader(text.splitlines()):
-            rows.setdefault(row["experiment"], {})[row["claim"]] = row
-        return cls(parts=[(name, titles[name], _judged_again(name, own)) for name, own in rows.items()])
-
     @property
     def judged(self) -> list[Judged]:
         """Every claim."""
@@ -61,7 +53,7 @@ class Overview:
         sentence += f" {absent} more need recordings that are not on this machine." if absent else ""
         for mode in claims.modes_of(self.judged):
             ours = [one for one in self.judged if one.runs and one.holds_in(mode) is not None]
-            holds, theirs = sum(one.check.met for one in ours), sum(bool(one.holds_in(mode)) for one in ours)
+            holds, theirs = sum(bool(one.holds) for one in ours), sum(bool(one.holds_in(mode)) for one in ours)
             sentence += (
                 f" Of the {len(ours)} that Verus's default mode takes part in, {holds} hold in it and {theirs} in "
                 f"{mode} mode."
@@ -70,7 +62,7 @@ class Overview:
 
     def not_held(self) -> list[tuple[str, Judged]]:
         """Those that were checked and do not hold."""
-        return [(name, one) for name, _, judged in self.parts for one in judged if one.missed]
+        return [(name, one) for name, _, judged in self.parts for one in judged if one.holds is False]
 
     def summary(self) -> Sequence[RenderableType]:
         """For a terminal: a line for each experiment, then each claim that does not hold, and how many do."""
@@ -92,8 +84,7 @@ class Overview:
         for name in ("wanted", "measured"):
             missed.add_column(name, justify="right", no_wrap=True)
         for experiment, one in self.not_held():
-            value = value_text(one.check.value, one.claim.unit)
-            missed.add_row(experiment, one.claim.says, one.claim.wanted, value)
+            missed.add_row(experiment, one.claim.says, one.claim.wanted, value_text(one.value, one.claim.unit))
         return [table, *([missed] if self.not_held() else []), self.counts()]
 
     def write(self, folder: Path) -> None:
@@ -111,73 +102,19 @@ class Overview:
         """The same for a document: a table for each experiment, and why what does not hold does not."""
         lines = ["# What the sources claim, and what comes out", "", f"{_ABOUT} {self.counts()}", ""]
         for name, title, judged in self.parts:
-            first = judged[0].claim
-            modes = claims.modes_of(judged)
-            lines += [f"## {title}", "", f"`verus reproduce {name}`", ""]
-            heads = ["claim", "measured", "wanted", first.channels, first.others, "", *modes]
-            rows = []
-            for one in judged:
-                claim = one.claim
-                says = f"**{claim.says}**" if claim.headline else claim.says
-                values = [value_text(value, claim.unit) for value in (one.check.value, one.beside)]
-                verdict = "" if not one.runs else "held" if one.check.met else "**not held**"
-                cells = [says, claim.metric, f"`{claim.wanted}`", *values, verdict]
-                rows.append([*cells, *(_mode_text(one, mode) for mode in modes)])
-            head, *others = Grid(heads=heads, rows=rows).markdown()
-            lines += [head.replace("|  |", "| |"), *others, ""]
-            missed = [one for one in judged if one.missed]
-            causes = [
-                ["; ".join(one.claim.says for one in missed if one.cause == cause), cause]
-                for cause in dict.fromkeys(one.cause for one in missed)
-            ]
-            if causes:
-                lines += [*Grid(heads=["not held", "cause"], rows=causes).markdown(), ""]
+            lines += [f"## {title}", "", f"`verus reproduce {name}`", "", *claims_markdown(judged)]
         return "\n".join(lines).rstrip() + "\n"
 
     def to_csv(self) -> str:
         """A row for each claim: the columns of the list of claims, what was measured, and whether it holds."""
         modes = claims.modes_of(self.judged)
         heads = ["experiment", "claim", "figure", "says", "wanted", "unit", "measured", "beside", "held"]
-        rows = [[*heads, *(head for mode in modes for head in (mode, f"{mode}_held"))]]
+        rows: list[list[object]] = [[*heads, *(head for mode in modes for head in (mode, f"{mode}_held"))]]
+        words = {True: "yes", False: "no", None: ""}
         for name, _, judged in self.parts:
             for one in judged:
                 claim = one.claim
-                values = ["" if value is None else repr(value) for value in (one.check.value, one.beside)]
-                verdict = "" if not one.runs else "yes" if one.check.met else "no"
                 names = [name, claim.name, claim.figure, claim.says, claim.wanted, claim.unit]
-                verdicts = []
-                for mode in modes:
-                    value, met = one.modes.get(mode), one.holds_in(mode)
-                    verdicts += ["" if value is None else repr(value), "" if met is None else "yes" if met else "no"]
-                rows.append([*names, *values, verdict, *verdicts])
+                verdicts = (each for mode in modes for each in (one.modes.get(mode), words[one.holds_in(mode)]))
+                rows.append([*names, one.value, one.beside, words[one.holds], *verdicts])
         return to_csv(rows)
-
-
-def _judged_again(experiment: str, rows: Mapping[str, Mapping[str, str]]) -> list[Judged]:
-    heads = list(next(iter(rows.values())))
-    modes = [head.removesuffix("_held") for head in heads[heads.index("held") + 1 :] if head.endswith("_held")]
-    modes = [mode for mode in modes if any(row[mode] for row in rows.values())]
-    causes = claims.causes_of(experiment)
-    return [
-        Judged(
-            claim=claim,
-            check=claim.check(_value(row["measured"])),
-            beside=_value(row["beside"]),
-            runs=row["held"] != "",
-            cause=causes.get(claim.name, ""),
-            modes={mode: _value(row[mode]) for mode in modes},
-        )
-        for claim in claims.of(experiment)
-        if (row := rows.get(claim.name))
-    ]
-
-
-def _value(text: str) -> float | None:
-    return float(text) if text else None
-
-
-def _mode_text(one: Judged, mode: str) -> str:
-    """What a mode has, in bold where the claim does not hold in it."""
-    met = one.holds_in(mode)
-    text = value_text(one.modes.get(mode), one.claim.unit)
-    return f"**{text}**" if met is False else text

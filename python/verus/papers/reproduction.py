@@ -179,12 +179,14 @@ class Found:
 
     Attributes:
         column: `BUILT_IN` or `RECORDINGS`.
+        mode: Of Verus, as `Column` has it.
         key: The column's own.
         results: Everything that was saved, of both columns.
         rows: A row for each run of this column, with the `place` and `part` it was asked under.
     """
 
     column: str
+    mode: str
     key: str
     results: Results
     rows: Sequence[Mapping[str, Any]]
@@ -345,7 +347,6 @@ class Reproduction:
             title=self.title,
             source=self.source,
             prepare=self._prepare,
-            checks=lambda results: [one.check for one in self._judged(results) if one.runs],
             judged=self._judged,
             page=self._page,
             summary=self._summary,
@@ -390,12 +391,10 @@ class Reproduction:
         return {column: plan for column, plan in plans.items() if column not in says_nothing}
 
     def _judged(self, results: Results) -> list[Judged]:
-        found, again = _everything(results), _modes(results)
-        measured = {key: self.measure(one) for key, one in found.items() if key not in again}
-        modes: dict[str, dict[str, Mapping[str, float | None]]] = {}
-        for key, (column, mode) in again.items():
-            modes.setdefault(mode, {})[column] = self.measure(found[key])
-        return claims.judge(self.name, measured, modes)
+        measured: dict[str, dict[str, Mapping[str, float | None]]] = {"": {}}
+        for found in _everything(results):
+            measured.setdefault(found.mode, {})[found.column] = self.measure(found)
+        return claims.judge(self.name, measured.pop(""), measured)
 
     def _summary(self, results: Results) -> Sequence[RenderableType]:
         parts: list[RenderableType] = [claims_table(self.title, self._judged(results))]
@@ -429,28 +428,24 @@ class Reproduction:
         return Section(title=title, body=paragraphs(self.sentences(found)), figures=figures, after=after)
 
 
-def _everything(results: Results) -> dict[str, Found]:
-    """What was found in each column, those of other modes included, by its key."""
-    rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in results.config["settings"]["columns"]}
+def _everything(results: Results) -> list[Found]:
+    """What was found in each column, those of other modes included."""
+    settings = results.config["settings"]
+    rows: dict[str, list[Mapping[str, Any]]] = {key: [] for key in settings["columns"]}
     for row in results.rows.to_pylist():
         key, place, part = row["part"].split("|", 2)
         rows[key].append({**row, "place": place, "part": part})
-    modes = _modes(results)
-    return {
-        key: Found(column=modes.get(key, (key,))[0], key=key, results=results, rows=own) for key, own in rows.items()
-    }
+    modes = settings.get("modes", {})
+    columns = {key: modes.get(key, (key, "")) for key in rows}
+    return [
+        Found(column=column, mode=mode, key=key, results=results, rows=rows[key])
+        for key, (column, mode) in columns.items()
+    ]
 
 
 def _columns(results: Results) -> list[Found]:
     """What was found in each column with Verus in its default mode."""
-    modes = _modes(results)
-    return [found for key, found in _everything(results).items() if key not in modes]
-
-
-def _modes(results: Results) -> Mapping[str, Sequence[str]]:
-    """Of the columns in which Verus runs in another mode: channels and mode."""
-    modes: Mapping[str, Sequence[str]] = results.config["settings"].get("modes", {})
-    return modes
+    return [found for found in _everything(results) if not found.mode]
 
 
 def columns_for(name: str, channels: Mapping[str, Place], options: Options) -> tuple[list[Column], str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -33,13 +33,14 @@ def compare_page(results: Results) -> Page:
     sections = [
         *summary,
         Section(title="Delay against throughput", figures=[figures.scatter(results, parts)]),
-        Section(title="Over time", figures=_over_time(results, parts)),
+        Section(title="Over time", figures=_of_blocks(results, parts, series=figures.series, flows=figures.flows)),
     ]
-    if stretches := _packets(results, parts):
+    if stretches := _of_blocks(results, parts, packets=figures.packets):
         sections.append(Section(title="Packets in the queue", figures=stretches))
     profile = figures.profiles(results, parts)
     if profile is not None:
-        sections.append(Section(title="Delay profiles", figures=[profile, *_profiles_over_time(results, parts)]))
+        moving = _of_blocks(results, parts, profile=figures.profile_over_time)
+        sections.append(Section(title="Delay profiles", figures=[profile, *moving]))
     elif any(cell.scheme == "verus" for block in parts for cell in block.cells) and not results.emulated:
         sections.append(Section(title="Delay profiles", body=_NO_PROFILE))
     sections.append(
@@ -83,16 +84,15 @@ def _timing_table(timing: Mapping[str, Any]) -> Markup:
     valid = timing.get("valid")
     rows = [
         ("packets delivered", number(timing.get("deliveries"), 0)),
-        *((f"late, {name}", f"{number(timing.get(f'lateness_{key}_ms'), 3)} ms") for name, key in _LATENESS),
+        *(
+            (f"late, {name}", f"{number(timing.get(f'lateness_{key}_ms'), 3)} ms")
+            for name, key in (("p50", "p50"), ("p99", "p99"), ("largest", "max"))
+        ),
         ("packets lost by devices", number(timing.get("device_losses"), 0)),
         ("opportunities that passed unread", f"{number(timing.get('missed_bytes'), 0)} bytes"),
         *([] if valid is None else [("within --max-lateness-ms", "yes" if valid else "no: the run is invalid")]),
     ]
     return facts(rows) + note("By how much each packet left the emulator after its time.")
-
-
-#: The quantiles of lateness that a run states.
-_LATENESS = (("p50", "p50"), ("p99", "p99"), ("largest", "max"))
 
 
 #: In place of a figure.
@@ -137,33 +137,14 @@ def _brief(cell: Cell, *, live: bool) -> str:
     return f"{used} · {number(cell['qdelay_p95_ms'], 0)}"
 
 
-def _packets(results: Results, parts: Sequence[Block]) -> list[Figure]:
-    """Of each block, packets through the queue, where they were recorded."""
-    drawn = [
-        figures.packets(results, block, name=f"packets-{name}")
+def _of_blocks(results: Results, parts: Sequence[Block], **draw: Callable[..., Figure | None]) -> list[Figure]:
+    """Figures of each block that has something to show, each by what files of it are called."""
+    drawn = (
+        each(results, block, name=f"{kind}-{name}")
         for name, block in zip(_names(parts), parts, strict=True)
-    ]
+        for kind, each in draw.items()
+    )
     return [figure for figure in drawn if figure is not None]
-
-
-def _profiles_over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:
-    """Of each block in which a sender has a profile, how that came to be."""
-    drawn = [
-        figures.profile_over_time(results, block, name=f"profile-{name}")
-        for name, block in zip(_names(parts), parts, strict=True)
-    ]
-    return [figure for figure in drawn if figure is not None]
-
-
-def _over_time(results: Results, parts: Sequence[Block]) -> list[Figure]:
-    """Time series of each block, and of its flows if there are several, under file names of their own."""
-    drawn: list[Figure] = []
-    for name, block in zip(_names(parts), parts, strict=True):
-        drawn.append(figures.series(results, block, name=f"series-{name}"))
-        flows = figures.flows(results, block, name=f"flows-{name}")
-        if flows is not None:
-            drawn.append(flows)
-    return drawn
 
 
 def _names(parts: Sequence[Block]) -> list[str]:
@@ -200,24 +181,15 @@ def results_table(block: Block) -> Markup:
         *([("frame p99\ns", "completion_p99_s"), ("frames\nlate", "late")] if frames else []),
     ]
     heads = ["scheme", *(head for head, _ in columns)]
-    ideal = {
-        "throughput_mbps": block.capacity_mbps,
-        "utilization": 1.0,
-        "jain": 1.0,
-        "flow_min_mbps": None,
-        "flow_max_mbps": None,
-        "completion_mean_s": None,
-        "completion_p95_s": None,
-        "completion_p99_s": None,
-        "late": None,
-    }
+    ideal = {"throughput_mbps": block.capacity_mbps, "utilization": 1.0, "jain": 1.0, "loss_rate": 0.0}
+    ideal |= dict.fromkeys((key for _, key in columns if "delay" in key), 0.0)
     body: list[Line] = []
     for cell in block.cells:
         shown = [(Text(cell.title, swatch=style[cell.label].color), cell)]
         shown += [(Text(f"\N{EM SPACE}{part.title}"), part) for part in cell.parts]
         body += [[name, *(_value(key, one[key], one.halves[key]) for _, key in columns)] for name, one in shown]
     if not live:
-        values = (_value(key, ideal.get(key, 0.0)) for _, key in columns)
+        values = (_value(key, ideal.get(key)) for _, key in columns)
         body.append(Row.of("omniscient", ["omniscient", *values]))
     caption = _caption(block)
     if len(block.cells[0].runs) > 1:

@@ -88,7 +88,7 @@ class Grid:
         return Markup(_table(self))
 
     def markdown(self) -> list[str]:
-        r"""For a document, a line each; what the cells say is Markdown already.
+        r"""For a document, a line each; what the cells say is Markdown already, and what is missed is bold.
 
         Example:
             >>> print(*Grid(heads=["sender", "p95"], rows=[["Cubic", "90 ms"]]).markdown(), sep="\n")
@@ -96,7 +96,7 @@ class Grid:
             |---|---|
             | Cubic | 90 ms |
         """
-        lines = [f"| {' | '.join(map(_text, row))} |" for row in (self.heads, *self.rows)]
+        lines = [f"| {' | '.join(map(_marked, row))} |" for row in (self.heads, *self.rows)]
         return [lines[0], "|" + "---|" * len(self.heads), *lines[1:]]
 
     def cells(self) -> Iterable[list[str]]:
@@ -108,6 +108,10 @@ class Grid:
 
 def _text(cell: str | Cell) -> str:
     return cell.text if isinstance(cell, Cell) else cell
+
+
+def _marked(cell: str | Cell) -> str:
+    return f"**{cell.text}**" if isinstance(cell, Cell) and cell.kind == "missed" else _text(cell)
 
 
 def to_csv(rows: Iterable[Iterable[object]]) -> str:

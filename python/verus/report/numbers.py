@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 #: What "delay" means, once, under every table that states one.
 DELAY_NOTE = (
     "Delay is time spent in the bottleneck queue, per packet; propagation is not in it. "
@@ -64,3 +66,16 @@ def size(count: int) -> str:
             return f"{value:.3g} {unit}"
         value /= 1000
     return f"{value:.3g} GB"
+
+
+def value_text(value: float | None, unit: str = "") -> str:
+    """A measured value for a table.
+
+    Example:
+        >>> value_text(25488.0), value_text(0.98765, "ms"), value_text(None)
+        ('25488', '0.9877 ms', '–')
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    digits = f"{value:.0f}" if value == round(value) or abs(value) >= 1000 else f"{value:.4g}"
+    return f"{digits} {unit}".rstrip()

@@ -12,7 +12,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -22,6 +22,7 @@ from verus import _verus
 from verus.errors import FieldError, near_or_all, shown
 from verus.lab.scenario import DEFAULTS, SCHEMA
 from verus.lab.schema import Scenario
+from verus.report.wanted import Wanted
 
 #: Suites that come with the package, in the order in which they run.
 NAMES = ("rfc9743", "bbr-draft", "c4", "picoquic", "rmcat", "scream", "laws")
@@ -41,9 +42,6 @@ SEEDS = 10
 #: Stands for every sender in `controllers`.
 ANY = "any"
 
-#: What a check may ask of a quantity, and in which of several runs it is worst.
-_OPERATIONS = ("most", "least", "near", "is")
-
 #: A sender that has every scenario checked when it is loaded.
 _STAND_IN = "cubic"
 
@@ -56,85 +54,13 @@ class Check:
         name: Its name within the row, where there are several.
         measure: What is measured, a name of `verus.suites.measures`.
         options: What the measure needs to know: a flow, an interval.
-        most: It must not be above this.
-        least: It must not be below this.
-        near: It must be this, `within` such a share of it.
-        within: Of `near`.
-        equals: It must be exactly this word.
+        wanted: What it must be.
     """
 
     name: str
     measure: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    most: float | None = None
-    least: float | None = None
-    near: float | None = None
-    within: float = 0.0
-    equals: str | None = None
-
-    def holds(self, value: float | str) -> bool:
-        """Whether the value is what it must be; true where nothing is asked.
-
-        Example:
-            >>> Check(name="", measure="completion", most=5).holds(4.99)
-            True
-        """
-        if self.equals is not None:
-            return value == self.equals
-        if isinstance(value, str):
-            return False
-        if self.near is not None:
-            return abs(value - self.near) <= self.within * abs(self.near)
-        return (self.most is None or value <= self.most) and (self.least is None or value >= self.least)
-
-    def margin(self, value: float | str | None) -> float | None:
-        """How many times better the value is than it must be; None where one of them is no such number.
-
-        Example:
-            >>> Check(name="", measure="completion", most=5).margin(4.0)
-            1.25
-        """
-        if isinstance(value, str) or value is None or value <= 0 or (self.most is not None and self.least is not None):
-            return None
-        if self.most is not None:
-            return self.most / value
-        return value / self.least if self.least else None
-
-    @property
-    def asks(self) -> bool:
-        """Whether anything is asked of the value."""
-        return any(value is not None for value in (self.most, self.least, self.near, self.equals))
-
-    def worst(self, values: Sequence[float | str]) -> float | str:
-        """The value of the run that is furthest from what is asked."""
-        words = [value for value in values if isinstance(value, str)]
-        if words:
-            return next((word for word in words if not self.holds(word)), words[0])
-        found = cast("list[float]", list(values))
-        if self.near is not None:
-            target = self.near
-            return max(found, key=lambda value: abs(value - target))
-        if self.least is not None:
-            return min(found)
-        return max(found) if self.most is not None else sum(found) / len(found)
-
-    def wanted(self, unit: str = "") -> str:
-        """What is asked, for people.
-
-        Example:
-            >>> Check(name="", measure="throughput", near=79, within=0.15).wanted("Mbit/s")
-            '79 Mbit/s ± 15 %'
-        """
-        unit = f" {unit}" if unit else ""
-        if self.equals is not None:
-            return self.equals
-        if self.near is not None:
-            return f"{self.near:g}{unit}" + (f" ± {100 * self.within:g} %" if self.within else "")
-        if self.most is not None and self.least is not None:
-            return f"{self.least:g} to {self.most:g}{unit}"
-        if self.most is not None:
-            return f"≤ {self.most:g}{unit}"
-        return f"≥ {self.least:g}{unit}" if self.least is not None else ""
+    wanted: Wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,6 +133,10 @@ class Row:
         """The name of one of its checks, as reports have it."""
         return f"{self.id}/{check.name}" if check.name else self.id
 
+    def ids(self) -> list[str]:
+        """Its own name and that of each check."""
+        return [self.id, *map(self.id_of, self.checks)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
@@ -263,14 +193,15 @@ def read(text: str, name: str) -> Suite:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ValueError(f"`{name}`: not TOML: {error}") from error
     table = _Table(found, f"`{name}`")
-    suite = table.text("name")
+    suite = table.get("text", "name")
     if not re.fullmatch(r"[a-z0-9][a-z0-9_.-]*", suite):
         table.refuse("name", f"must be small letters, digits, `-`, `_` and `.`, not `{suite}`")
-    title, about = table.text("title"), table.text("about")
-    source, differences = table.text("source"), table.text("differences", "")
-    seeds, shared, asks = table.whole("seeds", SEEDS), table.table("scenario"), table.number("asks_rtts") or 0.0
+    told = {key: table.get("text", key) for key in ("title", "about", "source")}
+    differences = table.get("text", "differences", "")
+    seeds, shared = table.get("count", "seeds", SEEDS), table.get("table", "scenario", {})
+    asks = table.get("number", "asks_rtts", 0.0)
     rows = []
-    for index, entry in enumerate(table.tables("rows")):
+    for index, entry in enumerate(table.get("tables", "rows", [])):
         identity = entry.get("id")
         place = f"row `{identity}`" if isinstance(identity, str) else f"row {index + 1}"
         rows.append(_row(_Table(entry, f"`{name}`, {place}"), suite, seeds, shared, asks))
@@ -283,92 +214,77 @@ def read(text: str, name: str) -> Suite:
             if identity in seen:
                 raise ValueError(f"`{name}`, row `{row.id.partition('/')[2]}`: `{identity}` is there twice")
             seen.add(identity)
-    return Suite(name=suite, title=title, about=about, source=source, differences=differences, rows=tuple(rows))
+    return Suite(name=suite, **told, differences=differences, rows=tuple(rows))
 
 
 def _row(table: _Table, suite: str, seeds: int, shared: Mapping[str, Any], asks: float) -> Row:
-    identity = table.text("id")
+    identity = table.get("text", "id")
     if not re.fullmatch(r"[A-Za-z0-9][\w.+-]*(/[\w.+-]+)*", identity):
         table.refuse("id", f"must be words joined by `/`, not `{identity}`")
-    kind = table.text("kind")
+    kind = table.get("text", "kind")
     if kind not in KINDS:
         table.refuse("kind", f"must be one of {', '.join(KINDS)}, not `{kind}`")
-    about, source, note = table.text("about"), table.text("source", ""), table.text("note", "")
-    controllers = table.texts("controllers")
-    compares = table.flag("compares", default=False)
-    needs, unit_test = table.text("needs", ""), table.text("unit_test", "")
-    row_seeds = table.whole("seeds", seeds)
-    deviation, when = table.text("deviation", ""), _when(table)
+    told = {key: table.get("text", key, "") for key in ("source", "note", "needs", "unit_test", "deviation")}
     checks = tuple(
         _check(_Table(entry, f"{table.place}, check {number + 1}"), kind)
-        for number, entry in enumerate(table.tables("checks"))
+        for number, entry in enumerate(table.get("tables", "checks", []))
+    )
+    row = Row(
+        id=f"{suite}/{identity}",
+        about=table.get("text", "about"),
+        kind=kind,
+        controllers=table.get("names", "controllers"),
+        compares=table.get("flag", "compares", False),
+        seeds=table.get("count", "seeds", seeds),
+        when=_when(table),
+        cases=() if told["needs"] or told["unit_test"] else tuple(_cases(table, shared, asks)),
+        checks=checks,
+        **told,
     )
     if not checks:
         table.refuse("checks", "must have at least one")
-    cases = tuple(_cases(table, shared, asks)) if not (needs or unit_test) else ()
     table.known |= {"scenario", "flows", "sweep", "against"}  # what cannot be run may say what it would be
     table.end()
-    return Row(
-        id=f"{suite}/{identity}",
-        about=about,
-        source=source,
-        kind=kind,
-        controllers=controllers,
-        compares=compares,
-        seeds=row_seeds,
-        needs=needs,
-        unit_test=unit_test,
-        note=note,
-        deviation=deviation,
-        when=when,
-        cases=cases,
-        checks=checks,
-    )
+    return row
 
 
 def _when(table: _Table) -> When | None:
-    given = table.table("when")
+    given = table.get("table", "when", {})
     if not given:
         return None
     when = _Table(given, f"{table.place}, when")
-    state, from_s = when.text("state"), when.number("from_s") or 0.0
+    found = When(state=when.get("text", "state"), from_s=when.get("number", "from_s", 0.0))
     when.end()
-    if from_s < 0:
-        when.refuse("from_s", f"must be 0 or more, not {from_s:g}")
-    return When(state=state, from_s=from_s)
+    if found.from_s < 0:
+        when.refuse("from_s", f"must be 0 or more, not {found.from_s:g}")
+    return found
 
 
 def _check(table: _Table, kind: str) -> Check:
-    name, measure = table.text("name", ""), table.text("measure")
-    most, least, near = table.number("most"), table.number("least"), table.number("near")
-    within = table.number("within")
-    equals = table.text("is", "") or None
-    options = table.table("options")
+    asked = {word: table.get("number", word, None) for word in ("most", "least", "near")}
+    word, within = table.get("text", "is", None), table.get("number", "within", None)
+    check = Check(
+        name=table.get("text", "name", ""),
+        measure=table.get("text", "measure"),
+        options=table.get("table", "options", {}),
+        wanted=Wanted(**asked, within=within or 0.0, word=word),
+    )
     table.end()
-    given = [word for word, value in zip(_OPERATIONS, (most, least, near, equals), strict=True) if value is not None]
+    given = [key for key, value in {**asked, "is": word}.items() if value is not None]
     if kind == "scenario only" and given:
         table.refuse(given[0], "must be left out where the source states a scenario only")
     if kind != "scenario only" and (not given or (len(given) > 1 and given != ["most", "least"])):
-        what = " and ".join(f"`{word}`" for word in given) or "none"
+        what = " and ".join(f"`{key}`" for key in given) or "none"
         table.refuse("checks", f"must ask one thing (`most`, `least`, both, `near` or `is`), not {what}")
-    if (near is None) != (within is None):
+    if (asked["near"] is None) != (within is None):
         table.refuse("within", "must be there with `near`, and with nothing else")
-    return Check(
-        name=name,
-        measure=measure,
-        options=options,
-        most=most,
-        least=least,
-        near=near,
-        within=within or 0.0,
-        equals=equals,
-    )
+    return check
 
 
 def _cases(table: _Table, shared: Mapping[str, Any], asks: float) -> Iterator[Case]:
     """Each scenario of a row: what the suite says of all, what the row says, and each way of its `sweep`."""
-    own, flows = table.table("scenario"), table.tables("flows")
-    sweep, against = table.table("sweep"), table.table("against")
+    own, sweep, against = (table.get("table", key, {}) for key in ("scenario", "sweep", "against"))
+    flows = table.get("tables", "flows", [])
     if not flows:
         table.refuse("flows", "must have at least one, the sender under test")
     for key, values in sweep.items():
@@ -408,7 +324,7 @@ def _scenario(
     for flow in flows:
         plain = {key: value for key, value in flow.items() if key != "count"}
         count = flow.get("count", 1)
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 1000:
+        if type(count) is not int or not 1 <= count <= 1000:
             table.refuse("flows.count", f"must be a whole number from 1 to 1000, not {count}")
         if asks:
             own = plain.get("delay_ms", scenario["delay_ms"])
@@ -420,12 +336,12 @@ def _scenario(
     return scenario
 
 
-def _bdp_bytes(table: _Table, scenario: Mapping[str, Any], count: Any) -> int:
+def _bdp_bytes(table: _Table, scenario: Mapping[str, Any], count: float) -> int:
     """Bytes of so many bandwidth-delay products, and room for two packets at the least."""
     rate = re.fullmatch(r"rate:([\d.]+)", scenario["trace"])
     if rate is None:
         table.refuse("scenario.queue_bdp", "must be left out where the channel is not `rate:MBPS`")
-    if isinstance(count, bool) or not isinstance(count, int | float) or not 0 < count <= 1000:
+    if type(count) not in (int, float) or not 0 < count <= 1000:
         table.refuse("scenario.queue_bdp", f"must be a number above 0 and at most 1000, not {shown(count)}")
     rtt_s = 2e-3 * float(scenario["delay_ms"])
     return max(round(float(rate[1]) * 1e6 / 8 * rtt_s * count), 2 * int(scenario["packet_bytes"]))
@@ -451,9 +367,33 @@ def with_sender(scenario: Mapping[str, Any], scheme: str, seed: int = 1) -> Scen
     return cast("Scenario", {**scenario, "flows": flows, "seed": seed})
 
 
+def _is_list(value: Any, of: type) -> bool:
+    return isinstance(value, list) and all(isinstance(each, of) for each in value)
+
+
+#: What may stand in a file: what it must be, whether a value is that, and what is made of it.
+_VALUES: Mapping[str, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
+    "text": (
+        "must be text, not {}",
+        lambda value: isinstance(value, str) and bool(value.strip()),
+        lambda text: " ".join(text.split()),
+    ),
+    "names": ("must be a list of names, not {}", lambda value: _is_list(value, str) and all((value, *value)), tuple),
+    "number": ("must be a number, not {}", lambda value: type(value) in (int, float) and math.isfinite(value), float),
+    "count": (
+        "must be a whole number from 1 to 100000, not {}",
+        lambda value: type(value) is int and 1 <= value <= 100_000,
+        int,
+    ),
+    "flag": ("must be true or false, not {}", lambda value: isinstance(value, bool), bool),
+    "table": ("must be a table, not {}", lambda value: isinstance(value, dict), dict),
+    "tables": ("must be a list of tables", lambda value: _is_list(value, dict), list),
+}
+
+
 @dataclass
 class _Table:
-    """A table of the file: each key is read once, by its type, and none may be left over."""
+    """A table of the file: each key is read once, as what it must be, and none may be left over."""
 
     values: Mapping[str, Any]
     place: str
@@ -468,62 +408,13 @@ class _Table:
             if key not in self.known:
                 self.refuse(key, f"is not known here{near_or_all(key, sorted(self.known))}")
 
-    def _get(self, key: str) -> Any:
+    def get(self, kind: str, key: str, default: Any = ...) -> Any:
+        """What stands there, one of `_VALUES`; where nothing does the default, without which it must be there."""
         self.known.add(key)
-        return self.values.get(key)
-
-    def text(self, key: str, default: str | None = None) -> str:
-        value = self._get(key)
+        value = self.values.get(key)
         if value is None:
-            if default is None:
-                self.refuse(key, "is missing")
-            return default
-        if not isinstance(value, str) or not value.strip():
-            self.refuse(key, f"must be text, not {shown(value)}")
-        return " ".join(value.split())
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self._get(key)
-        if not isinstance(value, list) or not value or not all(isinstance(word, str) and word for word in value):
-            self.refuse(key, "is missing" if value is None else f"must be a list of names, not {shown(value)}")
-        return tuple(value)
-
-    def number(self, key: str) -> float | None:
-        value = self._get(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            self.refuse(key, f"must be a number, not {shown(value)}")
-        return float(value)
-
-    def whole(self, key: str, default: int) -> int:
-        value = self._get(key)
-        if value is None:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100_000:
-            self.refuse(key, f"must be a whole number from 1 to 100000, not {shown(value)}")
-        return value
-
-    def flag(self, key: str, *, default: bool) -> bool:
-        value = self._get(key)
-        if value is None:
-            return default
-        if not isinstance(value, bool):
-            self.refuse(key, f"must be true or false, not {shown(value)}")
-        return value
-
-    def table(self, key: str) -> dict[str, Any]:
-        value = self._get(key)
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            self.refuse(key, f"must be a table, not {shown(value)}")
-        return value
-
-    def tables(self, key: str) -> list[dict[str, Any]]:
-        value = self._get(key)
-        if value is None:
-            return []
-        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-            self.refuse(key, f"must be a list of tables, not {shown(value)}")
-        return value
+            return self.refuse(key, "is missing") if default is ... else default
+        problem, fits, made = _VALUES[kind]
+        if not fits(value):
+            self.refuse(key, problem.format(shown(value)))
+        return made(value)

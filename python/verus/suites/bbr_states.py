@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from verus.suites.seen import RECORDS, SERIES, Measure, NotSeenError, NotTriedError, Seen
+from verus.suites.seen import RECORDS, SERIES, Measure, NotSeenError, NotTriedError, Quantity, Seen, measured
 
 # BBR's states, from what it shows: its pacing gain tells all of them apart but for PROBE_REFILL, which has the gains of
 # PROBE_CRUISE and is shown (draft-ietf-ccwg-bbr, "State Machine Overview").
@@ -74,36 +74,73 @@ def _in_flight_packets(seen: Seen, at: int) -> float:
     return float(seen.over_time("in_flight_bytes")[at]) / float(seen.scenario["packet_bytes"])
 
 
+def _bin(seen: Seen) -> int:
+    """The bin in which the interval begins."""
+    return round(seen.interval[0] * 1e3 / float(seen.scenario["bin_ms"]))
+
+
+#: Of states that last a few milliseconds.
+FINE_MS = 1.0
+
+#: By name.
+STATE_MEASURES: dict[str, Measure] = {}
+
+
+def _measured(unit: str, about: str, keeps: str = SERIES) -> Callable[[Quantity], Quantity]:
+    return measured(STATE_MEASURES, unit, about, keeps, bin_ms=FINE_MS)
+
+
+@_measured("", "how far the bandwidth that BBR knows is from the link's rate when STARTUP ends")
 def _startup_bandwidth_error(seen: Seen) -> float:
     index, stays = _first(seen, STARTUP)
     at = stays[index].end
     return abs(float(seen.over_time("max_bandwidth_mbps")[at]) / float(seen.capacity[at]) - 1)
 
 
-def _next(state: str) -> Callable[[Seen], str | None]:
-    def of(seen: Seen) -> str | None:
-        index, stays = _first(seen, state, _bin(seen))
-        if index + 1 == len(stays):
-            return None
-        found = stays[index + 1].state
-        return "PROBE_BW" if state == PROBE_RTT and found in _PROBE_BW else found
-
-    return of
+def _next(seen: Seen, state: str) -> str | None:
+    index, stays = _first(seen, state, _bin(seen))
+    if index + 1 == len(stays):
+        return None
+    found = stays[index + 1].state
+    return "PROBE_BW" if state == PROBE_RTT and found in _PROBE_BW else found
 
 
-def _bin(seen: Seen) -> int:
-    """The bin in which the interval begins."""
-    return round(seen.interval[0] * 1e3 / float(seen.scenario["bin_ms"]))
+@_measured("", "the state after STARTUP")
+def _after_startup(seen: Seen) -> str | None:
+    return _next(seen, STARTUP)
 
 
-def _gain(state: str) -> Callable[[Seen], float]:
-    def of(seen: Seen) -> float:
-        index, stays = _first(seen, state)
-        return float(seen.over_time("pacing_gain")[stays[index].first])
-
-    return of
+@_measured("", "the state after the first PROBE_DOWN from `from_s` on")
+def _after_down(seen: Seen) -> str | None:
+    return _next(seen, DOWN)
 
 
+@_measured("", "the state after the first PROBE_RTT from `from_s` on")
+def _after_probe_rtt(seen: Seen) -> str | None:
+    return _next(seen, PROBE_RTT)
+
+
+@_measured("", "the state at the end of the run")
+def _last_state(seen: Seen) -> str:
+    return states(seen)[-1].state
+
+
+def _gain(seen: Seen, state: str) -> float:
+    index, stays = _first(seen, state)
+    return float(seen.over_time("pacing_gain")[stays[index].first])
+
+
+@_measured("", "pacing gain in DRAIN")
+def _drain_gain(seen: Seen) -> float:
+    return _gain(seen, DRAIN)
+
+
+@_measured("", "pacing gain in PROBE_DOWN")
+def _down_gain(seen: Seen) -> float:
+    return _gain(seen, DOWN)
+
+
+@_measured("", "in flight over the bandwidth-delay product when DRAIN ends")
 def _drain_exit(seen: Seen) -> float:
     index, stays = _first(seen, DRAIN)
     at = stays[index].end
@@ -114,6 +151,7 @@ def _drain_exit(seen: Seen) -> float:
 _BURST_PACKETS = 2
 
 
+@_measured("", "in flight over the least of the bandwidth-delay product and the bound less its headroom, in cruise")
 def _down_exit(seen: Seen) -> float:
     """The headroom is 15 % of the long-term bound, if there is one; a burst leaves in the millisecond that is seen."""
     stays = states(seen)
@@ -131,26 +169,24 @@ def _down_exit(seen: Seen) -> float:
     return max(worst)
 
 
-def _rounds_in(state: str) -> Callable[[Seen], float]:
+@_measured("rounds", "round trips in DRAIN, where it ends by its time and not by what is in flight", RECORDS)
+def _drain_rounds(seen: Seen) -> float:
     """Where the state ends although more is in flight than the path holds."""
-
-    def of(seen: Seen) -> float:
-        index, stays = _first(seen, state, _bin(seen))
-        stay = stays[index]
-        if _in_flight_packets(seen, stay.end) <= _bdp_packets(seen, stay.end):
-            raise NotTriedError(f"{state} ended with no more in flight than the path holds, before its time was over")
-        bin_ms = float(seen.scenario["bin_ms"])
-        # A round ends with the acknowledgement of a packet that left in it.
-        sent, acked = (seen.packets(name) for name in ("sent_ms", "acked_ms"))
-        at, end, rounds = stay.first * bin_ms, stay.end * bin_ms, -1
-        while at <= end:
-            rounds += 1
-            at = float(np.nanmin(acked[sent >= at], initial=np.inf))
-        return float(rounds)
-
-    return of
+    index, stays = _first(seen, DRAIN, _bin(seen))
+    stay = stays[index]
+    if _in_flight_packets(seen, stay.end) <= _bdp_packets(seen, stay.end):
+        raise NotTriedError(f"{DRAIN} ended with no more in flight than the path holds, before its time was over")
+    bin_ms = float(seen.scenario["bin_ms"])
+    # A round ends with the acknowledgement of a packet that left in it.
+    sent, acked = (seen.packets(name) for name in ("sent_ms", "acked_ms"))
+    at, end, rounds = stay.first * bin_ms, stay.end * bin_ms, -1
+    while at <= end:
+        rounds += 1
+        at = float(np.nanmin(acked[sent >= at], initial=np.inf))
+    return float(rounds)
 
 
+@_measured("s", "from the end of one PROBE_RTT to the next")
 def _probe_rtt_interval(seen: Seen) -> float:
     """From the end of one to the beginning of the next: the path is bare towards the end of each."""
     stays = [stay for stay in states(seen) if stay.state == PROBE_RTT]
@@ -159,12 +195,14 @@ def _probe_rtt_interval(seen: Seen) -> float:
     return (stays[1].first - stays[0].end) * float(seen.scenario["bin_ms"]) / 1e3
 
 
+@_measured("", "whether it goes into PROBE_RTT")
 def _probe_rtt_entered(seen: Seen) -> str:
     """Whether a stay in it begins in the interval."""
     entered = [seen.during[stay.first] for stay in states(seen) if stay.state == PROBE_RTT]
     return "yes" if any(entered) else "no"
 
 
+@_measured("s", "the shortest stay in PROBE_RTT")
 def _probe_rtt_length(seen: Seen) -> float:
     stays = [stay for stay in states(seen)[:-1] if stay.state == PROBE_RTT]
     if not stays:
@@ -172,10 +210,7 @@ def _probe_rtt_length(seen: Seen) -> float:
     return min(stay.end - stay.first for stay in stays) * float(seen.scenario["bin_ms"]) / 1e3
 
 
-def _last_state(seen: Seen) -> str:
-    return states(seen)[-1].state
-
-
+@_measured("", "the largest window of STARTUP over the bandwidth-delay product")
 def _startup_window(seen: Seen) -> float:
     index, stays = _first(seen, STARTUP)
     stay = stays[index]
@@ -183,12 +218,14 @@ def _startup_window(seen: Seen) -> float:
     return float(np.nanmax(window)) / _bdp_packets(seen, stay.end)
 
 
+@_measured("", "the bandwidth known when STARTUP ends over the link's rate")
 def _startup_rate(seen: Seen) -> float:
     index, stays = _first(seen, STARTUP)
     at = stays[index].end
     return float(seen.over_time("max_bandwidth_mbps")[at]) / float(seen.capacity[at])
 
 
+@_measured("", "utilization in PROBE_CRUISE")
 def _cruise_utilization(seen: Seen) -> float:
     carried, capacity = seen.over_time("throughput_mbps"), seen.capacity
     chosen = np.zeros(len(carried), dtype=bool)
@@ -200,10 +237,12 @@ def _cruise_utilization(seen: Seen) -> float:
     return float(np.nansum(carried[chosen])) / float(np.sum(capacity[chosen]))
 
 
+@_measured("packets", "the smallest window")
 def _least_window(seen: Seen) -> float:
     return float(np.nanmin(seen.over_time("window_bytes"))) / float(seen.scenario["packet_bytes"])
 
 
+@_measured("rounds", "round trips from the first probe after `from_s` until 98 % of the link's rate is known")
 def _rounds_to_rate(seen: Seen) -> float | None:
     """From the beginning of the first probe after the change."""
     index, stays = _first(seen, UP, _bin(seen) + 1)
@@ -214,6 +253,7 @@ def _rounds_to_rate(seen: Seen) -> float | None:
     return round(int(np.argmax(there)) * float(seen.scenario["bin_ms"]) / 1e3 / seen.base_rtt_s, 6)
 
 
+@_measured("", "whether the rate in force falls below the long-term maximum")
 def _short_term_falls(seen: Seen) -> str:
     """Whether the rate in force falls below the long-term maximum in the interval."""
     chosen = seen.during
@@ -221,6 +261,7 @@ def _short_term_falls(seen: Seen) -> str:
     return "yes" if lowered.any() else "no"
 
 
+@_measured("cycles", "cycles completed after `from_s` until the known bandwidth is at most 102 % of the link's rate")
 def _cycles_to_rate(seen: Seen) -> float | None:
     """Cycles completed from the change on until the maximum has come down to the rate."""
     after = _bin(seen)
@@ -232,59 +273,3 @@ def _cycles_to_rate(seen: Seen) -> float | None:
     # A probe that PROBE_RTT cuts short completes no cycle.
     ends = [stay.end for stay, then in itertools.pairwise(stays) if (stay.state, then.state) == (UP, DOWN)]
     return float(sum(after < end <= after + int(there[0]) for end in ends))
-
-
-#: Of states that last a few milliseconds.
-FINE_MS = 1.0
-
-
-def _state_measure(unit: str, about: str, of: Callable[[Seen], float | str | None], keeps: str = SERIES) -> Measure:
-    return Measure(unit, about, keeps, of, bin_ms=FINE_MS)
-
-
-#: By name.
-STATE_MEASURES: Mapping[str, Measure] = {
-    "startup_bandwidth_error": _state_measure(
-        "", "how far the bandwidth that BBR knows is from the link's rate when STARTUP ends", _startup_bandwidth_error
-    ),
-    "after_startup": _state_measure("", "the state after STARTUP", _next(STARTUP)),
-    "after_down": _state_measure("", "the state after the first PROBE_DOWN from `from_s` on", _next(DOWN)),
-    "after_probe_rtt": _state_measure("", "the state after the first PROBE_RTT from `from_s` on", _next(PROBE_RTT)),
-    "last_state": _state_measure("", "the state at the end of the run", _last_state),
-    "drain_gain": _state_measure("", "pacing gain in DRAIN", _gain(DRAIN)),
-    "down_gain": _state_measure("", "pacing gain in PROBE_DOWN", _gain(DOWN)),
-    "drain_exit": _state_measure("", "in flight over the bandwidth-delay product when DRAIN ends", _drain_exit),
-    "down_exit": _state_measure(
-        "",
-        "in flight over the least of the bandwidth-delay product and the bound less its headroom, in cruise",
-        _down_exit,
-    ),
-    "drain_rounds": _state_measure(
-        "rounds",
-        "round trips in DRAIN, where it ends by its time and not by what is in flight",
-        _rounds_in(DRAIN),
-        RECORDS,
-    ),
-    "probe_rtt_interval": _state_measure("s", "from the end of one PROBE_RTT to the next", _probe_rtt_interval),
-    "probe_rtt_entered": _state_measure("", "whether it goes into PROBE_RTT", _probe_rtt_entered),
-    "probe_rtt_length": _state_measure("s", "the shortest stay in PROBE_RTT", _probe_rtt_length),
-    "startup_window": _state_measure(
-        "", "the largest window of STARTUP over the bandwidth-delay product", _startup_window
-    ),
-    "startup_rate": _state_measure("", "the bandwidth known when STARTUP ends over the link's rate", _startup_rate),
-    "cruise_utilization": _state_measure("", "utilization in PROBE_CRUISE", _cruise_utilization),
-    "least_window": _state_measure("packets", "the smallest window", _least_window),
-    "rounds_to_rate": _state_measure(
-        "rounds",
-        "round trips from the first probe after `from_s` until 98 % of the link's rate is known",
-        _rounds_to_rate,
-    ),
-    "short_term_falls": _state_measure(
-        "", "whether the rate in force falls below the long-term maximum", _short_term_falls
-    ),
-    "cycles_to_rate": _state_measure(
-        "cycles",
-        "cycles completed after `from_s` until the known bandwidth is at most 102 % of the link's rate",
-        _cycles_to_rate,
-    ),
-}

@@ -47,13 +47,10 @@ def explained(suites: Sequence[Suite], name: str) -> Iterator[str]:
     Raises:
         FieldError: There is none of that name.
     """
-    for suite in suites:
-        for row in suite.rows:
-            if name in (row.id, *map(row.id_of, row.checks)):
-                yield from _of(suite, row)
-                return
-    known = [identity for suite in suites for row in suite.rows for identity in (row.id, *map(row.id_of, row.checks))]
-    raise FieldError("explain", f"there is no row `{name}`{near_or_all(name, known)}")
+    known = {identity: (suite, row) for suite in suites for row in suite.rows for identity in row.ids()}
+    if name not in known:
+        raise FieldError("explain", f"there is no row `{name}`{near_or_all(name, known)}")
+    yield from _of(*known[name])
 
 
 def _of(suite: Suite, row: Row) -> Iterator[str]:
@@ -87,7 +84,7 @@ def _asked(row: Row, check: Check) -> str:
     about = check.measure.replace("_", " ") if measure is None else measure.about
     unit = "" if measure is None or any(case.baseline is not None for case in row.cases) else measure.unit
     options = "".join(f", {name} {value:g}" for name, value in check.options.items())
-    wanted = f": {check.wanted(unit)}" if check.asks else ""
+    wanted = f": {check.wanted.told(unit)}" if check.wanted else ""
     return f"{row.id_of(check)}: {about}{options}{wanted}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -159,15 +160,16 @@ def judge(
         if _concern(row, contestant) is not None and row.cases
     ]
     moments = _moments(places, seed, seeds, threads)
-    asked = {(row.id, sender.text): _values(row, sender, seed, _runs_of(row, seeds), moments) for row, sender in places}
-    wanted = list(dict.fromkeys(text for needs in asked.values() for text in needs.texts()))
-    found = _simulate(wanted, asked.values(), threads, progress)
+    asked = {
+        (row.id, sender.text): list(_sought(row, sender, seed, _runs_of(row, seeds), moments)) for row, sender in places
+    }
+    found = _simulate([one for sought in asked.values() for one in sought], threads, progress)
     return [
         verdict
         for suite in suites
         for contestant in contestants
         for row in suite.rows
-        for verdict in _verdicts(suite, row, contestant, asked, found)
+        for verdict in _verdicts(suite, row, contestant, asked.get((row.id, contestant.text), []), found, seeds)
     ]
 
 
@@ -216,8 +218,7 @@ def _moment(when: When, scenario: Mapping[str, Any], outcome: Ended) -> float | 
 
 
 def _unchanged(case_scenario: Mapping[str, Any], sender: Contestant, seed: int) -> str:
-    scenario = {**with_sender(case_scenario, sender.text, seed), "changes": [], "series": True, "bin_ms": FINE_MS}
-    return json.dumps(scenario, allow_nan=False, sort_keys=True)
+    return _text({**with_sender(case_scenario, sender.text, seed), "changes": [], "series": True, "bin_ms": FINE_MS})
 
 
 @dataclass(frozen=True)
@@ -239,35 +240,17 @@ class _Sought:
     untried: NotTriedError | None = None
 
 
-@dataclass(frozen=True)
-class _Asked:
-    sought: Sequence[_Sought]
-    seeds: int
-
-    def texts(self) -> Iterator[tuple[str, str]]:
-        """What must be run, and what must be kept of it."""
-        for one in self.sought:
-            keeps = MEASURES[one.check.measure].keeps
-            for text in (one.text, one.baseline):
-                if text is not None:
-                    yield text, keeps
-
-
-def _values(row: Row, sender: Contestant, seed: int, seeds: int, moments: _Moments) -> _Asked:
-    sought = []
-    for check in row.checks:
-        for case in row.cases:
-            for number in range(seed, seed + seeds):
-                at = 0.0 if row.when is None else moments[_unchanged(case.scenario, sender, number)]
-                if isinstance(at, NotTriedError):
-                    sought.append(_Sought(check, check, None, untried=at))
-                    continue
-                text, baseline = (
-                    None if scenario is None else _text(_from(scenario, row, at), row, check, sender, number)
-                    for scenario in (case.scenario, case.baseline)
-                )
-                sought.append(_Sought(check, _timed(check, row, at), text, baseline))
-    return _Asked(sought, seeds)
+def _sought(row: Row, sender: Contestant, seed: int, seeds: int, moments: _Moments) -> Iterator[_Sought]:
+    for check, case, number in itertools.product(row.checks, row.cases, range(seed, seed + seeds)):
+        at = 0.0 if row.when is None else moments[_unchanged(case.scenario, sender, number)]
+        if isinstance(at, NotTriedError):
+            yield _Sought(check, check, None, untried=at)
+            continue
+        text, baseline = (
+            None if scenario is None else _text(scenario_of(_from(scenario, row, at), row, check, sender.text, number))
+            for scenario in (case.scenario, case.baseline)
+        )
+        yield _Sought(check, _timed(check, row, at), text, baseline)
 
 
 def _from(scenario: Mapping[str, Any], row: Row, at: float) -> Mapping[str, Any]:
@@ -296,14 +279,14 @@ def scenario_of(case_scenario: Mapping[str, Any], row: Row, check: Check, scheme
     scenario["records"] = measure.keeps == RECORDS
     if measure.bin_ms is not None:
         scenario["bin_ms"] = measure.bin_ms
-    limits = [one.most for one in row.checks if one.measure in ENDS and one.most is not None]
+    limits = [one.wanted.most for one in row.checks if one.measure in ENDS and one.wanted.most is not None]
     if limits:
         scenario["duration_s"] = _PATIENCE * max(limits)
     return scenario
 
 
-def _text(scenario: Mapping[str, Any], row: Row, check: Check, sender: Contestant, seed: int) -> str:
-    return json.dumps(scenario_of(scenario, row, check, sender.text, seed), allow_nan=False, sort_keys=True)
+def _text(scenario: Mapping[str, Any]) -> str:
+    return json.dumps(scenario, allow_nan=False, sort_keys=True)
 
 
 #: What a check of a scenario gave: a value, or why there is none.
@@ -315,35 +298,26 @@ def _key(check: Check, text: str) -> tuple[str, str, str]:
     return text, check.measure, json.dumps(check.options, sort_keys=True)
 
 
-def _simulate(
-    wanted: Sequence[tuple[str, str]],
-    asked: Iterable[_Asked],
-    threads: int | None,
-    progress: Progress | None,
-) -> _Found:
+def _simulate(sought: Iterable[_Sought], threads: int | None, progress: Progress | None) -> _Found:
     """Runs each scenario once, and keeps of it what the checks of it ask for."""
     checks: dict[str, list[Check]] = {}
-    for one in (one for group in asked for one in group.sought):
+    for one in sought:
         for text in filter(None, (one.text, one.baseline)):
             checks.setdefault(text, []).append(one.timed)
-    metrics = [text for text, keeps in wanted if keeps == METRICS]
-    others = [text for text, keeps in wanted if keeps != METRICS]
-    total = len(metrics) + len(others)
     found: dict[tuple[str, str, str], _Value] = {}
     done = 0
-    for texts, simulate in ((metrics, measure_each), (others, run_each)):
+    for simulate, is_plain in ((measure_each, True), (run_each, False)):
+        texts = [text for text, own in checks.items() if (MEASURES[own[0].measure].keeps == METRICS) == is_plain]
         for start in range(0, len(texts), _BATCH):
             batch = texts[start : start + _BATCH]
-            outcomes = simulate(
-                [_run(text) for text in batch], threads=threads, progress=_shifted(progress, done, total)
-            )
+            runs = [_run(text) for text in batch]
+            outcomes = simulate(runs, threads=threads, progress=_shifted(progress, done, len(checks)))
             done += len(batch)
-            for text, outcome in zip(batch, outcomes, strict=True):
-                scenario = json.loads(text)
+            for text, run, outcome in zip(batch, runs, outcomes, strict=True):
                 for check in checks[text]:
                     key = _key(check, text)
                     if key not in found:
-                        found[key] = _measured(check, scenario, outcome)
+                        found[key] = _measured(check, run.scenario, outcome)
     return found
 
 
@@ -375,10 +349,9 @@ def _measured(check: Check, scenario: Mapping[str, Any], outcome: Ended) -> _Val
 
 
 def _verdicts(
-    suite: Suite, row: Row, contestant: Contestant, all_asked: Mapping[tuple[str, str], _Asked], found: _Found
+    suite: Suite, row: Row, contestant: Contestant, sought: Sequence[_Sought], found: _Found, seeds: int | None
 ) -> Iterator[Verdict]:
     concern = _concern(row, contestant)
-    asked = all_asked.get((row.id, contestant.text))
     for check in row.checks:
         unit = _unit(row, check)
         if concern is None:
@@ -388,8 +361,7 @@ def _verdicts(
         elif row.unit_test:
             own = _Judged(None, NOT_RUN, f"no scenario shows it: asserted by the unit test {row.unit_test}")
         else:
-            assert asked is not None  # only what is not run here has nothing asked of it
-            own = _judged(check, asked, found)
+            own = _judged(check, [one for one in sought if one.check is check], found)
         yield Verdict(
             suite=suite.name,
             row=row.id_of(check),
@@ -400,18 +372,14 @@ def _verdicts(
             gates=concern == OWN and row.kind in GATING,
             measure=check.measure,
             unit=unit,
-            wanted=check.wanted(unit),
-            value=own.value,
-            verdict=own.verdict,
-            why=own.why,
-            seeds=0 if asked is None else asked.seeds,
-            tried=own.tried,
-            runs=own.runs,
+            wanted=check.wanted.told(unit),
+            seeds=_runs_of(row, seeds) if sought else 0,
             asked_seeds=row.seeds,
             about=row.about,
             source=row.source,
             note=" ".join(text for text in (row.note, row.deviation and f"Deviation: {row.deviation}") if text),
-            margin=check.margin(own.value),
+            margin=check.wanted.margin(own.value),
+            **vars(own),
         )
 
 
@@ -432,31 +400,29 @@ class _Judged:
     runs: int = 0
 
 
-def _judged(check: Check, asked: _Asked, found: _Found) -> _Judged:
+def _judged(check: Check, runs: Sequence[_Sought], found: _Found) -> _Judged:
     values: list[float | str] = []
     untried: list[str] = []
-    missed = ""
-    runs = [one for one in asked.sought if one.check is check]
+    missed: list[str] = []
     for one in runs:
         value = one.untried if one.text is None else found[_key(one.timed, one.text)]
-        base = None if one.baseline is None else found[_key(one.timed, one.baseline)]
+        base = 1.0 if one.baseline is None else found[_key(one.timed, one.baseline)]
         if isinstance(value, NotTriedError):
             untried.append(str(value))
         elif isinstance(value, NotSeenError) or isinstance(base, NotSeenError):
-            missed = missed or str(value if isinstance(value, NotSeenError) else base)
-        elif value is None or (one.baseline is not None and base is None):
-            missed = missed or "did not happen while the run lasted"
-        elif isinstance(base, int | float) and isinstance(value, int | float):
-            if base == 0:
-                missed = missed or "the run to compare with has nothing of it"
-            else:
-                values.append(value / base)
-        else:
+            missed.append(str(value if isinstance(value, NotSeenError) else base))
+        elif value is None or base is None:
+            missed.append("did not happen while the run lasted")
+        elif isinstance(value, str) or not isinstance(base, int | float):
             values.append(value)
+        elif base == 0:
+            missed.append("the run to compare with has nothing of it")
+        else:
+            values.append(value / base)
     tried = len(runs) - len(untried)
     if missed:
-        return _Judged(None, MISSED, missed, tried, len(runs))
+        return _Judged(None, MISSED, missed[0], tried, len(runs))
     if not values:
         return _Judged(None, NOT_TRIED, untried[0], tried, len(runs))
-    verdict = MEASURED if not check.asks else PASSED if all(map(check.holds, values)) else MISSED
-    return _Judged(check.worst(values), verdict, "", tried, len(runs))
+    verdict = MEASURED if not check.wanted else PASSED if all(map(check.wanted.holds, values)) else MISSED
+    return _Judged(check.wanted.worst(values), verdict, "", tried, len(runs))

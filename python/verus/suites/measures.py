@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 import numpy as np
 
 from verus import _verus
 from verus.suites.bbr_states import STATE_MEASURES
-from verus.suites.seen import METRICS, RECORDS, SERIES, Array, Measure, NotSeenError, Seen
+from verus.suites.seen import METRICS, RECORDS, Array, Measure, NotSeenError, Seen, measured
+
+#: Measures of when something ends: a run lasts some times as long as the latest that a check allows.
+ENDS = ("completion", "session_end")
+
+#: Every quantity by name.
+MEASURES: dict[str, Measure] = {}
 
 
+@measured(
+    MEASURES, "s", "when the flow's transfer had been delivered completely, from the beginning of the run", METRICS
+)
 def _completion(seen: Seen) -> float | None:
     if seen.own.get("completions") is None:
         raise NotSeenError("the flow has no transfer that ends")
@@ -19,14 +26,18 @@ def _completion(seen: Seen) -> float | None:
     return float(seen.scenario["flows"][seen.flow].get("start_s", 0.0)) + float(seen.own["completion_mean_s"])
 
 
-def _median_completion(seen: Seen) -> float | None:
-    connections = seen.outcome["connections"]
-    chosen = np.asarray(connections["flow"]) == seen.flow
-    took = (np.asarray(connections["end_s"]) - np.asarray(connections["start_s"]))[chosen]
-    took = took[~np.isnan(took)]
-    return float(np.median(took)) if len(took) else None
+@measured(MEASURES, "ms", "how long a measured frame of the flow's media takes, on average")
+def _frame_delay_mean(seen: Seen) -> float | None:
+    # Frames that are still to come would be the latest.
+    return None if _session_end(seen) is None else 1e3 * float(seen.own["completion_mean_s"])
 
 
+@measured(MEASURES, "ms", "how long a measured frame of the flow's media takes at the most")
+def _frame_delay_max(seen: Seen) -> float | None:
+    return None if _session_end(seen) is None else 1e3 * float(seen.own["completion_max_s"])
+
+
+@measured(MEASURES, "s", "when the last frame of the flow's media had arrived, from the beginning of the run")
 def _session_end(seen: Seen) -> float | None:
     connections = seen.outcome["connections"]
     ends = np.asarray(connections["end_s"], dtype=float)[np.asarray(connections["flow"]) == seen.flow]
@@ -35,34 +46,28 @@ def _session_end(seen: Seen) -> float | None:
     return None if np.isnan(ends[-1]) else float(ends[-1])
 
 
-def _frame_delay(key: str) -> Callable[[Seen], float | None]:
-    def of(seen: Seen) -> float | None:
-        # Frames that are still to come would be the latest.
-        if _session_end(seen) is None:
-            return None
-        return 1e3 * float(seen.own[key])
-
-    return of
-
-
-def _of_link(name: str) -> Callable[[Seen], float | None]:
-    def of(seen: Seen) -> float | None:
-        found = seen.metrics.get(name)
-        return None if found is None else float(found)
-
-    return of
+@measured(MEASURES, "s", "median time that a file of the flow takes")
+def _median_completion(seen: Seen) -> float | None:
+    connections = seen.outcome["connections"]
+    chosen = np.asarray(connections["flow"]) == seen.flow
+    took = (np.asarray(connections["end_s"]) - np.asarray(connections["start_s"]))[chosen]
+    took = took[~np.isnan(took)]
+    return float(np.median(took)) if len(took) else None
 
 
+@measured(MEASURES, "", "share of what the link could carry that it carried, all flows together")
 def _utilization(seen: Seen) -> float:
     flows = len(seen.scenario["flows"])
     carried = sum(float(np.nansum(seen.over_time("throughput_mbps", flow)[seen.during])) for flow in range(flows))
     return carried / float(np.sum(seen.capacity[seen.during]))
 
 
+@measured(MEASURES, "Mbit/s", "what the link carried of the flow")
 def _throughput(seen: Seen) -> float:
     return float(np.nanmean(seen.over_time("throughput_mbps")[seen.during]))
 
 
+@measured(MEASURES, "", "the flow's throughput over an equal part of the link")
 def _fair_share(seen: Seen) -> float:
     """Where all have the same, 1."""
     return _throughput(seen) * len(seen.scenario["flows"]) / float(np.mean(seen.capacity[seen.during]))
@@ -81,10 +86,12 @@ def _shares(seen: Seen) -> Array:
     return np.array([seen.over_time("throughput_mbps", flow)[seen.during] for flow in flows])
 
 
+@measured(MEASURES, "", "Jain's index of the flows' throughput")
 def _jain(seen: Seen) -> float:
     return _index(np.nanmean(_shares(seen), axis=1))
 
 
+@measured(MEASURES, "", "Jain's index of the flows' throughput in each second, on average")
 def _jain_1s(seen: Seen) -> float:
     shares = _shares(seen)
     bins = round(1e3 / float(seen.scenario["bin_ms"]))
@@ -92,6 +99,7 @@ def _jain_1s(seen: Seen) -> float:
     return float(np.mean([_index(np.nanmean(second, axis=1)) for second in seconds]))
 
 
+@measured(MEASURES, "", "mean queueing delay of the flow's packets over its round trip without a queue")
 def _queue_per_rtt(seen: Seen) -> float:
     carried = np.nan_to_num(seen.over_time("throughput_mbps"))[seen.during]
     waited = np.nan_to_num(seen.over_time("qdelay_ms"))[seen.during]
@@ -110,6 +118,7 @@ def _carried_and_waited(seen: Seen) -> tuple[Array, Array]:
     return carried, waited
 
 
+@measured(MEASURES, "packets", "packets at the bottleneck on average, that under way into the link included")
 def _queue_packets(seen: Seen) -> float:
     """Little's law, in each bin."""
     carried, waited = _carried_and_waited(seen)
@@ -117,6 +126,7 @@ def _queue_packets(seen: Seen) -> float:
     return kilobits * 1e3 / 8 / float(seen.scenario["packet_bytes"])
 
 
+@measured(MEASURES, "packets", "packets that a flow believes to have queued, on average")
 def _believed_packets(seen: Seen) -> float:
     flows = range(len(seen.scenario["flows"]))
     return float(np.mean([float(np.nanmean(seen.over_time("queued_packets", flow)[seen.during])) for flow in flows]))
@@ -131,29 +141,35 @@ def _waited_ms(seen: Seen) -> Array:
     return found
 
 
+@measured(MEASURES, "ms", "median over time of the queueing delay of all flows' packets")
 def _queue_ms(seen: Seen) -> float:
     """The median over time, which short drains do not move."""
     return float(np.median(_waited_ms(seen)))
 
 
+@measured(MEASURES, "ms", "mean over time of the queueing delay of all flows' packets")
 def _queue_mean_ms(seen: Seen) -> float:
     return float(np.mean(_waited_ms(seen)))
 
 
+@measured(MEASURES, "", "mean round trip over the flow's round trip without a queue")
 def _rtt_ratio(seen: Seen) -> float:
     carried, waited = _carried_and_waited(seen)
     return 1 + float(np.sum(carried * waited) / np.sum(carried)) / 1e3 / seen.base_rtt_s
 
 
+@measured(MEASURES, "marks", "the flow's mean window times its mean share of marks: marks in a round trip")
 def _window_by_marks(seen: Seen) -> float:
     window, alpha = (np.nanmean(seen.over_time(name)[seen.during]) for name in ("window_packets", "alpha"))
     return float(window * alpha)
 
 
+@measured(MEASURES, "packets", "packets that the flow sent again", METRICS)
 def _retransmissions(seen: Seen) -> float:
     return float(seen.own["retransmitted"])
 
 
+@measured(MEASURES, "ms", "variation of the flow's round trips at the end (RTTVAR of RFC 9002)", RECORDS)
 def _rtt_variation(seen: Seen) -> float:
     """RTTVAR of RFC 9002, section 5.3, after the last acknowledgement, from each packet's own."""
     sent, acked = seen.packets("sent_ms"), seen.packets("acked_ms")
@@ -169,6 +185,7 @@ def _rtt_variation(seen: Seen) -> float:
     return variation
 
 
+@measured(MEASURES, "ms", "95th percentile of the flow's queueing delay", RECORDS)
 def _qdelay_p95(seen: Seen) -> float:
     waited = seen.packets("departed_ms") - seen.packets("sent_ms")
     waited = waited[~np.isnan(waited)]
@@ -177,11 +194,7 @@ def _qdelay_p95(seen: Seen) -> float:
     return float(np.quantile(waited, 0.95))
 
 
-def _sent_per_second(seen: Seen) -> float:
-    start, end = seen.interval
-    return len(seen.packets("sent_ms")) / (end - start)
-
-
+@measured(MEASURES, "", "share of the flow's packets that were dropped", RECORDS)
 def _loss(seen: Seen) -> float:
     sent = seen.packets("sent_ms")
     if not len(sent):
@@ -189,10 +202,28 @@ def _loss(seen: Seen) -> float:
     return float(np.sum(~np.isnan(seen.packets("dropped_ms")))) / len(sent)
 
 
+@measured(MEASURES, "", "share of all packets that were dropped", METRICS)
+def _loss_rate(seen: Seen) -> float | None:
+    found: float | None = seen.metrics["loss_rate"]
+    return found
+
+
+@measured(MEASURES, "1/s", "packets that the flow sent", RECORDS)
+def _packets_per_second(seen: Seen) -> float:
+    start, end = seen.interval
+    return len(seen.packets("sent_ms")) / (end - start)
+
+
 #: Over how many bins of 100 ms the rate is taken, where it must be reached again.
 _STEADY_BINS = 5
 
 
+@measured(
+    MEASURES,
+    "s",
+    "time after `from_s` until the flow has `share` (0.9) of the link's rate over half a second",
+    options=("share",),
+)
 def _recovery(seen: Seen) -> float | None:
     start, _ = seen.interval
     share = float(seen.options.get("share", 0.9))
@@ -206,71 +237,4 @@ def _recovery(seen: Seen) -> float | None:
     return float(seen.times[chosen][0] + first * float(seen.scenario["bin_ms"]) / 1e3 - start)
 
 
-#: Measures of when something ends: a run lasts some times as long as the latest that a check allows.
-ENDS = ("completion", "session_end")
-
-#: Every quantity by name.
-MEASURES: Mapping[str, Measure] = {
-    "completion": Measure(
-        "s",
-        "when the flow's transfer had been delivered completely, from the beginning of the run",
-        METRICS,
-        _completion,
-    ),
-    "frame_delay_mean": Measure(
-        "ms",
-        "how long a measured frame of the flow's media takes, on average",
-        SERIES,
-        _frame_delay("completion_mean_s"),
-    ),
-    "frame_delay_max": Measure(
-        "ms",
-        "how long a measured frame of the flow's media takes at the most",
-        SERIES,
-        _frame_delay("completion_max_s"),
-    ),
-    "session_end": Measure(
-        "s", "when the last frame of the flow's media had arrived, from the beginning of the run", SERIES, _session_end
-    ),
-    "median_completion": Measure("s", "median time that a file of the flow takes", SERIES, _median_completion),
-    "utilization": Measure(
-        "", "share of what the link could carry that it carried, all flows together", SERIES, _utilization
-    ),
-    "throughput": Measure("Mbit/s", "what the link carried of the flow", SERIES, _throughput),
-    "fair_share": Measure("", "the flow's throughput over an equal part of the link", SERIES, _fair_share),
-    "jain": Measure("", "Jain's index of the flows' throughput", SERIES, _jain),
-    "jain_1s": Measure("", "Jain's index of the flows' throughput in each second, on average", SERIES, _jain_1s),
-    "queue_per_rtt": Measure(
-        "", "mean queueing delay of the flow's packets over its round trip without a queue", SERIES, _queue_per_rtt
-    ),
-    "queue_packets": Measure(
-        "packets", "packets at the bottleneck on average, that under way into the link included", SERIES, _queue_packets
-    ),
-    "believed_packets": Measure(
-        "packets", "packets that a flow believes to have queued, on average", SERIES, _believed_packets
-    ),
-    "queue_ms": Measure("ms", "median over time of the queueing delay of all flows' packets", SERIES, _queue_ms),
-    "queue_mean_ms": Measure(
-        "ms", "mean over time of the queueing delay of all flows' packets", SERIES, _queue_mean_ms
-    ),
-    "rtt_ratio": Measure("", "mean round trip over the flow's round trip without a queue", SERIES, _rtt_ratio),
-    "window_by_marks": Measure(
-        "marks", "the flow's mean window times its mean share of marks: marks in a round trip", SERIES, _window_by_marks
-    ),
-    "retransmissions": Measure("packets", "packets that the flow sent again", METRICS, _retransmissions),
-    "rtt_variation": Measure(
-        "ms", "variation of the flow's round trips at the end (RTTVAR of RFC 9002)", RECORDS, _rtt_variation
-    ),
-    "qdelay_p95": Measure("ms", "95th percentile of the flow's queueing delay", RECORDS, _qdelay_p95),
-    "loss": Measure("", "share of the flow's packets that were dropped", RECORDS, _loss),
-    "loss_rate": Measure("", "share of all packets that were dropped", METRICS, _of_link("loss_rate")),
-    "packets_per_second": Measure("1/s", "packets that the flow sent", RECORDS, _sent_per_second),
-    "recovery": Measure(
-        "s",
-        "time after `from_s` until the flow has `share` (0.9) of the link's rate over half a second",
-        SERIES,
-        _recovery,
-        options=("share",),
-    ),
-    **STATE_MEASURES,
-}
+MEASURES |= STATE_MEASURES

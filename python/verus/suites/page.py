@@ -21,8 +21,7 @@ from verus.report.page import Page, Section, to_html
 from verus.report.printable import rows
 from verus.suites import Suite
 from verus.suites.judge import NOT_RUN, Verdict
-from verus.suites.results import to_csv, to_markdown
-from verus.suites.show import NOTE, by_row, cell, sums, told
+from verus.suites.show import NOTE, by_row, cell, names, sums, to_csv, to_markdown, told
 
 #: What the page says of a suite, beside its rows.
 _TOLD = ("name", "title", "about", "source", "differences")
@@ -84,16 +83,11 @@ def _section(suite: Suite, labels: Mapping[str, str], verdicts: Sequence[Verdict
     body: list[Line] = []
     for row, each in by_row(suite, verdicts).items():
         first = next(iter(each.values()))
+        name, kind, asked = names(row, each)
         reason = first.why if first.verdict == NOT_RUN else ""
-        body.append(
-            [
-                Cell(row.partition("/")[2], hint=first.source),
-                Cell(first.about, "text", small=" ".join(filter(None, (first.note, reason)))),
-                Cell(first.kind, "text"),
-                first.wanted or first.unit,
-                *(_cell(each[label]) if label in each else "" for label in labels),
-            ]
-        )
+        about = Cell(first.about, "text", small=" ".join(filter(None, (first.note, reason))))
+        cells = (_cell(each.get(label)) for label in labels)
+        body.append([Cell(name, hint=first.source), about, Cell(kind, "text"), asked, *cells])
     words = [suite.about, f"Source: {suite.source}."]
     if suite.differences:
         words.append(f"Where the source does otherwise: {suite.differences}")
@@ -106,10 +100,10 @@ def _section(suite: Suite, labels: Mapping[str, str], verdicts: Sequence[Verdict
 def _margins(suite: Suite, labels: Sequence[str], verdicts: Sequence[Verdict]) -> list[Figure]:
     """How far each sender is from each threshold; nothing where none has one that a ratio can be taken of."""
     cells = [
-        {"x": label, "y": row.partition("/")[2], "value": min(max(each[label].margin or 0.0, 1 / _FAR), _FAR)}
+        {"x": label, "y": row.partition("/")[2], "value": min(max(one.margin, 1 / _FAR), _FAR)}
         for row, each in by_row(suite, verdicts).items()
         for label in labels
-        if label in each and each[label].margin is not None
+        if (one := each.get(label)) is not None and one.margin is not None
     ]
     if not cells:
         return []
@@ -136,7 +130,8 @@ def _margins(suite: Suite, labels: Sequence[str], verdicts: Sequence[Verdict]) -
 _FAR = 5.0
 
 
-def _cell(verdict: Verdict) -> Cell:
-    hint = told(verdict) if verdict.verdict == NOT_RUN or verdict.failed else ""
+def _cell(verdict: Verdict | None) -> Cell:
     text = cell(verdict)
-    return Cell(Markup("<b>{}</b>").format(text) if verdict.failed else text, hint=hint)
+    if verdict is None or not (verdict.verdict == NOT_RUN or verdict.failed):
+        return Cell(text)
+    return Cell(Markup("<b>{}</b>").format(text) if verdict.failed else text, hint=told(verdict))

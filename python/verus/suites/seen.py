@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -147,3 +147,18 @@ class Measure:
                 raise FieldError(f"options.{name}", f"is none of {', '.join(known)}")
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise FieldError(f"options.{name}", f"must be a number, not {value!r}")
+
+
+Quantity = TypeVar("Quantity", bound=Callable[[Seen], "float | str | None"])
+
+
+def measured(
+    into: dict[str, Measure], unit: str, about: str, keeps: str = SERIES, **more: Any
+) -> Callable[[Quantity], Quantity]:
+    """Makes a function a quantity, which has the function's name without the underscore before it."""
+
+    def add(of: Quantity) -> Quantity:
+        into[of.__name__.removeprefix("_")] = Measure(unit, about, keeps, of, **more)
+        return of
+
+    return add

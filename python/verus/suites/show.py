@@ -1,4 +1,4 @@
-"""Verdicts as people read them on a terminal: a table for each suite, and what they come to."""
+"""Verdicts in letters: one by one, and as tables of a terminal, a document and a program."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from verus.report import grid
 from verus.report.grid import Grid
 from verus.report.printable import line
 from verus.suites import Suite
@@ -24,32 +25,26 @@ NOTE = (
 )
 
 
-def value(verdict: Verdict) -> str:
-    """The value, without its unit.
+def shown(found: float | str | None) -> str:
+    """Three significant digits, of the six that results keep.
 
     Example:
-        >>> from verus.suites.judge import Verdict
         >>> shown(8.16543), shown(0.98123), shown(None), shown("DRAIN")
         ('8.17', '0.981', '–', 'DRAIN')
     """
-    return shown(verdict.value)
-
-
-def shown(found: float | str | None) -> str:
-    """Three significant digits, of the six that results keep."""
     if found is None or isinstance(found, str):
         return found or "–"
     kept = float(f"{found:.6g}")
     return f"{kept:.3g}" if abs(kept) < 1000 else f"{kept:.0f}"
 
 
-def cell(verdict: Verdict) -> str:
+def cell(verdict: Verdict | None) -> str:
     """A value with its sign."""
-    if verdict.verdict == NOT_APPLICABLE:
+    if verdict is None or verdict.verdict == NOT_APPLICABLE:
         return ""
     if verdict.verdict in (NOT_RUN, NOT_TRIED):
         return SIGNS[verdict.verdict]
-    text = f"{value(verdict)} {SIGNS[verdict.verdict]}".strip()
+    text = f"{shown(verdict.value)} {SIGNS[verdict.verdict]}".strip()
     if 0 < verdict.tried < verdict.runs:
         text += f", tried in {verdict.tried} of {verdict.runs}"
     return f"({text})" if verdict.concerns == COMPARED else text
@@ -60,17 +55,24 @@ def told(verdict: Verdict) -> str:
     if verdict.verdict in (NOT_TRIED, NOT_RUN, NOT_APPLICABLE):
         return f"{verdict.verdict}: {verdict.why}"
     unit = f" {verdict.unit}" if verdict.unit else ""
-    found = verdict.why if verdict.value is None else f"{value(verdict)}{unit}"
+    found = verdict.why if verdict.value is None else f"{shown(verdict.value)}{unit}"
     return f"{found}; asked: {verdict.wanted}" if verdict.wanted else found
 
 
-def by_row(suite: Suite, verdicts: Sequence[Verdict]) -> dict[str, dict[str, Verdict]]:
-    """The verdicts of a suite, by row and then by sender; rows that concern none of them are left out."""
+def by_row(suite: Suite, verdicts: Sequence[Verdict], *, run: bool = False) -> dict[str, dict[str, Verdict]]:
+    """The verdicts of a suite, by row and then by sender, of the rows that concern one, or that were `run`."""
     found: dict[str, dict[str, Verdict]] = {}
     for verdict in verdicts:
         if verdict.suite == suite.name:
             found.setdefault(verdict.row, {})[verdict.label] = verdict
-    return {row: each for row, each in found.items() if any(one.verdict != NOT_APPLICABLE for one in each.values())}
+    left_out = {NOT_APPLICABLE, *([NOT_RUN] if run else [])}
+    return {row: each for row, each in found.items() if {one.verdict for one in each.values()} - left_out}
+
+
+def names(row: str, each: Mapping[str, Verdict]) -> list[str]:
+    """What stands before a row's cells: its name within the suite, its kind, and what is asked."""
+    first = next(iter(each.values()))
+    return [row.partition("/")[2], first.kind, first.wanted or first.unit]
 
 
 def counted(verdicts: Sequence[Verdict]) -> dict[str, str]:
@@ -96,8 +98,7 @@ def tables(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> Iterator[Ren
     """A heading and a table for each suite, then what could not be run and why, and the sums."""
     labels = list(dict.fromkeys(verdict.label for verdict in verdicts))
     for suite in suites:
-        rows = by_row(suite, verdicts)
-        rows = {row: each for row, each in rows.items() if any(one.verdict != NOT_RUN for one in _own(each))}
+        rows = by_row(suite, verdicts, run=True)
         if not rows:
             continue
         yield Text.assemble((line(suite.title), "bold"), f"  ·  {line(suite.source)}", overflow="fold")
@@ -108,12 +109,8 @@ def tables(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> Iterator[Ren
         for label in labels:
             table.add_column(line(label), justify="right")
         for row, each in rows.items():
-            first = next(iter(_own(each)))
-            asked = first.wanted or first.unit
-            cells = [
-                Text(line(cell(each[label])), style=_style(each[label])) if label in each else "" for label in labels
-            ]
-            table.add_row(line(row.partition("/")[2]), first.kind, line(asked), *cells)
+            cells = (Text(line(cell(each.get(label))), style=_style(each.get(label))) for label in labels)
+            table.add_row(*map(line, names(row, each)), *cells)
         yield table
     yield from _not_run(verdicts)
     yield _look(sums({label: line(label) for label in labels}, verdicts).terminal())
@@ -125,14 +122,10 @@ def _look(table: Table) -> Table:
     return table
 
 
-def _own(each: dict[str, Verdict]) -> Iterator[Verdict]:
-    return (one for one in each.values() if one.verdict != NOT_APPLICABLE)
-
-
-def _style(verdict: Verdict) -> str:
-    if verdict.failed:
+def _style(verdict: Verdict | None) -> str:
+    if verdict is not None and verdict.failed:
         return "bold red"
-    return "dim" if verdict.concerns == COMPARED or verdict.verdict == NOT_RUN else ""
+    return "dim" if verdict is not None and (verdict.concerns == COMPARED or verdict.verdict == NOT_RUN) else ""
 
 
 def _not_run(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
@@ -154,3 +147,35 @@ def sums(names: Mapping[str, str], verdicts: Sequence[Verdict]) -> Grid:
     found = {name: counted([one for one in verdicts if one.label == label]) for label, name in names.items()}
     heads = ["sender", *next(iter(found.values()), {})]
     return Grid(heads=heads, rows=[[name, *own.values()] for name, own in found.items()])
+
+
+def to_csv(verdicts: Sequence[Verdict]) -> str:
+    """A line for each row that was run, of fewer columns than `--json` has."""
+    rows: list[Sequence[object]] = [
+        ("row", "scheme", "concerns", "kind", "asked", "value", "verdict", "seeds", "tried", "runs")
+    ]
+    for one in verdicts:
+        if one.verdict not in (NOT_APPLICABLE, NOT_RUN):
+            value = f"{one.value:.6g}" if isinstance(one.value, int | float) else one.value or ""
+            own = (one.row, one.scheme, one.concerns, one.kind, one.wanted, value, one.verdict)
+            rows.append((*own, one.seeds, one.tried, one.runs))
+    return grid.to_csv(rows)
+
+
+def to_markdown(suites: Sequence[Suite], verdicts: Sequence[Verdict]) -> str:
+    """What each sender comes to, and a table for each suite, whose name is the first head of it."""
+    schemes = {verdict.label: f"`{verdict.scheme}`" for verdict in verdicts}
+    grids = [sums(schemes, verdicts)]
+    for suite in suites:
+        body = []
+        for row, each in by_row(suite, verdicts, run=True).items():
+            name, *others = names(row, each)
+            body.append([f"`{name}`", *others, *(cell(each.get(label)) for label in schemes)])
+        if body:
+            grids.append(Grid(heads=[suite.name, "kind", "asked", *schemes.values()], rows=body))
+    return "\n\n".join("\n".join(map(_narrow, one.markdown())) for one in grids) + "\n"
+
+
+def _narrow(line: str) -> str:
+    """The line with one space in a cell that says nothing."""
+    return line.replace("|  |", "| |").replace("|  |", "| |")

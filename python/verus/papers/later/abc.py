@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from verus.lab.scenario import Run
 from verus.papers.claims import RECORDINGS
+from verus.papers.published import listed
 from verus.papers.reproduction import Column, Found, Place, Reproduction, Table
 from verus.report import figures
 from verus.report.figures import Figure
@@ -72,9 +71,10 @@ EVERYONE = {**ENTRIES, **BESIDE}
 @cache
 def published() -> Mapping[tuple[str, str], tuple[float, float]]:
     """(place, the figure's name of a scheme) → share of the capacity used, 95th percentile of delay in ms."""
-    text = (resources.files("verus.papers.later") / "abc.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
-    return {(row["figure"], row["scheme"]): (float(row["utilization"]), float(row["p95_ms"])) for row in rows}
+    return {
+        (row["figure"], row["scheme"]): (float(row["utilization"]), float(row["p95_ms"]))
+        for row in listed("verus.papers.later", "abc.csv")
+    }
 
 
 def runs(column: Column) -> list[Run]:

@@ -12,18 +12,17 @@ bytes for a Verus packet, 1504 for a Cubic one, 1504 for an opportunity.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any
 
 from verus.lab.scenario import Contestant, Run, distinct
 from verus.papers.claims import RECORDINGS
+from verus.papers.published import listed
 from verus.papers.reproduction import Column, Found, Place, Reproduction, Table
 from verus.report import figures
 from verus.report.figures import Figure
@@ -75,10 +74,9 @@ class Published:
 @cache
 def published() -> Mapping[tuple[str, int | None], Mapping[str, Published]]:
     """(place, R or None for Cubic) → column (``report``, ``saved``) → numbers."""
-    text = (resources.files("verus.papers.later") / "cs244.csv").read_text(encoding="utf-8")
     places = {place.recording.rpartition("/")[2]: name for name, place in CHANNELS.items()}
     cells: dict[tuple[str, int | None], dict[str, Published]] = {}
-    for row in csv.DictReader(line for line in text.splitlines() if not line.startswith("#")):
+    for row in listed("verus.papers.later", "cs244.csv"):
         key = (places[row["trace"]], int(row["ratio"]) if row["ratio"] else None)
         cells.setdefault(key, {})[row["column"]] = Published(float(row["throughput_mbps"]), float(row["delay_ms"]))
     return cells

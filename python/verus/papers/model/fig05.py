@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
 
 from verus.papers.model import trained_models, transition_matrices
-from verus.papers.reproduction import MODEL_PAPER, Column, Found, Reproduction
-from verus.report.figures import Figure
-
-
-def compute(column: Column) -> Any:
-    """The matrix by quantization."""
-    return {"1": transition_matrices.compute(column, 1)}
+from verus.papers.reproduction import MODEL_PAPER, Found, Reproduction
 
 
 def measure(found: Found) -> Mapping[str, float | None]:
@@ -30,11 +24,6 @@ def measure(found: Found) -> Mapping[str, float | None]:
     }
 
 
-def draw(found: Found) -> Sequence[Figure]:
-    """As the paper: the first ten steps, and the second of them."""
-    return transition_matrices.draw(found, 1, "fig05")
-
-
 EXPERIMENT = Reproduction(
     name="model-fig05",
     title="Fig. 5: the state transition matrix at 1 ms",
@@ -49,7 +38,7 @@ EXPERIMENT = Reproduction(
         f"below the median of w, and from it on. {trained_models.SET_UP}"
     ),
     channels=trained_models.CHANNELS,
-    compute=compute,
+    compute=partial(transition_matrices.compute, steps=(1,)),
     measure=measure,
-    draw=draw,
+    draw=partial(transition_matrices.draw, quantization_ms=1, name="fig05"),
 ).experiment()

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
 
 from verus.papers.model import trained_models, transition_matrices
-from verus.papers.reproduction import MODEL_PAPER, Column, Found, Reproduction
-from verus.report.figures import Figure
-
-
-def compute(column: Column) -> Any:
-    """The matrices by quantization."""
-    return {str(step): transition_matrices.compute(column, step) for step in (1, 10)}
+from verus.papers.reproduction import MODEL_PAPER, Found, Reproduction
 
 
 def measure(found: Found) -> Mapping[str, float | None]:
@@ -28,11 +22,6 @@ def measure(found: Found) -> Mapping[str, float | None]:
     }
 
 
-def draw(found: Found) -> Sequence[Figure]:
-    """As the paper: the first ten steps, and the second of them."""
-    return transition_matrices.draw(found, 10, "fig06")
-
-
 EXPERIMENT = Reproduction(
     name="model-fig06",
     title="Fig. 6: the state transition matrix at 10 ms",
@@ -43,7 +32,7 @@ EXPERIMENT = Reproduction(
     ),
     set_up=f"{transition_matrices.READING} {trained_models.SET_UP}",
     channels=trained_models.CHANNELS,
-    compute=compute,
+    compute=partial(transition_matrices.compute, steps=(1, 10)),
     measure=measure,
-    draw=draw,
+    draw=partial(transition_matrices.draw, quantization_ms=10, name="fig06"),
 ).experiment()

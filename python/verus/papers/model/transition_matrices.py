@@ -31,7 +31,12 @@ READING = (
 )
 
 
-def compute(column: Column, quantization_ms: int) -> dict[str, Any]:
+def compute(column: Column, steps: Sequence[int]) -> dict[str, dict[str, Any]]:
+    """By quantization in ms, the matrix."""
+    return {str(step): _computed(column, step) for step in steps}
+
+
+def _computed(column: Column, quantization_ms: int) -> dict[str, Any]:
     """The region, how often the chain is in each of its states, and how often it stays in its step of d."""
     path = trained_models.model(column, [1], quantization_ms=quantization_ms)
     about = trained_models.about(path)

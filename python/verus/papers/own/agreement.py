@@ -20,22 +20,23 @@ from verus.lab.runner import Progress
 from verus.lab.scenario import PAPER_QUEUE, Contestant, Run, make_run
 from verus.papers.experiment import Options, Work
 from verus.papers.own import side_by_side
-from verus.papers.recordings import locate
+from verus.papers.recordings import find_recordings
 from verus.papers.reproduction import interval
 from verus.papers.target import Check
+from verus.report.wanted import Wanted
 
 SOURCE = "this project's own promise: simulated and real differ by less than this"
 
-#: Recordings by the group that `verus trace fetch` knows them by: file name → label.
+#: Recordings, and what tables call them.
 TRACES = {
-    "camp_ped_2min": ("cs244-2017", "campus"),
-    "city_drive_2min": ("cs244-2017", "city"),
-    "highway_drive_2min": ("cs244-2017", "highway"),
-    "Verizon-LTE-short.down": ("mahimahi", "Verizon LTE"),
-    "TMobile-LTE-driving.down": ("cs244-2017", "T-Mobile LTE"),
-    "TMobile-UMTS-driving.down": ("mahimahi", "T-Mobile UMTS"),
-    "TMobile-LTE-driving.up": ("cs244-2017", "T-Mobile LTE up"),
-    "ATT-LTE-driving-2016.down": ("cs244-2017", "AT&T LTE"),
+    "cs244-2017/camp_ped_2min": "campus",
+    "cs244-2017/city_drive_2min": "city",
+    "cs244-2017/highway_drive_2min": "highway",
+    "mahimahi/Verizon-LTE-short.down": "Verizon LTE",
+    "cs244-2017/TMobile-LTE-driving.down": "T-Mobile LTE",
+    "mahimahi/TMobile-UMTS-driving.down": "T-Mobile UMTS",
+    "cs244-2017/TMobile-LTE-driving.up": "T-Mobile LTE up",
+    "cs244-2017/ATT-LTE-driving-2016.down": "AT&T LTE",
 }
 
 #: Channels that need no recording.
@@ -120,9 +121,7 @@ def prepare(options: Options) -> Work:
     if options.built_in:
         traces = {name: name for name in BUILT_IN}
     else:
-        traces = {}
-        for name, (group, label) in TRACES.items():
-            traces[label] = locate([name], group=group, folder=options.traces)[name]
+        traces = {TRACES[name]: path for name, path in find_recordings(TRACES, options.traces).items()}
     repeat = options.repeat or REPEAT
     emulated, simulated = runs(traces, seed=options.seed, repeat=repeat)
     settings = {
@@ -146,91 +145,51 @@ def prepare(options: Options) -> Work:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mean:
-    """A mean over repetitions, and half of its 95 % confidence interval (0 for a single one)."""
-
-    value: float
-    half: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Both:
-    """A metric in real time and, where the sender has a like there, in the simulator."""
+    """A metric in real time and, where the sender has a like there, in the simulator: a value for each repetition."""
 
-    real: Mean
-    model: Mean | None
+    real: Sequence[float]
+    model: Sequence[float]
 
     @property
     def ratio(self) -> float | None:
-        """Emulated over simulated."""
-        return None if self.model is None else self.real.value / self.model.value
+        """Emulated over simulated, of the means."""
+        return interval(self.real)[0] / interval(self.model)[0] if self.model else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One sender over one channel, both ways."""
+#: One sender over one channel, both ways: each metric by its name.
+Row = tuple[str, Sender, Mapping[str, Both]]
 
-    trace: str
-    sender: Sender
-    throughput: Both
-    delay: Both
-    delay_p95: Both
-
-
-def mean_of(values: Sequence[float]) -> Mean:
-    """Mean and interval; a single value has one of no width.
-
-    Example:
-        >>> found = mean_of([1.0, 3.0])
-        >>> found.value, round(found.half, 3)
-        (2.0, 12.706)
-    """
-    middle, half = interval(values)
-    return Mean(value=middle, half=0.0 if math.isnan(half) else half)
+THROUGHPUT, DELAY, DELAY_P95 = "throughput_mbps", "qdelay_mean_ms", "qdelay_p95_ms"
 
 
 def table_of(results: Results) -> list[Row]:
     """Every sender over every channel, in the order of running."""
-    measured: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    measured: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for row in results.rows.to_pylist():
-        measured.setdefault((row["part"], row["trace"], row["label"]), []).append(row)
-    found = []
-    for trace in dict.fromkeys(trace for _, trace, _ in measured):
-        for sender in SENDERS:
-
-            def both(key: str, trace: str = trace, sender: Sender = sender) -> Both:
-                real, model = (
-                    mean_of([row[key] for row in own]) if (own := measured.get((part, trace, sender.label))) else None
-                    for part in ("emulated", "simulated")
-                )
-                assert real is not None, "every sender runs in real time"
-                return Both(real=real, model=model)
-
-            found.append(
-                Row(
-                    trace=trace,
-                    sender=sender,
-                    throughput=both("throughput_mbps"),
-                    delay=both("qdelay_mean_ms"),
-                    delay_p95=both("qdelay_p95_ms"),
-                )
-            )
+        measured.setdefault((row["trace"], row["label"], row["part"]), []).append(row)
+    found: list[Row] = []
+    for trace, sender in itertools.product(dict.fromkeys(trace for trace, _, _ in measured), SENDERS):
+        real, model = (measured.get((trace, sender.label, part), []) for part in ("emulated", "simulated"))
+        metrics = {
+            key: Both(real=[row[key] for row in real], model=[row[key] for row in model])
+            for key in (THROUGHPUT, DELAY, DELAY_P95)
+        }
+        found.append((trace, sender, metrics))
     return found
 
 
 def checks(results: Results) -> list[Check]:
     """Throughput and mean queueing delay of every cell, emulated over simulated."""
     found = []
-    for row in table_of(results):
-        sender = row.sender
+    for trace, sender, metrics in table_of(results):
         for what, value, reach in (
-            ("throughput", row.throughput.ratio, sender.throughput),
-            ("mean queueing delay", row.delay.ratio, sender.delay),
+            ("throughput", metrics[THROUGHPUT].ratio, sender.throughput),
+            ("mean queueing delay", metrics[DELAY].ratio, sender.delay),
         ):
-            if value is None:
-                continue
-            name = f"{row.trace}, {sender.label}: {what}, emulated / simulated"
-            found.append(Check(name=name, value=value, low=1 - reach, high=1 + reach, source=SOURCE))
+            if value is not None:
+                name = f"{trace}, {sender.label}: {what}, emulated / simulated"
+                found.append(Check(name=name, value=value, wanted=Wanted(1 - reach, 1 + reach)))
     return found
 
 
@@ -248,27 +207,29 @@ _HEADINGS = (
 )
 
 
-def _cells(row: Row) -> list[str]:
-    def shown(mean: Mean | None, digits: int) -> str:
-        if mean is None:
+def _cells(sender: Sender, metrics: Mapping[str, Both]) -> list[str]:
+    def shown(values: Sequence[float], digits: int) -> str:
+        if not values:
             return "–"
-        return f"{mean.value:.{digits}f} ± {mean.half:.{digits}f}" if mean.half else f"{mean.value:.{digits}f}"
+        middle, half = interval(values)
+        # A single value has no interval, and alike ones have none to speak of.
+        return f"{middle:.{digits}f}" + ("" if math.isnan(half) or not half else f" ± {half:.{digits}f}")
 
     def pair(both: Both, digits: int) -> list[str]:
         ratio = "–" if both.ratio is None else f"{both.ratio:.3f}"
         return [shown(both.real, digits), shown(both.model, digits), ratio]
 
     return [
-        row.sender.label,
-        *pair(row.throughput, 3),
-        *pair(row.delay, 1),
-        shown(row.delay_p95.real, 0),
+        sender.label,
+        *pair(metrics[THROUGHPUT], 3),
+        *pair(metrics[DELAY], 1),
+        shown(metrics[DELAY_P95].real, 0),
     ]
 
 
 def _tables(results: Results) -> dict[str, list[list[str]]]:
-    found = itertools.groupby(table_of(results), key=lambda row: row.trace)
-    return {trace: [_cells(row) for row in own] for trace, own in found}
+    found = itertools.groupby(table_of(results), key=lambda row: row[0])
+    return {trace: [_cells(sender, metrics) for _, sender, metrics in own] for trace, own in found}
 
 
 EXPERIMENT = side_by_side.experiment(

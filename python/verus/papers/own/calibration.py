@@ -25,6 +25,7 @@ from verus.report import figures
 from verus.report.figures import Figure
 from verus.report.grid import paragraphs
 from verus.report.page import Page, Section
+from verus.report.wanted import Wanted
 
 SOURCE = "statistics of the recordings that `verus trace fetch` knows, each with its own paper to cite"
 
@@ -65,15 +66,11 @@ def checks(results: Results) -> list[Check]:
     """Every statistic of every fitted channel against its recording."""
     found = []
     for row in fitted(results):
-        recording = row["recording"]
         for key, (what, relative, least) in FIGURES.items():
-            recorded = recording["figures"][key]
+            recorded = row["recording"]["figures"][key]
             reach = max(relative * abs(recorded), least)
-            name = f"{row['name']}: {what}"
-            value = row["generated"][key]
-            found.append(
-                Check(name=name, value=value, low=recorded - reach, high=recorded + reach, source=recording["name"])
-            )
+            wanted = Wanted(recorded - reach, recorded + reach)
+            found.append(Check(name=f"{row['name']}: {what}", value=row["generated"][key], wanted=wanted))
     return found
 
 

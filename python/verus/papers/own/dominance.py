@@ -11,6 +11,7 @@ ratio of the two, stretch by stretch, as logarithms, with its 95 % confidence in
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,26 +100,17 @@ def order(paths: Mapping[str, Mapping[str, Sequence[Point]]]) -> list[Standing]:
         [('Verus', {}), ('Cubic', {'town': ['Verus']})]
     """
     senders = list(dict.fromkeys(sender for found in paths.values() for sender in found))
-    pairs = {
-        (path, one, other): dominates(found[one], found[other])
+    won = {
+        (path, one, other)
         for path, found in paths.items()
-        for one in senders
-        for other in senders
-        if one != other
+        for one, other in itertools.permutations(senders, 2)
+        if dominates(found[one], found[other])
     }
-
-    def among(path: str, sender: str, *, above: bool) -> list[str]:
-        return [
-            each
-            for each in senders
-            if each != sender and (pairs[path, each, sender] if above else pairs[path, sender, each])
-        ]
-
     standings = [
         Standing(
             sender=sender,
-            beaten={path: found for path in paths if (found := among(path, sender, above=True))},
-            beats={path: found for path in paths if (found := among(path, sender, above=False))},
+            beaten={path: by for path in paths if (by := [each for each in senders if (path, each, sender) in won])},
+            beats={path: of for path in paths if (of := [each for each in senders if (path, sender, each) in won])},
             paths=len(paths),
         )
         for sender in senders

@@ -10,13 +10,10 @@ only.
 
 from __future__ import annotations
 
-import csv
 import itertools
-import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
-from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from verus.endpoints import emulation
@@ -25,8 +22,10 @@ from verus.lab.runner import Progress
 from verus.lab.scenario import Contestant, Run, make_run
 from verus.papers.experiment import Options, Work
 from verus.papers.own import side_by_side
-from verus.papers.recordings import locate
+from verus.papers.published import listed
+from verus.papers.recordings import find_recordings
 from verus.papers.target import Check
+from verus.report.wanted import Wanted
 
 SOURCE = "senders measured behind Mahimahi's mm-link with the 2017 reproduction's RED"
 
@@ -44,59 +43,53 @@ _PACKET = {"verus": 1478, "linux": 1500}
 
 
 @dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What one sender had over one trace, means over the runs."""
+
+    utilization: float
+    qdelay_mean_ms: float
+    qdelay_p95_ms: float
+
+    @classmethod
+    def of(cls, rows: Sequence[Mapping[str, Any]]) -> Measured:
+        """From rows of results, or of `peers.csv`."""
+        return cls(**{name: fmean(float(row[name]) for row in rows) for name in cls.__annotations__})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cell:
     """One sender over one trace, as measured with Mahimahi."""
 
     trace: str
     ack: str
     scheme: str
-    utilization: float
-    qdelay_mean_ms: float
-    qdelay_p95_ms: float
+    theirs: Measured
 
 
 def cells() -> list[Cell]:
     """The measured cells that are run again."""
-    text = (resources.files("verus.papers.own") / "peers.csv").read_text(encoding="utf-8")
     return [
-        Cell(
-            trace=row["trace"],
-            ack=row["ack"],
-            scheme=row["scheme"],
-            **{name: float(row[name]) for name in ("utilization", "qdelay_mean_ms", "qdelay_p95_ms")},
-        )
-        for row in csv.DictReader(text.splitlines())
+        Cell(trace=row["trace"], ack=row["ack"], scheme=row["scheme"], theirs=Measured.of([row]))
+        for row in listed("verus.papers.own", "peers.csv")
     ]
-
-
-def _paths(folder: Path | None) -> dict[str, str]:
-    """The file of every recording that a cell names."""
-    names = dict.fromkeys(itertools.chain.from_iterable((cell.trace, cell.ack) for cell in cells()))
-    found: dict[str, str] = {}
-    for name in names:
-        if name.startswith("rate:"):
-            found[name] = name
-        else:
-            group, _, file = name.partition("/")
-            found[name] = locate([file], group=group, folder=folder)[file]
-    return found
 
 
 def prepare(options: Options) -> Work:
     """Finds the recordings; the work is the runs."""
-    paths = _paths(options.traces)
+    names = itertools.chain.from_iterable((cell.trace, cell.ack) for cell in cells())
+    paths = find_recordings([name for name in names if not name.startswith("rate:")], options.traces)
     repeat = options.repeat or REPEAT
     planned: list[Run] = []
     for cell, number in itertools.product(cells(), range(options.seed, options.seed + repeat)):
         contestant = replace(Contestant.from_scheme(cell.scheme), transport="udp")
         run = make_run(
             trace=cell.trace,
-            path=paths[cell.trace],
+            path=paths.get(cell.trace, cell.trace),
             queue=QUEUE,
             contestant=contestant,
             seed=number,
             duration_s=DURATION_S,
-            ack=paths[cell.ack],
+            ack=paths.get(cell.ack, cell.ack),
             ack_queue=QUEUE,
             packet_bytes=_PACKET[contestant.scheme],
             # Mahimahi's opportunities carry 1504 bytes, of which each packet spends 4 on its device header.
@@ -121,16 +114,15 @@ class Pair:
 
     cell: Cell
     label: str
-    utilization: float
-    qdelay_mean_ms: float
-    qdelay_p95_ms: float
+    ours: Measured
 
     @property
     def near(self) -> bool:
         """Utilization and the 95th percentile are both within reach."""
+        ours, theirs = self.ours, self.cell.theirs
         return (
-            abs(self.utilization - self.cell.utilization) <= UTILIZATION
-            and abs(self.qdelay_p95_ms / self.cell.qdelay_p95_ms - 1) <= DELAY
+            abs(ours.utilization - theirs.utilization) <= UTILIZATION
+            and abs(ours.qdelay_p95_ms / theirs.qdelay_p95_ms - 1) <= DELAY
         )
 
 
@@ -139,20 +131,8 @@ def pairs(results: Results) -> list[Pair]:
     measured: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in results.rows.to_pylist():
         measured.setdefault((row["trace"], row["label"]), []).append(row)
-    found = []
-    for cell in cells():
-        label = Contestant.from_scheme(cell.scheme).label
-        own = measured[cell.trace, label]
-        found.append(
-            Pair(
-                cell=cell,
-                label=label,
-                **{
-                    name: statistics.fmean(row[name] for row in own)
-                    for name in ("utilization", "qdelay_mean_ms", "qdelay_p95_ms")
-                },
-            )
-        )
+    labels = ((cell, Contestant.from_scheme(cell.scheme).label) for cell in cells())
+    found = [Pair(cell=cell, label=label, ours=Measured.of(measured[cell.trace, label])) for cell, label in labels]
     return sorted(found, key=lambda pair: pair.label)
 
 
@@ -163,8 +143,7 @@ def checks(results: Results) -> list[Check]:
             name=f"{label}: traces on which utilization is within {100 * UTILIZATION:g} points and p95 within "
             f"{100 * DELAY:g} %",
             value=float(sum(pair.near for pair in own)),
-            low=ENOUGH,
-            source=SOURCE,
+            wanted=Wanted(ENOUGH),
         )
         for label, own in ((label, list(own)) for label, own in itertools.groupby(pairs(results), lambda p: p.label))
     ]
@@ -176,15 +155,12 @@ _HEADINGS = ("trace", "used % ours", "measured", "mean ms ours", "measured", "p9
 
 
 def _cells(pair: Pair) -> list[str]:
-    cell = pair.cell
+    both = (pair.ours, pair.cell.theirs)
     return [
-        cell.trace.rpartition("/")[2],
-        f"{100 * pair.utilization:.1f}",
-        f"{100 * cell.utilization:.1f}",
-        f"{pair.qdelay_mean_ms:.0f}",
-        f"{cell.qdelay_mean_ms:.0f}",
-        f"{pair.qdelay_p95_ms:.0f}",
-        f"{cell.qdelay_p95_ms:.0f}",
+        pair.cell.trace.rpartition("/")[2],
+        *(f"{100 * one.utilization:.1f}" for one in both),
+        *(f"{one.qdelay_mean_ms:.0f}" for one in both),
+        *(f"{one.qdelay_p95_ms:.0f}" for one in both),
         "near" if pair.near else "",
     ]
 

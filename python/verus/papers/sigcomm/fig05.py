@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from scipy import stats
 
-from verus.lab.scenario import PAPER_QUEUE, Run
-from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction
+from verus.lab.scenario import PAPER_QUEUE
+from verus.papers.reproduction import SIGCOMM, Found, Reproduction
 from verus.papers.sigcomm import learnt
 from verus.papers.sigcomm.learnt import CHANNELS, REPETITIONS, profiles
 from verus.report.figures import Figure, Spec, grid, short
@@ -16,11 +17,6 @@ from verus.report.figures.chart import axis_of, colors_of
 
 DURATION_S = 60.0
 GREEN, RED = "#2ca02c", "#d62728"
-
-
-def runs(column: Column) -> list[Run]:
-    """One flow, a few times."""
-    return learnt.runs(column, duration_s=DURATION_S)
 
 
 def measure(found: Found) -> Mapping[str, float | None]:
@@ -88,7 +84,7 @@ EXPERIMENT = Reproduction(
         "out."
     ),
     channels=CHANNELS,
-    runs=runs,
+    runs=partial(learnt.runs, duration_s=DURATION_S),
     measure=measure,
     draw=draw,
 ).experiment()

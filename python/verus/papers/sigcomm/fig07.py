@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from verus.lab.scenario import PAPER_QUEUE, Run
-from verus.papers.reproduction import SIGCOMM, Array, Column, Found, Reproduction, Table
+from verus.lab.scenario import PAPER_QUEUE
+from verus.papers.reproduction import SIGCOMM, Array, Found, Reproduction, Table
 from verus.papers.sigcomm import learnt
 from verus.papers.sigcomm.learnt import CHANNELS, REPETITIONS, SETTLED_S, Profile, profiles
 from verus.report.figures import Figure, Spec, grid, heading, short
@@ -20,11 +21,6 @@ DURATION_S = 200.0
 REGION_S = 15.0
 #: Values that a curve is drawn with, at the most.
 DRAWN = 60
-
-
-def runs(column: Column) -> list[Run]:
-    """One flow, a few times."""
-    return learnt.runs(column, duration_s=DURATION_S)
 
 
 #: Steps of the curve's delays.
@@ -167,7 +163,7 @@ EXPERIMENT = Reproduction(
         "second before. Numbers are means over the runs, drawn is the first."
     ),
     channels=CHANNELS,
-    runs=runs,
+    runs=partial(learnt.runs, duration_s=DURATION_S),
     measure=measure,
     tables=tables,
     draw=draw,

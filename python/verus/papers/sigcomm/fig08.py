@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from verus.lab.scenario import PAPER_QUEUE, Run
-from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction, Table
+from verus.lab.scenario import PAPER_QUEUE
+from verus.papers.reproduction import SIGCOMM, Found, Reproduction
 from verus.papers.sigcomm import stationary_phones
-from verus.report.figures import Figure
 
 #: The paper's own word for R here: "setting the Verus R parameter to six leads to throughputs higher than Sprout".
 SCHEMES = ("verus:ratio=6", "sprout", "cubic", "vegas")
-
-
-def runs(column: Column) -> list[Run]:
-    """Every protocol on both networks."""
-    return stationary_phones.runs(column, SCHEMES)
 
 
 def measure(found: Found) -> Mapping[str, float | None]:
@@ -35,11 +30,6 @@ def measure(found: Found) -> Mapping[str, float | None]:
             f"delay-sprout-{end}": delay / sprout.mean("qdelay_mean_ms"),
         }
     return {**values, "lte-more-favourable": over_cubic["LTE"] / over_cubic["3G"]}
-
-
-def tables(found: Found) -> Sequence[Table]:
-    """Throughput and delay of a flow."""
-    return stationary_phones.tables(found)
 
 
 def sentences(found: Found) -> Sequence[str]:
@@ -62,11 +52,6 @@ def _delay(found: Found, place: str, queue: str, label: str) -> float:
     return found.where(place=place, queue=queue, label=label).mean("qdelay_mean_ms")
 
 
-def draw(found: Found) -> Sequence[Figure]:
-    """Throughput against delay, a point for each flow."""
-    return [stationary_phones.scatter(found, name="fig08", title="Throughput and delay on 3G and LTE")]
-
-
 EXPERIMENT = Reproduction(
     name="sigcomm-fig08",
     title="Fig. 8: Verus, Sprout, Cubic and Vegas on 3G and LTE",
@@ -82,9 +67,9 @@ EXPERIMENT = Reproduction(
         "unlimited data and an acknowledgement for each packet."
     ),
     channels=stationary_phones.CHANNELS,
-    runs=runs,
+    runs=partial(stationary_phones.runs, schemes=SCHEMES),
     measure=measure,
-    tables=tables,
+    tables=stationary_phones.tables,
     sentences=sentences,
-    draw=draw,
+    draw=partial(stationary_phones.draw, name="fig08", title="Throughput and delay on 3G and LTE"),
 ).experiment()

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 
-from verus.lab.scenario import Run
-from verus.papers.reproduction import SIGCOMM, Column, Found, Reproduction, Table
+from verus.papers.reproduction import SIGCOMM, Found, Reproduction
 from verus.papers.sigcomm import stationary_phones
-from verus.report.figures import Figure
 
 RATIOS = (2, 4, 6)
-
-
-def runs(column: Column) -> list[Run]:
-    """Each R and Sprout on both networks."""
-    return stationary_phones.runs(column, [*(f"verus:ratio={ratio}" for ratio in RATIOS), "sprout"])
 
 
 def measure(found: Found) -> Mapping[str, float | None]:
@@ -32,16 +26,6 @@ def measure(found: Found) -> Mapping[str, float | None]:
     return values
 
 
-def tables(found: Found) -> Sequence[Table]:
-    """Throughput and delay of a flow."""
-    return stationary_phones.tables(found)
-
-
-def draw(found: Found) -> Sequence[Figure]:
-    """Throughput against delay, a point for each flow."""
-    return [stationary_phones.scatter(found, name="fig09", title="R trades throughput for delay")]
-
-
 EXPERIMENT = Reproduction(
     name="sigcomm-fig09",
     title="Fig. 9: R trades throughput for delay",
@@ -52,8 +36,8 @@ EXPERIMENT = Reproduction(
     ),
     set_up=stationary_phones.SET_UP,
     channels=stationary_phones.CHANNELS,
-    runs=runs,
+    runs=partial(stationary_phones.runs, schemes=[*(f"verus:ratio={ratio}" for ratio in RATIOS), "sprout"]),
     measure=measure,
-    tables=tables,
-    draw=draw,
+    tables=stationary_phones.tables,
+    draw=partial(stationary_phones.draw, name="fig09", title="R trades throughput for delay"),
 ).experiment()

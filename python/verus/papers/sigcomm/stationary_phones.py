@@ -79,7 +79,7 @@ def _table(found: Found, title: str) -> Table:
     return Table(title=title, heads=["", "throughput, Mbit/s", "queueing delay, ms"], rows=rows)
 
 
-def scatter(found: Found, *, name: str, title: str) -> Figure:
+def draw(found: Found, *, name: str, title: str) -> list[Figure]:
     """Throughput against delay, a panel for each network, a point for each flow."""
     deep = found.where(queue=QUEUE)
     rows = deep.points(lambda row: f"{row['place']}: {row['trace']}")
@@ -90,4 +90,4 @@ def scatter(found: Found, *, name: str, title: str) -> Figure:
         f"{QUEUE}, 20 ms of propagation each way. Delay is time in the bottleneck queue. Verus in robust mode."
     )
     x, y = "mean queueing delay, ms", "throughput of a flow, Mbit/s"
-    return figures.points(rows, name=name, title=title, caption=caption, x=x, y=y, log_x=True)
+    return [figures.points(rows, name=name, title=title, caption=caption, x=x, y=y, log_x=True)]

@@ -52,10 +52,9 @@ def congestion(log: Log, *, name: str = "congestion") -> Figure:
         names = [*keys.values(), *(["lost"] if "sent" in keys and log.lost else [])]
         color: Spec = colors_of("line", names, [_COLORS[name] for name in names])
         last = index == len(drawn) - 1
-        x_axis = {"title": "time, s" if last else None, "grid": False}
         scale = {"domain": [begin, end], "nice": False}
         encoding = {
-            "x": {"field": "x", "type": "quantitative", "axis": x_axis, "scale": scale},
+            "x": axis_of("x", "time, s" if last else None, grid=False, scale=scale),
             "y": axis_of("y", axis, tickCount=4),
             "color": color,
         }

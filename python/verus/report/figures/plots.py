@@ -6,10 +6,10 @@ name, as everywhere (`style.named`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, Unpack
 
-from verus.report.figures.chart import Figure, Spec, axis_of, grid, heading, short
+from verus.report.figures.chart import Figure, Spec, axis_of, colors_of, grid, heading, short
 from verus.report.style import dashes, named
 
 Rows = Sequence[Mapping[str, Any]]
@@ -43,8 +43,7 @@ _FEW = 8
 
 def _color(names: Sequence[str]) -> Spec:
     colors = named(names)
-    scale = {"domain": list(colors), "range": list(colors.values())}
-    return {"field": "name", "type": "nominal", "scale": scale, "legend": {"title": None}, "sort": None}
+    return {**colors_of("name", colors, colors.values()), "sort": None}
 
 
 def _strokes(names: Sequence[str]) -> Spec:
@@ -68,21 +67,30 @@ def _axis(
     return {"field": field, "type": "quantitative", "scale": scale, "axis": axis}
 
 
-def _panels(rows: Rows) -> dict[str, list[Mapping[str, Any]]]:
+#: How panels stand whose marks have colours by name.
+_BY_NAME = {"spacing": {"row": 92, "column": 78}, "resolve": {"scale": {"color": "shared"}}}
+
+
+def _figure(
+    words: Words,
+    rows: Rows,
+    drawn: Callable[[list[Mapping[str, Any]]], Spec],
+    *,
+    size: tuple[int, int],
+    columns: int = 2,
+    layout: Spec = _BY_NAME,
+) -> Figure:
+    """A panel for each title in the rows, in which `drawn` says what is made of its own: layers, and data of all."""
     panels: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         panels.setdefault(row.get("panel", ""), []).append(
             {key: short(value) if isinstance(value, float) else value for key, value in row.items()}
         )
-    return panels
-
-
-#: How panels stand whose marks have colours by name.
-_BY_NAME = {"spacing": {"row": 92, "column": 78}, "resolve": {"scale": {"color": "shared"}}}
-
-
-def _figure(words: Words, panels: Sequence[Spec], columns: int, layout: Spec = _BY_NAME) -> Figure:
-    spec = {**grid(panels, columns=words.get("columns", columns)), **layout}
+    width, height = words.get("size", size)
+    specs = [{"width": width, "height": height, **drawn(own)} for own in panels.values()]
+    for spec, title in zip(specs, panels, strict=True):
+        spec["layer"] += heading(title)
+    spec = {**grid(specs, columns=words.get("columns", columns)), **layout}
     return Figure(name=words["name"], title=words["title"], caption=words["caption"], spec=spec)
 
 
@@ -111,38 +119,20 @@ def points(
         mark_size: Of a point, in square pixels.
         **words: What it is called, and how it is laid out.
     """
-    width, height = words.get("size", (380, 260))
     color = _color(_names(rows))
-    panels: list[Spec] = [
-        {
-            "width": width,
-            "height": height,
-            "data": {"values": own},
-            "layer": [
-                {
-                    "mark": {"type": "point", "filled": True, "size": mark_size, "opacity": 0.75},
-                    "encoding": {
-                        "x": _axis("x", words["x"], log=log_x, zero=zero),
-                        "y": _axis("y", words["y"], log=log_y, zero=zero),
-                        "color": color,
-                        "tooltip": [{"field": key} for key in ("name", "x", "y")],
-                    },
-                },
-                *(
-                    _intervals(
-                        _axis("x", words["x"], log=log_x, zero=zero),
-                        _axis("y", words["y"], log=log_y, zero=zero),
-                        color,
-                    )
-                    if any("x_low" in row for row in own)
-                    else ()
-                ),
-                *heading(panel),
-            ],
+    across = _axis("x", words["x"], log=log_x, zero=zero)
+    up = _axis("y", words["y"], log=log_y, zero=zero)
+    tooltip = [{"field": key} for key in ("name", "x", "y")]
+
+    def drawn(own: Rows) -> Spec:
+        points = {
+            "mark": {"type": "point", "filled": True, "size": mark_size, "opacity": 0.75},
+            "encoding": {"x": across, "y": up, "color": color, "tooltip": tooltip},
         }
-        for panel, own in _panels(rows).items()
-    ]
-    return _figure(words, panels, 2)
+        intervals = _intervals(across, up, color) if any("x_low" in row for row in own) else []
+        return {"data": {"values": own}, "layer": [points, *intervals]}
+
+    return _figure(words, rows, drawn, size=(380, 260))
 
 
 def _intervals(across: Spec, up: Spec, color: Spec) -> list[Spec]:
@@ -185,12 +175,14 @@ def lines(
         dots: Whether each value is marked.
         **words: What it is called, and how it is laid out.
     """
-    width, height = words.get("size", (860, 190))
-    drawn = [each for each in _names(rows) if each != shade]
-    color, strokes = _color(drawn), _strokes(drawn)
-    interpolate = "step-after" if step else "linear"
-    panels: list[Spec] = []
-    for panel, own in _panels(rows).items():
+    names = [each for each in _names(rows) if each != shade]
+    color, strokes = _color(names), _strokes(names)
+    up = _axis("y", words["y"], log=log_y, zero=zero, domain=y_domain)
+    line: Spec = {"type": "line", "strokeWidth": 1.6, "interpolate": "step-after" if step else "linear", "clip": True}
+    if dots:
+        line["point"] = {"size": 30}
+
+    def drawn(own: Rows) -> Spec:
         across = _axis("x", words["x"], log=log_x, zero=False)
         across["scale"]["nice"] = False
         if dots:
@@ -198,10 +190,8 @@ def lines(
             across["scale"]["padding"] = 8
             there = sorted({row["x"] for row in own})
             across["axis"] |= {"format": "~r"} | ({"values": there} if len(there) <= _FEW else {})
-        up = _axis("y", words["y"], log=log_y, zero=zero, domain=y_domain)
         layers: list[Spec] = []
-        behind = [row for row in own if row["name"] == shade]
-        if behind:
+        if behind := [row for row in own if row["name"] == shade]:
             layers.append(
                 {
                     "data": {"values": behind},
@@ -212,13 +202,7 @@ def lines(
         layers.append(
             {
                 "data": {"values": [row for row in own if row["name"] != shade]},
-                "mark": {
-                    "type": "line",
-                    "strokeWidth": 1.6,
-                    "interpolate": interpolate,
-                    "clip": True,
-                    **({"point": {"size": 30}} if dots else {}),
-                },
+                "mark": line,
                 "encoding": {"x": across, "y": up, "color": color, **strokes, "order": {"field": "x"}},
             }
         )
@@ -231,8 +215,9 @@ def lines(
                     "encoding": {"x": across, **ends, "color": color},
                 }
             )
-        panels.append({"width": width, "height": height, "layer": [*layers, *heading(panel)]})
-    return _figure(words, panels, 1)
+        return {"layer": layers}
+
+    return _figure(words, rows, drawn, size=(860, 190), columns=1)
 
 
 def bars(
@@ -248,11 +233,14 @@ def bars(
         stacked: Whether rows of the same group and name (one a `part`) stand on each other.
         **words: What it is called, and how it is laid out.
     """
-    width, height = words.get("size", (400, 240))
     names = _names(rows)
-    color = _color(names)
-    panels: list[Spec] = []
-    for panel, own in _panels(rows).items():
+    beside = {"field": "name", "type": "nominal", "sort": names}
+    up, color = axis_of("y", words["y"], tickCount=6), _color(names)
+    mark: Spec = {"type": "bar"}
+    if stacked:
+        mark |= {"stroke": "white", "strokeWidth": 0.7}
+
+    def drawn(own: Rows) -> Spec:
         groups = list(dict.fromkeys(str(row["group"]) for row in own))
         across = {
             "field": "group",
@@ -260,26 +248,16 @@ def bars(
             "sort": groups,
             "axis": {"title": words["x"] or None, "labelAngle": 0 if len(groups) < 6 else -25, "labelLimit": 150},
         }
-        beside = {"field": "name", "type": "nominal", "sort": names}
-        up = axis_of("y", words["y"], tickCount=6)
         bar: Spec = {"x": across, "xOffset": beside, "y": up, "color": color}
-        mark: Spec = {"type": "bar"}
         if stacked:
             bar["detail"] = {"field": "part"}
-            mark |= {"stroke": "white", "strokeWidth": 0.7}
         layers: list[Spec] = [{"mark": mark, "encoding": bar}]
         if any("low" in row for row in own):
             ends = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
             layers.append({"mark": {"type": "rule"}, "encoding": {"x": across, "xOffset": beside, **ends}})
-        panels.append(
-            {
-                "width": width,
-                "height": height,
-                "data": {"values": [{**row, "group": str(row["group"])} for row in own]},
-                "layer": [*layers, *heading(panel)],
-            }
-        )
-    return _figure(words, panels, 2)
+        return {"data": {"values": [{**row, "group": str(row["group"])} for row in own]}, "layer": layers}
+
+    return _figure(words, rows, drawn, size=(400, 240))
 
 
 def _around(middle: float, values: Sequence[float], *, log: bool) -> list[float]:
@@ -315,7 +293,6 @@ def heat(
         digits: Decimals of the numbers.
         **words: What it is called, and how it is laid out.
     """
-    width, height = words.get("size", (300, 220))
     # Pale enough for the numbers in the cells; two ways from the middle, equally far in both.
     scale: Spec = {"type": "log" if log else "linear", "scheme": {"name": "blues", "extent": [0, 0.6]}}
     legend: Spec = {"title": value}
@@ -323,25 +300,16 @@ def heat(
         low, high = _around(middle, [row["value"] for row in rows], log=log)
         scale |= {"scheme": {"name": "redblue", "extent": [0.2, 0.8]}, "domain": [low, high]}
         legend |= {"values": [low, middle, high], "format": ".2~g"}
-    panels: list[Spec] = []
-    for panel, own in _panels(rows).items():
-        across = {"field": "x", "type": "ordinal", "sort": None, "axis": {"title": words["x"], "labelAngle": 0}}
-        up = {"field": "y", "type": "ordinal", "sort": None, "axis": {"title": words["y"]}}
-        color = {"field": "value", "type": "quantitative", "scale": scale, "legend": legend}
-        text = {"field": "value", "type": "quantitative", "format": f".{digits}f"}
-        panels.append(
-            {
-                "width": width,
-                "height": height,
-                "data": {"values": own},
-                "layer": [
-                    {"mark": "rect", "encoding": {"x": across, "y": up, "color": color}},
-                    {
-                        "mark": {"type": "text", "fontSize": 10, "color": "#1b1f24"},
-                        "encoding": {"x": across, "y": up, "text": text},
-                    },
-                    *heading(panel),
-                ],
-            }
-        )
-    return _figure(words, panels, 2, {})
+    at = {
+        "x": {"field": "x", "type": "ordinal", "sort": None, "axis": {"title": words["x"], "labelAngle": 0}},
+        "y": {"field": "y", "type": "ordinal", "sort": None, "axis": {"title": words["y"]}},
+    }
+    color = {"field": "value", "type": "quantitative", "scale": scale, "legend": legend}
+    text = {"field": "value", "type": "quantitative", "format": f".{digits}f"}
+    letters = {"type": "text", "fontSize": 10, "color": "#1b1f24"}
+
+    def drawn(own: Rows) -> Spec:
+        cells = {"mark": "rect", "encoding": {**at, "color": color}}
+        return {"data": {"values": own}, "layer": [cells, {"mark": letters, "encoding": {**at, "text": text}}]}
+
+    return _figure(words, rows, drawn, size=(300, 220), layout={})

@@ -83,7 +83,6 @@ EXPERIMENT = Experiment(
     source="none: every sender that there is here, beside each other",
     title="Every sender beside every other",
     prepare=prepare,
-    checks=lambda results: [],
     page=page,
     summary=summary,
     files=lambda results: {"arena.csv": csv(results), "arena.md": to_markdown(results)},

@@ -27,6 +27,7 @@ from verus.papers.reproduction import Column
 from verus.papers.target import Check, table, verdict
 from verus.report.grid import Grid, paragraphs, to_csv
 from verus.report.page import Page, Section
+from verus.report.wanted import Wanted
 
 NAME = "forward"
 TITLE = "forward: what it does, and what was wanted of it"
@@ -104,14 +105,13 @@ def _measured(rows: Sequence[tuple[str, Row]], progress: Progress | None) -> Ite
 # --- what it came to -----------------------------------------------------------------------------
 
 
-def _checks_of(row: Mapping[str, Any]) -> list[Check]:
-    return [
-        Check(name=name, value=row["values"][name], low=low, high=high) for name, (low, high) in row["wanted"].items()
-    ]
+def _kept(row: Mapping[str, Any]) -> dict[str, bool]:
+    """Of each value of which something is wanted, whether it is so."""
+    return {name: Wanted(*bounds).holds(row["values"][name]) for name, bounds in row["wanted"].items()}
 
 
 def _holds(row: Mapping[str, Any]) -> bool:
-    return all(check.met for check in _checks_of(row))
+    return all(_kept(row).values())
 
 
 class Found:
@@ -153,42 +153,51 @@ def checks(results: Results) -> list[Check]:
     found = Found(results.config["measured"], NAME)
     alone = found.rows("judged", "tuned")
     asked = [
-        Check(name="judged recordings, used", value=found.mean("used %", "judged"), low=94.3, unit="%"),
-        Check(name="judged recordings, p95", value=found.mean("p95 ms", "judged"), high=105, unit="ms"),
+        Check(name="judged recordings, used", value=found.mean("used %", "judged"), wanted=Wanted(94.3), unit="%"),
+        Check(name="judged recordings, p95", value=found.mean("p95 ms", "judged"), wanted=Wanted(most=105), unit="ms"),
         Check(
             name="recordings with 95 % in 100 ms, of the 24 that have room for it",
             value=sum(row["values"]["95 % in 100 ms"] for row in alone)
             if len(alone) == len(recordings())
             else math.nan,
-            low=19,
+            wanted=Wanted(19),
         ),
         Check(
             name="recordings on which an earlier Verus is better in both",
             value=sum(row["values"]["an earlier Verus is better"] for row in alone) if alone else math.nan,
-            high=0,
+            wanted=Wanted(most=0),
         ),
     ]
     for flows, jain, delay in ((2, 0.97, 35), (5, 0.96, 45), (10, 0.93, 70), (20, 0.86, 140)):
         group = f"{flows} flows"
         asked += [
-            Check(name=f"{group}, Jain's index in windows of 1 s", value=found.mean("Jain, 1 s", group), low=jain),
-            Check(name=f"{group}, queueing delay", value=found.mean("delay ms", group), high=delay, unit="ms"),
+            Check(
+                name=f"{group}, Jain's index in windows of 1 s",
+                value=found.mean("Jain, 1 s", group),
+                wanted=Wanted(jain),
+            ),
+            Check(
+                name=f"{group}, queueing delay",
+                value=found.mean("delay ms", group),
+                wanted=Wanted(most=delay),
+                unit="ms",
+            ),
         ]
     crowds = [row["values"]["Jain, 1 s"] for row in found.rows(*(f"{flows} flows" for flows in (2, 5, 10, 20)))]
     asked += [
-        Check(name="the least Jain's index of a row", value=min(crowds, default=math.nan), low=0.8),
-        Check(name="rows beside other senders that hold, of 40", value=float(found.held("beside")), low=27),
+        Check(name="the least Jain's index of a row", value=min(crowds, default=math.nan), wanted=Wanted(0.8)),
+        Check(name="rows beside other senders that hold, of 40", value=float(found.held("beside")), wanted=Wanted(27)),
         Check(
             name="acknowledgements behind others' uploads, used",
             value=found.one("ways of a path", UPLOADS, "used %"),
-            low=95,
+            wanted=Wanted(95),
             unit="%",
         ),
         *(
             Check(
                 name=f"bad Wi-Fi, {mbps} Mbit/s, used",
                 value=found.one("jitter", f"Wi-Fi, bad, {mbps} Mbit/s", "used %"),
-                low=70,
+                wanted=Wanted(70),
                 unit="%",
             )
             for mbps in (10, 50)
@@ -221,8 +230,8 @@ def _rows(group: str, own: Sequence[Mapping[str, Any]]) -> Grid:
     names = list(dict.fromkeys(name for row in own for name in row["values"]))
     lines = []
     for row in own:
-        missed = {check.name for check in _checks_of(row) if not check.met}
-        cells = [_number(row["values"].get(name)) + (" !" if name in missed else "") for name in names]
+        kept = _kept(row)
+        cells = [_number(row["values"].get(name)) + ("" if kept.get(name, True) else " !") for name in names]
         lines.append([row["row"], "holds" if _holds(row) else "missed", *cells])
     return Grid(heads=["", "", *names], rows=lines, title=group)
 
@@ -363,9 +372,8 @@ def files(results: Results) -> dict[str, str]:
 def _asked(row: Mapping[str, Any], name: str) -> list[str]:
     if name not in row["wanted"]:
         return ["", "", ""]
-    (check,) = (check for check in _checks_of(row) if check.name == name)
-    bounds = ["" if bound is None else f"{bound:g}" for bound in (check.low, check.high)]
-    return [*bounds, "met" if check.met else "missed"]
+    bounds = ["" if bound is None else f"{bound:g}" for bound in row["wanted"][name]]
+    return [*bounds, "met" if _kept(row)[name] else "missed"]
 
 
 EXPERIMENT = Experiment(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib import resources
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,6 +17,7 @@ import numpy as np
 from verus import _verus
 from verus.lab.runner import Outcome
 from verus.lab.scenario import PAPER_QUEUE, Run
+from verus.papers.published import listed
 from verus.papers.reproduction import Column
 from verus.suites.measures import MEASURES
 from verus.suites.seen import Array, Seen
@@ -81,7 +80,6 @@ class Recording:
 
 def recordings() -> list[Recording]:
     """All of them."""
-    text = (resources.files(__package__) / "recordings.csv").read_text(encoding="utf-8")
     return [
         Recording(
             name=row["recording"],
@@ -89,7 +87,7 @@ def recordings() -> list[Recording]:
             verus=(float(row["verus_used_pct"]), float(row["verus_p95_ms"])),
             limit=(float(row["limit_used_pct"]), float(row["limit_p95_ms"])) if row["limit_p95_ms"] else None,
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in listed("verus.papers.own.forward", "recordings.csv")
     ]
 
 
