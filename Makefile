@@ -197,10 +197,6 @@ soak: build ## Servers under 200 honest clients and all attacks for SOAK_MINUTES
 bench: ## Time the simulator and the transports, each beside a bare program that moves the same
 	cargo bench --locked -p verus-sim -p verus-quinn -p verus-probe -p verus-emu --bench '*'
 
-.PHONY: bench-pgo
-bench-pgo: ## Time the simulator built with what profiles of it say, beside the same lean loop (needs llvm-tools)
-	@scripts/bench-pgo
-
 .PHONY: hostile
 hostile: ## Set 1,000 seeds of receivers that lie against every controller: table of bounds
 	HOSTILE_SEEDS=1000 cargo test --release --locked -p verus-faults --test faults hostile -- --nocapture
