@@ -41,29 +41,16 @@ pub fn read(path: &Path) -> Result<Schedule<Duration>, Error> {
 /// # Errors
 /// If the bytes are no such series.
 pub fn parse(name: &str, bytes: impl std::io::Read) -> Result<Schedule<Duration>, Error> {
-    let (mut millis, ..) = lines::with_plain_lines(WHAT, name, bytes, |lines| {
-        let mut millis = Vec::new();
-        lines.for_each(|number, line| {
-            let fail = |problem| Error::Line {
-                what: WHAT,
-                name: name.to_owned(),
-                line: number,
-                problem,
-            };
-            if number > MOST_LINES {
-                return Err(fail(Problem::TooManyLines(MOST_LINES)));
-            }
-            millis.push(delay(line).map_err(fail)?);
-            Ok(())
-        })?;
-        Ok(millis)
+    let mut millis = Vec::new();
+    lines::for_each(WHAT, name, bytes, |number, line| {
+        if number > MOST_LINES {
+            return Err(Problem::TooManyLines(MOST_LINES));
+        }
+        millis.push(delay(line)?);
+        Ok(())
     })?;
     let known = millis.iter().rposition(|millis| *millis > 0);
-    let last = known.ok_or_else(|| Error::Whole {
-        what: WHAT,
-        name: name.to_owned(),
-        problem: Problem::NoDelays,
-    })?;
+    let last = known.ok_or_else(|| Problem::NoDelays.of_whole(WHAT, name))?;
     let mut next = millis[last];
     for millis in millis.iter_mut().rev() {
         next = if *millis > 0 { *millis } else { next };

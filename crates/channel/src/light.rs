@@ -61,35 +61,26 @@ impl LightTrace {
     /// # Errors
     /// If the bytes are no such trace.
     pub fn parse(name: &str, bytes: impl std::io::Read) -> Result<LightTrace, Error> {
-        let (trace, ..) = lines::with_plain_lines(WHAT, name, bytes, |lines| {
-            let mut trace = LightTrace {
-                trains: Vec::new(),
-                offsets: Vec::new(),
-            };
-            lines.for_each_up_to(LONGEST_LINE, |number, line| {
-                trace.push(number, line).map_err(|problem| Error::Line {
-                    what: WHAT,
-                    name: name.to_owned(),
-                    line: number,
-                    problem,
-                })
-            })?;
-            Ok(trace)
+        let mut trace = LightTrace {
+            trains: Vec::new(),
+            offsets: Vec::new(),
+        };
+        lines::for_each_cut(WHAT, name, bytes, LONGEST_LINE + 1, |number, line| {
+            trace.push(number, line)
         })?;
         let problem = match trace.trains.len() {
             0..3 => Problem::FewTrains(trace.trains.len()),
             _ if trace.period_ms() == 0 => Problem::ZeroPeriod,
             _ => return Ok(trace),
         };
-        Err(Error::Whole {
-            what: WHAT,
-            name: name.to_owned(),
-            problem,
-        })
+        Err(problem.of_whole(WHAT, name))
     }
 
     /// Reads another train.
     fn push(&mut self, number: u64, line: &[u8]) -> Result<(), Problem> {
+        if line.len() as u64 > LONGEST_LINE {
+            return Err(Problem::LongLine(LONGEST_LINE));
+        }
         if number > MOST_LINES {
             return Err(Problem::TooManyLines(MOST_LINES));
         }

@@ -49,28 +49,13 @@ pub fn read(path: &Path) -> Result<Trace, Error> {
 /// # Errors
 /// If the bytes are no such series.
 pub fn parse(name: &str, bytes: impl std::io::Read) -> Result<Trace, Error> {
-    let (series, ..) = lines::with_plain_lines(WHAT, name, bytes, |lines| {
-        let mut series = Series::default();
-        lines.for_each(|number, line| {
-            let read = match number {
-                1 => header(line),
-                _ => Row::read(line).and_then(|row| series.push(row)),
-            };
-            read.map_err(|problem| Error::Line {
-                what: WHAT,
-                name: name.to_owned(),
-                line: number,
-                problem,
-            })
-        })?;
-        Ok(series)
+    let mut series = Series::default();
+    lines::for_each(WHAT, name, bytes, |number, line| match number {
+        1 => header(line),
+        _ => series.push(Row::read(line)?),
     })?;
     if series.runs.is_empty() {
-        return Err(Error::Whole {
-            what: WHAT,
-            name: name.to_owned(),
-            problem: Problem::NoRates,
-        });
+        return Err(Problem::NoRates.of_whole(WHAT, name));
     }
     // The end of the last row is the period, and what comes within its last millisecond comes at it.
     let period_ms = series.end_us.div_ceil(1000);

@@ -34,40 +34,28 @@ pub fn read(path: &Path) -> Result<Trace, Error> {
 /// # Errors
 /// If the bytes are no such log.
 pub fn parse(name: &str, bytes: impl Read) -> Result<Trace, Error> {
-    let (builder, ..) = lines::with_plain_lines(WHAT, name, bytes, |lines| {
-        let mut builder = Builder::default();
-        let mut clock = None;
-        lines.for_each(|number, line| {
-            let fail = |problem| Error::Line {
-                what: WHAT,
-                name: name.to_owned(),
-                line: number,
-                problem,
-            };
-            let time = seconds(line).map_err(fail)?;
-            let (first, before) = *clock.get_or_insert((time, time));
-            if time < before {
-                let (time, before) = (format!("{time} s"), format!("{before} s"));
-                return Err(fail(Problem::Backwards { time, before }));
-            }
-            clock = Some((first, time));
-            let millis = ((time - first) * 1000.0).round();
-            if millis >= LARGEST_MILLIS {
-                return Err(fail(Problem::TooLarge(excerpt(line))));
-            }
-            builder.push(millis as u64).map_err(fail)
-        })?;
-        Ok(builder)
+    let mut builder = Builder::default();
+    let mut clock = None;
+    lines::for_each(WHAT, name, bytes, |_, line| {
+        let time = seconds(line)?;
+        let (first, before) = *clock.get_or_insert((time, time));
+        if time < before {
+            let (time, before) = (format!("{time} s"), format!("{before} s"));
+            return Err(Problem::Backwards { time, before });
+        }
+        clock = Some((first, time));
+        let millis = ((time - first) * 1000.0).round();
+        if millis >= LARGEST_MILLIS {
+            return Err(Problem::TooLarge(excerpt(line)));
+        }
+        builder.push(millis as u64)
     })?;
-    builder.finish(name).map_err(|problem| Error::Whole {
-        what: WHAT,
-        name: name.to_owned(),
-        problem: match problem {
-            Problem::Empty => Problem::NoArrivals,
-            Problem::ZeroPeriod => Problem::OneInstant,
-            other => other,
-        },
-    })
+    let finished = builder.finish(name).map_err(|problem| match problem {
+        Problem::Empty => Problem::NoArrivals,
+        Problem::ZeroPeriod => Problem::OneInstant,
+        other => other,
+    });
+    finished.map_err(|problem| problem.of_whole(WHAT, name))
 }
 
 /// The trace of what arrived from `from` on, given in order as (time, bytes): an opportunity of `opportunity` bytes

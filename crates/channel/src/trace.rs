@@ -96,23 +96,13 @@ impl Trace {
     /// # Errors
     /// If the bytes are not a trace.
     pub fn parse(name: &str, bytes: impl Read) -> Result<Trace, Error> {
-        let (builder, content, stored) = lines::with_plain_lines(WHAT, name, bytes, |lines| {
-            let mut builder = Builder::default();
-            lines.for_each(|number, line| {
-                let time = match lines::whole_millis(line) {
-                    Ok(time) => time,
-                    Err(problem) => return Err(line_error(name, number, problem)),
-                };
-                builder
-                    .push(time)
-                    .map_err(|problem| line_error(name, number, problem))
-            })?;
-            Ok(builder)
+        let mut builder = Builder::default();
+        let hashes = lines::for_each(WHAT, name, bytes, |_, line| {
+            builder.push(lines::whole_millis(line)?)
         })?;
-        let mut trace = builder
-            .finish(name)
-            .map_err(|problem| whole_error(name, problem))?;
-        trace.hashes = Some((content, stored));
+        let finished = builder.finish(name);
+        let mut trace = finished.map_err(|problem| problem.of_whole(WHAT, name))?;
+        trace.hashes = Some(hashes);
         Ok(trace)
     }
 
@@ -123,13 +113,11 @@ impl Trace {
     pub fn from_millis(name: &str, millis: impl IntoIterator<Item = u64>) -> Result<Trace, Error> {
         let mut builder = Builder::default();
         for (index, time) in millis.into_iter().enumerate() {
-            builder
-                .push(time)
-                .map_err(|problem| line_error(name, index as u64 + 1, problem))?;
+            let pushed = builder.push(time);
+            pushed.map_err(|problem| problem.of_line(WHAT, name, index as u64 + 1))?;
         }
-        builder
-            .finish(name)
-            .map_err(|problem| whole_error(name, problem))
+        let finished = builder.finish(name);
+        finished.map_err(|problem| problem.of_whole(WHAT, name))
     }
 
     /// A trace from runs, each a millisecond and how many opportunities it has, that repeats after `period_ms`.
@@ -142,13 +130,9 @@ impl Trace {
         period_ms: u64,
     ) -> Result<Trace, Error> {
         let mut builder = Builder::default();
-        for (ms, count) in runs {
-            builder
-                .push_run(ms, count)
-                .map_err(|problem| whole_error(name, problem))?;
-        }
-        let finished = builder.finish_at(name, Some(period_ms));
-        finished.map_err(|problem| whole_error(name, problem))
+        let pushed = (runs.into_iter()).try_for_each(|(ms, count)| builder.push_run(ms, count));
+        let finished = pushed.and_then(|()| builder.finish_at(name, Some(period_ms)));
+        finished.map_err(|problem| problem.of_whole(WHAT, name))
     }
 
     /// Writes the trace to `path`, compressed as its extension says (`.gz`, `.xz`, anything else is plain). The file
@@ -596,23 +580,6 @@ fn get_varint(bytes: &[u8], position: &mut usize) -> u64 {
         shift += 7;
     }
     value
-}
-
-fn line_error(name: &str, line: u64, problem: Problem) -> Error {
-    Error::Line {
-        what: WHAT,
-        name: name.to_owned(),
-        line,
-        problem,
-    }
-}
-
-fn whole_error(name: &str, problem: Problem) -> Error {
-    Error::Whole {
-        what: WHAT,
-        name: name.to_owned(),
-        problem,
-    }
 }
 
 struct HashingWriter(Sha256);
