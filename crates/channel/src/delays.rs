@@ -109,31 +109,19 @@ mod tests {
 
     #[test]
     fn each_fault_is_named_with_its_line() {
-        for (text, problem) in [
-            (
-                "",
-                ": it holds no delay above 0; a delay series has one whole number of milliseconds on each line",
-            ),
-            (
-                "0\n0\n",
-                ": it holds no delay above 0; a delay series has one whole number of milliseconds on each line",
-            ),
-            (
-                "12\n12.5\n",
-                ", line 2: `12.5` is not a whole number of milliseconds",
-            ),
-            (
-                "soon\n",
-                ", line 1: `soon` is not a whole number of milliseconds",
-            ),
-            ("-3\n", ", line 1: the time `-3` is negative"),
-            ("1\n\n2\n", ", line 2: the line is blank"),
-            (
-                "100001\n",
-                ", line 1: a delay of `100001` ms is above 100000 ms",
-            ),
-        ] {
-            assert_eq!(found(text), Err(format!("delay series `series`{problem}")));
+        let cases = "
+            => : it holds no delay above 0; a delay series has one whole number of milliseconds on each line
+            0/0/ => : it holds no delay above 0; a delay series has one whole number of milliseconds on each line
+            12/12.5/ => , line 2: `12.5` is not a whole number of milliseconds
+            soon/ => , line 1: `soon` is not a whole number of milliseconds
+            -3/ => , line 1: the time `-3` is negative
+            1//2/ => , line 2: the line is blank
+            100001/ => , line 1: a delay of `100001` ms is above 100000 ms";
+        for case in cases.lines().skip(1) {
+            // A `/` ends a line.
+            let (text, problem) = case.split_once("=> ").expect("a case");
+            let text = text.trim().replace('/', "\n");
+            assert_eq!(found(&text), Err(format!("delay series `series`{problem}")));
         }
     }
 }

@@ -670,55 +670,38 @@ mod tests {
 
     #[test]
     fn each_fault_is_named_with_its_line() {
-        let whole = [
-            (
-                "",
-                "it holds no opportunities; a trace has one time in milliseconds on each line",
-            ),
-            (
-                "\n\n",
-                "it holds no opportunities; a trace has one time in milliseconds on each line",
-            ),
-            (
-                "0\n0\n",
-                "its last time is 0 ms, so it has no duration to repeat",
-            ),
-        ];
-        for (text, problem) in whole {
+        let cases = "
+            => : it holds no opportunities; a trace has one time in milliseconds on each line
+            // => : it holds no opportunities; a trace has one time in milliseconds on each line
+            0/0/ => : its last time is 0 ms, so it has no duration to repeat
+            40/31/ => , line 2: time goes backwards (31 ms after 40 ms)
+            1//2/ => , line 2: the line is blank
+            # 5/ => , line 1: `# 5` is a comment; a trace holds only times
+            1/-2/ => , line 2: the time `-2` is negative
+            -/ => , line 1: `-` is not a time
+            +2/ => , line 1: `+2` is not a time
+            1 / => , line 1: `1 ` is not a time
+            1.5/ => , line 1: `1.5` is not a whole number of milliseconds (a raw arrival log is turned into a trace by `verus trace convert`)
+            hello/ => , line 1: `hello` is not a time
+            18446744073709551616/ => , line 1: the time `18446744073709551616` does not fit in 64 bits
+            99999999999999999999x/ => , line 1: `99999999999999999999x` is not a time";
+        for case in cases.lines().skip(1) {
+            // A `/` ends a line.
+            let (text, problem) = case.split_once("=> ").expect("a case");
+            let text = text.trim().replace('/', "\n");
             assert_eq!(
                 parse(text).unwrap_err(),
-                format!("trace `town.down`: {problem}")
+                format!("trace `town.down`{problem}")
             );
         }
         let digits = "9".repeat(100);
-        let lines = [
-            ("40\n31\n", "2: time goes backwards (31 ms after 40 ms)".to_owned()),
-            ("1\n\n2\n", "2: the line is blank".to_owned()),
-            ("# 5\n", "1: `# 5` is a comment; a trace holds only times".to_owned()),
-            ("1\n-2\n", "2: the time `-2` is negative".to_owned()),
-            ("-\n", "1: `-` is not a time".to_owned()),
-            ("+2\n", "1: `+2` is not a time".to_owned()),
-            ("1 \n", "1: `1 ` is not a time".to_owned()),
-            (
-                "1.5\n",
-                "1: `1.5` is not a whole number of milliseconds (a raw arrival log is turned into a \
-                 trace by `verus trace convert`)"
-                    .to_owned(),
-            ),
-            ("hello\n", "1: `hello` is not a time".to_owned()),
-            (
-                "18446744073709551616\n",
-                "1: the time `18446744073709551616` does not fit in 64 bits".to_owned(),
-            ),
-            (digits.as_str(), format!("1: the time `{}…` does not fit in 64 bits", &digits[..40])),
-            ("99999999999999999999x\n", "1: `99999999999999999999x` is not a time".to_owned()),
-        ];
-        for (text, problem) in lines {
-            assert_eq!(
-                parse(text).unwrap_err(),
-                format!("trace `town.down`, line {problem}")
-            );
-        }
+        assert_eq!(
+            parse(&digits).unwrap_err(),
+            format!(
+                "trace `town.down`, line 1: the time `{}…` does not fit in 64 bits",
+                &digits[..40]
+            )
+        );
         assert_eq!(
             parse(b"1\n\xff\xfe\n").unwrap_err(),
             "trace `town.down`, line 2: not text (byte 0xff)"
