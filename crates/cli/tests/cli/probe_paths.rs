@@ -351,27 +351,18 @@ fn a_send_error_ends_one_session_with_its_cause_and_no_other() {
 fn from_port_0(from: [u8; 4], to: [u8; 4]) {
     use socket2::{Domain, Protocol, Socket, Type};
     use verus_probe::seal::Key;
-    use verus_probe::wire::{Hello, MIN_HELLO_BYTES, Request, pad};
+    use verus_probe::wire::{Hello, MIN_HELLO_BYTES, Request};
     let hello = Hello {
         nonce: [7; 16],
         token: &[],
         quiet_millis: 0,
         request: Request {
-            upload_flows: 1,
-            download_flows: 0,
-            packet_bytes: 1400,
-            status_millis: 100,
             duration_nanos: 1_000_000_000,
-            bytes: 0,
-            rate_bps: 0,
-            seed: 1,
             scheme: "verus".to_owned(),
+            ..Request::default()
         },
     };
-    let mut payload = vec![0; MIN_HELLO_BYTES];
-    let covered = hello.encode(&mut payload);
-    let end = Key::handshake(None).seal(&mut payload, covered);
-    pad(&mut payload, end);
+    let payload = Key::handshake(None).sealed(MIN_HELLO_BYTES, |buffer| hello.encode(buffer));
     // Source and destination port, length, no checksum.
     let length = (8 + payload.len()) as u16;
     let mut datagram = [0u16, 6060, length, 0].map(u16::to_be_bytes).concat();

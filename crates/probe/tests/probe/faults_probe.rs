@@ -12,8 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use rand::RngExt;
-use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::{Duration, Rate, Time, random};
+use verus_core::{Duration, Time, random};
 use verus_faults::world::{self, Ending, Endpoint, Meeting, Surroundings};
 use verus_faults::{Bottleneck, Schedule};
 use verus_probe::client::{Client, ClientConfig, ClientError};
@@ -160,18 +159,15 @@ fn run(schedule: &Schedule) -> Report {
         download_flows,
         packet_bytes: if seed.is_multiple_of(5) { 600 } else { 1400 },
         status_millis: 200,
-        duration_nanos: 0,
         bytes: dice.random_range(100_000..1_000_000),
-        rate_bps: 0,
         seed,
         scheme: scheme.to_owned(),
+        ..Request::default()
     };
     let mut bottleneck = || {
         let mbps = 0.5 * 40.0f64.powf(dice.random_range(0.0..1.0));
-        dice.random_bool(0.8).then(|| Bottleneck {
-            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
-            queue: QueueConfig::parse("droptail:bytes=150000").expect("a valid queue"),
-        })
+        dice.random_bool(0.8)
+            .then(|| Bottleneck::new(mbps, "droptail:bytes=150000"))
     };
     let surroundings = Surroundings {
         up: bottleneck(),
@@ -187,12 +183,10 @@ fn run(schedule: &Schedule) -> Report {
     let server = Server::new(config, Catalogue, entropy, Time::ZERO);
     dice.fill(&mut entropy);
     let config = ClientConfig {
-        request: request.clone(),
         secret,
         patience: Duration::from_secs(60),
         silence: SILENCE,
-        log: false,
-        overhead: 28,
+        ..ClientConfig::new(request.clone())
     };
     let scheme = Scheme::parse(scheme).expect("it is in the list");
     let client = Client::new(config, scheme, entropy, Time::ZERO);

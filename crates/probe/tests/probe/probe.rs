@@ -29,26 +29,17 @@ const RATE_BPS: u64 = 100_000_000;
 
 fn request() -> Request {
     Request {
-        upload_flows: 1,
-        download_flows: 0,
-        packet_bytes: 1400,
-        status_millis: 100,
-        duration_nanos: 0,
         bytes: 500_000,
-        rate_bps: 0,
-        seed: 1,
         scheme: "newreno".to_owned(),
+        ..Request::default()
     }
 }
 
 fn config(request: Request) -> ClientConfig {
     ClientConfig {
-        request,
-        secret: None,
-        patience: Duration::from_secs(5),
         silence: Duration::from_secs(60),
         log: true,
-        overhead: 28,
+        ..ClientConfig::new(request)
     }
 }
 
@@ -515,11 +506,9 @@ fn a_server_that_answers_each_hello_with_a_retry_is_asked_a_few_times() {
                 nonce: hello.nonce,
                 token: &hellos.to_be_bytes(),
             };
-            let mut answer = [0; 1200];
-            let covered = retry.encode(&mut answer);
-            let len = key.seal(&mut answer, covered);
+            let answer = key.sealed(0, |buffer| retry.encode(buffer));
             now += Duration::from_micros(20);
-            client.handle(now, now, &answer[..len]);
+            client.handle(now, now, &answer);
         }
         now = client.next_timer(now).expect("it waits").max(now);
         client.on_timer(now);

@@ -124,12 +124,10 @@ impl Recorder {
 
 fn client((request, scheme): &(Request, String), now: Time) -> Client<Scheme> {
     let config = ClientConfig {
-        request: request.clone(),
-        secret: None,
         patience: Duration::from_secs(60),
         silence: Duration::from_secs(60),
         log: true,
-        overhead: 28,
+        ..ClientConfig::new(request.clone())
     };
     let scheme = Scheme::parse(scheme).expect("in the list");
     let mut entropy = [7; 32];
@@ -227,13 +225,9 @@ fn record(plan: Plan) -> Recording {
     let request = Request {
         upload_flows: flows[0],
         download_flows: flows[1],
-        packet_bytes: 1400,
-        status_millis: 100,
         duration_nanos: (Duration::from_secs(seconds) + settling).as_nanos(),
-        bytes: 0,
-        rate_bps: 0,
-        seed: 1,
         scheme: schemes[1].to_owned(),
+        ..Request::default()
     };
     let [up, down] = links.map(|service| {
         Some(Bottleneck {

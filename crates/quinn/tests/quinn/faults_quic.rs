@@ -11,8 +11,7 @@ use std::thread;
 use crate::quic_virtual::{Keys, Quic, Setup, random_bytes};
 use quinn_proto::{ConnectionError, TransportErrorCode};
 use rand::RngExt;
-use verus_channel::{QueueConfig, RateSchedule, Service};
-use verus_core::{Rate, Time, random};
+use verus_core::{Time, random};
 use verus_faults::world::{self, Ending, Meeting, Surroundings};
 use verus_faults::{Bottleneck, Schedule};
 
@@ -45,10 +44,8 @@ fn transfer(schedule: &Schedule, keys: &Keys) -> Report {
     let (up, down) = (random_bytes(seed, 0, up), random_bytes(seed, 1, down));
     let mut bottleneck = || {
         let mbps = 0.5 * 40.0f64.powf(dice.random_range(0.0..1.0));
-        dice.random_bool(0.8).then(|| Bottleneck {
-            service: Service::Rate(RateSchedule::constant(Rate::from_mbps(mbps))),
-            queue: QueueConfig::parse("droptail:bytes=150000").expect("a valid queue"),
-        })
+        dice.random_bool(0.8)
+            .then(|| Bottleneck::new(mbps, "droptail:bytes=150000"))
     };
     let surroundings = Surroundings {
         up: bottleneck(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::quic_common::{Pair, carry, runtime, transport, transport_of, write};
 use quinn::TransportConfig;
 use verus_core::Phase;
-use verus_faults::{Proxy, ProxyConfig, Schedule, machine};
+use verus_faults::machine;
 use verus_quinn::{self as quic, Counters, Driver, Event, View};
 use verus_senders::catalogue;
 
@@ -267,24 +267,12 @@ fn a_peer_behind_a_forgetful_router_keeps_its_controller() {
 fn a_peer_that_moves_to_another_address_gets_another_controller_and_the_driver_follows() {
     let _machine = machine::watch(20);
     runtime().block_on(async {
-        let mut hold = None;
         let mut client = transport("verus");
         // It only receives, and does not know that it has moved: what it is sent goes to where it was, and
         // without this it would have nothing to say.
         client.keep_alive_interval(Some(Duration::from_millis(100)));
-        let pair = Pair::by_way_of(client, transport("verus"), |server| {
-            let schedule = Schedule::perfect(verus_core::Duration::from_millis(2));
-            let config = ProxyConfig {
-                schedule,
-                ..ProxyConfig::new(server)
-            };
-            let proxy = Proxy::start(config).expect("a proxy");
-            let to = proxy.addr();
-            hold = Some(proxy);
-            to
-        })
-        .await;
-        let proxy = hold.expect("made");
+        let delay = verus_core::Duration::from_millis(2);
+        let (pair, proxy) = Pair::behind(client, transport("verus"), delay, |_| {}).await;
         let _driver = quic::drive(&pair.server);
         let view = quic::view(&pair.server).expect("our controller");
         let download = carry(&pair.server, &pair.client, 40 * MEGABYTE);
@@ -308,19 +296,9 @@ fn a_peer_learns_of_a_close_while_the_window_is_full() {
     let _machine = machine::watch(20);
     for (scheme, keep) in [("verus", true), ("cubic", true), ("cubic", false)] {
         runtime().block_on(async {
-            let mut hold = None;
-            let pair = Pair::by_way_of(transport(scheme), transport(scheme), |server| {
-                let schedule = Schedule::perfect(verus_core::Duration::from_millis(200));
-                let config = ProxyConfig {
-                    schedule,
-                    ..ProxyConfig::new(server)
-                };
-                let proxy = Proxy::start(config).expect("a proxy");
-                let to = proxy.addr();
-                hold = Some(proxy);
-                to
-            })
-            .await;
+            let delay = verus_core::Duration::from_millis(200);
+            let ends = (transport(scheme), transport(scheme));
+            let (pair, _proxy) = Pair::behind(ends.0, ends.1, delay, |_| {}).await;
             let driver = quic::drive(&pair.client);
             let view = quic::view(&pair.client).expect("our controller");
             let sender = pair.client.clone();

@@ -1,21 +1,17 @@
 //! Who may do what at a server, on the loopback interface: each client by its own token, until it is revoked.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
-use crate::transfer_common::{TOKEN, World, noise, path};
+use crate::transfer_common::{TOKEN, World, home, noise, path};
 use tokio::time::{Instant, sleep, timeout};
 use verus_senders::Scheme;
 use verus_transfer::access::store::Store;
 use verus_transfer::access::{Access, ClientName, Rights};
-use verus_transfer::folder::Folder;
 use verus_transfer::private::Home;
 use verus_transfer::refusal::Reason;
-use verus_transfer::secrets::{Identity, Token};
-use verus_transfer::{
-    Client, ConnectError, Direction, Event, Limits, Outcome, Server, ServerConfig, Trouble, bind,
-};
+use verus_transfer::secrets::Token;
+use verus_transfer::{Client, ConnectError, Direction, Event, Outcome, Trouble};
 
 const MEGABYTE: usize = 1 << 20;
 /// Longer than a revocation takes, with the machine busy.
@@ -45,23 +41,14 @@ impl Known {
 
     /// With this controller at the server.
     fn sending(scheme: &str) -> Known {
-        let mut world = World::new();
-        let home = world.home.path().join("config");
-        let open = || Home::make(&home).expect("a folder");
-        let identity = Identity::random().expect("a key");
-        world.fingerprint = identity.fingerprint();
-        let config = ServerConfig {
-            folder: Folder::open(&world.home.path().join("served")).expect("it exists"),
-            identity,
-            access: Access::kept_in(open(), None).expect("no token yet"),
-            read_only: false,
-            scheme: Scheme::parse(scheme).expect("it exists"),
-            max_clients: 8,
-            limits: Limits::default(),
-        };
-        let socket = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("a port");
-        world.address = socket.local_addr().expect("bound");
-        world.server = Server::start(config, socket).expect("it starts");
+        let home = home();
+        let folder = home.path().join("config");
+        let open = || Home::make(&folder).expect("a folder");
+        let world = World::start(home, None, |config| {
+            config.access = Access::kept_in(open(), None).expect("no token yet");
+            config.scheme = Scheme::parse(scheme).expect("it exists");
+            config.max_clients = 8;
+        });
         Known {
             world,
             store: Store::open(open()),

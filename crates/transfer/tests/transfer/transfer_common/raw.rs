@@ -1,6 +1,6 @@
 //! Peers that speak the file protocol by hand, honestly or not.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -9,7 +9,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
-use verus_transfer::frames::{ALPN, Answer, Frame, Request, decode, encode};
+use verus_transfer::frames::{ALPN, Answer, FileInfo, Frame, Request, decode, encode};
 
 #[derive(Debug)]
 struct Anybody;
@@ -109,10 +109,43 @@ pub async fn hear<F: Frame>(stream: &mut RecvStream) -> Option<F> {
     decode(&bytes).ok()
 }
 
-/// Connects and greets a server that needs no token.
-pub async fn greet(endpoint: &Endpoint, config: &ClientConfig, server: SocketAddr) -> Connection {
+/// The first datagram of somebody who calls.
+pub fn first_datagram() -> Vec<u8> {
+    let trap = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let to = trap.local_addr().expect("bound");
+    let connecting = caller().connect_with(calling(transport(1 << 20)), to, "verus");
+    let mut first = vec![0; 2048];
+    let length = trap.recv(&mut first).expect("a datagram");
+    drop(connecting);
+    first.truncate(length);
+    first
+}
+
+/// Asks for a place for a file of `size` bytes.
+pub fn put(path: impl Into<Vec<u8>>, size: u64, replace: bool) -> Request {
+    let file = FileInfo {
+        size,
+        modified: None,
+        executable: false,
+    };
+    let path = path.into();
+    Request::Put {
+        path,
+        file,
+        replace,
+    }
+}
+
+/// Connects and greets a server that needs no token, with a transport that takes no more than `window` bytes of any
+/// stream until they are read.
+pub async fn greet(server: SocketAddr, window: u32) -> Connection {
+    greet_by(&caller(), server, window).await
+}
+
+/// The same from an endpoint of one's own.
+pub async fn greet_by(endpoint: &Endpoint, server: SocketAddr, window: u32) -> Connection {
     let connection = endpoint
-        .connect_with(config.clone(), server, "verus")
+        .connect_with(calling(transport(window)), server, "verus")
         .expect("an address")
         .await
         .expect("a server");
