@@ -155,6 +155,8 @@ fn a_client_whose_token_is_revoked_is_hung_up_on() {
     assert_eq!(connected["event"], "connected");
     assert_eq!(failed["event"], "failed");
     assert_eq!(failed["direction"], "sent");
+    let moved = failed["moved_bytes"].as_u64().expect("a number");
+    assert!((1..64 << 20).contains(&moved), "{failed}");
     assert_eq!(left["event"], "left");
     for event in [failed, left] {
         assert_eq!(event["name"], "alice");
@@ -248,31 +250,36 @@ fn each_transfer_is_in_the_audit_log_with_who_and_what() {
     let address = server.address.to_string();
     let alice = add(&scene, "alice", "both");
     scene.write("here/file", &[7; 100_000]);
-    succeeded(&client(&scene, &alice, &format!("send file {address}")));
-    succeeded(&client(
-        &scene,
-        &alice,
-        &format!("receive {}", server.at("file")),
-    ));
-    refused(
-        &client(&scene, &alice, &format!("receive {}", server.at("absent"))),
-        1,
-        &["absent"],
+    let (send, receive) = (
+        format!("send file {address}"),
+        format!("receive {}", server.at("file")),
     );
+    let elsewhere = format!("{receive} --into back");
+    for words in [&send, &send, &receive, &elsewhere] {
+        succeeded(&client(&scene, &alice, words));
+    }
+    let absent = client(&scene, &alice, &format!("receive {}", server.at("absent")));
+    refused(&absent, 1, &["absent"]);
     event(&mut server, "failed");
     assert_eq!(fs::metadata(&log).expect("made").mode() & 0o777, 0o600);
     let log = fs::read_to_string(&log).expect("written");
     let lines: Vec<Value> = log.lines().map(|line| json(line.as_bytes())).collect();
-    assert_eq!(lines.len(), 3, "{log}");
-    for (line, (event, moved)) in lines.iter().zip([("received", 100_000), ("sent", 0)]) {
+    assert_eq!(lines.len(), 5, "{log}");
+    for (line, (event, outcome, moved)) in lines.iter().zip([
+        ("received", "complete", 100_000),
+        ("received", "same", 0),
+        ("sent", "same", 0),
+        ("sent", "complete", 100_000),
+    ]) {
         assert_eq!(line["event"], event, "{line}");
+        assert_eq!(line["outcome"], outcome, "{line}");
         assert_eq!(line["moved_bytes"], moved, "{line}");
-        assert_eq!(line["bytes"], 100_000);
+        assert_eq!(
+            (&line["bytes"], &line["kept_bytes"]),
+            (&100_000.into(), &0.into())
+        );
+        assert_eq!(line["file"], "file");
     }
-    assert_eq!(
-        (&lines[0]["outcome"], &lines[1]["outcome"]),
-        (&"complete".into(), &"same".into())
-    );
     for line in &lines {
         assert_eq!(line["name"], "alice");
         assert_eq!(line["schema"], 1);
@@ -281,10 +288,10 @@ fn each_transfer_is_in_the_audit_log_with_who_and_what() {
     }
     assert!(lines[0]["duration_s"].as_f64() > Some(0.0));
     assert_eq!(
-        (&lines[2]["event"], &lines[2]["file"]),
+        (&lines[4]["event"], &lines[4]["file"]),
         (&"failed".into(), &"absent".into())
     );
-    assert!(text(&lines[2], "why").contains("no such file"));
+    assert!(text(&lines[4], "why").contains("no such file"));
 }
 
 #[test]
