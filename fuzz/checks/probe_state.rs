@@ -343,6 +343,5 @@ impl World {
 }
 
 fn packets(batch: &Batch) -> impl Iterator<Item = &[u8]> {
-    let contents = batch.contents();
-    contents.chunks(batch.segment_size().unwrap_or(contents.len()).max(1))
+    batch.contents().chunks(batch.payload().max(1))
 }

@@ -347,9 +347,7 @@ fn perform(deed: Deed, scheme: &Scheme) -> Option<Cost> {
                 if !some {
                     break;
                 }
-                let contents = batch.contents();
-                let segment = batch.segment_size().unwrap_or(contents.len());
-                for packet in contents.chunks(segment) {
+                for packet in batch.contents().chunks(batch.payload()) {
                     let waits = link_free.max(now);
                     // Who has vanished hears nothing.
                     let deaf = deed == Deed::Vanishes && stranger.began.is_some();

@@ -69,13 +69,8 @@ fn drain(server: &mut Server<Catalogue>, now: Time) -> Vec<(SocketAddr, Vec<u8>)
     let mut batch = Batch::new(16);
     let mut sent = Vec::new();
     while server.poll_transmit(now, &mut batch) {
-        let contents = batch.contents();
-        let segment = batch.segment_size().unwrap_or(contents.len());
-        sent.extend(
-            contents
-                .chunks(segment)
-                .map(|datagram| (batch.to, datagram.to_vec())),
-        );
+        let datagrams = batch.contents().chunks(batch.payload());
+        sent.extend(datagrams.map(|datagram| (batch.to, datagram.to_vec())));
     }
     sent
 }

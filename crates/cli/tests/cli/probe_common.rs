@@ -57,6 +57,11 @@ pub fn client(words: &str) -> Output {
     run(&format!("client {words}"))
 }
 
+/// Runs a probe, which says these words, parted by `+`, and ends with this code.
+pub fn fails(words: &str, code: i32, said: &str) {
+    refused(&client(words), code, &said.split(" + ").collect::<Vec<_>>());
+}
+
 pub fn run(words: &str) -> Output {
     Command::new(ENDPOINT)
         .arg("probe")

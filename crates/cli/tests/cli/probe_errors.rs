@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::probe_common::{Server, client, nobody, refused, run, text};
+use crate::probe_common::{Server, client, fails, nobody, refused, run, text};
 
 fn key_file(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
@@ -38,36 +38,31 @@ fn a_key_file_that_is_none_is_named() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let empty = key_file(folder.path(), "empty", "\n");
     let absent = folder.path().join("absent");
-    refused(
-        &client(&format!("127.0.0.1 --key-file {}", text(&empty))),
+    fails(
+        &format!("127.0.0.1 --key-file {}", text(&empty)),
         2,
-        &["empty", "at least 12 bytes"],
+        "empty + at least 12 bytes",
     );
-    refused(
-        &client(&format!("127.0.0.1 --key-file {}", text(&absent))),
+    fails(
+        &format!("127.0.0.1 --key-file {}", text(&absent)),
         2,
-        &["absent", "No such file"],
+        "absent + No such file",
     );
     let pipe = folder.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).expect("a pipe");
     for no_file in [text(&pipe), "/dev/zero"] {
-        let asked = client(&format!("127.0.0.1 --key-file {no_file}"));
-        refused(&asked, 2, &[no_file]);
+        fails(&format!("127.0.0.1 --key-file {no_file}"), 2, no_file);
     }
 }
 
 #[test]
 fn a_host_that_does_not_listen_or_does_not_exist_fails_the_run() {
     let address = nobody();
-    refused(
-        &client(&format!("{address}")),
+    fails(&address, 1, &format!("{address} + nobody listens there"));
+    fails(
+        "no-such-host.invalid",
         1,
-        &[&address, "nobody listens there"],
-    );
-    refused(
-        &client("no-such-host.invalid"),
-        1,
-        &["cannot find the host", "no-such-host.invalid"],
+        "cannot find the host + no-such-host.invalid",
     );
 }
 
@@ -90,35 +85,33 @@ fn a_port_in_use_and_an_address_of_another_are_named() {
 
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_is_sent() {
-    for (arguments, words) in [
-        ("[::1", ["bracket", ""]),
-        ("127.0.0.1 --scheme nope", ["nope", "known are verus"]),
-        ("127.0.0.1 --scheme verus:r=x", ["no key `r`", "ratio"]),
-        (
-            "127.0.0.1 --packet-bytes 70000",
-            ["70000", "between 200 and 65000"],
-        ),
-        ("127.0.0.1 --duration=-3", ["-3", "between 0.1 and 86400"]),
-        ("127.0.0.1 --flows 0", ["--flows", "between 1 and 65535"]),
-        ("127.0.0.1 --bytes 10XB", ["10XB", "20MB"]),
-        ("127.0.0.1 --rate-mbps nan", ["nan", "0.001"]),
-    ] {
-        refused(&client(arguments), 2, &words);
+    let cases = "
+        [::1 => bracket
+        127.0.0.1 --scheme nope => nope + known are verus
+        127.0.0.1 --scheme verus:r=x => no key `r` + ratio
+        127.0.0.1 --packet-bytes 70000 => 70000 + between 200 and 65000
+        127.0.0.1 --duration=-3 => -3 + between 0.1 and 86400
+        127.0.0.1 --flows 0 => --flows + between 1 and 65535
+        127.0.0.1 --bytes 10XB => 10XB + 20MB
+        127.0.0.1 --rate-mbps nan => nan + 0.001";
+    for case in cases.lines().skip(1) {
+        let (words, said) = case.trim().split_once(" => ").expect("a case");
+        fails(words, 2, said);
     }
 }
 
 #[test]
 fn what_a_server_does_not_grant_is_said_in_its_words() {
     let server = Server::start("--max-duration 5");
-    refused(
-        &client(&format!("{} --flows 200", server.address)),
+    fails(
+        &format!("{} --flows 200", server.address),
         1,
-        &["refused", "200 flows, and this server takes 128"],
+        "refused + 200 flows, and this server takes 128",
     );
-    refused(
-        &client(&format!("{} --duration 60", server.address)),
+    fails(
+        &format!("{} --duration 60", server.address),
         1,
-        &["refused", "60 s, and this server takes 5 s"],
+        "refused + 60 s, and this server takes 5 s",
     );
 }
 
@@ -129,27 +122,22 @@ fn results_are_not_written_over_others_nor_begun_where_they_cannot_be() {
     std::fs::create_dir(&full).expect("a folder");
     std::fs::write(full.join("notes"), "mine").expect("a file");
     let server = Server::start("");
-    let with = |more: &str| client(&format!("{} --duration 0.2 {more}", server.address));
-    refused(
-        &with(&format!("--out {}", text(&full))),
-        2,
-        &["full", "--force"],
-    );
+    let no = |more: &str, said| {
+        let words = format!("{} --duration 0.2 {more}", server.address);
+        fails(&words, 2, said);
+    };
+    no(&format!("--out {}", text(&full)), "full + --force");
     let left: Vec<_> = std::fs::read_dir(&full).expect("a folder").collect();
     assert_eq!(left.len(), 1, "nothing is added: {left:?}");
-    refused(&with("--out /proc/results"), 2, &["--out", "/proc/results"]);
+    no("--out /proc/results", "--out + /proc/results");
     let log = folder.path().join("absent/log.csv");
-    refused(
-        &with(&format!("--log {}", text(&log))),
-        2,
-        &["--log", "log.csv"],
-    );
+    no(&format!("--log {}", text(&log)), "--log + log.csv");
     let unreachable = folder.path().join("unreachable");
     let address = nobody();
-    refused(
-        &client(&format!("{address} --out {}", text(&unreachable))),
+    fails(
+        &format!("{address} --out {}", text(&unreachable)),
         1,
-        &["nobody listens"],
+        "nobody listens",
     );
     assert!(
         !unreachable.exists(),
@@ -190,7 +178,7 @@ fn logs_of_flows_appear_whole_and_only_where_there_is_nothing() {
         );
     }
     // What is there stays.
-    refused(&client(&test), 2, &["--qlog", "not empty"]);
+    fails(&test, 2, "--qlog + not empty");
     assert_eq!(names(&logs), written);
     // The older format; nothing is left of a test that could not be.
     let other = folder.path().join("other");
@@ -205,14 +193,14 @@ fn logs_of_flows_appear_whole_and_only_where_there_is_nothing() {
     let file: serde_json::Value = serde_json::from_str(&text.expect("it is there")).expect("JSON");
     assert_eq!(file["qlog_version"], "0.3");
     let nowhere = "/proc/none/logs";
-    refused(
-        &client(&format!("{} --qlog {nowhere}", server.address)),
+    fails(
+        &format!("{} --qlog {nowhere}", server.address),
         2,
-        &["--qlog", nowhere],
+        &format!("--qlog + {nowhere}"),
     );
-    refused(
-        &client(&format!("{} --qlog-format 0.3", server.address)),
+    fails(
+        &format!("{} --qlog-format 0.3", server.address),
         2,
-        &["--qlog"],
+        "--qlog",
     );
 }

@@ -2,7 +2,7 @@
 
 use verus_channel::{Trace, raw};
 
-use crate::probe_common::{Server, client, refused, text};
+use crate::probe_common::{Server, client, fails, text};
 use verus_faults::machine;
 
 #[test]
@@ -100,8 +100,8 @@ fn a_recording_is_a_whole_folder_of_files_that_fit_together() {
         assert!(said.contains(sign), "no `{sign}` in\n{said}");
     }
 
-    let again = client(&format!("{} --record {}", server.address, text(&place)));
-    refused(&again, 2, &["--record", "is not empty; --force replaces"]);
+    let again = format!("{} --record {}", server.address, text(&place));
+    fails(&again, 2, "--record + is not empty; --force replaces");
 }
 
 #[test]
@@ -113,41 +113,32 @@ fn what_cannot_be_recorded_is_refused_before_anything_is_sent() {
     // Nobody listens there: whoever asks waits two seconds, and says so with exit code 1.
     let host = "127.0.0.1:9";
     let record = format!("{host} --record {}", text(&place));
-    for (more, words) in [
-        ("--record-mode constant", ["needs --rate-mbps", ""]),
-        (
-            "--record-mode constant --rate-mbps 0",
-            ["--rate-mbps", "between"],
+    let cases = "
+        --record-mode constant => needs --rate-mbps
+        --record-mode constant --rate-mbps 0 => --rate-mbps + between
+        --rate-mbps 5 => belong to --record-mode constant
+        --up-rate-mbps 5 => belong to --record-mode constant
+        --record-mode constant --rate-mbps 5 --queue-ms 500 => --queue-ms belongs to --record-mode saturate
+        --queue-ms 1 => --queue-ms + between 10 and 10000
+        --scheme cubic => --record + --scheme
+        --out elsewhere => --record + --out
+        --record-mode guess => --record-mode + saturate, constant";
+    let cases = cases
+        .lines()
+        .skip(1)
+        .map(|case| format!("{record} {}", case.trim()));
+    let others = [
+        format!(
+            "{host} --record {} => --record + is not a folder",
+            text(&file)
         ),
-        ("--rate-mbps 5", ["belong to --record-mode constant", ""]),
-        ("--up-rate-mbps 5", ["belong to --record-mode constant", ""]),
-        (
-            "--record-mode constant --rate-mbps 5 --queue-ms 500",
-            ["--queue-ms belongs to --record-mode saturate", ""],
-        ),
-        ("--queue-ms 1", ["--queue-ms", "between 10 and 10000"]),
-        ("--scheme cubic", ["--record", "--scheme"]),
-        ("--out elsewhere", ["--record", "--out"]),
-        (
-            "--record-mode guess",
-            ["--record-mode", "saturate, constant"],
-        ),
-    ] {
-        refused(&client(&format!("{record} {more}")), 2, &words);
+        format!("{host} --record /proc/nowhere/recorded => --record + cannot be written"),
+        format!("{host} --record-mode constant => --record"),
+    ];
+    for case in cases.chain(others) {
+        let (words, said) = case.split_once(" => ").expect("a case");
+        fails(words, 2, said);
         assert!(!place.exists());
-    }
-    for (words, said) in [
-        (
-            format!("--record {}", text(&file)),
-            ["--record", "is not a folder"],
-        ),
-        (
-            "--record /proc/nowhere/recorded".to_owned(),
-            ["--record", "cannot be written"],
-        ),
-        ("--record-mode constant".to_owned(), ["--record", ""]),
-    ] {
-        refused(&client(&format!("{host} {words}")), 2, &said);
     }
 }
 

@@ -85,8 +85,8 @@ fn host() -> Vec<(String, String)> {
 }
 
 /// Does `work` in a network namespace of its own and with notes of its own, so that tests do not meet each
-/// other's shells, nor anybody's; what it returns is what a host looks like.
-fn alone<T: Send>(work: impl FnOnce(&Path) -> T + Send) -> T {
+/// other's shells, nor anybody's. It must leave the host as it was.
+fn alone(work: impl FnOnce(&Path) + Send) {
     let notes = tempfile::tempdir().expect("a folder");
     std::thread::scope(|scope| {
         scope
@@ -101,11 +101,16 @@ fn alone<T: Send>(work: impl FnOnce(&Path) -> T + Send) -> T {
                 nix::mount::mount(Some(notes.path()), "/run", nothing, over, nothing).expect("it");
                 // The namespace's own settings, whatever the system's.
                 fs::write("/proc/sys/net/ipv4/ip_forward", "0").expect("a setting");
-                work(&notes.path().join("verus"))
+                let (before, notes) = (host(), notes.path().join("verus"));
+                work(&notes);
+                assert_eq!(host(), before);
+                assert!(!notes.exists(), "notes");
+                let devices = fs::read_to_string("/proc/thread-self/net/dev").expect("a table");
+                assert!(!devices.contains("verus"), "{devices}");
             })
             .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
 }
 
 /// Waits for `child`, which is about to end.
@@ -143,34 +148,24 @@ fn bad_input_is_refused_with_one_message_and_code_2() {
     let light = file("light", "0 20 0 1\n100 20 0\n200 20 0\n");
     let broken = file("broken", "0 20 0 1\n100 20\n200 20 0\n");
     let beside = "--down rate:5 --mtu 1400";
-    for (arguments, word) in [
-        (
-            &*format!("--down rate:5 --light-trace {light} -- true"),
-            "--mtu must be at most 1400 beside --light-trace, not 1500",
-        ),
-        (
-            &format!("{beside} --light-trace {broken} -- true"),
-            "line 2: `100 20` is no packet train",
-        ),
-        (
-            &format!("{beside} --up-light-trace {light} -- true"),
-            "--up",
-        ),
-        (
-            &format!("{beside} --size-offsets {light} -- true"),
-            "--light-trace",
-        ),
-        ("-- true", "--down"),
-        ("--down nosuch -- true", "nosuch"),
-        ("--down rate:0 -- true", "rate:0"),
-        ("--down rate:5 --queue red:min=9,max=1 -- true", "queue"),
-        ("--down rate:5 --loss 1 -- true", "--loss"),
-        ("--down rate:5 --delay-ms=-1 -- true", "--delay-ms"),
-        ("--down rate:5 --mtu 100 -- true", "--mtu"),
-        ("--down rate:5 --force -- true", "--out"),
-        ("--down rate:5 --out /proc/nothing -- true", "--out"),
-        ("--down rate:5 true", "true"),
-    ] {
+    let cases = format!(
+        "--down rate:5 --light-trace {light} -- true => --mtu must be at most 1400 beside --light-trace, not 1500
+        {beside} --light-trace {broken} -- true => line 2: `100 20` is no packet train
+        {beside} --up-light-trace {light} -- true => --up
+        {beside} --size-offsets {light} -- true => --light-trace
+        -- true => --down
+        --down nosuch -- true => nosuch
+        --down rate:0 -- true => rate:0
+        --down rate:5 --queue red:min=9,max=1 -- true => queue
+        --down rate:5 --loss 1 -- true => --loss
+        --down rate:5 --delay-ms=-1 -- true => --delay-ms
+        --down rate:5 --mtu 100 -- true => --mtu
+        --down rate:5 --force -- true => --out
+        --down rate:5 --out /proc/nothing -- true => --out
+        --down rate:5 true => true"
+    );
+    for case in cases.lines() {
+        let (arguments, word) = case.split_once(" => ").expect("a case");
         let refused = output(&mut shell(arguments));
         let error = words(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {error}");
@@ -316,8 +311,7 @@ fn read(path: &str) -> String {
 #[test]
 #[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn after_kill_9_at_any_moment_the_next_start_leaves_a_clean_host() {
-    alone(|notes| {
-        let before = host();
+    alone(|_| {
         let folder = tempfile::tempdir().expect("a folder");
         let log = folder.path().join("down.log");
         let log = log.to_str().expect("a name");
@@ -331,20 +325,15 @@ fn after_kill_9_at_any_moment_the_next_start_leaves_a_clean_host() {
         }
         let next = output(&mut shell("-q --down rate:50 -- true"));
         assert!(next.status.success(), "{next:?}");
-        assert_eq!(host(), before);
-        assert!(!notes.exists(), "notes");
         let drafts: Vec<_> = fs::read_dir(folder.path()).expect("it").flatten().collect();
         assert!(drafts.is_empty(), "{drafts:?}");
-        let devices = fs::read_to_string("/proc/thread-self/net/dev").expect("a table");
-        assert!(!devices.contains("verus"), "{devices}");
     });
 }
 
 #[test]
 #[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn shells_nest_and_several_run_at_once() {
-    alone(|notes| {
-        let before = host();
+    alone(|_| {
         let inner =
             format!("{ENDPOINT} shell -q --up rate:50 -- sh -c 'echo $MAHIMAHI_BASE; exit 9'");
         let several: Vec<Child> = (0..3)
@@ -358,8 +347,6 @@ fn shells_nest_and_several_run_at_once() {
             assert_eq!(output.status.code(), Some(9), "{output:?}");
             assert!(words(&output.stdout).starts_with("100.64."), "{output:?}");
         }
-        assert_eq!(host(), before);
-        assert!(!notes.exists(), "notes");
     });
 }
 
@@ -530,8 +517,7 @@ fn the_programs_arguments_are_in_no_result() {
 #[test]
 #[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn what_the_program_leaves_running_does_not_keep_the_path() {
-    alone(|notes| {
-        let before = host();
+    alone(|_| {
         let leaves = "setsid sleep 61.41 >/dev/null 2>&1 </dev/null & sleep 0.1; exit 0";
         let output = output(&mut script(leaves));
         assert!(output.status.success(), "{output:?}");
@@ -540,10 +526,6 @@ fn what_the_program_leaves_running_does_not_keep_the_path() {
         let running = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
         let left = running.filter(|line| line.ends_with(b"61.41\0"));
         assert_eq!(left.count(), 0);
-        assert_eq!(host(), before);
-        assert!(!notes.exists(), "notes");
-        let devices = fs::read_to_string("/proc/thread-self/net/dev").expect("a table");
-        assert!(!devices.contains("verus"), "{devices}");
     });
 }
 
@@ -688,7 +670,7 @@ impl Drop for Neighbour {
 #[test]
 #[ignore = "takes root, network namespaces and TUN: `make test-root`"]
 fn while_a_shell_runs_the_host_forwards_for_it_and_for_nobody_else() {
-    alone(|notes| {
+    alone(|_| {
         let (first, second) = (Neighbour::new(1), Neighbour::new(2));
         let ipv6 = Path::new("/proc/sys/net/ipv6").exists();
         if ipv6 {
@@ -698,7 +680,7 @@ fn while_a_shell_runs_the_host_forwards_for_it_and_for_nobody_else() {
         }
         second.greet();
         let near = |setting: &str| read(&format!("/proc/sys/net/ipv4/conf/near1/{setting}"));
-        let before = (host(), near("forwarding"));
+        let before = near("forwarding");
         let mut asks = "echo begun; ".to_owned();
         for address in second.addresses() {
             asks += &format!("exec 3<>/dev/tcp/{address}/7000; head -n 1 <&3; ");
@@ -732,8 +714,7 @@ fn while_a_shell_runs_the_host_forwards_for_it_and_for_nobody_else() {
         }
         drop(child.stdin.take());
         ended(child);
-        assert_eq!((host(), near("forwarding")), before);
-        assert!(!notes.exists(), "notes");
+        assert_eq!(near("forwarding"), before);
     });
 }
 

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use verus_faults::machine;
 use verus_transfer::frames::{Answer, Demand, Request};
 use verus_transfer::refusal::Reason;
+use verus_transfer::secrets::Identity;
 use verus_transfer::trust::Trust;
 use verus_transfer::{Client, ClientConfig, Event, Limits, Outcome, Transfer, Trouble};
 
@@ -221,7 +222,7 @@ async fn half_read_lists_and_empty_puts_are_given_up_and_hold_up_nobody() {
 
 /// A server that greets and then says nothing, or only that it lives.
 async fn stalled(alive: bool) -> SocketAddr {
-    let endpoint = raw::listener(raw::transport(1 << 20));
+    let endpoint = raw::listener(raw::transport(1 << 20), &Identity::random().expect("a key"));
     let address = endpoint.local_addr().expect("bound");
     tokio::spawn(async move {
         while let Some(incoming) = endpoint.accept().await {
